@@ -1,0 +1,1 @@
+"""The partition catalog: which clusters and partitions exist, their limits, and who says so."""

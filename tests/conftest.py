@@ -1,0 +1,131 @@
+"""What every test shares: a home of its own, the command line as a process, the update options."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, Iterator, Mapping, Optional
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The checkout."""
+
+# Slurm's own commands take their defaults from these; a test must not depend on who runs it.
+SCRUBBED = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")
+KEPT = ("NEURONCTL_REQUIRE_SLURM",)
+
+Result = subprocess.CompletedProcess
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the golden files anew; look at the difference before committing it",
+    )
+    parser.addoption(
+        "--update-docs",
+        action="store_true",
+        help="write the generated pages of docs/reference anew",
+    )
+
+
+@pytest.fixture(scope="session")
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be written instead of compared."""
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def update_docs(request: pytest.FixtureRequest) -> bool:
+    """Whether the generated documentation is to be written instead of compared."""
+    return bool(request.config.getoption("--update-docs"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+def use_home(patch: pytest.MonkeyPatch, home: Path) -> None:
+    """Point HOME and the XDG directories below ``home``."""
+    home.mkdir(parents=True, exist_ok=True)
+    patch.setenv("HOME", str(home))
+    for name, folder in (
+        ("XDG_CONFIG_HOME", ".config"),
+        ("XDG_STATE_HOME", ".local/state"),
+        ("XDG_DATA_HOME", ".local/share"),
+        ("XDG_CACHE_HOME", ".cache"),
+    ):
+        patch.setenv(name, str(home / folder))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No setting of the person who runs the tests reaches them, nor the other way round."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith((*SCRUBBED, "NEURONCTL_")) and name not in KEPT:
+                patch.delenv(name)
+        base = tmp_path_factory.mktemp("session")
+        use_home(patch, base / "home")
+        runtime = base / "run"
+        runtime.mkdir(mode=0o700)
+        patch.setenv("XDG_RUNTIME_DIR", str(runtime))
+        patch.setenv("COLUMNS", "80")
+        patch.setenv("LC_ALL", "C.UTF-8")
+        patch.setenv("PYTHONWARNINGS", "error")
+        for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "CI"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def clean_home(
+    clean_session: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A home of its own for each test (a folder whose tests share one overrides this fixture)."""
+    home = tmp_path_factory.mktemp("home")
+    use_home(monkeypatch, home)
+    return home
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Result[str]]:
+    """``run("generate", "-p", "cpu", "x.py")``: the command line as a process of its own.
+
+    It runs in the test's ``tmp_path`` unless ``cwd`` is given, without a terminal; ``env`` adds
+    to the environment. An exit code that is not ``code`` fails the test and shows all output;
+    ``code=None`` takes any.
+    """
+
+    def call(
+        *argv: str,
+        code: Optional[int] = 0,
+        env: Optional[Mapping[str, str]] = None,
+        cwd: Optional[Path] = None,
+        input: Optional[str] = None,
+        timeout: float = 120,
+    ) -> Result[str]:
+        result = subprocess.run(
+            [sys.executable, "-m", "neuronctl", *argv],
+            stdin=subprocess.DEVNULL if input is None else None,
+            input=input,
+            capture_output=True,
+            text=True,
+            cwd=cwd or tmp_path,
+            env={**os.environ, **(env or {})},
+            timeout=timeout,
+        )
+        if code is not None:
+            assert result.returncode == code, (
+                f"exit code {result.returncode}, not {code}: {argv}\n"
+                f"--- stdout\n{result.stdout}--- stderr\n{result.stderr}"
+            )
+        return result
+
+    return call

@@ -1,0 +1,148 @@
+"""Train a small model on all processes of a job with DistributedDataParallel.
+
+It runs wherever RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set (torchrun sets
+them, and so do neuronctl's scripts), and alone where they are not:
+
+    python train_ddp.py
+    torchrun --nproc-per-node 2 train_ddp.py --epochs 20 --checkpoint model.pt
+
+It uses NCCL on GPUs and Gloo without. The data is made here from a fixed seed: nothing is
+downloaded, and the same run gives the same loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def make_data(samples: int, features: int) -> TensorDataset:
+    """Points and the answers of a fixed random teacher: the same on every rank."""
+    generator = torch.Generator().manual_seed(2026)
+    x = torch.randn(samples, features, generator=generator)
+    teacher = torch.randn(features, 1, generator=generator) / features**0.5
+    return TensorDataset(x, torch.tanh(x @ teacher))
+
+
+def check_all_reduce(device: torch.device) -> None:
+    """Add up the ranks over the network: wrong where the processes do not form one world."""
+    total = torch.tensor([float(dist.get_rank())], device=device)
+    dist.all_reduce(total)
+    world = dist.get_world_size()
+    expected = world * (world - 1) / 2
+    if total.item() != expected:
+        raise SystemExit(f"all-reduce of the ranks gave {total.item():g}, not {expected:g}")
+    if dist.get_rank() == 0:
+        print(f"all-reduce over {world} ranks: {total.item():g}, as expected", flush=True)
+
+
+def load(path: Path, device: torch.device) -> dict | None:
+    """The checkpoint, which every rank reads for itself; None where there is none yet."""
+    found = torch.tensor([1.0 if path.exists() else 0.0], device=device)
+    dist.all_reduce(found)
+    if 0 < found.item() < dist.get_world_size():
+        raise SystemExit(f"{path} is not there for every rank: use a directory all nodes share")
+    return torch.load(path, map_location=device, weights_only=True) if found.item() else None
+
+
+def save(path: Path, state: dict) -> None:
+    """Write beside the file and rename: a job killed meanwhile leaves the old checkpoint whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".tmp")
+    torch.save(state, unfinished)
+    unfinished.replace(path)
+
+
+def train(args: argparse.Namespace, device: torch.device) -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1)).to(device)
+    model = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    data = make_data(samples=4096, features=32)
+    sampler = DistributedSampler(data, num_replicas=world, rank=rank, seed=0)
+    batches = DataLoader(data, batch_size=64, sampler=sampler)
+
+    first = 1
+    state = load(args.checkpoint, device) if args.checkpoint else None
+    if state is not None:
+        model.module.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        first = state["epoch"] + 1
+        if rank == 0:
+            print(f"resumed from {args.checkpoint} after epoch {state['epoch']}", flush=True)
+
+    for epoch in range(first, args.epochs + 1):
+        sampler.set_epoch(epoch)
+        summed = torch.zeros(1, device=device)
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))
+            loss.backward()
+            optimizer.step()
+            summed += loss.detach()
+        dist.all_reduce(summed)
+        if rank == 0:
+            print(f"epoch {epoch} loss {summed.item() / (len(batches) * world):.6f}", flush=True)
+            if args.checkpoint:
+                state = {
+                    "epoch": epoch,
+                    "model": model.module.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                }
+                save(args.checkpoint, state)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train a small model with PyTorch DDP.")
+    parser.add_argument("--epochs", type=int, default=10, help="train up to this epoch [10]")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="write the state here after each epoch, and go on from it if it exists",
+    )
+    args = parser.parse_args()
+
+    # The model is tiny: more threads than asked for would only get in each other's way.
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if torch.cuda.is_available():
+        # A launcher may show each process its own GPU only, which then has number 0.
+        device = torch.device("cuda", local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+        backend, device_id = "nccl", device
+    else:
+        device = torch.device("cpu")
+        backend, device_id = "gloo", None
+
+    if "WORLD_SIZE" in os.environ:
+        dist.init_process_group(backend, device_id=device_id)
+    else:
+        store = dist.HashStore()
+        dist.init_process_group(backend, store=store, rank=0, world_size=1, device_id=device_id)
+
+    print(
+        f"rank {dist.get_rank()} of {dist.get_world_size()} on {socket.gethostname()}: "
+        f"local rank {local_rank}, {device}, {backend}",
+        flush=True,
+    )
+    check_all_reduce(device)
+    train(args, device)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        print("done", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,8 @@ them and a test compares that page with this module. Nothing here knows click or
 
 from __future__ import annotations
 
+from typing import Iterable
+
 
 class NeuronctlError(Exception):
     """An error to be shown to the user as a message and a hint, never as a traceback.
@@ -77,3 +79,13 @@ class RecordError(NeuronctlError):
     """The record store cannot be read or written."""
 
     exit_code = 9
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint for a name that is not known: the nearest ones, then all of them."""
+    import difflib
+
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    guess = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{guess}known: {', '.join(names) or 'none'}"

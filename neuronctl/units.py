@@ -1,6 +1,239 @@
-"""Slurm's own grammars: time, memory, host lists, log-file patterns."""
+"""Slurm's own grammars: time, memory, host lists, log-file patterns. Pure; raises ValueError."""
 
 from __future__ import annotations
 
+import re
+from typing import Dict, Iterable, List, Optional, Tuple
+
 UNLIMITED = -1
 """A wall time without limit, in place of a number of seconds."""
+
+TIME_FORMS = "MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or UNLIMITED"
+MEMORY_FORMS = "a whole number of MB, or one with K, M, G or T"
+
+MAX_HOSTS = 65536
+"""A host list that stands for more names than this is an error, not a hang."""
+
+_MAX_SECONDS = 2**31 - 1  # Slurm keeps a time limit in a C int
+_MAX_MEMORY_MB = 2**53
+_NO_VAL = 0xFFFFFFFE
+_BATCH_STEP = 0xFFFFFFFB
+
+
+# ---------------------------------------------------------------------------- time
+
+
+def parse_time(text: str) -> int:
+    """Seconds of a wall time as ``--time`` reads it, or UNLIMITED.
+
+    A bare number is minutes, two numbers are minutes and seconds; zero is no limit. Raises
+    ValueError naming the forms. Note that Slurm itself rounds up to whole minutes.
+    """
+    if text.upper() in ("UNLIMITED", "INFINITE", "-1"):
+        return UNLIMITED
+    return parse_duration(text) or UNLIMITED
+
+
+def parse_duration(text: str) -> int:
+    """Seconds of a span of time in Slurm's forms, where zero is zero (``squeue``'s ``0:00``)."""
+    # re.ASCII: int() would take other scripts' digits, Slurm does not.
+    number = r"(\d{1,10})"
+    form = f"(?:{number}-{number}|{number})(?::{number})?(?::{number})?"
+    match = re.fullmatch(form, text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is not a time; Slurm knows {TIME_FORMS}")
+    days, hours, first, second, third = (int(group or 0) for group in match.groups())
+    if match[1] is not None:
+        seconds = ((days * 24 + hours) * 60 + second) * 60 + third
+    elif match[5] is not None:
+        seconds = (first * 60 + second) * 60 + third
+    else:
+        seconds = first * 60 + second
+    if seconds > _MAX_SECONDS:
+        raise ValueError(f"{text!r} is longer than the {_MAX_SECONDS} seconds Slurm can count")
+    return seconds
+
+
+def format_time(seconds: int) -> str:
+    """A time as squeue prints a limit: ``2-00:00:00``, ``08:00:00``, ``UNLIMITED``."""
+    if seconds == UNLIMITED:
+        return "UNLIMITED"
+    if seconds < 0:
+        raise ValueError(f"{seconds} seconds is no span of time")
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    clock = f"{hour:02d}:{minute:02d}:{second:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+# -------------------------------------------------------------------------- memory
+
+
+def parse_memory(text: str) -> int:
+    """MB (2**20 bytes) of a memory size as ``--mem`` reads it; KB are rounded up."""
+    match = re.fullmatch(r"(\d{1,18})(?:([KMGT])B?)?", text, re.ASCII | re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"{text!r} is not a memory size; Slurm knows {MEMORY_FORMS}")
+    number, unit = int(match[1]), (match[2] or "M").upper()
+    megabytes = -(-number // 1024) if unit == "K" else number * 1024 ** "MGT".index(unit)
+    if megabytes > _MAX_MEMORY_MB:
+        raise ValueError(f"{text!r} is more memory than Slurm can count")
+    return megabytes
+
+
+def format_memory(megabytes: int) -> str:
+    """The shortest exact form ``--mem`` reads back: ``384000M``, ``375G``, ``1T``."""
+    if megabytes < 0:
+        raise ValueError(f"{megabytes} MB is no memory size")
+    for power, unit in ((2, "T"), (1, "G")):
+        if megabytes and megabytes % 1024**power == 0:
+            return f"{megabytes // 1024**power}{unit}"
+    return f"{megabytes}M"
+
+
+# ----------------------------------------------------------------------- host lists
+
+
+def expand_hostlist(text: str) -> List[str]:
+    """Host names of a Slurm host list, in its order: ``gpu[01-03,07],cpu1`` gives five names.
+
+    A name may carry several brackets (``r[1-2]n[01-04]``), of which the last runs fastest.
+    Raises ValueError for what Slurm would not read, and beyond MAX_HOSTS names.
+    """
+    names: List[str] = []
+    for item in _split_outside_brackets(text):
+        # [literal, inside, literal, inside, …, literal]
+        pieces = re.split(r"\[([^\[\]]*)\]", item)
+        literals = pieces[::2]
+        if not item or not all(re.fullmatch(r"[A-Za-z0-9._-]*", part) for part in literals):
+            raise ValueError(f"host list {text!r}: {item!r} is no host name")
+        found = [literals[0]]
+        for inside, literal in zip(pieces[1::2], literals[1:]):
+            numbers = _expand_ranges(inside, text)
+            if len(names) + len(found) * len(numbers) > MAX_HOSTS:
+                raise ValueError(f"host list {text!r} stands for more than {MAX_HOSTS} names")
+            found = [name + number + literal for name in found for number in numbers]
+        names += found
+    return names
+
+
+def compress_hostlist(names: Iterable[str]) -> str:
+    """The host list of the names, as squeue prints it: ``cpu1,gpu[01-03,07]``.
+
+    Sorted, without doubles; only numbers that a range would write equally are folded, so that
+    expanding gives the same names again.
+    """
+    groups: Dict[Tuple[str, int], List[int]] = {}
+    folded: List[Tuple[str, int, str]] = []
+    for name in sorted(set(names)):
+        match = re.fullmatch(r"(.*?)(\d{1,15})", name, re.ASCII | re.DOTALL)
+        if match is None:
+            folded.append((name, -1, name))
+            continue
+        # Width 0 means "as short as can be": gpu9 and gpu10 are one range, gpu09 is another.
+        padded = match[2].startswith("0") and len(match[2]) > 1
+        groups.setdefault((match[1], len(match[2]) if padded else 0), []).append(int(match[2]))
+    for (prefix, width), numbers in groups.items():
+        unpadded = groups.get((prefix, 0), [])
+        if width:
+            # gpu10 carries no zero of its own, but goes with gpu09.
+            same_width = [number for number in unpadded if len(str(number)) == width]
+            numbers += same_width
+            unpadded[:] = [number for number in unpadded if number not in same_width]
+    for (prefix, width), numbers in groups.items():
+        if numbers:
+            folded.append((prefix, min(numbers), prefix + _fold(width, sorted(numbers))))
+    return ",".join(text for _, _, text in sorted(folded))
+
+
+def _split_outside_brackets(text: str) -> List[str]:
+    items, inside, start = [], False, 0
+    for position, char in enumerate(text):
+        if (char == "[" and inside) or (char == "]" and not inside):
+            raise ValueError(f"host list {text!r} has brackets that do not pair")
+        inside = char == "[" or (inside and char != "]")
+        if char == "," and not inside:
+            items.append(text[start:position])
+            start = position + 1
+    if inside:
+        raise ValueError(f"host list {text!r} has a bracket that is not closed")
+    return [*items, text[start:]]
+
+
+def _expand_ranges(inside: str, whole: str) -> List[str]:
+    numbers: List[str] = []
+    for piece in inside.split(","):
+        match = re.fullmatch(r"(\d{1,15})(?:-(\d{1,15}))?", piece, re.ASCII)
+        if match is None:
+            raise ValueError(f"host list {whole!r}: {piece!r} is no number and no range")
+        low, high = int(match[1]), int(match[2] or match[1])
+        if high < low:
+            raise ValueError(f"host list {whole!r}: the range {piece!r} runs backwards")
+        if len(numbers) + high - low >= MAX_HOSTS:
+            raise ValueError(f"host list {whole!r} stands for more than {MAX_HOSTS} names")
+        numbers += [str(number).zfill(len(match[1])) for number in range(low, high + 1)]
+    return numbers
+
+
+def _fold(width: int, numbers: List[int]) -> str:
+    """Sorted numbers as ``07`` or ``[01-03,07]``."""
+    ranges: List[List[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    texts = [
+        str(low).zfill(width) + (f"-{str(high).zfill(width)}" if high > low else "")
+        for low, high in ranges
+    ]
+    return texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]"
+
+
+# ------------------------------------------------------------------------ log files
+
+
+def expand_log_pattern(
+    pattern: str,
+    *,
+    job_id: int,
+    array_job_id: Optional[int] = None,
+    array_task_id: Optional[int] = None,
+    job_name: str = "",
+    user: str = "",
+    node: str = "",
+) -> str:
+    """The file name sbatch makes of an ``--output`` pattern (man sbatch, "filename pattern").
+
+    ``%%`` is a percent sign, ``%A`` the array's job id (the job's own outside an array), ``%a``
+    the array index, ``%j`` the job id, ``%J`` the same for a batch script, ``%n`` and ``%t`` the
+    node and task number (0 for a batch script), ``%N`` the short host name, ``%s`` the step,
+    ``%u`` and ``%x`` the user and job name. ``%5j`` pads numbers with zeros, to at most ten
+    digits. A backslash anywhere is taken out and switches all replacement off; what Slurm does
+    not know stays as it stands.
+    """
+    if "\\" in pattern:
+        return pattern.replace("\\", "")
+    # Outside an array Slurm prints its "no value" for the index, and calls the batch step so too.
+    numbers = {
+        "A": job_id if array_job_id is None else array_job_id,
+        "a": _NO_VAL if array_task_id is None else array_task_id,
+        "b": (_NO_VAL if array_task_id is None else array_task_id) % 10,
+        "j": job_id,
+        "J": job_id,
+        "n": 0,
+        "s": _BATCH_STEP,
+        "t": 0,
+    }
+    words = {"%": "%", "N": node.split(".")[0], "u": user, "x": job_name}
+
+    def replace(match: re.Match[str]) -> str:
+        width, key = match[1], match[2]
+        if key in numbers:
+            return str(numbers[key]).zfill(min(int(width or 0), 10))
+        if key == "%" and width:
+            return match[0]
+        return words.get(key, match[0])
+
+    return re.sub(r"%(\d{0,9})(.)", replace, pattern, flags=re.ASCII | re.DOTALL)

@@ -1,0 +1,65 @@
+# Everything a checkout needs, from a machine with Python 3.9 or newer, git and make.
+#
+#   PYTHON   the Python to build .venv from
+#   TORCH    what pip installs for the demo and for the tests that train; where the default
+#            would fetch a GPU build you do not want, set PIP_INDEX_URL or name a wheel
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0 numpy
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+help: ## show the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: install packages $(VENV)/torch.stamp ## watch a training run on two nodes of a real Slurm
+	@tools/demo
+
+test: install packages $(VENV)/torch.stamp ## all tests, with a real Slurm and real training
+	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest
+
+test-fast: install ## the tests that need neither Slurm nor the network, in under a minute
+	$(BIN)/python -m pytest tests/unit tests/golden tests/cli tests/docs
+
+lint: install ## ruff, mypy --strict, and shellcheck over our scripts and the generated ones
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	find tests/golden -name '*.sh' -print0 | xargs -0 -n 1 bash -n
+	find tests/golden -name '*.sh' -print0 | xargs -0 $(BIN)/shellcheck
+	$(BIN)/shellcheck .ci/run tools/apt-install tools/demo
+
+docs: install ## write the generated pages of docs/reference anew
+	$(BIN)/python -m pytest tests/docs --update-docs
+
+install: $(VENV)/install.stamp ## neuronctl and its tools in .venv
+
+packages: install ## the Debian packages of the sandbox, where they are missing
+	@tools/apt-install $$($(BIN)/neuronctl sandbox packages)
+
+clean: ## remove .venv and everything built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/python.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9) and "neuronctl needs Python 3.9")'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || tools/apt-install python3-venv
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet 'pip>=21.3'
+	@touch $@
+
+$(VENV)/install.stamp: $(VENV)/python.stamp pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[test,lint]'
+	@touch $@
+
+$(VENV)/torch.stamp: $(VENV)/python.stamp
+	$(BIN)/pip install --quiet $(TORCH)
+	@touch $@
+
+.PHONY: help demo test test-fast lint docs install packages clean

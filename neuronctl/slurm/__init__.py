@@ -1,0 +1,46 @@
+"""Slurm's commands as typed functions; the only package that starts processes.
+
+Pure ``…_argv`` and ``parse_…`` functions stand around one ``run``. What the rest of neuronctl uses:
+
+``sbatch(script, *, options=(), timeout=30.0, cwd=None) -> Submitted(job_id, cluster, warnings)``
+``squeue(job_ids=(), *, user=None, timeout=10.0) -> Tuple[QueueJob, ...]``
+``sacct(job_ids=(), *, user=None, since=None, timeout=10.0) -> Accounting(jobs, off)``
+``scancel(job_ids, *, signal=None, timeout=30.0) -> Cancelled(refused, words)``
+``scontrol_show_job(job, *, timeout=10.0) -> Tuple[ControlJob, ...]``
+``run_interactive(argv) -> int``: salloc on the user's own terminal
+``local_cluster() -> Optional[str]``: ClusterName as far as a file here tells it; no process
+``JobId.parse("4711_3")``
+
+All raise SlurmUnavailableError (exit 6: no command, no controller, no answer in time) or
+SlurmRefusedError (exit 7: Slurm's own words). Times are seconds since the epoch, durations
+seconds (units.UNLIMITED: no limit), and None is "not known". A job that is absent from an answer
+is absent, nothing more.
+"""
+
+from __future__ import annotations
+
+from neuronctl.slurm.accounting import Accounting, AccountingJob, sacct
+from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.control import Cancelled, ControlJob, scancel, scontrol_show_job
+from neuronctl.slurm.process import run_interactive
+from neuronctl.slurm.queue import QueueJob, squeue
+from neuronctl.slurm.submit import Submitted, sbatch
+from neuronctl.slurm.values import ExitCode, JobId
+
+__all__ = [
+    "Accounting",
+    "AccountingJob",
+    "Cancelled",
+    "ControlJob",
+    "ExitCode",
+    "JobId",
+    "QueueJob",
+    "Submitted",
+    "local_cluster",
+    "run_interactive",
+    "sacct",
+    "sbatch",
+    "scancel",
+    "scontrol_show_job",
+    "squeue",
+]

@@ -1,0 +1,30 @@
+"""Which cluster this is, read from slurm.conf; no process is started for it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Optional
+
+_PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
+
+
+def local_cluster() -> Optional[str]:
+    """ClusterName in the slurm.conf that Slurm's commands here would read, in lower case.
+
+    None where no such file can be read (a configless login node without slurmd's copy).
+    """
+    asked = os.environ.get("SLURM_CONF")
+    for place in (asked,) if asked else _PLACES:
+        try:
+            with open(place, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+                return parse_cluster_name(file.read())
+        except OSError:
+            continue
+    return None
+
+
+def parse_cluster_name(text: str) -> Optional[str]:
+    """The value of ``ClusterName=`` in a slurm.conf; Slurm itself lowers its case."""
+    match = re.search(r"^[ \t]*ClusterName[ \t]*=[ \t]*(\S+)", text, re.IGNORECASE | re.MULTILINE)
+    return match[1].strip('"').lower() if match else None

@@ -1,0 +1,150 @@
+"""scancel and scontrol: end jobs, and the controller's own page on one job."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from neuronctl.slurm.process import failure, run
+from neuronctl.slurm.values import ExitCode, JobId, parse_timestamp
+
+# Values that are the rest of their line, blanks and all.
+_WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "JobName", "Reason")
+
+
+@dataclass(frozen=True)
+class ControlJob:
+    """What ``scontrol show job`` says of one job; paths are resolved, "" where there is none.
+
+    Times are seconds since the epoch. ``exit`` is 0:0 until the job has ended.
+    """
+
+    id: JobId
+    job_id: int
+    name: str
+    state: str
+    reason: str
+    exit: Optional[ExitCode]
+    start: Optional[int]
+    end: Optional[int]
+    work_dir: str
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """refused: job id -> Slurm's words. words: everything scancel said."""
+
+    refused: Dict[str, str]
+    words: str
+
+
+def scontrol_show_job_argv(job: JobId) -> List[str]:
+    """``scontrol show job``, one line an attribute group."""
+    return ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
+
+
+def parse_show_job(text: str) -> List[ControlJob]:
+    """The blocks of ``scontrol show job`` (an array has several)."""
+    return [
+        job
+        for block in re.split(r"\n\s*\n", text)
+        if (job := _block(_attributes(block))) is not None
+    ]
+
+
+def _attributes(block: str) -> Dict[str, str]:
+    found: Dict[str, str] = {}
+    for line in block.splitlines():
+        line = line.strip()
+        while line:
+            match = re.match(r"([A-Za-z][\w/:]*)=", line)
+            if match is None:
+                break
+            key, rest = match[1], line[match.end() :]
+            if key == "JobState":  # "JobState=FAILED Reason=… Dependency=…"
+                value, _, line = rest.partition(" ")
+            elif key in _WHOLE_LINE:
+                reason = re.match(r"(.*?) (Dependency=.*)$", rest) if key == "Reason" else None
+                value, line = (reason[1], reason[2]) if reason else (rest, "")
+            else:
+                value, _, line = rest.partition(" ")
+            found.setdefault(key, value)
+            line = line.strip()
+    return found
+
+
+def _block(found: Dict[str, str]) -> Optional[ControlJob]:
+    own = found.get("JobId", "")
+    if not own.isdigit():
+        return None
+    array, task = found.get("ArrayJobId", ""), found.get("ArrayTaskId", "")
+    het, offset = found.get("HetJobId", ""), found.get("HetJobOffset", "")
+    id = JobId(int(own))
+    if array.isdigit() and task.isdigit():
+        id = JobId(int(array), task=int(task))
+    elif array.isdigit() and task:
+        id = JobId(int(array), tasks=task)
+    elif het.isdigit() and offset.isdigit():
+        id = JobId(int(het), het=int(offset))
+    reason = found.get("Reason", "")
+    return ControlJob(
+        id=id,
+        job_id=int(own),
+        name=found.get("JobName", ""),
+        state=found.get("JobState", ""),
+        reason="" if reason == "None" else reason,
+        exit=ExitCode.parse(found.get("ExitCode", "")),
+        start=parse_timestamp(found.get("StartTime", "")),
+        end=parse_timestamp(found.get("EndTime", "")),
+        work_dir=found.get("WorkDir", ""),
+        stdout=found.get("StdOut", ""),
+        stderr=found.get("StdErr", ""),
+    )
+
+
+def scontrol_show_job(job: JobId, *, timeout: float = 10.0) -> Tuple[ControlJob, ...]:
+    """The controller's page on a job (one a task for an array); empty where it knows none.
+
+    Raises SlurmUnavailableError, SlurmRefusedError.
+    """
+    result = run(scontrol_show_job_argv(job), timeout=timeout)
+    if result.returncode != 0:
+        if "invalid job id" in result.words.lower():
+            return ()
+        raise failure(result)
+    return tuple(parse_show_job(result.stdout))
+
+
+def scancel_argv(job_ids: Sequence[JobId], signal: Optional[str] = None) -> List[str]:
+    """One scancel for all; with ``signal`` (``USR1``) they are only sent that signal."""
+    argv = ["scancel"]
+    if signal is not None:
+        argv.append("--signal=" + signal)
+    return argv + [str(job) for job in job_ids]
+
+
+def parse_scancel(stderr: str) -> Dict[str, str]:
+    """``Kill job error on job id 4711: Access/permission denied`` as ``{"4711": "Access/…"}``."""
+    return {
+        match[1]: match[2].strip()
+        for match in re.finditer(
+            r"(?:Kill|Signal) job error (?:on )?job ?id (\S+?): (.*)", stderr, re.IGNORECASE
+        )
+    }
+
+
+def scancel(
+    job_ids: Sequence[JobId], *, signal: Optional[str] = None, timeout: float = 30.0
+) -> Cancelled:
+    """Cancel (or signal) jobs with one scancel; what Slurm refused is in the answer, by id.
+
+    Raises SlurmUnavailableError, and SlurmRefusedError where Slurm's words name no job.
+    """
+    result = run(scancel_argv(job_ids, signal), timeout=timeout)
+    refused = parse_scancel(result.stderr)
+    if result.returncode != 0 and not refused:
+        raise failure(result)
+    return Cancelled(refused, result.words)

@@ -1,0 +1,209 @@
+"""The one place where processes are started: argv in, text out, a time limit on each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+
+# Slurm's own variables that say how to reach the cluster, or what a site sets for everybody.
+_KEPT = frozenset({"SLURM_CONF", "SLURM_JWT", "SLURM_MPI_TYPE"})
+
+# Options in disguise (they would override a script's own directives or change what a query
+# prints) and what an allocation, an MPI or a launcher said about *its* processes.
+_SCRUBBED = re.compile(
+    r"""
+    (?: SLURM | SLURMD | SBATCH | SALLOC | SRUN | SQUEUE | SINFO | SACCT | SACCTMGR | SCANCEL
+      | SCONTROL | SPRIO | SSTAT )_ .*
+    | (?: OMPI_COMM_WORLD | OMPI_UNIVERSE | OMPI_FILE | OMPI_APP_CTX | ORTE | PRTE | PMI
+      | MV2_COMM_WORLD | MPI_LOCAL | TORCHELASTIC )_ .*
+    | PMIX_ (?!MCA_) .*
+    | HOROVOD_ (?: (?:LOCAL_|CROSS_)? (?:RANK|SIZE) | HOSTNAME | GLOO_RENDEZVOUS_ .* )
+    | MASTER_ADDR | MASTER_PORT | WORLD_SIZE | LOCAL_WORLD_SIZE | ROLE_WORLD_SIZE
+    | GROUP_WORLD_SIZE | RANK | LOCAL_RANK | GROUP_RANK | ROLE_RANK | NODE_RANK
+    | CUDA_VISIBLE_DEVICES | ROCR_VISIBLE_DEVICES | HIP_VISIBLE_DEVICES | ZE_AFFINITY_MASK
+    | GPU_DEVICE_ORDINAL
+    """,
+    re.VERBOSE,
+)
+
+# What the Slurm commands say when the fault is with the cluster and not with the request.
+_UNREACHABLE = re.compile(
+    r"unable to contact slurm controller|socket timed out|connection (?:refused|timed out|reset)"
+    r"|zero bytes were transmitted|transport endpoint|no route to host|network is unreachable"
+    r"|could not establish a configuration source|unable to (?:process configuration|resolve)"
+    r"|authentication credential|munge|protocol authentication error|in standby mode"
+    r"|communications? (?:connection failure|shutdown failure)|address not found"
+    r"|incompatible versions of client and server",
+    re.IGNORECASE,
+)
+
+# "sbatch: error: …", "salloc: fatal: …"; warnings keep that word.
+_PREFIX = re.compile(r"^(?:s[a-z]+): (?:(?:error|fatal|info): )?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A command that ended: what was run and what came out, as text."""
+
+    argv: Sequence[str]
+    stdout: str
+    stderr: str
+    returncode: int
+
+    @property
+    def words(self) -> str:
+        """What the command said about itself, without its own name in front of each line."""
+        return plain_words(self.stderr) or plain_words(self.stdout)
+
+
+def plain_words(text: str) -> str:
+    """Slurm's own words without the ``sbatch: error:`` in front of each line."""
+    return _PREFIX.sub("", text).strip()
+
+
+def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str, str]:
+    """The environment for a Slurm command.
+
+    SBATCH_* and the like override what a script says, SQUEUE_* and SLURM_TIME_FORMAT change what
+    is printed, and the variables of an allocation, an MPI or a torchrun that neuronctl stands in
+    would reach the new job through ``--export=ALL``. All of these go; SLURM_CONF stays, and
+    everything else a user exported stays too. ``for_job``: the command hands its environment on
+    to a job (sbatch, salloc), whose locale and time zone are the user's business; the queries
+    get LC_ALL=C and UTC, so that times read the same everywhere, and full array expressions.
+    """
+    clean = {
+        name: value
+        for name, value in environ.items()
+        if name in _KEPT or not _SCRUBBED.fullmatch(name)
+    }
+    if not for_job:
+        clean.update(LC_ALL="C", TZ="UTC", SLURM_BITSTR_LEN="0")
+    return clean
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    input: Optional[str] = None,
+    cwd: Optional[str] = None,
+    for_job: bool = False,
+    silence: str = "",
+) -> Result:
+    """Run a Slurm command and return what it said, whatever its exit code.
+
+    timeout: seconds of wall time; afterwards the command and its children are killed.
+    silence: what to tell the user when the command did not answer in time.
+
+    Raises SlurmUnavailableError where the command does not exist or does not answer.
+    """
+    for word in argv:
+        if "\0" in word:
+            raise UsageError(f"{argv[0]}: an argument holds a NUL character: {word!r}")
+    command = argv[0]
+    try:
+        # A session of its own: Ctrl-C reaches neuronctl, which then ends the command and
+        # whatever a site's wrapper around it has started.
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=clean_environment(os.environ, for_job=for_job),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _cannot_start(command, error, cwd) from None
+    data = None if input is None else input.encode("utf-8", "surrogateescape")
+    try:
+        stdout, stderr = process.communicate(data, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        raise SlurmUnavailableError(
+            f"{command} did not answer within {timeout:g} s",
+            silence or "the controller may be busy or restarting: try again in a while",
+        ) from None
+    except BaseException:
+        _kill(process)
+        raise
+    return Result(tuple(argv), _text(stdout), _text(stderr), process.returncode)
+
+
+def failure(result: Result, *, hint: str = "") -> Exception:
+    """The error for a command that ended with a non-zero exit code, in Slurm's own words."""
+    command = result.argv[0]
+    words = result.words or f"no words, exit code {result.returncode}"
+    if unreachable(words):
+        return SlurmUnavailableError(
+            f"{command} cannot reach Slurm: {words}",
+            "the controller may be down or restarting: try again in a while",
+        )
+    return SlurmRefusedError(f"{command} refused: {words}", hint)
+
+
+def unreachable(words: str) -> bool:
+    """Whether Slurm's words speak of a cluster that is not there, not of a wrong request."""
+    return _UNREACHABLE.search(words) is not None
+
+
+def run_interactive(argv: Sequence[str]) -> int:
+    """Run a command (salloc) on the user's own terminal; return its exit code (128 + signal).
+
+    Ctrl-C is the command's to handle, SIGTERM is passed on to it.
+    """
+    try:
+        process = subprocess.Popen(list(argv), env=clean_environment(os.environ, for_job=True))
+    except OSError as error:
+        raise _cannot_start(argv[0], error, None) from None
+
+    def ignore(number: int, frame: Any) -> None:
+        # A handler and not SIG_IGN, which the command would have inherited on exec.
+        pass
+
+    def hand_on(number: int, frame: Any) -> None:
+        process.send_signal(number)
+
+    before_int = signal.signal(signal.SIGINT, ignore)
+    before_term = signal.signal(signal.SIGTERM, hand_on)
+    try:
+        code = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before_int)
+        signal.signal(signal.SIGTERM, before_term)
+    return code if code >= 0 else 128 - code
+
+
+def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Exception:
+    if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112 (pathlib costs an import)
+        return UsageError(f"no such directory: {cwd}")
+    if isinstance(error, FileNotFoundError):
+        return SlurmUnavailableError(
+            f"{command} not found: there is no Slurm on this machine's PATH",
+            "log in to the cluster's login node, or put Slurm's bin directory on PATH; "
+            "'neuronctl generate' works without Slurm",
+        )
+    return SlurmUnavailableError(f"{command} cannot be started: {error.strerror}")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

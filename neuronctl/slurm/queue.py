@@ -1,0 +1,147 @@
+"""squeue: jobs that wait, run, or ended so lately that the controller still knows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Optional, Sequence, Tuple
+
+from neuronctl.errors import UsageError
+from neuronctl.slurm.process import failure, run
+from neuronctl.slurm.values import (
+    RECORD_END,
+    SEPARATOR,
+    JobId,
+    parse_count,
+    parse_gres_gpus,
+    parse_seconds,
+    parse_timestamp,
+)
+
+# Free text (the name, the directory) last. Explicit fields, since --json costs ten times as much.
+_FIELDS = tuple(
+    [
+        "%i",
+        "%A",
+        "%u",
+        "%P",
+        "%a",
+        "%q",
+        "%T",
+        "%r",
+        "%D",
+        "%C",
+        "%b",
+        "%N",
+        "%M",
+        "%l",
+        "%V",
+        "%S",
+        "%e",
+        "%Z",
+        "%j",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class QueueJob:
+    """One row of squeue. Times are seconds since the epoch, durations seconds, None: not known.
+
+    id: as shown (``4711_[1-5%2]`` for folded waiting tasks). job_id: the task's own number.
+    gpus_per_node: from ``--gres`` or ``--gpus-per-node``; None where GPUs were asked otherwise or
+    not at all. start, end: expected ones for a job that waits or runs.
+    """
+
+    id: JobId
+    job_id: int
+    user: str
+    partition: str
+    account: str
+    qos: str
+    state: str
+    reason: str
+    nodes: Optional[int]
+    cpus: Optional[int]
+    gpus_per_node: Optional[int]
+    node_list: str
+    time_used: Optional[int]
+    time_limit: Optional[int]
+    submit: Optional[int]
+    start: Optional[int]
+    end: Optional[int]
+    work_dir: str
+    name: str
+
+
+def squeue_argv(job_ids: Sequence[JobId] = (), user: Optional[str] = None) -> List[str]:
+    """One squeue for all ``job_ids``, for one user, or for everybody; ended jobs included."""
+    argv = ["squeue", "--noheader", "--states=all"]
+    argv.append("--format=" + SEPARATOR.join(_FIELDS) + RECORD_END)
+    if job_ids:
+        argv.append("--jobs=" + ",".join(dict.fromkeys(_asked(job) for job in job_ids)))
+    if user is not None:
+        argv.append("--user=" + user)
+    return argv
+
+
+def _asked(job: JobId) -> str:
+    return f"{job.job}_{job.task}" if job.task is not None else str(job.job)
+
+
+def parse_squeue(text: str) -> List[QueueJob]:
+    """Rows of squeue; a row of another shape (a message of a site's wrapper) is left out."""
+    jobs = []
+    for row in text.split(RECORD_END + "\n"):
+        fields = row.split(SEPARATOR, len(_FIELDS) - 1)
+        if len(fields) == len(_FIELDS):
+            job = _job(fields)
+            if job is not None:
+                jobs.append(job)
+    return jobs
+
+
+def _job(fields: Sequence[str]) -> Optional[QueueJob]:
+    (id, own, user, partition, account, qos, state, reason, nodes, cpus, gres) = fields[:11]
+    (node_list, used, limit, submit, start, end, work_dir, name) = fields[11:]
+    try:
+        job_id = JobId.parse(id)
+    except UsageError:
+        return None
+    return QueueJob(
+        id=job_id,
+        job_id=int(own) if own.isdigit() else job_id.job,
+        user=user,
+        partition=partition,
+        account=account,
+        qos=qos,
+        state=state,
+        reason="" if reason == "None" else reason,
+        nodes=parse_count(nodes),
+        cpus=parse_count(cpus),
+        gpus_per_node=parse_gres_gpus(gres),
+        node_list=node_list,
+        time_used=parse_seconds(used),
+        time_limit=parse_seconds(limit),
+        submit=parse_timestamp(submit),
+        start=parse_timestamp(start),
+        end=parse_timestamp(end),
+        work_dir=work_dir,
+        name=name,
+    )
+
+
+def squeue(
+    job_ids: Sequence[JobId] = (), *, user: Optional[str] = None, timeout: float = 10.0
+) -> Tuple[QueueJob, ...]:
+    """Ask the controller; jobs it does not know (any more) are simply absent.
+
+    job_ids: these only. user: a login name or uid; its jobs only. timeout: seconds. An array's
+    waiting tasks are one row. Raises SlurmUnavailableError, SlurmRefusedError.
+    """
+    result = run(squeue_argv(job_ids, user), timeout=timeout)
+    if result.returncode != 0:
+        # squeue exits 1 for one unknown id, and drops it silently among several.
+        if job_ids and "invalid job id" in result.stderr.lower():
+            return ()
+        raise failure(result)
+    return tuple(parse_squeue(result.stdout))

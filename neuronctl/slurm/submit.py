@@ -1,0 +1,71 @@
+"""sbatch: a script in, a job id out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import List, Optional, Sequence
+
+from neuronctl.errors import SlurmUnavailableError
+from neuronctl.slurm.process import failure, plain_words, run
+
+# The controller may have taken the job although its answer was lost on the way.
+_ANSWER_LOST = re.compile(r"socket timed out|zero bytes|connection reset", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """An accepted job. cluster: where ``--clusters`` was used. warnings: sbatch's own words."""
+
+    job_id: int
+    cluster: Optional[str] = None
+    warnings: str = ""
+
+
+def sbatch_argv(options: Sequence[str] = ()) -> List[str]:
+    """The command that reads the script from its standard input."""
+    return ["sbatch", "--parsable", *options]
+
+
+def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
+    """``4711`` or ``4711;cluster`` on a line of its own; None where there is no such line."""
+    for line in reversed(stdout.splitlines()):
+        match = re.fullmatch(r"(\d+)(?:;(.+))?", line.strip())
+        if match:
+            return Submitted(int(match[1]), match[2], plain_words(stderr))
+    return None
+
+
+def sbatch(
+    script: str,
+    *,
+    options: Sequence[str] = (),
+    timeout: float = 30.0,
+    cwd: Optional[str] = None,
+) -> Submitted:
+    """Submit a batch script, given as text on sbatch's standard input.
+
+    options: further sbatch arguments (``["--test-only"]`` is not one: it prints no job id).
+    timeout: seconds. cwd: the directory to submit from (the job's working directory).
+
+    Raises SlurmRefusedError with Slurm's words; SlurmUnavailableError where there is no sbatch,
+    no controller, or no answer in time. In the last case it is not known whether the job was
+    accepted, and the error says so.
+    """
+    unknown = (
+        "it is not known whether the job was accepted: look with 'neuronctl status' before you "
+        "submit it again"
+    )
+    result = run(
+        sbatch_argv(options), input=script, timeout=timeout, cwd=cwd, for_job=True, silence=unknown
+    )
+    if result.returncode != 0:
+        error = failure(result)
+        if isinstance(error, SlurmUnavailableError) and _ANSWER_LOST.search(error.message):
+            error.hint = unknown
+        raise error
+    submitted = parse_submitted(result.stdout, result.stderr)
+    if submitted is None:
+        said = (result.stdout + result.stderr).strip() or "nothing"
+        raise SlurmUnavailableError(f"sbatch ended well but printed no job id: {said}", unknown)
+    return submitted

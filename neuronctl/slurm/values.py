@@ -1,0 +1,166 @@
+"""What Slurm prints in single fields: job ids, times, counts, GPUs, exit codes. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Optional
+
+from neuronctl.errors import UsageError
+from neuronctl.units import UNLIMITED
+
+SEPARATOR = "\x1f"
+"""Between fields: a control character, which stands in no name, host list or time."""
+
+RECORD_END = "\x1e"
+"""After each row of squeue, so that a newline in a job's name does not end its row."""
+
+_JOB_ID = re.compile(
+    r"(?P<job>[0-9]{1,10})(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%.-]+)\])|\+(?P<het>[0-9]+))?"
+)
+
+
+@dataclass(frozen=True)
+class JobId:
+    """A job, one task of an array (``4711_3``), its waiting tasks, or a heterogeneous component.
+
+    job: the number sbatch printed. task: the array index. tasks: waiting tasks as squeue folds
+    them (``1-5%2``). het: the component's offset in a heterogeneous job (``4711+1``).
+    """
+
+    job: int
+    task: Optional[int] = None
+    tasks: Optional[str] = None
+    het: Optional[int] = None
+
+    @classmethod
+    def parse(cls, text: str) -> JobId:
+        """Read Slurm's spelling; UsageError for anything else."""
+        match = _JOB_ID.fullmatch(text.strip())
+        if match is None or int(match["job"]) == 0:
+            raise UsageError(
+                f"not a job id: {text!r}", "a job id looks like 4711, or 4711_3 for an array task"
+            )
+        return cls(
+            job=int(match["job"]),
+            task=None if match["task"] is None else int(match["task"]),
+            tasks=match["tasks"],
+            het=None if match["het"] is None else int(match["het"]),
+        )
+
+    def __str__(self) -> str:
+        if self.task is not None:
+            return f"{self.job}_{self.task}"
+        if self.tasks is not None:
+            return f"{self.job}_[{self.tasks}]"
+        if self.het is not None:
+            return f"{self.job}+{self.het}"
+        return str(self.job)
+
+    def covers(self, other: JobId) -> bool:
+        """Whether ``other`` is this job or a part of it: 4711 and 4711_[1-5] cover 4711_3."""
+        if self.job != other.job:
+            return False
+        if self.task is None and self.tasks is None and self.het is None:
+            return True
+        if self.tasks is not None and other.task is not None:
+            return other.task in _Tasks(self.tasks)
+        return self == other
+
+
+class _Tasks:
+    """Membership in an array expression, without expanding it (it may hold millions)."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+
+    def __contains__(self, index: int) -> bool:
+        for part in self.expression.partition("%")[0].split(","):
+            span, _, step = part.partition(":")
+            low, _, high = span.partition("-")
+            if not low.isdigit():  # "...": an expression that Slurm itself cut short
+                return True
+            last = int(high) if high.isdigit() else int(low)
+            if int(low) <= index <= last and (index - int(low)) % (int(step or 1) or 1) == 0:
+                return True
+        return False
+
+
+def parse_timestamp(text: str) -> Optional[int]:
+    """``2026-08-12T09:30:00`` (UTC) as seconds since the epoch; None for N/A, Unknown, NONE."""
+    from datetime import datetime, timezone
+
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return int(moment.replace(tzinfo=timezone.utc).timestamp())
+
+
+def parse_seconds(text: str) -> Optional[int]:
+    """squeue's ``1-02:03:04``, ``2:03:04`` or ``5:00`` in seconds; UNLIMITED; None for N/A."""
+    text = text.strip()
+    if text == "UNLIMITED":
+        return UNLIMITED
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def parse_minutes(text: str) -> Optional[int]:
+    """sacct's TimelimitRaw (whole minutes) in seconds; UNLIMITED; None where it is not known."""
+    text = text.strip()
+    if text == "UNLIMITED":
+        return UNLIMITED
+    return int(text) * 60 if text.isdigit() else None
+
+
+def parse_count(text: str) -> Optional[int]:
+    """A whole number; ``1-4`` (squeue's node range of a waiting job) is its smallest; else None."""
+    match = re.match(r"(\d+)", text.strip())
+    return int(match[1]) if match else None
+
+
+def parse_gres_gpus(text: str) -> Optional[int]:
+    """GPUs a node in squeue's ``gres:gpu:a100:4(S:0-1),gres:x:1``; None where none are named."""
+    counts = [
+        int(match[1] or 1)
+        for match in re.finditer(
+            r"(?:^|[,:/])gpu(?:[:=][A-Za-z][\w.-]*)?(?:[:=](\d+))?(?=$|[,(])", text
+        )
+    ]
+    return sum(counts) if counts else None
+
+
+def parse_tres_gpus(text: str) -> Optional[int]:
+    """GPUs of a whole job in sacct's ``cpu=8,gres/gpu:a100=4,gres/gpu=4,node=2``; None without."""
+    total = None
+    typed = []
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if not value.isdigit():
+            continue
+        if name == "gres/gpu":
+            total = int(value)
+        elif name.startswith("gres/gpu:"):
+            typed.append(int(value))
+    return total if total is not None else (sum(typed) if typed else None)
+
+
+@dataclass(frozen=True)
+class ExitCode:
+    """Slurm's ``code:signal``: how the batch script ended."""
+
+    code: int
+    signal: int
+
+    @classmethod
+    def parse(cls, text: str) -> Optional[ExitCode]:
+        """Read ``1:0``; None for anything else."""
+        match = re.fullmatch(r"(\d+):(\d+)", text.strip())
+        return cls(int(match[1]), int(match[2])) if match else None
+
+    def __str__(self) -> str:
+        return f"{self.code}:{self.signal}"

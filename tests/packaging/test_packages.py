@@ -1,0 +1,120 @@
+"""The wheel and the sdist hold what is tracked, no more and no less, and the wheel works alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+from typing import Callable, Dict, List, Set
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GENERATE = [
+    *("generate", "--cluster", "neuron", "-p", "amd_a100nv_8", "-J", "demo", "-N", "2"),
+    *("--gpus-per-node", "2", "-t", "10", "--field", "misc", "--appl", "pytorch-ddp"),
+    *("--launcher", "torchrun", "train.py", "--epochs", "3", "two words"),
+]
+
+
+def plain_environment() -> Dict[str, str]:
+    """What is left when nothing of this checkout or its .venv shows."""
+    hidden = ("PYTHON", "VIRTUAL_ENV", "NEURONCTL_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
+    return {**kept, "PATH": "/usr/local/bin:/usr/bin:/bin", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def call(argv: List[str], cwd: Path) -> str:
+    result = subprocess.run(
+        argv,
+        cwd=cwd,
+        env=plain_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, f"{argv}\n{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def build(what: str, source: Path, to: Path) -> Path:
+    """Build the ``wheel`` or ``sdist`` of ``source`` with what is installed here."""
+    argv = [sys.executable, "-m", "build", "--no-isolation", f"--{what}", "--outdir", str(to), "."]
+    call(argv, source)
+    (built,) = to.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def tracked() -> Set[str]:
+    """The files git tracks, as paths below the checkout."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: what is tracked cannot be known")
+    # The checkout may belong to somebody else than the person who runs the tests.
+    listed = call(["git", "-c", "safe.directory=*", "ls-files", "-z"], ROOT)
+    return {name for name in listed.split("\0") if name and (ROOT / name).exists()}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
+
+
+def in_wheel(path: Path) -> Dict[str, bytes]:
+    """Name -> content of a wheel's files, without its metadata."""
+    with zipfile.ZipFile(path) as archive:
+        return {n: archive.read(n) for n in archive.namelist() if ".dist-info/" not in n}
+
+
+def test_wheel_holds_the_tracked_files(wheel: Path, tracked: Set[str]) -> None:
+    expected = {name: name for name in tracked if name.startswith("neuronctl/")}
+    for name in tracked:
+        if name.startswith("templates/") or name == "partitions.yaml":
+            expected[f"neuronctl/_data/{name}"] = name
+    shipped = in_wheel(wheel)
+    assert sorted(shipped) == sorted(expected)
+    assert "neuronctl/py.typed" in shipped
+    assert all(shipped[name] == (ROOT / source).read_bytes() for name, source in expected.items())
+
+
+def test_sdist_holds_the_tracked_files(sdist: Path, tracked: Set[str]) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {m.name.split("/", 1)[1] for m in archive.getmembers() if m.isfile()}
+    assert sorted(names) == sorted({*tracked, "PKG-INFO"})
+
+
+def test_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    call(["tar", "-xf", str(sdist)], tmp_path)
+    (source,) = tmp_path.iterdir()
+    again = build("wheel", source, tmp_path / "out")
+    assert in_wheel(again) == in_wheel(wheel)
+
+
+def test_installed_wheel_does_what_the_checkout_does(
+    wheel: Path, tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """In an empty environment, from a directory that has nothing to do with the checkout."""
+    venv.create(tmp_path / "env", with_pip=True)
+    bin_ = tmp_path / "env" / "bin"
+    call([str(bin_ / "pip"), "install", "--quiet", str(wheel)], tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "train.py").write_text("print('training')\n")
+
+    neuronctl = str(bin_ / "neuronctl")
+    where = call([str(bin_ / "python"), "-c", "import neuronctl; print(neuronctl.__file__)"], work)
+    assert Path(where.strip()).is_relative_to(tmp_path / "env")
+    script = call([neuronctl, *GENERATE], work)
+    assert script == run(*GENERATE, cwd=work).stdout
+    assert script.startswith("#!/bin/bash")
+    assert "amd_a100nv_8" in json.dumps(json.loads(call([neuronctl, "partitions", "--json"], work)))

@@ -4,8 +4,8 @@ Stricter and plainer than YAML 1.1, because a person writes these files for Slur
 
 - ``24:00:00`` and ``2026-08-12`` are text, not numbers and dates; so are ``on``, ``no``, ``1_000``
   and ``010``. Only ``true`` and ``false`` are booleans; only ``null``, ``~`` and nothing are null.
-- A key given twice is an error, and so are tags (``!!python/…``), anchors that blow up, merge
-  keys and more than one document.
+- A key given twice is an error, and so are tags (``!!python/…``), anchors and aliases, and a
+  second document.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Tuple, Type
+from typing import Any, Dict, Iterator, List, Mapping, Tuple, Type
 
 import yaml
 
@@ -24,12 +24,8 @@ KeyPath = Tuple[str, ...]
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
-MAX_VALUES = 50_000
 
 _BLANKS_HINT = "YAML is indented with blanks, and a value with ': ' or '#' in it needs quotes"
-_STRING, _NULL, _BOOL, _INT, _FLOAT, _MAP, _SEQ = (
-    f"tag:yaml.org,2002:{name}" for name in ("str", "null", "bool", "int", "float", "map", "seq")
-)
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ def read(path: Path, error: Type[NeuronctlError]) -> Document:
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
     """As read(), of a text that is already there; ``file`` is what messages call it."""
     try:
-        top = yaml.compose(text, Loader=_Loader)
+        return _Builder(text, file, error).document()
     except yaml.reader.ReaderError as problem:
         line = text.count("\n", 0, problem.position) + 1
         code = ord(problem.character) if isinstance(problem.character, str) else problem.character
@@ -94,102 +90,107 @@ def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
         line = mark.line + 1 if mark is not None else 1
         what = " ".join(part for part in (problem.context, problem.problem) if part)
         raise error(f"{file}:{line}: is not valid YAML: {what}", _BLANKS_HINT) from None
-    except (yaml.YAMLError, RecursionError) as problem:
-        what = "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
-        raise error(f"{file}:1: is not valid YAML: {what}", _BLANKS_HINT) from None
-    if top is None or (isinstance(top, yaml.ScalarNode) and top.tag == _NULL):
-        raise error(f"{file}:1: is empty", "write 'key: value' lines, or take the file away")
-    if not isinstance(top, yaml.MappingNode):
-        raise error(
-            f"{file}:{top.start_mark.line + 1}: is not a mapping", "write 'key: value' lines"
-        )
-    builder = _Builder(file, error)
-    builder.lines[()] = 1
-    return Document(file, builder.value(top, ()), builder.lines, builder.raw)
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml's parser where it is built in; resolves only what we call null, bool and number."""
-
-    yaml_implicit_resolvers: ClassVar[Dict[str, List[Tuple[str, re.Pattern[str]]]]] = {}
-
-
-for _tag, _form, _first in (
-    (_NULL, r"~|null|", "~n\0"),
-    (_BOOL, r"true|false", "tf"),
-    (_INT, r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
-    (_FLOAT, r"[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?", "-+0123456789"),
-):
-    _Loader.add_implicit_resolver(_tag, re.compile(f"(?:{_form})\\Z"), list(_first))
-# PyYAML files the resolver of the empty scalar under the empty string.
-_Loader.yaml_implicit_resolvers[""] = _Loader.yaml_implicit_resolvers.pop("\0")
 
 
 class _Builder:
-    """Turns nodes into plain values, noting lines."""
+    """Turns the parser's events into plain values, noting lines.
 
-    def __init__(self, file: str, error: Type[NeuronctlError]) -> None:
+    Events rather than PyYAML's node graph: libyaml's composer recurses in C, and a file of
+    100,000 opening brackets ends the process.
+    """
+
+    def __init__(self, text: str, file: str, error: Type[NeuronctlError]) -> None:
         self.file = file
         self.error = error
-        self.lines: Dict[KeyPath, int] = {}
+        self.events: Iterator[Any] = yaml.parse(
+            text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
+        self.lines: Dict[KeyPath, int] = {(): 1}
         self.raw: Dict[KeyPath, str] = {}
 
-    def fail(self, node: yaml.Node, message: str, hint: str = "") -> NeuronctlError:
-        return self.error(f"{self.file}:{node.start_mark.line + 1}: {message}", hint)
+    def fail(self, event: Any, message: str, hint: str = "") -> NeuronctlError:
+        return self.error(f"{self.file}:{_line(event)}: {message}", hint)
 
-    def value(self, node: yaml.Node, path: KeyPath) -> Any:
+    def document(self) -> Document:
+        next(self.events)  # the stream's start
+        event = next(self.events)
+        if isinstance(event, yaml.DocumentStartEvent):
+            event = next(self.events)
+        if isinstance(event, yaml.StreamEndEvent) or (
+            isinstance(event, yaml.ScalarEvent) and not event.value
+        ):
+            hint = "write 'key: value' lines, or take the file away"
+            raise self.error(f"{self.file}:1: is empty", hint)
+        if not isinstance(event, yaml.MappingStartEvent):
+            raise self.fail(event, "is not a mapping", "write 'key: value' lines")
+        data = self.value(event, ())
+        next(self.events)  # the document's end
+        event = next(self.events)
+        if not isinstance(event, yaml.StreamEndEvent):
+            raise self.fail(event, "a second document begins", "keep one document in a file")
+        return Document(self.file, data, self.lines, self.raw)
+
+    def value(self, event: Any, path: KeyPath) -> Any:
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            name = event.anchor
+            raise self.fail(event, f"uses the YAML anchor {name!r}", "write the value out instead")
+        if event.tag is not None:
+            raise self.fail(event, f"has the tag {event.tag!r}", "write the value without a tag")
         if len(path) > MAX_DEPTH:
-            raise self.fail(node, f"is nested more than {MAX_DEPTH} deep")
-        # An alias is built anew wherever it stands, so this counts what a bomb would blow up to.
-        if len(self.lines) > MAX_VALUES:
-            raise self.fail(node, f"holds more than {MAX_VALUES} values")
-        if isinstance(node, yaml.MappingNode) and node.tag == _MAP:
-            return self.mapping(node, path)
-        if isinstance(node, yaml.SequenceNode) and node.tag == _SEQ:
-            items = []
-            for number, item in enumerate(node.value):
-                below = (*path, str(number))
-                self.lines[below] = item.start_mark.line + 1
-                items.append(self.value(item, below))
-            return items
-        if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
-            if node.tag == _STRING:
-                return node.value
-            self.raw[path] = node.value
-            try:
-                return _SCALARS[node.tag](node.value)
-            except ValueError:
-                raise self.fail(node, f"{node.value[:40]!r} is not a value of its tag") from None
-        raise self.fail(node, f"has the tag {node.tag!r}", "write the value without a tag")
+            raise self.fail(event, f"is nested more than {MAX_DEPTH} deep")
+        if isinstance(event, yaml.ScalarEvent):
+            return self.scalar(event, path)
+        if isinstance(event, yaml.MappingStartEvent):
+            return self.mapping(path)
+        items: List[Any] = []
+        for item in self.events:
+            if isinstance(item, yaml.SequenceEndEvent):
+                break
+            below = (*path, str(len(items)))
+            self.lines[below] = _line(item)
+            items.append(self.value(item, below))
+        return items
 
-    def mapping(self, node: yaml.MappingNode, path: KeyPath) -> Dict[str, Any]:
+    def scalar(self, event: Any, path: KeyPath) -> Any:
+        text: str = event.value
+        if not event.implicit[0]:  # quoted, or a block of text
+            return text
+        match = _PLAIN(text)
+        if match is None:
+            return text
+        self.raw[path] = text
+        if match["int"]:
+            # More digits than any figure here has, and than int() is quick with.
+            return int(text) if len(text) <= 18 else text
+        if match["float"]:
+            return float(text)
+        return {"true": True, "false": False}.get(text)
+
+    def mapping(self, path: KeyPath) -> Dict[str, Any]:
         result: Dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode) or not key_node.value:
-                raise self.fail(key_node, "has a key that is not a word")
-            key = str(key_node.value)
+        for key_event in self.events:
+            if isinstance(key_event, yaml.MappingEndEvent):
+                break
+            if not isinstance(key_event, yaml.ScalarEvent) or not key_event.value:
+                raise self.fail(key_event, "has a key that is not a word")
+            key: str = key_event.value
             below = (*path, key)
             if key in result:
                 raise self.fail(
-                    key_node,
+                    key_event,
                     f"{'.'.join(below)} is given twice, first on line {self.lines[below]}",
                     "keep one of the two",
                 )
-            self.lines[below] = key_node.start_mark.line + 1
-            result[key] = self.value(value_node, below)
+            self.lines[below] = _line(key_event)
+            result[key] = self.value(next(self.events), below)
         return result
 
 
-def _boolean(text: str) -> Optional[bool]:
-    if text not in ("true", "false"):
-        raise ValueError(text)
-    return text == "true"
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
 
 
-_SCALARS: Dict[str, Callable[[str], Any]] = {
-    _STRING: str,
-    _NULL: lambda text: None,
-    _BOOL: _boolean,
-    _INT: int,
-    _FLOAT: float,
-}
+_PLAIN = re.compile(
+    r"(?P<word>~|null|true|false|)|(?P<int>[-+]?(?:0|[1-9][0-9]*))"
+    r"|(?P<float>[-+]?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?)"
+).fullmatch

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
+from neuronctl.errors import CatalogError, PolicyError, did_you_mean
+
 Path = Tuple[str, ...]
 """Where a value stands in a catalog: ``("neuron", "partitions", "amd_a100nv_8", "max_gpus")``."""
 
@@ -108,7 +110,10 @@ class Network:
 
 @dataclass(frozen=True)
 class Containers:
-    """runtime: ``"singularity"`` or ``"apptainer"``; image_dirs: where a bare image name is sought."""
+    """runtime: ``"singularity"`` or ``"apptainer"``.
+
+    image_dirs: where an image given by its bare name is sought, in this order.
+    """
 
     runtime: str = "singularity"
     image_dirs: Tuple[str, ...] = ()
@@ -161,6 +166,13 @@ class Partition:
         """Cores of the largest node, or None where the catalog does not say."""
         return max(self.cores_per_node) if self.cores_per_node else None
 
+    @property
+    def cores_per_gpu(self) -> Optional[int]:
+        """Cores of the smallest node / its GPUs; None without GPUs or where cores are not known."""
+        if not self.gpus_per_node or self.min_cores_per_node is None:
+            return None
+        return self.min_cores_per_node // self.gpus_per_node
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -170,7 +182,7 @@ class Cluster:
     title: str
     source: str
     date: str
-    """ISO date of the source, e.g. ``2026-08-12``."""
+    """Date of the source as far as it is known: ``2026-08-12``, ``2022-12``."""
     partitions: Mapping[str, Partition]
     slurm_cluster_names: Tuple[str, ...] = ()
     """ClusterName in slurm.conf, by which the cluster is recognised."""
@@ -187,6 +199,27 @@ class Cluster:
     """The user's scratch directory; ``{user}`` stands for the login name."""
     default_partition: Optional[str] = None
 
+    def partition(self, name: str) -> Partition:
+        """The partition of that name; PolicyError with the nearest names where there is none."""
+        found = self.partitions.get(name)
+        if found is None:
+            raise PolicyError(
+                f"cluster {self.name} has no partition {name!r}",
+                did_you_mean(name, self.partitions),
+            )
+        return found
+
+    def cores_per_gpu(self, partition: Partition) -> Optional[int]:
+        """Cores that go with one GPU there: the policy's fixed figure, or cores / GPUs a node."""
+        return self.policy.cores.cores_per_gpu or partition.cores_per_gpu
+
+    def memory_mb(self, partition: Partition, cores: int) -> Optional[int]:
+        """MB that come with that many cores of one node; None where the catalog cannot tell."""
+        per_node, smallest = partition.memory_mb_per_node, partition.min_cores_per_node
+        if self.policy.memory_fraction is None or per_node is None or smallest is None:
+            return None
+        return int(cores * self.policy.memory_fraction * per_node / smallest)
+
 
 @dataclass(frozen=True)
 class Catalog:
@@ -198,6 +231,16 @@ class Catalog:
     """The files read, lowest layer first."""
     locations: Mapping[Path, Location]
     """Where each value came from."""
+
+    def cluster(self, name: Optional[str] = None) -> Cluster:
+        """The cluster of that name (the default one for None); CatalogError where there is none."""
+        wanted = self.default_cluster if name is None else name
+        found = self.clusters.get(wanted)
+        if found is None:
+            raise CatalogError(
+                f"the catalog has no cluster {wanted!r}", did_you_mean(wanted, self.clusters)
+            )
+        return found
 
     def location(self, *path: str) -> Optional[Location]:
         """Where the value at ``path`` was read, or the nearest enclosing mapping's place."""

@@ -1,0 +1,112 @@
+"""Reads the catalog's layers, lays them over one another and checks the result.
+
+Lowest first: the shipped partitions.yaml, /etc/neuronctl/partitions.yaml, the user's
+partitions.yaml, $NEURONCTL_CATALOG, --catalog FILE. A layer names only what it changes:
+mappings are merged key by key, lists are replaced, ``null`` takes a value (or a whole
+partition or cluster) out.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path as FilePath
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from neuronctl import yamlfile
+from neuronctl.catalog import schema
+from neuronctl.catalog.model import Catalog, Cluster, Location, Path
+from neuronctl.errors import CatalogError, did_you_mean
+from neuronctl.paths import config_dir, data_path
+
+SITE_FILE = FilePath("/etc/neuronctl/partitions.yaml")
+
+
+def load(option_file: Optional[str] = None) -> Catalog:
+    """The catalog of all layers; ``option_file`` is the value of ``--catalog``.
+
+    Raises CatalogError with file and line. The site's and the user's file may be missing; one
+    named by ``--catalog`` or $NEURONCTL_CATALOG may not.
+    """
+    files = [data_path("partitions.yaml")]
+    files += [file for file in (SITE_FILE, config_dir() / "partitions.yaml") if _present(file)]
+    named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
+    files += [FilePath(name).expanduser() for name in named if name]
+    return merge([yamlfile.read(file, CatalogError) for file in files])
+
+
+def merge(layers: List[yamlfile.Document]) -> Catalog:
+    """The catalog that the layers say together, lowest first."""
+    data: Dict[str, Any] = {}
+    locations: Dict[Path, Location] = {}
+    for layer in layers:
+        _lay_over(data, layer.data, (), layer, locations)
+    # A catalog path begins with the cluster; "clusters" itself would only be noise in it.
+    node = schema.Node(data, (), locations)
+    node.check_keys(("default_cluster", "clusters"))
+    clusters: Dict[str, Cluster] = {}
+    clusters_node = node.mapping("clusters")
+    for name in clusters_node.present():
+        clusters[name] = schema.cluster(name, clusters_node.mapping(name))
+    default = node.text("default_cluster", "")
+    if default not in clusters:
+        raise node.fail(
+            "default_cluster", f"{default!r} is not a cluster", did_you_mean(default, clusters)
+        )
+    found = {
+        path[1:] if path[0] == "clusters" else path: place
+        for path, place in locations.items()
+        if path != ("clusters",)
+    }
+    _inherit(clusters, found)
+    return Catalog(clusters, default, tuple(layer.file for layer in layers), found)
+
+
+def _present(file: FilePath) -> bool:
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass  # there, but not to be looked at: reading it says why
+    return True
+
+
+def _lay_over(
+    below: Dict[str, Any],
+    above: Mapping[str, Any],
+    path: Path,
+    layer: yamlfile.Document,
+    locations: Dict[Path, Location],
+) -> None:
+    """Merge ``above`` into ``below``. A null stays as a key, so that its name is checked too."""
+    for key, value in above.items():
+        here = (*path, key)
+        place = Location(layer.file, layer.lines[here])
+        old = below.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            _lay_over(old, value, here, layer, locations)
+            continue
+        if isinstance(old, (dict, list)):
+            for gone in [known for known in locations if known[: len(here)] == here]:
+                del locations[gone]
+        locations[here] = place
+        if isinstance(value, dict):
+            below[key] = {}
+            _lay_over(below[key], value, here, layer, locations)
+        else:
+            below[key] = value
+
+
+def _inherit(clusters: Mapping[str, Cluster], locations: Dict[Path, Location]) -> None:
+    """Give values that a partition has from elsewhere the place they were read from."""
+    for name, cluster in clusters.items():
+        for partition in cluster.partitions:
+            base = (name, "partitions", partition)
+            pairs: List[Tuple[Path, Path]] = [
+                ((*base, "wall_time", key), (name, "wall_time", key))
+                for key in schema.fields(type(cluster.wall_time))
+            ]
+            pairs += [((*base, "arch"), (name, "arch")), ((*base, "nodes"), (*base, "node_list"))]
+            for wanted, source in pairs:
+                if wanted not in locations and source in locations:
+                    locations[wanted] = locations[source]

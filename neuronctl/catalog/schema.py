@@ -1,0 +1,402 @@
+"""What may stand in a catalog: plain YAML values to the model's dataclasses, or an error.
+
+The keys are the model's field names, so a field that is added there is known here; how its
+value is read stands in the functions below. Every error names file and line, the key, the value
+and what is allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+
+from neuronctl import units
+from neuronctl.catalog.model import (
+    Cluster,
+    CommentField,
+    CommentPolicy,
+    Containers,
+    CorePolicy,
+    Location,
+    Network,
+    Partition,
+    Path,
+    Policy,
+    WallTime,
+)
+from neuronctl.errors import CatalogError, did_you_mean
+
+ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
+
+T = TypeVar("T")
+
+
+def fields(model: type) -> Tuple[str, ...]:
+    """The keys of a model's mapping: its field names, without the name it is listed under."""
+    return tuple(item.name for item in dataclasses.fields(model) if item.name != "name")
+
+
+class Node:
+    """One mapping of the merged catalog, and the place of every value in it."""
+
+    def __init__(self, data: Mapping[str, Any], path: Path, places: Mapping[Path, Location]):
+        self.data = data
+        self.path = path
+        self.places = places
+
+    def fail(self, key: str, message: str, hint: str = "") -> CatalogError:
+        """An error about ``key`` of this mapping (about the mapping itself where it is "")."""
+        path = (*self.path, key) if key else self.path
+        place = path
+        while place and place not in self.places:
+            place = place[:-1]
+        prefix = f"{self.places[place]}: " if place else ""
+        return CatalogError(f"{prefix}{'.'.join(path)}: {message}", hint)
+
+    def check_keys(self, allowed: Sequence[str]) -> None:
+        for key in self.data:
+            if key not in allowed:
+                raise self.fail(key, "unknown key", did_you_mean(key, allowed))
+
+    def given(self, key: str) -> bool:
+        return self.data.get(key) is not None
+
+    def present(self) -> List[str]:
+        """The keys that a layer above has not taken out with null."""
+        return [key for key in self.data if self.given(key)]
+
+    def typed(self, key: str, kind: type, allowed: str) -> Any:
+        """The value, or None where there is none; ``allowed`` says what it may be."""
+        value = self.data.get(key)
+        # bool is an int to Python, but not to a person who writes `nodes: true`.
+        if value is not None and (type(value) is not kind):
+            raise self.fail(key, f"{_show(value)} is not allowed", f"allowed: {allowed}")
+        return value
+
+    def mapping(self, key: str) -> Node:
+        value = self.typed(key, dict, "a mapping, 'key: value' lines")
+        return Node(value or {}, (*self.path, key), self.places)
+
+    def text(self, key: str, default: T) -> Any:
+        value = self.typed(key, str, "text (in quotes where it looks like a number)")
+        if value is None:
+            return default
+        if not value.isprintable():
+            raise self.fail(key, f"{value!r} is not one line of text", "allowed: one line of text")
+        return value
+
+    def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
+        value: str = self.text(key, default)
+        if value not in allowed:
+            raise self.fail(key, f"{value!r} is not allowed", did_you_mean(value, allowed))
+        return value
+
+    def boolean(self, key: str, default: bool) -> bool:
+        value = self.typed(key, bool, "true or false")
+        return default if value is None else bool(value)
+
+    def whole(self, key: str, least: int) -> Optional[int]:
+        allowed = f"a whole number from {least}"
+        value: Optional[int] = self.typed(key, int, allowed)
+        if value is not None and value < least:
+            raise self.fail(key, f"{value} is below {least}", f"allowed: {allowed}")
+        return value
+
+    def texts(self, key: str) -> Tuple[str, ...]:
+        items = self.typed(key, list, "a list of words: [one, two]") or []
+        for number, item in enumerate(items):
+            if not isinstance(item, str) or not item or not item.isprintable():
+                raise self.fail(
+                    key,
+                    f"entry {number + 1}, {_show(item)}, is not allowed",
+                    "allowed: a list of words: [one, two]; in quotes where one looks like a number",
+                )
+            if item in items[:number]:
+                raise self.fail(key, f"{item!r} is listed twice", "keep one of the two")
+        return tuple(items)
+
+    def text_map(self, key: str) -> Dict[str, str]:
+        node = self.mapping(key)
+        return {name: str(node.text(name, "")) for name in node.present()}
+
+    def duration(self, key: str) -> Optional[int]:
+        value = self.data.get(key)
+        if value is None:
+            return None
+        hint = f"allowed: {units.TIME_FORMS}; a bare number is minutes"
+        if type(value) not in (int, str):
+            raise self.fail(key, f"{_show(value)} is not a time", hint)
+        try:
+            seconds = units.parse_duration(str(value))
+        except ValueError:
+            if str(value).upper() == "UNLIMITED":
+                return units.UNLIMITED
+            raise self.fail(key, f"{_show(value)} is not a time", hint) from None
+        if seconds == 0:
+            raise self.fail(key, "0 is not a limit", "write UNLIMITED where there is none")
+        return seconds
+
+
+def cluster(name: str, node: Node) -> Cluster:
+    """One cluster of the catalog, with all its partitions."""
+    _check_name(name, node)
+    node.check_keys(fields(Cluster))
+    for key in ("source", "date"):
+        if not node.given(key):
+            raise node.fail("", f"has no {key}", f"say where the figures are from: '{key}: …'")
+    date = node.text("date", "")
+    if not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
+        raise node.fail("date", f"{date!r} is not a date", "allowed: 2026-08-12, 2026-08 or 2026")
+    wall_time = _wall_time(node.mapping("wall_time"), WallTime())
+    arch = node.choice("arch", ARCHITECTURES, "x86_64")
+    partitions_node = node.mapping("partitions")
+    partitions = {
+        key: _partition(key, partitions_node.mapping(key), wall_time, arch)
+        for key in partitions_node.present()
+    }
+    if not partitions:
+        raise node.fail("", "has no partitions", "give it at least one under 'partitions:'")
+    default_partition = node.text("default_partition", None)
+    if default_partition is not None and default_partition not in partitions:
+        raise node.fail(
+            "default_partition",
+            f"{default_partition!r} is not a partition of it",
+            did_you_mean(default_partition, partitions),
+        )
+    return Cluster(
+        name=name,
+        title=node.text("title", name),
+        source=node.text("source", ""),
+        date=date,
+        partitions=partitions,
+        slurm_cluster_names=node.texts("slurm_cluster_names"),
+        arch=arch,
+        wall_time=wall_time,
+        policy=_policy(node.mapping("policy")),
+        modules=node.texts("modules"),
+        environment=_environment(node),
+        network=_network(node.mapping("network")),
+        containers=_containers(node.mapping("containers")),
+        scratch=_directory(node, "scratch"),
+        default_partition=default_partition,
+    )
+
+
+def _partition(name: str, node: Node, wall_time: WallTime, arch: str) -> Partition:
+    _check_name(name, node)
+    node.check_keys(fields(Partition))
+    nodes = node.whole("nodes", 1)
+    node_list = node.text("node_list", None)
+    cores = _cores_per_node(node)
+    if node_list is not None:
+        try:
+            named = len(units.expand_hostlist(node_list))
+        except ValueError as problem:
+            raise node.fail(
+                "node_list", str(problem), "allowed: e.g. gpu[01-05,07],gpu10"
+            ) from None
+        if nodes is None:
+            nodes = named
+        if named > nodes:
+            raise node.fail(
+                "node_list", f"names {named} nodes, but nodes is {nodes}", "mend one of the two"
+            )
+    if len(cores) > 1 and nodes is not None and len(cores) != nodes:
+        raise node.fail(
+            "cores_per_node",
+            f"has {len(cores)} figures for {nodes} nodes",
+            "allowed: one figure for all nodes, or a list with one for each",
+        )
+    result = Partition(
+        name=name,
+        nodes=nodes,
+        node_list=node_list,
+        cores_per_node=cores,
+        cores_total=node.whole("cores_total", 1),
+        memory_mb_per_node=node.whole("memory_mb_per_node", 1),
+        gpus_per_node=node.whole("gpus_per_node", 0) or 0,
+        gpu=node.text("gpu", None),
+        interconnect=node.text("interconnect", None),
+        arch=node.choice("arch", ARCHITECTURES, arch),
+        max_submit_jobs=node.whole("max_submit_jobs", 1),
+        max_running_jobs=node.whole("max_running_jobs", 1),
+        max_gpus=node.whole("max_gpus", 1),
+        max_nodes=node.whole("max_nodes", 1),
+        wall_time=_wall_time(node.mapping("wall_time"), wall_time),
+        module_prefix=node.text("module_prefix", ""),
+        open=node.boolean("open", True),
+        note=node.text("note", ""),
+    )
+    _check_against_node_size(result, node)
+    return result
+
+
+def _check_against_node_size(partition: Partition, node: Node) -> None:
+    gpus, largest = partition.gpus_per_node, partition.max_cores_per_node
+    if partition.max_gpus is not None and partition.max_gpus < gpus:
+        raise node.fail(
+            "max_gpus", f"{partition.max_gpus} is less than the {gpus} GPUs of one node"
+        )
+    for key in ("max_gpus", "gpu", "interconnect"):
+        if node.given(key) and not gpus:
+            raise node.fail(
+                key, "says something of GPUs, but gpus_per_node is 0", "give gpus_per_node too"
+            )
+    if partition.cores_total is not None and largest and partition.cores_total < largest:
+        raise node.fail(
+            "cores_total", f"{partition.cores_total} is less than the {largest} cores of one node"
+        )
+
+
+def _cores_per_node(node: Node) -> Tuple[int, ...]:
+    value = node.data.get("cores_per_node")
+    if value is None:
+        return ()
+    figures = value if isinstance(value, list) and value else [value]
+    for figure in figures:
+        if type(figure) is not int or figure < 1:
+            raise node.fail(
+                "cores_per_node",
+                f"{_show(figure)} is not allowed",
+                "allowed: a whole number from 1, or a list with one for each node: [48, 56]",
+            )
+    return tuple(figures)
+
+
+def _wall_time(node: Node, inherited: WallTime) -> WallTime:
+    node.check_keys(fields(WallTime))
+    merged = {
+        # null says "no such limit here", whatever the cluster says.
+        key: node.duration(key) if key in node.data else getattr(inherited, key)
+        for key in fields(WallTime)
+    }
+    result = WallTime(**merged)
+    for key in ("default", "interactive_maximum"):
+        value, maximum = merged[key], result.maximum
+        beyond = value == units.UNLIMITED or (maximum is not None and (value or 0) > maximum)
+        if value is not None and maximum not in (None, units.UNLIMITED) and beyond:
+            assert maximum is not None
+            raise node.fail(
+                key,
+                f"{units.format_time(value)} is more than the maximum,"
+                f" {units.format_time(maximum)}",
+            )
+    return result
+
+
+def _policy(node: Node) -> Policy:
+    node.check_keys(fields(Policy))
+    fraction = node.data.get("memory_fraction")
+    if fraction is not None and (type(fraction) not in (int, float) or not 0 < fraction <= 1):
+        raise node.fail(
+            "memory_fraction", f"{_show(fraction)} is not allowed", "allowed: above 0, at most 1"
+        )
+    submit_from = node.texts("submit_from")
+    for directory in submit_from:
+        _check_directory(node, "submit_from", directory)
+    forbidden = node.text_map("forbidden_options")
+    for option in forbidden:
+        if option.startswith("-"):
+            raise node.fail(
+                "forbidden_options", f"{option!r} has dashes", f"write {option.lstrip('-')!r}"
+            )
+    cores = node.mapping("cores")
+    cores.check_keys(fields(CorePolicy))
+    return Policy(
+        submit_from=submit_from,
+        comment=_comment(node.mapping("comment")),
+        forbidden_options=forbidden,
+        gpu_option=node.choice("gpu_option", ("gres", "gpus-per-node"), "gres"),
+        gpus_required=node.boolean("gpus_required", False),
+        cores=CorePolicy(
+            rule=cores.choice("rule", ("cap", "default", "none"), "none"),
+            cores_per_gpu=cores.whole("cores_per_gpu", 1),
+        ),
+        memory_fraction=None if fraction is None else float(fraction),
+        account_required=node.boolean("account_required", False),
+        qos_required=node.boolean("qos_required", False),
+        login_shell=node.boolean("login_shell", False),
+        rules_off=node.texts("rules_off"),
+    )
+
+
+def _comment(node: Node) -> CommentPolicy:
+    node.check_keys(fields(CommentPolicy))
+    form = node.choice("form", ("any", "word", "fields"), "any")
+    for key, only in (("values", "word"), ("fields", "fields")):
+        if node.given(key) and form != only:
+            raise node.fail(key, f"goes with 'form: {only}', but form is {form}")
+    parts: List[CommentField] = []
+    items = node.typed("fields", list, "a list of 'key:' and 'values:'") or []
+    for number, item in enumerate(items):
+        path = (*node.path, "fields", str(number))
+        if not isinstance(item, dict):
+            raise node.fail("fields", f"{_show(item)} is not allowed", "write 'key:' and 'values:'")
+        part = Node(item, path, node.places)
+        part.check_keys(fields(CommentField))
+        key = part.text("key", "")
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
+            raise part.fail("key", f"{key!r} is not a word", "write e.g. 'key: field'")
+        parts.append(CommentField(key, part.texts("values")))
+    if form == "fields" and not parts:
+        raise node.fail("", "has 'form: fields' without fields", "list them under 'fields:'")
+    return CommentPolicy(
+        required=node.boolean("required", False),
+        form=form,
+        values=node.texts("values"),
+        fields=tuple(parts),
+    )
+
+
+def _network(node: Node) -> Network:
+    node.check_keys(fields(Network))
+    return Network(node.text("interface", None), node.text("host_suffix", ""))
+
+
+def _containers(node: Node) -> Containers:
+    node.check_keys(fields(Containers))
+    image_dirs = node.texts("image_dirs")
+    for directory in image_dirs:
+        _check_directory(node, "image_dirs", directory)
+    return Containers(
+        runtime=node.choice("runtime", ("singularity", "apptainer"), "singularity"),
+        image_dirs=image_dirs,
+    )
+
+
+def _environment(node: Node) -> Dict[str, str]:
+    environment = node.text_map("environment")
+    for name in environment:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise node.fail("environment", f"{name!r} is no name for a variable")
+    return environment
+
+
+def _directory(node: Node, key: str) -> Optional[str]:
+    value: Optional[str] = node.text(key, None)
+    if value is not None:
+        _check_directory(node, key, value)
+    return value
+
+
+def _check_directory(node: Node, key: str, value: str) -> None:
+    if not value.startswith("/") or re.search(r"[{}]", value.replace("{user}", "")):
+        raise node.fail(
+            key,
+            f"{value!r} is not allowed",
+            "allowed: a full path, in which {user} stands for the login name",
+        )
+
+
+def _check_name(name: str, node: Node) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise node.fail("", "is no name", "allowed: letters, digits, '.', '_' and '-'")
+
+
+def _show(value: object) -> str:
+    """A value as its writer knows it, cut where it is long."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = "a mapping" if isinstance(value, dict) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

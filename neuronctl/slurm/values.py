@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from neuronctl.errors import UsageError
-from neuronctl.units import UNLIMITED
+from neuronctl.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"
 """Between fields: a control character, which stands in no name, host list or time."""
@@ -102,11 +102,10 @@ def parse_seconds(text: str) -> Optional[int]:
     text = text.strip()
     if text == "UNLIMITED":
         return UNLIMITED
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
-    if match is None:
+    try:
+        return parse_duration(text)
+    except ValueError:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def parse_minutes(text: str) -> Optional[int]:

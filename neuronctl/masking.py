@@ -1,0 +1,126 @@
+"""Secrets out of what is stored or shown: tokens, keys and passwords become ``***``. Pure.
+
+A value is a secret when the variable or option it belongs to is named like one, or when it has
+the form of a well-known token. Once found, it is masked wherever else it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, Mapping, Pattern, Set
+
+MASK = "***"
+
+# TOKEN but not TOKENIZERS_PARALLELISM or MAX_TOKENS, KEY but not MONKEY or KEYBOARD.
+_NAME = r"""
+    (?: [A-Za-z0-9_-]* (?: TOKEN | PASSWORD | PASSWD | PASSPHRASE | SECRET | CREDENTIALS?
+                         | API[_-]?KEY | (?<![A-Za-z0-9]) (?: PASS | PWD | AUTH | KEY ) )
+        (?: [_-][A-Za-z0-9_-]* )?
+    )
+"""
+_SECRET_NAME = re.compile(_NAME, re.VERBOSE | re.IGNORECASE)
+
+# A word as bash reads it: quoted parts may hold anything, newlines too.
+_WORD = r"""(?: \$'(?:\\.|[^'\\])*' | '[^']*' | "(?:\\.|[^"\\])*" | \\. | [^\s;&|<>()'"\\] )"""
+
+_ASSIGNMENT = re.compile(
+    rf"(?<![A-Za-z0-9_$-]) (?P<head> (?:--)? {_NAME} = ) (?P<value> {_WORD}+ )",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+_OPTION = re.compile(
+    rf"(?<!\S) (?P<head> --{_NAME} [ \t]+ (?: \\\n \s* )? ) (?P<value> (?!-) {_WORD}+ )",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+_TOKEN = re.compile(
+    r"""(?<![A-Za-z0-9])
+    (?: hf_[A-Za-z0-9]{20,} | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}
+      | glpat-[\w-]{16,} | sk-[\w-]{16,} | xox[abprs]-[\w-]{10,} | (?:AKIA|ASIA)[A-Z0-9]{16}
+      | AIza[\w-]{30,} | wandb_v\d_\w{20,} | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,} )""",
+    re.VERBOSE,
+)
+_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)")
+
+# "x" or "1" masked everywhere would leave no text; shorter ones go only where they were found.
+_SHORTEST = 6
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable or option of this name holds a secret: HF_TOKEN, --api-key."""
+    return _SECRET_NAME.fullmatch(name.lstrip("-")) is not None
+
+
+def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[str]:
+    """Secrets in an argv (``--env HF_TOKEN=x``, ``--password x``) and among variables."""
+    found = {value for name, value in env.items() if is_secret_name(name)}
+    before = ""
+    for word in command_line:
+        name, equals, value = word.partition("=")
+        if equals and not is_secret_name(name) and name.startswith("--"):
+            name, equals, value = value.partition("=")  # --env=HF_TOKEN=x
+        if equals and is_secret_name(name):
+            found.add(value)
+        elif _takes_secret(before) and not word.startswith("-"):
+            found.add(word)
+        before = word
+    return {value for value in found if value}
+
+
+def _takes_secret(word: str) -> bool:
+    return word.startswith("--") and "=" not in word and is_secret_name(word)
+
+
+class Masker:
+    """Masks known secrets, and everything that looks like one, in text and in JSON data."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._exact = frozenset(known)
+        long = sorted((v for v in self._exact if len(v) >= _SHORTEST), key=len, reverse=True)
+        # A value may stand quoted in a script: each ' of it as '"'"'.
+        long += [v.replace("'", "'\"'\"'") for v in long if "'" in v]
+        self._known: Pattern[str] = re.compile("|".join(map(re.escape, long)) or r"(?!)")
+
+    def text(self, text: str) -> str:
+        """A script, or any other text with assignments and command lines in it."""
+        text = _ASSIGNMENT.sub(_masked, text)
+        text = _OPTION.sub(_masked, text)
+        return self._plain(text)
+
+    def words(self, words: Iterable[str]) -> tuple[str, ...]:
+        """An argv, each word for itself."""
+        return tuple(self._word(word) for word in words)
+
+    def _word(self, word: str) -> str:
+        if word in self._exact:
+            return MASK
+        name, equals, value = word.partition("=")
+        if equals and is_secret_name(name):
+            return f"{name}={MASK}"
+        head, again, _ = value.partition("=")
+        if again and is_secret_name(head):
+            return f"{name}={head}={MASK}"
+        return self._plain(word)
+
+    def data(self, data: Any, name: str = "") -> Any:
+        """JSON data: strings, and pairs of a name and a value wherever they stand."""
+        if isinstance(data, str):
+            return MASK if data and name and is_secret_name(name) else self._word(data)
+        if isinstance(data, Mapping):
+            return {key: self.data(value, str(key)) for key, value in data.items()}
+        if isinstance(data, (list, tuple)):
+            if len(data) == 2 and all(isinstance(item, str) for item in data):
+                return [data[0], self.data(data[1], data[0])]
+            return [self.data(item) for item in data]
+        return data
+
+    def _plain(self, text: str) -> str:
+        text = self._known.sub(MASK, text)
+        text = _TOKEN.sub(MASK, text)
+        return _URL_PASSWORD.sub(lambda match: match["head"] + MASK, text)
+
+
+def _masked(match: re.Match[str]) -> str:
+    value = match["value"]
+    # $HF_TOKEN or "${HF_TOKEN}" names a secret and does not hold it.
+    if re.fullmatch(r'"?\$(?:\w+|\{\w+(?::?[-?+]?)?\})"?', value):
+        return match[0]
+    return str(match["head"]) + MASK

@@ -1,0 +1,495 @@
+"""One record for each job: what was asked, decided and submitted, and every state seen.
+
+How it is used::
+
+    store = RecordStore.default()
+    key = store.begin(draft)               # before sbatch: an intent
+    store.complete(key, job_id, cluster)   # after sbatch took it
+    store.failed(key, "sbatch's words")    # or after it did not
+    store.get(4711) / store.recent(100, since=…) / store.iter()
+    store.saw(key, "RUNNING")              # a state seen later
+
+``draft_of(plan, script=…, command_line=…, cwd=…, findings=…)`` makes a plan's draft. Every method
+raises RecordError (exit 9) where the directory cannot be read or written; the caller decides whether that
+is worth more than a warning. Files that are not whole, not ours or newer than this program are
+left where they are, skipped, and named in ``store.warnings``.
+
+On disk: ``KEY.intent.json`` becomes ``KEY.CLUSTER.JOBID.json`` or ``KEY.failed.json``. The key
+begins with the time, so names alone answer "the newest" and "job 4711", and no file is read that
+is not asked for. Each file is written aside, synced and renamed, which is safe on NFS and Lustre
+and between login nodes. An intent that is still there belongs to a submission that was cut off:
+its job, if there is one, has the same name and working directory, was submitted after the key's
+time, and its ``scontrol write batch_script`` has the record's ``script_sha256``.
+
+Secrets are masked in what is stored (masking.py); ``script_sha256`` is of the script as submitted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.errors import RecordError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.plan import JobPlan
+    from neuronctl.rules import Finding
+
+SCHEMA = 1
+
+_NAME = re.compile(
+    r"(?P<key>(?P<time>[0-9]{8}T[0-9]{9})Z-[0-9a-f]{8})"
+    r"\.(?:(?P<open>intent|failed)|(?P<cluster>[A-Za-z0-9_-]+)\.(?P<job>[0-9]+))\.json"
+)
+
+
+@dataclass(frozen=True)
+class RecordDraft:
+    """What is known before sbatch. Times in seconds; rows of strings, as they are shown.
+
+    request: JobRequest as plain JSON data. decisions: (name, value, source, why). findings:
+    (code, severity, title, message, source, hint). output, error: log patterns as sbatch takes
+    them, absolute; error None where standard error goes to output.
+    """
+
+    cwd: str
+    command_line: Tuple[str, ...]
+    script: str
+    request: Mapping[str, Any]
+    job_name: str
+    partition: str
+    output: str
+    error: Optional[str] = None
+    array: Optional[str] = None
+    nodes: Optional[int] = None
+    gpus_per_node: Optional[int] = None
+    time_limit: Optional[int] = None
+    catalog_cluster: str = ""
+    catalog_date: str = ""
+    decisions: Tuple[Tuple[str, ...], ...] = ()
+    findings: Tuple[Tuple[str, ...], ...] = ()
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class SeenState:
+    """A state as Slurm named it, and when (epoch seconds) it was first seen."""
+
+    at: int
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A record as read. status: ``"intent"``, ``"submitted"`` or ``"failed"``.
+
+    begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None where not known.
+    draft.script and draft.command_line are masked. user, host: who submitted, from where.
+    """
+
+    key: str
+    status: str
+    begun_at: int
+    draft: RecordDraft
+    script_sha256: str
+    user: str
+    host: str
+    version: str
+    job_id: Optional[int] = None
+    cluster: Optional[str] = None
+    submitted_at: Optional[int] = None
+    failure: str = ""
+    states: Tuple[SeenState, ...] = ()
+
+    def log_path(
+        self, task: Optional[int] = None, *, own_id: Optional[int] = None, err: bool = False
+    ) -> str:
+        """The log file of the job, or of one task of an array (``own_id``: the task's own number).
+
+        Standard error's where ``err`` and it has a file of its own. ``%N`` stays: only Slurm
+        knows the first node.
+        """
+        from neuronctl.units import expand_log_pattern
+
+        pattern = self.draft.error if err and self.draft.error is not None else self.draft.output
+        assert self.job_id is not None
+        return expand_log_pattern(
+            pattern,
+            job_id=self.job_id if own_id is None else own_id,
+            array_job_id=self.job_id,
+            array_task_id=task,
+            job_name=self.draft.job_name,
+            user=self.user,
+            node="%N",
+        )
+
+
+def draft_of(
+    plan: JobPlan,
+    *,
+    script: str,
+    command_line: Sequence[str],
+    cwd: str,
+    findings: Sequence[Finding] = (),
+    forced: bool = False,
+) -> RecordDraft:
+    """The draft of a plan's record. script: as submitted. command_line: the user's argv."""
+    error = plan.error
+    request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
+    del request["origins"]
+    return RecordDraft(
+        cwd=cwd,
+        command_line=tuple(command_line),
+        script=script,
+        request={name: value for name, value in request.items() if value not in (None, ())},
+        job_name=plan.job_name,
+        partition=plan.partition.name,
+        output=os.path.join(cwd, plan.output or "slurm-%j.out"),  # noqa: PTH118 (a pattern, not a path)
+        error=None if error is None else os.path.join(cwd, error),  # noqa: PTH118
+        array=plan.request.array,
+        nodes=plan.nodes,
+        gpus_per_node=plan.gpus_per_node,
+        time_limit=plan.time_limit,
+        catalog_cluster=plan.cluster.name,
+        catalog_date=plan.cluster.date,
+        decisions=tuple(
+            (decision.name, decision.value, decision.source.value, decision.why)
+            for decision in plan.decisions
+        ),
+        findings=tuple(
+            (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in findings
+        ),
+        forced=forced,
+    )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file of the store, as far as its name tells."""
+
+    name: str
+    key: str
+    begun_at: int
+    job_id: Optional[int]
+    cluster: str
+
+
+class RecordStore:
+    """The records in one directory, which is made (0700) at the first write."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.warnings: List[str] = []
+
+    @classmethod
+    def default(cls) -> RecordStore:
+        """The user's own: ``$XDG_STATE_HOME/neuronctl/jobs``."""
+        from neuronctl.paths import state_dir
+
+        return cls(state_dir() / "jobs")
+
+    # ------------------------------------------------------------------ writing
+
+    def begin(self, draft: RecordDraft) -> str:
+        """Write the intent to submit; the key by which to complete it."""
+        import hashlib
+
+        from neuronctl import __version__
+
+        now = time.time()
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+        key = f"{stamp}{int(now * 1000) % 1000:03d}Z-{os.urandom(4).hex()}"
+        record = JobRecord(
+            key=key,
+            status="intent",
+            begun_at=int(now),
+            draft=_without_secrets(draft),
+            script_sha256=hashlib.sha256(
+                draft.script.encode("utf-8", "surrogateescape")
+            ).hexdigest(),
+            user=_login_name(),
+            host=socket.gethostname(),
+            version=__version__,
+        )
+        self._write(f"{key}.intent.json", record)
+        return key
+
+    def complete(self, key: str, job_id: int, cluster: Optional[str] = None) -> JobRecord:
+        """sbatch took it: the intent becomes the job's record."""
+        record = dataclasses.replace(
+            self._intent(key),
+            status="submitted",
+            job_id=job_id,
+            cluster=cluster,
+            submitted_at=int(time.time()),
+        )
+        self._write(f"{key}.{_file_word(cluster)}.{job_id}.json", record)
+        self._forget(f"{key}.intent.json")
+        return record
+
+    def failed(self, key: str, error: str) -> None:
+        """sbatch did not take it; ``error``: its words."""
+        from neuronctl.masking import Masker
+
+        record = dataclasses.replace(
+            self._intent(key), status="failed", failure=Masker().text(error)
+        )
+        self._write(f"{key}.failed.json", record)
+        self._forget(f"{key}.intent.json")
+
+    def saw(self, record: JobRecord, state: str, reason: str = "") -> JobRecord:
+        """Add a state to a submitted job's record, unless it is the last one seen."""
+        assert record.job_id is not None
+        if record.states and record.states[-1].state == state:
+            return record
+        name = f"{record.key}.{_file_word(record.cluster)}.{record.job_id}.json"
+        # Another neuronctl may have seen more meanwhile.
+        fresh = self._read(name) or record
+        if fresh.states and fresh.states[-1].state == state:
+            return fresh
+        seen = SeenState(int(time.time()), state, reason)
+        fresh = dataclasses.replace(fresh, states=(*fresh.states, seen))
+        self._write(name, fresh)
+        return fresh
+
+    # ------------------------------------------------------------------ reading
+
+    def get(self, job_id: int, cluster: Optional[str] = None) -> Optional[JobRecord]:
+        """The newest record of this job id (ids are used again when a controller is set up anew).
+
+        cluster: only one of this cluster, or one whose cluster is not known.
+        """
+        for entry in self._entries():
+            if entry.job_id == job_id and _same_cluster(entry.cluster, cluster):
+                record = self._read(entry.name)
+                if record is not None:
+                    return record
+        return None
+
+    def recent(
+        self, limit: Optional[int] = None, *, since: int = 0, cluster: Optional[str] = None
+    ) -> List[JobRecord]:
+        """Submitted jobs, newest first: at most ``limit``, begun at or after ``since`` (epoch).
+
+        An older record of an id that was used again on the same cluster is left out.
+        """
+        found: List[JobRecord] = []
+        ids = set()
+        for entry in self._entries():
+            if entry.begun_at < since or (limit is not None and len(found) >= limit):
+                break
+            name = (entry.cluster, entry.job_id)
+            if entry.job_id is None or name in ids or not _same_cluster(entry.cluster, cluster):
+                continue
+            record = self._read(entry.name)
+            if record is not None:
+                ids.add(name)
+                found.append(record)
+        return found
+
+    def iter(self) -> Iterator[JobRecord]:
+        """Every record, newest first: intents and failed submissions too."""
+        for entry in self._entries():
+            record = self._read(entry.name)
+            if record is not None:
+                yield record
+
+    def _entries(self) -> List[_Entry]:
+        try:
+            names = os.listdir(self.directory)  # noqa: PTH208 (ten times faster than iterdir)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise RecordError(
+                f"the job records in {self.directory} cannot be read: {error.strerror}",
+                "set XDG_STATE_HOME to a directory of your own",
+            ) from None
+        entries: Dict[str, _Entry] = {}
+        for name in sorted(names, reverse=True):
+            match = _NAME.fullmatch(name)
+            if match is None:
+                if not name.startswith("."):
+                    self._warn(name, "not a record of neuronctl's")
+                continue
+            # Cut off between writing the record and removing the intent: the record counts.
+            if match["open"] == "intent" and match["key"] in entries:
+                continue
+            entries[match["key"]] = _Entry(
+                name,
+                match["key"],
+                _epoch(match["time"]),
+                None if match["job"] is None else int(match["job"]),
+                match["cluster"] or "",
+            )
+        return list(entries.values())
+
+    def _intent(self, key: str) -> JobRecord:
+        record = self._read(f"{key}.intent.json")
+        if record is None:
+            raise RecordError(f"the record {key} in {self.directory} is gone or damaged")
+        return record
+
+    def _read(self, name: str) -> Optional[JobRecord]:
+        try:
+            data = json.loads((self.directory / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(name, error.strerror or "cannot be read")
+            return None
+        except ValueError:
+            self._warn(name, "not a whole record")
+            return None
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if not isinstance(schema, int):
+            self._warn(name, "not a record of neuronctl's")
+            return None
+        if schema > SCHEMA:
+            self._warn(name, f"written by a newer neuronctl (schema {schema})")
+            return None
+        try:
+            return _record(data)
+        except (KeyError, TypeError, ValueError) as error:
+            self._warn(name, f"not a record of neuronctl's ({error!r})")
+            return None
+
+    def _warn(self, name: str, why: str) -> None:
+        warning = f"record {self.directory / name} skipped: {why}"
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def _write(self, name: str, record: JobRecord) -> None:
+        data = {"schema": SCHEMA, **dataclasses.asdict(record)}
+        text = json.dumps(data, indent=1)
+        temp = self.directory / f".{name}.{socket.gethostname()}.{os.getpid()}.tmp"
+        try:
+            self._make_directory()
+            descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                temp.replace(self.directory / name)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    temp.unlink()
+                raise
+            self._sync_directory()
+        except OSError as error:
+            raise RecordError(
+                f"the job's record cannot be written to {self.directory}: {error.strerror}",
+                "make room there, or set XDG_STATE_HOME to a directory of your own",
+            ) from None
+
+    def _make_directory(self) -> None:
+        if not self.directory.is_dir():
+            self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700, exist_ok=True)
+        elif self.directory.stat().st_mode & 0o077:
+            self.directory.chmod(0o700)
+
+    def _sync_directory(self) -> None:
+        # The new name has to survive a crash of the machine too; not every file system can.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _forget(self, name: str) -> None:
+        with contextlib.suppress(OSError):  # a stale intent beside its record counts for nothing
+            (self.directory / name).unlink()
+
+
+def _same_cluster(word: str, asked: Optional[str]) -> bool:
+    return asked is None or word in ("-", _file_word(asked))
+
+
+def _file_word(cluster: Optional[str]) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", cluster) if cluster else "-"
+
+
+def _epoch(stamp: str) -> int:
+    """``20261121T003400123`` (UTC) as whole seconds since the epoch, without importing calendar."""
+    year, month, day = int(stamp[:4]), int(stamp[4:6]), int(stamp[6:8])
+    # Days since the epoch; the year begins in March, so that February's length is no case apart.
+    year -= month < 3
+    shifted = (month + 9) % 12
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 + day - 1
+    hours, minutes, seconds = int(stamp[9:11]), int(stamp[11:13]), int(stamp[13:15])
+    return ((days - 719468) * 24 + hours) * 3600 + minutes * 60 + seconds
+
+
+def _login_name() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _without_secrets(draft: RecordDraft) -> RecordDraft:
+    from neuronctl.masking import Masker, secret_values
+
+    env = draft.request.get("env", ())
+    known = secret_values(draft.command_line, {name: value for name, value in env})
+    known |= secret_values(draft.request.get("args", ()), {})
+    masker = Masker(known)
+    return dataclasses.replace(
+        draft,
+        command_line=masker.words(draft.command_line),
+        script=masker.text(draft.script),
+        request=masker.data(draft.request),
+        decisions=tuple(masker.words(row) for row in draft.decisions),
+        findings=tuple(masker.words(row) for row in draft.findings),
+    )
+
+
+def _record(data: Dict[str, Any]) -> JobRecord:
+    """A record from its JSON data; KeyError or TypeError where it is of another shape."""
+    values = {field.name: data[field.name] for field in dataclasses.fields(JobRecord)}
+    draft = data["draft"]
+    inner = {field.name: draft[field.name] for field in dataclasses.fields(RecordDraft)}
+    for name in ("command_line",):
+        inner[name] = _strings(inner[name])
+    for name in ("decisions", "findings"):
+        inner[name] = tuple(_strings(row) for row in inner[name])
+    for name in ("cwd", "script", "job_name", "partition", "output"):
+        _check(inner, name, str)
+    for name in ("nodes", "gpus_per_node", "time_limit"):
+        _check(inner, name, int, type(None))
+    _check(inner, "error", str, type(None))
+    _check(inner, "request", dict)
+    for name in ("key", "status", "script_sha256", "user", "host", "version", "failure"):
+        _check(values, name, str)
+    _check(values, "begun_at", int)
+    for name in ("job_id", "submitted_at"):
+        _check(values, name, int, type(None))
+    _check(values, "cluster", str, type(None))
+    values["draft"] = RecordDraft(**inner)
+    values["states"] = tuple(SeenState(**state) for state in values["states"])
+    return JobRecord(**values)
+
+
+def _check(data: Mapping[str, Any], name: str, *kinds: type) -> None:
+    if not isinstance(data[name], kinds):
+        raise TypeError(f"{name} is {data[name]!r}")
+
+
+def _strings(row: Sequence[Any]) -> Tuple[str, ...]:
+    if not isinstance(row, list) or not all(isinstance(item, str) for item in row):
+        raise TypeError(f"{row!r} is not a list of strings")
+    return tuple(row)

@@ -1,0 +1,64 @@
+"""docs/reference/commands.md is what --help says, and every command and option says something."""
+
+from __future__ import annotations
+
+from typing import Iterator, Tuple
+
+import click
+import pytest
+from doc_pages import ROOT
+
+from neuronctl.cli import COMMANDS, cli
+
+PAGE = ROOT / "docs" / "reference" / "commands.md"
+WIDTH = 100
+INTRO = """\
+# Commands
+
+Written from `--help` by `make docs`; a test fails when the two differ.
+"""
+
+
+def walk(
+    command: click.Command = cli, name: str = "neuronctl", parent: click.Context | None = None
+) -> Iterator[Tuple[str, click.Command, click.Context]]:
+    """Every command with its full name and a context of a fixed width, parents first."""
+    settings = {"terminal_width": WIDTH, "max_content_width": WIDTH}
+    context = click.Context(
+        command, info_name=name, parent=parent, **{**command.context_settings, **settings}
+    )
+    yield context.command_path, command, context
+    if isinstance(command, click.Group):
+        for sub in command.list_commands(context):
+            found = command.get_command(context, sub)
+            assert found is not None
+            yield from walk(found, sub, context)
+
+
+def page() -> str:
+    parts = [INTRO]
+    for path, command, context in walk():
+        parts.append(f"## {path}\n\n```text\n{command.get_help(context)}\n```\n")
+    return "\n".join(parts)
+
+
+def test_commands_page_is_what_help_says(update_docs: bool) -> None:
+    if update_docs:
+        PAGE.write_text(page(), encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == page(), "stale: run 'make docs'"
+
+
+@pytest.mark.parametrize(("path", "command"), [(path, command) for path, command, _ in walk()])
+def test_everything_says_what_it_is(path: str, command: click.Command) -> None:
+    assert command.help, f"{path} has no help"
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{path} {parameter.opts[-1]} has no help"
+
+
+def test_one_line_help_is_the_commands_own() -> None:
+    """The table that `neuronctl --help` shows and each command's own first sentence agree."""
+    for name, line in COMMANDS.items():
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        assert (command.help or "").split("\n\n")[0].replace("\n", " ").strip() == line

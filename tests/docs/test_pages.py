@@ -1,0 +1,44 @@
+"""The pages hang together: links lead somewhere, every page can be found, the codes are right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, Set, Type
+
+import pytest
+from doc_pages import LINK, ROOT, pages
+
+from neuronctl import errors
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" not in target and not target.startswith("#"):
+            assert (page.parent / target.split("#")[0]).exists(), f"{page}: {target}"
+
+
+def test_every_page_can_be_found() -> None:
+    """docs/README.md leads to every page below docs/."""
+    docs = ROOT / "docs"
+    index = LINK.findall((docs / "README.md").read_text(encoding="utf-8"))
+    linked = {(docs / target).resolve() for target in index}
+    assert {page for page in pages() if docs in page.parents} - {docs / "README.md"} <= linked
+
+
+def error_classes(cls: Type[errors.NeuronctlError]) -> Set[Type[errors.NeuronctlError]]:
+    return {cls}.union(*(error_classes(sub) for sub in cls.__subclasses__()))
+
+
+def test_exit_codes_page_is_true() -> None:
+    """Each row names the exceptions that end with its code: all of them and no others."""
+    text = (ROOT / "docs/reference/exit-codes.md").read_text(encoding="utf-8")
+    documented: Dict[str, Set[str]] = {}
+    for code, row in re.findall(r"^\| (\d+) \|(.*)$", text, re.MULTILINE):
+        documented[code] = set(re.findall(r"`(\w+Error)`", row))
+    expected: Dict[str, Set[str]] = {"0": set(), "130": set()}
+    for cls in error_classes(errors.NeuronctlError):
+        if cls.__module__ == errors.__name__:
+            expected.setdefault(str(cls.exit_code), set()).add(cls.__name__)
+    assert documented == expected

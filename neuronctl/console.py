@@ -1,0 +1,184 @@
+"""Everything that is printed as rows, as text or as JSON; the only module that imports rich.
+
+On a terminal rows become a rich table that fits its width. Anywhere else (a pipe, a file) they
+become plain aligned lines, never cut and never folded, and rich is not even imported.
+
+Text that came from a file, a job name or Slurm cannot steer the terminal: markup is off, and
+control characters are shown as ``\\x1b`` instead of being sent. NO_COLOR is respected.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import unicodedata
+from dataclasses import dataclass
+from typing import Any, List, Mapping, Optional, Sequence, TextIO
+
+GAP = 2
+"""Blanks between two columns."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    style is rich's (``"bold"``, ``"green"``); min_width is in character cells. A column that is
+    not ``no_wrap`` may be folded on a narrow terminal, at blanks, down to its longest word.
+    priority 0 is always shown; where even folding does not make a table fit, the columns with
+    the highest number are left out first, and a line under the table says which.
+    """
+
+    header: str
+    justify: str = "left"
+    style: str = ""
+    min_width: Optional[int] = None
+    no_wrap: bool = False
+    priority: int = 0
+
+
+def is_terminal(file: Optional[TextIO] = None) -> bool:
+    """Whether ``file`` (standard output) is a terminal."""
+    return (file or sys.stdout).isatty()
+
+
+def terminal_width() -> int:
+    """Columns of the terminal: $COLUMNS, or its own answer, or 80."""
+    return shutil.get_terminal_size().columns
+
+
+def printable(text: str) -> str:
+    """The text with every character that could steer a terminal written out as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(char if _harmless(char) else ascii(char)[1:-1] for char in text)
+
+
+def print_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    file: Optional[TextIO] = None,
+) -> None:
+    """Print rows under their headers; each row has as many cells as there are columns."""
+    out = file or sys.stdout
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if title:
+        print_text(title, "bold", file=out)
+    if not is_terminal(out):
+        _write(out, "".join(line + "\n" for line in _plain_lines(columns, cells)))
+        return
+    width = terminal_width()
+    shown = _columns_that_fit(columns, cells, width)
+    _rich_table(columns, cells, shown, width, out)
+    left_out = [column.header for n, column in enumerate(columns) if n not in shown]
+    if left_out:
+        note = f"left out for lack of width: {', '.join(left_out)}"
+        print_text(note, "dim", file=out)
+
+
+def print_json(schema: str, data: Mapping[str, Any], *, file: Optional[TextIO] = None) -> None:
+    """Print ``data`` as a JSON object whose first key, ``schema``, names its shape and version."""
+    import json
+
+    # ASCII only: a path or name that is not valid text must not break the whole answer.
+    _write(file or sys.stdout, json.dumps({"schema": schema, **data}, indent=2) + "\n")
+
+
+def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> None:
+    """Print text and a newline; ``style`` is rich's, and only shows on a terminal."""
+    out = file or sys.stdout
+    safe = "\n".join(printable(line) for line in text.split("\n"))
+    if not style or not is_terminal(out):
+        _write(out, safe + "\n")
+        return
+    from rich.text import Text
+
+    _rich_console(out, terminal_width()).print(Text(safe, style), soft_wrap=True)
+
+
+def cell_width(text: str) -> int:
+    """Character cells a terminal gives the text: two for a Hangul syllable, none for an accent."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
+
+
+def _harmless(char: str) -> bool:
+    return char.isprintable() or unicodedata.category(char) == "Zs"
+
+
+def _write(out: TextIO, text: str) -> None:
+    encoding = out.encoding or "utf-8"
+    # A terminal that knows no Unicode gets escapes rather than an error.
+    out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> List[str]:
+    table = [[column.header for column in columns], *rows]
+    widths = [max(cell_width(row[n]) for row in table) for n in range(len(columns))]
+    lines = []
+    for row in table:
+        padded = []
+        for column, cell, width in zip(columns, row, widths):
+            blanks = " " * (width - cell_width(cell))
+            padded.append(blanks + cell if column.justify == "right" else cell + blanks)
+        lines.append((" " * GAP).join(padded).rstrip())
+    return lines
+
+
+def _columns_that_fit(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int
+) -> List[int]:
+    """Numbers of the columns to show, leaving out the least important until the rest fits."""
+
+    def least(number: int) -> int:
+        column = columns[number]
+        texts = [column.header, *(row[number] for row in rows)]
+        parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
+        return max([column.min_width or 0, *(cell_width(part) for part in parts)])
+
+    shown = list(range(len(columns)))
+    while sum(least(number) + GAP for number in shown) - GAP > width:
+        # The last of several that matter equally little.
+        victim = max(shown, key=lambda number: (columns[number].priority, number))
+        if columns[victim].priority == 0:
+            break
+        shown.remove(victim)
+    return shown
+
+
+def _rich_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    shown: Sequence[int],
+    width: int,
+    out: TextIO,
+) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+    for number in shown:
+        column = columns[number]
+        table.add_column(
+            Text(column.header),
+            justify="right" if column.justify == "right" else "left",
+            style=column.style,
+            min_width=column.min_width,
+            no_wrap=column.no_wrap,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(row[number]) for number in shown))
+    _rich_console(out, width).print(table)
+
+
+def _rich_console(out: TextIO, width: int) -> Any:
+    from rich.console import Console
+
+    return Console(file=out, width=width, markup=False, highlight=False, emoji=False)

@@ -236,7 +236,9 @@ def _check_against_node_size(partition: Partition, node: Node) -> None:
     gpus, largest = partition.gpus_per_node, partition.max_cores_per_node
     if partition.max_gpus is not None and partition.max_gpus < gpus:
         raise node.fail(
-            "max_gpus", f"{partition.max_gpus} is less than the {gpus} GPUs of one node"
+            "max_gpus",
+            f"{partition.max_gpus} is less than the {gpus} GPUs of one node",
+            "it is what one user may hold in all; mend it or gpus_per_node",
         )
     for key in ("max_gpus", "gpu", "interconnect"):
         if node.given(key) and not gpus:
@@ -245,7 +247,9 @@ def _check_against_node_size(partition: Partition, node: Node) -> None:
             )
     if partition.cores_total is not None and largest and partition.cores_total < largest:
         raise node.fail(
-            "cores_total", f"{partition.cores_total} is less than the {largest} cores of one node"
+            "cores_total",
+            f"{partition.cores_total} is less than the {largest} cores of one node",
+            "it is the sum over all nodes; mend it or cores_per_node",
         )
 
 
@@ -266,23 +270,30 @@ def _cores_per_node(node: Node) -> Tuple[int, ...]:
 
 def _wall_time(node: Node, inherited: WallTime) -> WallTime:
     node.check_keys(fields(WallTime))
-    merged = {
+    values: Dict[str, Optional[int]] = {
         # null says "no such limit here", whatever the cluster says.
         key: node.duration(key) if key in node.data else getattr(inherited, key)
         for key in fields(WallTime)
     }
-    result = WallTime(**merged)
-    for key in ("default", "interactive_maximum"):
-        value, maximum = merged[key], result.maximum
-        beyond = value == units.UNLIMITED or (maximum is not None and (value or 0) > maximum)
-        if value is not None and maximum not in (None, units.UNLIMITED) and beyond:
-            assert maximum is not None
+    default, maximum = values["default"], values["maximum"]
+    if default is not None and maximum is not None and _longer(default, maximum):
+        if node.given("default"):
             raise node.fail(
-                key,
-                f"{units.format_time(value)} is more than the maximum,"
+                "default",
+                f"{units.format_time(default)} is more than the maximum,"
                 f" {units.format_time(maximum)}",
+                "give both where one changes",
             )
-    return result
+        # A short partition of a cluster with a longer default: Slurm takes the maximum then.
+        values["default"] = maximum
+    return WallTime(**values)
+
+
+def _longer(one: int, other: int) -> bool:
+    infinity = float("inf")
+    return (infinity if one == units.UNLIMITED else one) > (
+        infinity if other == units.UNLIMITED else other
+    )
 
 
 def _policy(node: Node) -> Policy:
@@ -326,7 +337,11 @@ def _comment(node: Node) -> CommentPolicy:
     form = node.choice("form", ("any", "word", "fields"), "any")
     for key, only in (("values", "word"), ("fields", "fields")):
         if node.given(key) and form != only:
-            raise node.fail(key, f"goes with 'form: {only}', but form is {form}")
+            raise node.fail(
+                key,
+                f"goes with 'form: {only}', but form is {form}",
+                f"take it out with '{key}: null'",
+            )
     parts: List[CommentField] = []
     items = node.typed("fields", list, "a list of 'key:' and 'values:'") or []
     for number, item in enumerate(items):
@@ -369,7 +384,11 @@ def _environment(node: Node) -> Dict[str, str]:
     environment = node.text_map("environment")
     for name in environment:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise node.fail("environment", f"{name!r} is no name for a variable")
+            raise node.fail(
+                "environment",
+                f"{name!r} is no name for a variable",
+                "allowed: letters, digits, '_'",
+            )
     return environment
 
 

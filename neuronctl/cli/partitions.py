@@ -1,0 +1,248 @@
+"""neuronctl partitions: the catalog as a table, one partition in detail, or JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import click
+
+from neuronctl import console, units
+from neuronctl.catalog.loader import load
+from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
+
+SCHEMA = "neuronctl.partitions/1"
+
+
+@click.command(name="partitions")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--cluster", metavar="NAME", help="Cluster to show instead of the default one.")
+@click.option("--catalog", metavar="FILE", help="Catalog file to lay over all others.")
+@click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    names: Tuple[str, ...],
+    cluster: Optional[str],
+    catalog: Optional[str],
+    where: bool,
+    as_json: bool,
+) -> None:
+    """Show the partitions of a cluster, or the NAMEd ones in detail.
+
+    The figures are the catalog's: what a guide of the date shown says.
+    """
+    known = load(catalog)
+    chosen = known.cluster(cluster)
+    partitions = [chosen.partition(name) for name in dict.fromkeys(names)]
+    places = _places(known, chosen, names)
+    if as_json:
+        answer = _json(known, chosen, partitions or list(chosen.partitions.values()))
+        if where:
+            answer["where"] = {".".join(path): place for path, place in places.items()}
+        console.print_json(SCHEMA, answer)
+        return
+    _print_header(known, chosen)
+    if where:
+        _print_places(chosen, places)
+    elif partitions:
+        for partition in partitions:
+            _print_partition(chosen, partition)
+        _print_comment_values(chosen)
+    else:
+        _print_overview(chosen)
+
+
+# ---------------------------------------------------------------------------- text
+
+
+def _print_header(catalog: Catalog, cluster: Cluster) -> None:
+    console.print_text(f"{cluster.name}: {cluster.title}", "bold")
+    console.print_text(f"source: {cluster.source}, {cluster.date}")
+    others = [name for name in catalog.clusters if name != cluster.name]
+    if others:
+        console.print_text(f"other clusters (--cluster): {', '.join(others)}", "dim")
+    console.print_text("")
+
+
+def _print_overview(cluster: Cluster) -> None:
+    columns = [
+        console.Column("PARTITION", style="bold", no_wrap=True),
+        console.Column("NODES", "right", no_wrap=True, priority=3),
+        console.Column("CORES", "right", no_wrap=True, priority=2),
+        console.Column("GPUS", no_wrap=True),
+        console.Column("SUBMIT", "right", no_wrap=True, priority=1),
+        console.Column("RUN", "right", no_wrap=True, priority=1),
+        console.Column("MAX GPUS", "right", no_wrap=True),
+        console.Column("TIME LIMIT", "right", no_wrap=True),
+    ]
+    rows = [_overview_row(partition) for partition in cluster.partitions.values()]
+    console.print_table(columns, rows)
+    console.print_text("")
+    legend = "CORES, GPUS: of one node. SUBMIT, RUN, MAX GPUS: limits of one user."
+    console.print_text(legend, "dim")
+    lines = _rules(cluster)
+    for partition in cluster.partitions.values():
+        remarks = [partition.note] if partition.note else []
+        if partition.arch != cluster.arch and not partition.note:
+            remarks.append(partition.arch)
+        if not partition.open:
+            remarks.append("closed to ordinary users")
+        if remarks:
+            lines.append((partition.name, "; ".join(remarks)))
+    if lines:
+        console.print_text("")
+        headers = [console.Column("ABOUT", no_wrap=True), console.Column("RULES AND NOTES")]
+        console.print_table(headers, lines)
+
+
+def _overview_row(partition: Partition) -> List[str]:
+    low, high = partition.min_cores_per_node, partition.max_cores_per_node
+    gpus = ""
+    if partition.gpus_per_node:
+        parts = (str(partition.gpus_per_node), partition.gpu or "", partition.interconnect or "")
+        gpus = " ".join(part for part in parts if part)
+    return [
+        partition.name,
+        _text(partition.nodes),
+        _text(low) if low == high else f"{low}-{high}",
+        gpus or "-",
+        _text(partition.max_submit_jobs),
+        _text(partition.max_running_jobs),
+        _text(partition.max_gpus),
+        _time(partition.wall_time.maximum),
+    ]
+
+
+def _rules(cluster: Cluster) -> List[Tuple[str, str]]:
+    """The site's policy, a line a rule."""
+    policy = cluster.policy
+    lines: List[Tuple[str, str]] = []
+    if policy.submit_from:
+        lines.append(("submit from", ", ".join(policy.submit_from)))
+    if policy.comment.required:
+        form = {"any": "any text", "word": "one word"}.get(policy.comment.form) or ";".join(
+            f"{field.key}={field.key.upper()}" for field in policy.comment.fields
+        )
+        lines.append(("--comment", f"mandatory, {form}"))
+    for option, why in policy.forbidden_options.items():
+        lines.append((f"--{option}", f"not allowed; {why}"))
+    if policy.gpus_required:
+        lines.append((f"--{policy.gpu_option}", "mandatory in partitions with GPUs"))
+    if policy.cores.rule != "none":
+        share = policy.cores.cores_per_gpu or "a node's cores / its GPUs"
+        word = "at most" if policy.cores.rule == "cap" else "by default"
+        lines.append(("cores a GPU", f"{word} {share}"))
+    interactive = cluster.wall_time.interactive_maximum
+    if interactive is not None:
+        lines.append(("interactive jobs", f"at most {_time(interactive)}"))
+    return lines
+
+
+def _print_partition(cluster: Cluster, partition: Partition) -> None:
+    columns = [console.Column("KEY", no_wrap=True), console.Column("VALUE")]
+    rows = []
+    for field in dataclasses.fields(partition):
+        value = getattr(partition, field.name)
+        if field.name == "wall_time":
+            rows += [
+                [f"wall_time.{key}", _time(seconds)]
+                for key, seconds in dataclasses.asdict(value).items()
+            ]
+        elif field.name != "name":
+            rows.append([field.name, _text(value)])
+    cores = cluster.cores_per_gpu(partition)
+    if partition.gpus_per_node and cores is not None:
+        rows.append(["cores a GPU", _text(cores)])
+        memory = cluster.memory_mb(partition, cores)
+        if memory is not None:
+            rows.append(["memory with them", f"{memory} MB"])
+    console.print_table(columns, rows, title=partition.name)
+    console.print_text("")
+
+
+def _print_comment_values(cluster: Cluster) -> None:
+    comment = cluster.policy.comment
+    rows = [[field.key, ", ".join(field.values) or "any"] for field in comment.fields]
+    if comment.values:
+        rows.append(["one word", ", ".join(comment.values)])
+    if rows:
+        columns = [console.Column("COMMENT", no_wrap=True), console.Column("ALLOWED")]
+        console.print_table(columns, rows)
+
+
+def _print_places(cluster: Cluster, places: Mapping[Tuple[str, ...], str]) -> None:
+    columns = [console.Column("KEY"), console.Column("VALUE"), console.Column("FROM")]
+    rows = [[".".join(path), _value_at(cluster, path), place] for path, place in places.items()]
+    console.print_table(columns, rows)
+
+
+def _text(value: Any) -> str:
+    if value is None or value == "" or value == ():
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(str(item) for item in value)
+    return str(value)
+
+
+def _time(seconds: Optional[int]) -> str:
+    return "-" if seconds is None else units.format_time(seconds)
+
+
+# --------------------------------------------------------------------------- where
+
+
+def _places(catalog: Catalog, cluster: Cluster, names: Sequence[str]) -> Dict[Tuple[str, ...], str]:
+    """Key path below the cluster -> file:line, of values only (not of the mappings round them)."""
+    found = {
+        path[1:]: str(place)
+        for path, place in catalog.locations.items()
+        if path[0] == cluster.name and len(path) > 1
+    }
+    inner = {path[:length] for path in found for length in range(1, len(path))}
+    return {
+        path: place
+        for path, place in found.items()
+        if path not in inner and (not names or (path[:1] == ("partitions",) and path[1] in names))
+    }
+
+
+def _value_at(cluster: Cluster, path: Tuple[str, ...]) -> str:
+    value: Any = cluster
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else getattr(value, key)
+        if value is None:
+            return "- (taken out)"
+    if "wall_time" in path:
+        return _time(value)
+    if path[-1] == "fields":
+        return "; ".join(f"{field.key}: {', '.join(field.values)}" for field in value)
+    return _text(value)
+
+
+# ---------------------------------------------------------------------------- JSON
+
+
+def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -> Dict[str, Any]:
+    described = dataclasses.asdict(dataclasses.replace(cluster, partitions={}))
+    del described["partitions"]
+    described["wall_time"] = _json_time(cluster.wall_time)
+    return {
+        "files": list(catalog.files),
+        "default_cluster": catalog.default_cluster,
+        "clusters": list(catalog.clusters),
+        "cluster": described,
+        "partitions": [
+            {**dataclasses.asdict(partition), "wall_time": _json_time(partition.wall_time)}
+            for partition in partitions
+        ],
+    }
+
+
+def _json_time(wall_time: WallTime) -> Dict[str, Any]:
+    """Seconds, null where nothing is said, and the word UNLIMITED where there is no limit."""
+    return {
+        key: "UNLIMITED" if seconds == units.UNLIMITED else seconds
+        for key, seconds in dataclasses.asdict(wall_time).items()
+    }

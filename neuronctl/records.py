@@ -10,9 +10,9 @@ How it is used::
     store.saw(key, "RUNNING")              # a state seen later
 
 ``draft_of(plan, script=…, command_line=…, cwd=…, findings=…)`` makes a plan's draft. Every method
-raises RecordError (exit 9) where the directory cannot be read or written; the caller decides whether that
-is worth more than a warning. Files that are not whole, not ours or newer than this program are
-left where they are, skipped, and named in ``store.warnings``.
+raises RecordError (exit 9) where the directory cannot be read or written; the caller decides
+whether that is worth more than a warning. Files that are not whole, not ours or newer than this
+program are left where they are, skipped, and named in ``store.warnings``.
 
 On disk: ``KEY.intent.json`` becomes ``KEY.CLUSTER.JOBID.json`` or ``KEY.failed.json``. The key
 begins with the time, so names alone answer "the newest" and "job 4711", and no file is read that
@@ -82,11 +82,15 @@ class RecordDraft:
 
 @dataclass(frozen=True)
 class SeenState:
-    """A state as Slurm named it, and when (epoch seconds) it was first seen."""
+    """A state as Slurm named it, and when (epoch seconds) it was first seen.
+
+    exit: ``code:signal`` of an ended job, "" where not known.
+    """
 
     at: int
     state: str
     reason: str = ""
+    exit: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,14 +116,19 @@ class JobRecord:
     states: Tuple[SeenState, ...] = ()
 
     def log_path(
-        self, task: Optional[int] = None, *, own_id: Optional[int] = None, err: bool = False
+        self,
+        task: Optional[int] = None,
+        *,
+        own_id: Optional[int] = None,
+        node_list: str = "",
+        err: bool = False,
     ) -> str:
         """The log file of the job, or of one task of an array (``own_id``: the task's own number).
 
-        Standard error's where ``err`` and it has a file of its own. ``%N`` stays: only Slurm
-        knows the first node.
+        Standard error's where ``err`` and it has a file of its own. node_list: where it runs, for
+        ``%N``, which stays as it is until that is known.
         """
-        from neuronctl.units import expand_log_pattern
+        from neuronctl.units import expand_hostlist, expand_log_pattern
 
         pattern = self.draft.error if err and self.draft.error is not None else self.draft.output
         assert self.job_id is not None
@@ -130,7 +139,7 @@ class JobRecord:
             array_task_id=task,
             job_name=self.draft.job_name,
             user=self.user,
-            node="%N",
+            node=expand_hostlist(node_list)[0] if node_list else "%N",
         )
 
 
@@ -247,17 +256,17 @@ class RecordStore:
         self._write(f"{key}.failed.json", record)
         self._forget(f"{key}.intent.json")
 
-    def saw(self, record: JobRecord, state: str, reason: str = "") -> JobRecord:
+    def saw(self, record: JobRecord, state: str, reason: str = "", exit: str = "") -> JobRecord:
         """Add a state to a submitted job's record, unless it is the last one seen."""
         assert record.job_id is not None
-        if record.states and record.states[-1].state == state:
+        if _is_last(record, state, exit):
             return record
         name = f"{record.key}.{_file_word(record.cluster)}.{record.job_id}.json"
         # Another neuronctl may have seen more meanwhile.
         fresh = self._read(name) or record
-        if fresh.states and fresh.states[-1].state == state:
+        if _is_last(fresh, state, exit):
             return fresh
-        seen = SeenState(int(time.time()), state, reason)
+        seen = SeenState(int(time.time()), state, reason, exit)
         fresh = dataclasses.replace(fresh, states=(*fresh.states, seen))
         self._write(name, fresh)
         return fresh
@@ -411,6 +420,11 @@ class RecordStore:
     def _forget(self, name: str) -> None:
         with contextlib.suppress(OSError):  # a stale intent beside its record counts for nothing
             (self.directory / name).unlink()
+
+
+def _is_last(record: JobRecord, state: str, exit: str) -> bool:
+    last = record.states[-1] if record.states else None
+    return last is not None and last.state == state and (not exit or last.exit == exit)
 
 
 def _same_cluster(word: str, asked: Optional[str]) -> bool:

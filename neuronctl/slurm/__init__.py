@@ -22,7 +22,7 @@ from __future__ import annotations
 from neuronctl.slurm.accounting import Accounting, AccountingJob, sacct
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.control import Cancelled, ControlJob, scancel, scontrol_show_job
-from neuronctl.slurm.process import run_interactive
+from neuronctl.slurm.process import NoSlurmError, run_interactive
 from neuronctl.slurm.queue import QueueJob, squeue
 from neuronctl.slurm.submit import Submitted, sbatch
 from neuronctl.slurm.values import ExitCode, JobId
@@ -34,6 +34,7 @@ __all__ = [
     "ControlJob",
     "ExitCode",
     "JobId",
+    "NoSlurmError",
     "QueueJob",
     "Submitted",
     "local_cluster",

@@ -48,6 +48,10 @@ _UNREACHABLE = re.compile(
 _PREFIX = re.compile(r"^(?:s[a-z]+): (?:(?:error|fatal|info): )?", re.MULTILINE)
 
 
+class NoSlurmError(SlurmUnavailableError):
+    """There is no such command on this machine, so that trying again is of no use."""
+
+
 @dataclass(frozen=True)
 class Result:
     """A command that ended: what was run and what came out, as text."""
@@ -95,10 +99,12 @@ def run(
     input: Optional[str] = None,
     cwd: Optional[str] = None,
     for_job: bool = False,
+    environment: Optional[Mapping[str, str]] = None,
     silence: str = "",
 ) -> Result:
     """Run a Slurm command and return what it said, whatever its exit code.
 
+    environment: variables to set for the command beside the user's own.
     timeout: seconds of wall time; afterwards the command and its children are killed.
     silence: what to tell the user when the command did not answer in time.
 
@@ -116,7 +122,7 @@ def run(
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=clean_environment(os.environ, for_job=for_job),
+            env={**clean_environment(os.environ, for_job=for_job), **(environment or {})},
             cwd=cwd,
             start_new_session=True,
         )
@@ -154,13 +160,18 @@ def unreachable(words: str) -> bool:
     return _UNREACHABLE.search(words) is not None
 
 
-def run_interactive(argv: Sequence[str]) -> int:
+def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, str]] = None) -> int:
     """Run a command (salloc) on the user's own terminal; return its exit code (128 + signal).
+
+    environment: variables to set for the command beside the user's own.
 
     Ctrl-C is the command's to handle, SIGTERM is passed on to it.
     """
     try:
-        process = subprocess.Popen(list(argv), env=clean_environment(os.environ, for_job=True))
+        process = subprocess.Popen(
+            list(argv),
+            env={**clean_environment(os.environ, for_job=True), **(environment or {})},
+        )
     except OSError as error:
         raise _cannot_start(argv[0], error, None) from None
 
@@ -185,7 +196,7 @@ def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Exception
     if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112 (pathlib costs an import)
         return UsageError(f"no such directory: {cwd}")
     if isinstance(error, FileNotFoundError):
-        return SlurmUnavailableError(
+        return NoSlurmError(
             f"{command} not found: there is no Slurm on this machine's PATH",
             "log in to the cluster's login node, or put Slurm's bin directory on PATH; "
             "'neuronctl generate' works without Slurm",

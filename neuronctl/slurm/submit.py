@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import List, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.slurm.process import failure, plain_words, run
@@ -42,11 +42,13 @@ def sbatch(
     options: Sequence[str] = (),
     timeout: float = 30.0,
     cwd: Optional[str] = None,
+    environment: Optional[Mapping[str, str]] = None,
 ) -> Submitted:
     """Submit a batch script, given as text on sbatch's standard input.
 
     options: further sbatch arguments (``["--test-only"]`` is not one: it prints no job id).
     timeout: seconds. cwd: the directory to submit from (the job's working directory).
+    environment: variables the job inherits beside the user's own (secrets, which no script holds).
 
     Raises SlurmRefusedError with Slurm's words; SlurmUnavailableError where there is no sbatch,
     no controller, or no answer in time. In the last case it is not known whether the job was
@@ -57,7 +59,13 @@ def sbatch(
         "submit it again"
     )
     result = run(
-        sbatch_argv(options), input=script, timeout=timeout, cwd=cwd, for_job=True, silence=unknown
+        sbatch_argv(options),
+        input=script,
+        timeout=timeout,
+        cwd=cwd,
+        for_job=True,
+        environment=environment,
+        silence=unknown,
     )
     if result.returncode != 0:
         error = failure(result)

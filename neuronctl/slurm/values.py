@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Optional
+from typing import Iterator, Optional
 
 from neuronctl.errors import UsageError
 from neuronctl.units import UNLIMITED, parse_duration
@@ -57,6 +57,11 @@ class JobId:
             return f"{self.job}+{self.het}"
         return str(self.job)
 
+    @property
+    def count(self) -> int:
+        """How many tasks it stands for: 2 for ``4711_[1,5%1]``, 1 for a single job or task."""
+        return 1 if self.tasks is None else len(_Tasks(self.tasks))
+
     def covers(self, other: JobId) -> bool:
         """Whether ``other`` is this job or a part of it: 4711 and 4711_[1-5] cover 4711_3."""
         if self.job != other.job:
@@ -69,21 +74,20 @@ class JobId:
 
 
 class _Tasks:
-    """Membership in an array expression, without expanding it (it may hold millions)."""
+    """Membership and size of an array expression, without expanding it (it may be millions)."""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
 
+    def _ranges(self) -> Iterator[range]:
+        for match in re.finditer(r"(\d+)(?:-(\d+)(?::(\d+))?)?", self.expression.partition("%")[0]):
+            yield range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1) or 1)
+
     def __contains__(self, index: int) -> bool:
-        for part in self.expression.partition("%")[0].split(","):
-            span, _, step = part.partition(":")
-            low, _, high = span.partition("-")
-            if not low.isdigit():  # "...": an expression that Slurm itself cut short
-                return True
-            last = int(high) if high.isdigit() else int(low)
-            if int(low) <= index <= last and (index - int(low)) % (int(step or 1) or 1) == 0:
-                return True
-        return False
+        return any(index in tasks for tasks in self._ranges())
+
+    def __len__(self) -> int:
+        return sum(len(tasks) for tasks in self._ranges())
 
 
 def parse_timestamp(text: str) -> Optional[int]:

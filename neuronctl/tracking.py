@@ -1,0 +1,327 @@
+"""What became of a job: record, squeue and sacct laid over one another. Pure.
+
+squeue is asked first: it alone knows jobs that wait and run. sacct tells the end of those that
+the controller has forgotten, the record is the last resort. A job that is absent has not ended
+well: it is absent.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+
+from neuronctl.slurm.values import ExitCode, JobId
+
+if TYPE_CHECKING:
+    from neuronctl.records import JobRecord
+    from neuronctl.slurm import AccountingJob, QueueJob
+
+UNKNOWN = "UNKNOWN"
+"""Not one of Slurm's states: nobody can say (any more) what became of the job."""
+
+ENDED = frozenset(
+    (
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "LAUNCH_FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "RECONFIG_FAIL",
+        "REVOKED",
+        "TIMEOUT",
+    )
+)
+"""Slurm's states from which a job does not come back by itself; COMPLETING is none of them."""
+
+# Seconds by which a login node's clock may be ahead of the controller's.
+_CLOCK_SKEW = 300
+
+# What Slurm's reasons mean to the person who waits; the rest are shown as they come.
+REASONS = {
+    "AssocGrpGRES": "your account holds all the GPUs it may",
+    "AssocMaxJobsLimit": "you run as many jobs as you may",
+    "BeginTime": "waits for its --begin time",
+    "Dependency": "waits for another job",
+    "DependencyNeverSatisfied": "never starts: the job it depends on failed",
+    "JobArrayTaskLimit": "waits for tasks of its own array",
+    "JobHeldAdmin": "held by the administrators",
+    "JobHeldUser": "held: 'scontrol release' lets it go",
+    "Licenses": "waits for a licence",
+    "NodeDown": "a node it needs is down",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition is switched off",
+    "PartitionNodeLimit": "never starts: more nodes than the partition gives",
+    "PartitionTimeLimit": "never starts: more time than the partition gives",
+    "Priority": "others are before it",
+    "QOSMaxGRESPerUser": "you hold all the GPUs you may",
+    "QOSMaxJobsPerUserLimit": "you run as many jobs as you may",
+    "QOSMaxSubmitJobPerUserLimit": "you have submitted as many jobs as you may",
+    "QOSMaxWallDurationPerJobLimit": "never starts: more time than the QOS gives",
+    "ReqNodeNotAvail": "a node it asks for is not available",
+    "Reservation": "waits for its reservation",
+    "Resources": "waits for free nodes or GPUs",
+}
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """One job, or one task of an array, as far as anybody knows.
+
+    Times are seconds since the epoch, durations seconds (units.UNLIMITED: no limit), None: not
+    known. state and reason: Slurm's own words, or UNKNOWN. gpus: of the whole job. source: who
+    said so, ``"squeue"``, ``"sacct"`` or ``"record"``. key: the record's, None where there is none.
+    """
+
+    id: JobId
+    job_id: int
+    name: str
+    user: str
+    partition: str
+    state: str
+    reason: str
+    source: str
+    exit: Optional[ExitCode] = None
+    cancelled_by: Optional[int] = None
+    submit: Optional[int] = None
+    start: Optional[int] = None
+    end: Optional[int] = None
+    elapsed: Optional[int] = None
+    time_limit: Optional[int] = None
+    nodes: Optional[int] = None
+    node_list: str = ""
+    gpus: Optional[int] = None
+    work_dir: str = ""
+    stdout: Optional[str] = None
+    stderr: Optional[str] = None
+    key: Optional[str] = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is over, as far as anybody knows."""
+        return self.state in ENDED
+
+
+def merge(
+    record: Optional[JobRecord],
+    queue: Sequence[QueueJob] = (),
+    accounting: Sequence[AccountingJob] = (),
+    *,
+    absent: str = "no longer in the queue",
+) -> Tuple[JobStatus, ...]:
+    """Everything about one job number: one status, or one a task for an array, in order.
+
+    queue, accounting: rows of this job number. absent: why a job that only the record knows
+    could not be found elsewhere. Empty where nobody knows anything.
+    """
+    if record is not None:
+        queue = [row for row in queue if _is_of(record, row.submit, row.name, row.work_dir)]
+        accounting = [
+            row for row in accounting if _is_of(record, row.submit, row.name, row.work_dir)
+        ]
+    found: List[JobStatus] = []
+    told = {row.id: row for row in accounting}
+    for row in queue:
+        found.append(_from_queue(row, told.pop(row.id, None), record))
+    waiting = [row.id for row in queue if row.id.tasks is not None]
+    for id, past in told.items():
+        # Before its tasks start, sacct has one row for all of them, as squeue has.
+        if not any(id.tasks is not None or row.covers(id) for row in waiting):
+            found.append(_from_accounting(past, record, absent))
+    if record is not None and found:
+        found = [_with_logs(status, record) for status in found]
+    elif record is not None and record.job_id is not None:
+        found.append(from_record(record, absent))
+    return tuple(sorted(found, key=_order))
+
+
+def from_record(record: JobRecord, why: str) -> JobStatus:
+    """What the record alone tells; ``why`` nobody else does."""
+    assert record.job_id is not None
+    draft = record.draft
+    last = record.states[-1] if record.states else None
+    state, reason = UNKNOWN, why
+    if last is not None and last.state in ENDED:
+        state, reason = last.state, last.reason
+    elif last is not None:
+        reason = f"{why}; last seen {last.state}"
+    gpus = None
+    if draft.nodes is not None and draft.gpus_per_node is not None and draft.array is None:
+        gpus = draft.nodes * draft.gpus_per_node
+    status = JobStatus(
+        id=JobId(record.job_id),
+        job_id=record.job_id,
+        name=draft.job_name,
+        user=record.user,
+        partition=draft.partition,
+        state=state,
+        reason=reason,
+        source="record",
+        exit=ExitCode.parse(last.exit) if last is not None and state in ENDED else None,
+        submit=record.submitted_at,
+        time_limit=draft.time_limit,
+        nodes=draft.nodes,
+        gpus=gpus,
+        work_dir=draft.cwd,
+    )
+    return _with_logs(status, record)
+
+
+def _from_queue(
+    row: QueueJob, past: Optional[AccountingJob], record: Optional[JobRecord]
+) -> JobStatus:
+    ended = row.state in ENDED
+    exit = cancelled_by = None
+    elapsed = row.time_used
+    gpus = None if row.gpus_per_node is None else row.gpus_per_node * (row.nodes or 1)
+    if past is not None:
+        gpus = past.gpus if past.gpus is not None else gpus
+        # sacct lags: a row that still says RUNNING tells nothing of the end.
+        if ended and past.state == row.state:
+            exit, cancelled_by = past.exit, past.cancelled_by
+            elapsed = past.elapsed if past.elapsed is not None else elapsed
+    if record is not None and record.states and exit is None and ended:
+        last = record.states[-1]
+        exit = ExitCode.parse(last.exit) if last.state == row.state else None
+    if record is not None and gpus is None and record.draft.gpus_per_node is not None:
+        gpus = record.draft.gpus_per_node * (row.nodes or 1)
+    return JobStatus(
+        id=row.id,
+        job_id=row.job_id,
+        name=row.name,
+        user=row.user,
+        partition=row.partition,
+        state=row.state,
+        reason=row.reason,
+        source="squeue",
+        exit=exit,
+        cancelled_by=cancelled_by,
+        submit=row.submit,
+        start=row.start,
+        end=row.end if ended else None,
+        elapsed=elapsed,
+        time_limit=row.time_limit,
+        nodes=row.nodes,
+        node_list=row.node_list,
+        gpus=gpus,
+        work_dir=row.work_dir,
+    )
+
+
+def _from_accounting(past: AccountingJob, record: Optional[JobRecord], absent: str) -> JobStatus:
+    ended = past.state in ENDED
+    return JobStatus(
+        id=past.id,
+        job_id=past.job_id,
+        name=past.name,
+        user=past.user,
+        partition=past.partition,
+        state=past.state,
+        reason="" if ended else absent,
+        source="sacct",
+        exit=past.exit if ended else None,
+        cancelled_by=past.cancelled_by,
+        submit=past.submit,
+        start=past.start,
+        end=past.end,
+        elapsed=past.elapsed,
+        time_limit=past.time_limit,
+        nodes=past.nodes,
+        node_list=past.node_list,
+        gpus=past.gpus,
+        work_dir=past.work_dir,
+    )
+
+
+def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -> bool:
+    """Whether a row is of the record's job, and not of another that got the same number."""
+    if submit is not None and submit < record.begun_at - _CLOCK_SKEW:
+        return False
+    return name == record.draft.job_name or work_dir == record.draft.cwd
+
+
+def _with_logs(status: JobStatus, record: JobRecord) -> JobStatus:
+    stdout, stderr = record.draft.output, record.draft.error
+    if record.draft.array is None or status.id.task is not None:
+        task, own_id, node_list = status.id.task, status.job_id, status.node_list
+        stdout = record.log_path(task, own_id=own_id, node_list=node_list)
+        stderr = record.log_path(task, own_id=own_id, node_list=node_list, err=True)
+    return replace(status, stdout=stdout, stderr=stderr, key=record.key)
+
+
+def _order(status: JobStatus) -> Tuple[int, int, int]:
+    id = status.id
+    # Waiting tasks come after those that have started.
+    task = id.task if id.task is not None else (2**40 if id.tasks is not None else -1)
+    return (id.job, task, id.het or 0)
+
+
+def reason_words(reason: str) -> str:
+    """A reason in plain words where there are any, else as Slurm gave it."""
+    name, _, rest = reason.partition(",")
+    words = REASONS.get(name)
+    if words is None:
+        return reason
+    # "ReqNodeNotAvail, UnavailableNodes:gpu30"
+    return f"{words} ({rest.strip()})" if rest.strip() else words
+
+
+def ending_words(status: JobStatus) -> str:
+    """How an ended job ended, in a few words: ``exit code 1``, ``signal 9 (SIGKILL)``."""
+    parts = []
+    if status.exit is None:
+        parts.append("exit code not known")
+    elif is_launch_failure(status):
+        parts.append("0:53: no log directory, or not writable")
+    elif status.exit.signal and status.state != "OUT_OF_MEMORY":
+        parts.append(f"signal {signal_name(status.exit.signal)}")
+        if status.exit.code:
+            parts.append(f"exit code {status.exit.code}")
+    else:
+        parts.append(f"exit code {status.exit}")
+    if status.cancelled_by is not None:
+        parts.append(f"by uid {status.cancelled_by}")
+    return ", ".join(parts)
+
+
+def is_launch_failure(status: JobStatus) -> bool:
+    """Whether the job died before its first line: 0:53, which nearly always means its log file."""
+    return status.exit == ExitCode(0, 53)
+
+
+def signal_name(number: int) -> str:
+    """``9 (SIGKILL)``; the bare number where it has no name."""
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)
+
+
+# As timeout(1) and the shell would say it, where Slurm itself only says 0:0.
+_STATE_CODES = {
+    "CANCELLED": 143,
+    "DEADLINE": 124,
+    "OUT_OF_MEMORY": 137,
+    "PREEMPTED": 143,
+    "TIMEOUT": 124,
+}
+
+
+def exit_status(status: JobStatus) -> int:
+    """The exit code by which following or waiting for a job ends.
+
+    The batch script's own where it is not zero; 124 for TIMEOUT and DEADLINE, 143 for CANCELLED
+    and PREEMPTED, 137 for OUT_OF_MEMORY; 128 + signal; 0 for COMPLETED; 1 for all else, also
+    where nobody knows.
+    """
+    if status.exit is not None and status.exit.code:
+        return min(status.exit.code, 255)
+    if status.state in _STATE_CODES:
+        return _STATE_CODES[status.state]
+    if status.exit is not None and status.exit.signal:
+        return min(128 + status.exit.signal, 255)
+    return 0 if status.state == "COMPLETED" else 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 
 class Source(enum.Enum):
@@ -30,13 +30,16 @@ class Origin:
     source: Source
     where: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.source.value}: {self.where}" if self.where else self.source.value
+
 
 @dataclass(frozen=True)
 class JobRequest:
     """A job as asked for. Names and meanings are sbatch's own unless said otherwise."""
 
-    script: str
-    """The program: a Python file, or anything executable."""
+    script: Optional[str] = None
+    """The program: a Python file, or anything executable; None for an interactive allocation."""
     args: Tuple[str, ...] = ()
     """Its arguments, to arrive byte for byte."""
 
@@ -51,10 +54,8 @@ class JobRequest:
     gpu_type: Optional[str] = None
     gres: Tuple[str, ...] = ()
     """Generic resources other than GPUs, as typed."""
-    gpu_option: Optional[str] = None
-    """``"gres"`` or ``"gpus-per-node"``: how the user asked; None leaves it to the cluster."""
-    time_limit: Optional[int] = None
-    """Seconds; units.UNLIMITED for ``--time=0`` / ``UNLIMITED``."""
+    time_limit: Optional[str] = None
+    """As typed, in a form that units.parse_time takes."""
     account: Optional[str] = None
     qos: Optional[str] = None
     comment: Optional[str] = None
@@ -90,3 +91,49 @@ class JobRequest:
 
     origins: Mapping[str, Origin] = dataclasses.field(default_factory=dict, compare=False)
     """Field name -> where its value came from, for every field that was asked for."""
+
+    def origin(self, name: str) -> Origin:
+        """Where the field ``name`` came from; only for fields that were asked for."""
+        return self.origins.get(name, Origin(Source.ASKED))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The fields one place sets: JobRequest field name -> value, and where each stands."""
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, Origin]
+
+
+# Fields that are one wish in two spellings: a layer that sets any of a group speaks for all of
+# it, so that --gres=gpu:2 on the command line is not mixed with gpus-per-node from the job file.
+_GROUPS = (
+    ("gpus_per_node", "gpu_type"),
+    ("comment", "field", "appl"),
+    ("conda", "venv"),
+    ("ntasks", "ntasks_per_node"),
+    ("script", "args"),
+)
+
+
+def build_request(layers: Sequence[Layer]) -> JobRequest:
+    """Lay ``layers`` over one another, lowest first, into one request.
+
+    Environment variables are merged by name; every other field is replaced as a whole.
+    """
+    values: Dict[str, Any] = {}
+    origins: Dict[str, Origin] = {}
+    for layer in layers:
+        for group in _GROUPS:
+            if any(name in layer.values for name in group):
+                # `field` set once in the configuration and `appl` in the job file add up.
+                drop = group if group[0] in layer.values else group[:1]
+                for name in drop:
+                    values.pop(name, None)
+                    origins.pop(name, None)
+        for name, value in layer.values.items():
+            if name == "env":
+                value = tuple({**dict(values.get("env", ())), **dict(value)}.items())
+            values[name] = value
+            origins[name] = layer.origins[name]
+    return JobRequest(**values, origins=origins)

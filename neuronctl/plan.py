@@ -1,21 +1,46 @@
-"""plan(request, cluster) -> JobPlan: every value a script needs, each with its reason. Pure."""
+"""plan(request, cluster) -> JobPlan: every value a script needs, each with its reason. Pure.
+
+A plan is made for bad requests too, so that the rules can report everything at once.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
+from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.environments import ENVIRONMENTS, Step, load_modules
+from neuronctl.errors import UsageError
 from neuronctl.job import JobRequest, Source
-from neuronctl.rules import Finding
+from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape
+from neuronctl.masking import is_secret_name
+from neuronctl.shell import Word
 
 
 @dataclass(frozen=True)
 class Directive:
-    """One ``#SBATCH --option=value`` line; ``value`` None for a flag."""
+    """One ``#SBATCH --option=value`` line; ``value`` None for a flag.
+
+    ``remark`` says where a value came from that the user did not ask for.
+    """
 
     option: str
     value: Optional[str] = None
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Export:
+    """One variable of the job; ``value`` None where it comes from the submitting shell alone.
+
+    A secret is never written into a script: the script only demands that it is there.
+    """
+
+    name: str
+    value: Optional[str]
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,6 +60,8 @@ class JobPlan:
     request: JobRequest
     cluster: Cluster
     partition: Partition
+    """A bare ``Partition(name)`` where the catalog does not know it; its name may be empty."""
+    interactive: bool
     job_name: str
     nodes: int
     ntasks_per_node: int
@@ -45,11 +72,385 @@ class JobPlan:
     time_limit: Optional[int]
     """Seconds, units.UNLIMITED, or None where neither the user nor the catalog says."""
     comment: Optional[str]
-    output: str
-    """Log file pattern as sbatch takes it."""
+    output: Optional[str]
+    """Log file pattern as sbatch takes it; None for an interactive allocation."""
     error: Optional[str]
-    """None where standard error goes to ``output`` too."""
-    launcher: str
-    directives: Tuple[Directive, ...] = ()
-    decisions: Tuple[Decision, ...] = ()
-    findings: Tuple[Finding, ...] = ()
+    """The same for standard error."""
+    launcher: Launcher
+    launch: Launch
+    program: Tuple[Word, ...]
+    """The user's program and its arguments, behind whatever the launcher puts before it."""
+    activation: Tuple[Step, ...]
+    """Script lines that bring the software up: modules, then conda or venv."""
+    exports: Tuple[Export, ...]
+    """The variables the script exports, in order."""
+    directives: Tuple[Directive, ...]
+    decisions: Tuple[Decision, ...]
+
+    @property
+    def secrets(self) -> Dict[str, str]:
+        """Variables of the request that go into the job's environment and never into a script."""
+        return {name: value for name, value in self.request.env if is_secret_name(name)}
+
+    @property
+    def salloc_options(self) -> Tuple[str, ...]:
+        """The directives as arguments of salloc, without their dashes."""
+        return tuple(
+            one.option if one.value is None else f"{one.option}={one.value}"
+            for one in self.directives
+        )
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def cores_per_node(self) -> int:
+        """Cores asked for a node."""
+        return self.ntasks_per_node * self.cpus_per_task
+
+    def decision(self, name: str) -> Optional[Decision]:
+        """The decision on the value ``name`` (sbatch's long option name)."""
+        return next((one for one in self.decisions if one.name == name), None)
+
+
+def plan(request: JobRequest, cluster: Cluster, *, interactive: bool = False) -> JobPlan:
+    """Settle every value of ``request`` for ``cluster``; raises UsageError for an unknown launcher.
+
+    interactive
+        For salloc: no program, no log files, one task a GPU unless asked.
+    """
+    return _Planner(request, cluster, interactive).plan()
+
+
+# Directives whose derivation a reader of the script wants to see beside them.
+_REMARKED = ("ntasks-per-node", "cpus-per-task")
+
+
+class _Planner:
+    """One planning; holds the values settled so far, in the order they depend on each other."""
+
+    def __init__(self, request: JobRequest, cluster: Cluster, interactive: bool) -> None:
+        self.request = request
+        self.cluster = cluster
+        self.interactive = interactive
+        self.decisions: Dict[str, Decision] = {}
+
+    def decide(self, name: str, value: object, source: Source, why: str) -> None:
+        self.decisions[name] = Decision(name, str(value), source, why)
+
+    def asked(self, name: str, field: str, value: object) -> None:
+        """Record a value that the request itself carries."""
+        origin = self.request.origin(field)
+        self.decide(name, value, origin.source, origin.where)
+
+    def remark(self, name: str) -> str:
+        decision = self.decisions.get(name)
+        if decision is None or name not in _REMARKED or decision.source is not Source.DERIVED:
+            return ""
+        return decision.why
+
+    def plan(self) -> JobPlan:
+        request = self.request
+        if self.cluster.name:
+            source = Source.CLUSTER
+            if request.cluster is not None:
+                self.asked("cluster", "cluster", request.cluster)
+            else:
+                self.decide("cluster", self.cluster.name, source, "the catalog's default")
+        partition = self._partition()
+        nodes = self._nodes()
+        gpus = self._gpus(partition)
+        launcher = self._launcher(nodes, gpus)
+        ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
+        processes = self._processes(launcher, ntasks_per_node, gpus)
+        cpus_per_task = self._cpus_per_task(partition, ntasks_per_node, gpus)
+        time_limit, time_text = self._time(partition)
+        comment = self._comment()
+        job_name = self._job_name()
+        output = self._log("output", request.output, ".out")
+        error = self._log("error", request.error, ".err")
+        shape = Shape(nodes, ntasks_per_node, cpus_per_task, gpus, processes)
+        settled: Dict[str, Optional[str]] = {
+            "job-name": job_name,
+            "partition": partition.name or None,
+            "nodes": str(nodes),
+            "ntasks-per-node": str(ntasks_per_node),
+            "cpus-per-task": str(cpus_per_task),
+            "time": time_text,
+            "comment": comment,
+            "output": output,
+            "error": error,
+        }
+        return JobPlan(
+            request=request,
+            cluster=self.cluster,
+            partition=partition,
+            interactive=self.interactive,
+            job_name=job_name,
+            nodes=nodes,
+            ntasks_per_node=ntasks_per_node,
+            cpus_per_task=cpus_per_task,
+            gpus_per_node=gpus,
+            processes_per_node=processes,
+            time_limit=time_limit,
+            comment=comment,
+            output=output,
+            error=error,
+            launcher=launcher,
+            launch=launcher.launch(shape),
+            program=self._program(launcher),
+            activation=self._activation(),
+            exports=self._exports(ntasks_per_node * cpus_per_task, processes),
+            directives=self._directives(settled, gpus),
+            decisions=tuple(self.decisions.values()),
+        )
+
+    def _partition(self) -> Partition:
+        name = self.request.partition
+        if name is not None:
+            self.asked("partition", "partition", name)
+        elif self.cluster.default_partition is not None:
+            name = self.cluster.default_partition
+            self.decide("partition", name, Source.CLUSTER, "the cluster's default partition")
+        else:
+            name = ""
+        return self.cluster.partitions.get(name) or Partition(name)
+
+    def _nodes(self) -> int:
+        nodes = self.request.nodes
+        if nodes is not None:
+            self.asked("nodes", "nodes", nodes)
+            return nodes
+        self.decide("nodes", 1, Source.DERIVED, "one node unless asked")
+        return 1
+
+    def _gpus(self, partition: Partition) -> int:
+        gpus = self.request.gpus_per_node
+        if gpus is not None:
+            self.asked("gpus-per-node", "gpus_per_node", gpus)
+            return gpus
+        return 0
+
+    def _launcher(self, nodes: int, gpus: int) -> Launcher:
+        request = self.request
+        if request.launcher is not None:
+            launcher = LAUNCHERS.get(request.launcher)
+            if launcher is None:
+                raise UsageError(
+                    f"--launcher: unknown launcher '{request.launcher}'",
+                    "launchers are: " + ", ".join(LAUNCHERS),
+                )
+            self.asked("launcher", "launcher", launcher.name)
+            return launcher
+        tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
+        if self.interactive:
+            return LAUNCHERS["srun"]
+        if tasks > nodes or (tasks > 1 and not self._is_python()):
+            name, why = "srun", "several tasks a node are asked for"
+        elif nodes * max(gpus, 1) > 1 and self._is_python():
+            name, why = "torchrun", "a Python program over several GPUs or nodes"
+        elif nodes > 1:
+            name, why = "srun", "a program over several nodes"
+        else:
+            name, why = "python", "one process"
+        self.decide("launcher", name, Source.DERIVED, why)
+        return LAUNCHERS[name]
+
+    def _ntasks_per_node(self, launcher: Launcher, nodes: int, gpus: int) -> int:
+        request = self.request
+        if request.ntasks_per_node is not None:
+            self.asked("ntasks-per-node", "ntasks_per_node", request.ntasks_per_node)
+            return request.ntasks_per_node
+        if request.ntasks is not None:
+            each = max(1, request.ntasks // nodes)
+            why = f"{request.ntasks} tasks on {nodes} nodes"
+            self.decide("ntasks-per-node", each, Source.DERIVED, why)
+            return each
+        if launcher.one_task_per_node:
+            why = "one process" if not launcher.distributed else "torchrun starts the processes"
+            self.decide("ntasks-per-node", 1, Source.DERIVED, why)
+            return 1
+        why = "one task a GPU" if gpus else "one task a node unless asked"
+        self.decide("ntasks-per-node", max(gpus, 1), Source.DERIVED, why)
+        return max(gpus, 1)
+
+    def _processes(self, launcher: Launcher, ntasks_per_node: int, gpus: int) -> int:
+        if launcher.one_task_per_node and launcher.distributed:
+            why = "one process a GPU" if gpus else "one process a node without GPUs"
+            self.decide("processes a node", max(gpus, 1), Source.DERIVED, why)
+            return max(gpus, 1)
+        return ntasks_per_node
+
+    def _cpus_per_task(self, partition: Partition, ntasks_per_node: int, gpus: int) -> int:
+        asked = self.request.cpus_per_task
+        if asked is not None:
+            self.asked("cpus-per-task", "cpus_per_task", asked)
+            return asked
+        each = self.cluster.cores_per_gpu(partition)
+        if gpus and each is not None:
+            # More GPUs than a node has is NC121's to report; the cores shall not repeat it.
+            cores = each * min(gpus, partition.gpus_per_node)
+            why = f"{gpus} GPUs x {each} cores a GPU" if gpus > 1 else f"{each} cores a GPU"
+            if ntasks_per_node > 1:
+                why += f" / {ntasks_per_node} tasks"
+            value = max(1, cores // ntasks_per_node)
+            self.decide("cpus-per-task", value, Source.DERIVED, why)
+            return value
+        self.decide("cpus-per-task", 1, Source.DERIVED, "one core a task unless asked")
+        return 1
+
+    def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
+        text = self.request.time_limit
+        if text is not None:
+            self.asked("time", "time_limit", text)
+            seconds = units.parse_time(text)
+            # A bare number is minutes and MM:SS reads like HH:MM: written out, both are plain.
+            plain = seconds == units.UNLIMITED or "-" in text or text.count(":") == 2
+            return seconds, text if plain else units.format_time(seconds)
+        limits = partition.wall_time
+        default = limits.default
+        if self.interactive and limits.interactive_maximum is not None:
+            default = limits.interactive_maximum
+        if default is None:
+            return None, None
+        text = units.format_time(default)
+        self.decide("time", text, Source.CLUSTER, f"the default of {self.cluster.name}")
+        return default, text
+
+    def _comment(self) -> Optional[str]:
+        request = self.request
+        policy = self.cluster.policy.comment
+        if request.comment is not None:
+            self.asked("comment", "comment", request.comment)
+            return request.comment
+        given = {"field": request.field, "appl": request.appl}
+        if policy.form == "fields":
+            pairs = [f"{one.key}={given[one.key]}" for one in policy.fields if given.get(one.key)]
+            if not pairs:
+                return None
+            comment = ";".join(pairs)
+            self.decide("comment", comment, Source.DERIVED, "from --field and --appl")
+            return comment
+        if policy.form == "word" and request.appl:
+            self.asked("comment", "appl", request.appl)
+            return request.appl
+        return None
+
+    def _job_name(self) -> str:
+        request = self.request
+        if request.job_name is not None:
+            self.asked("job-name", "job_name", request.job_name)
+            return request.job_name
+        if request.script is None:
+            self.decide("job-name", "interactive", Source.DERIVED, "")
+            return "interactive"
+        stem = request.script.rstrip("/").rpartition("/")[2]
+        name = re.sub(r"[^\w.+-]", "_", re.sub(r"(?<=.)\.\w+$", "", stem)) or "job"
+        self.decide("job-name", name, Source.DERIVED, "the script's name")
+        return name
+
+    def _log(self, name: str, asked: Optional[str], suffix: str) -> Optional[str]:
+        request = self.request
+        if self.interactive:
+            return None
+        if asked is not None:
+            self.asked(name, name, asked)
+            return asked
+        pattern = ("%x_%A_%a" if request.array else "%x_%j") + suffix
+        self.decide(name, pattern, Source.DERIVED, "job name and id")
+        return pattern
+
+    def _is_python(self) -> bool:
+        return (self.request.script or "").endswith(".py")
+
+    def _program(self, launcher: Launcher) -> Tuple[Word, ...]:
+        script = self.request.script
+        if script is None:
+            return ()
+        if self._is_python():
+            return (*launcher.python, script, *self.request.args)
+        return (*launcher.executable, script, *self.request.args)
+
+    def _activation(self) -> Tuple[Step, ...]:
+        request = self.request
+        steps = list(load_modules(request.modules, self.cluster.policy.login_shell))
+        for name, environment in ENVIRONMENTS.items():
+            wanted = getattr(request, name)
+            if wanted is not None:
+                steps += environment.activate(wanted)
+        return tuple(steps)
+
+    def _exports(self, cores: int, processes: int) -> Tuple[Export, ...]:
+        given = dict(self.request.env)
+        exports: List[Export] = []
+        if self.request.script is not None and "PYTHONUNBUFFERED" not in given:
+            exports.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
+        if "OMP_NUM_THREADS" not in given:
+            threads = max(1, cores // processes)
+            why = f"{cores} cores / {processes} processes" if processes > 1 else f"{cores} cores"
+            exports.append(Export("OMP_NUM_THREADS", str(threads), why))
+        for name, value in self.cluster.environment.items():
+            if name not in given:
+                exports.append(Export(name, value, f"{self.cluster.name} wants it"))
+        for name, value in given.items():
+            exports.append(Export(name, None if is_secret_name(name) else value))
+        return tuple(exports)
+
+    def _directives(self, settled: Mapping[str, Optional[str]], gpus: int) -> Tuple[Directive, ...]:
+        request = self.request
+        lines: List[Directive] = []
+
+        def add(option: str, value: Optional[str]) -> None:
+            if value is not None:
+                lines.append(Directive(option, value, self.remark(option)))
+
+        def flag(option: str, wanted: Optional[bool], remark: str = "") -> None:
+            if wanted:
+                lines.append(Directive(option, None, remark))
+
+        add("job-name", settled["job-name"])
+        add("partition", settled["partition"])
+        for option in ("account", "qos"):
+            add(option, getattr(request, option))
+        for option in ("nodes", "ntasks-per-node", "cpus-per-task"):
+            add(option, settled[option])
+        lines += self._gpu_directives(gpus)
+        add("mem", request.mem)
+        flag("exclusive", request.exclusive)
+        for option in ("constraint", "reservation", "nodelist", "exclude"):
+            add(option, getattr(request, option))
+        add("time", settled["time"])
+        add("comment", settled["comment"])
+        for option in ("array", "dependency"):
+            add(option, getattr(request, option))
+        flag("requeue", request.requeue)
+        if request.requeue is False:
+            lines.append(Directive("no-requeue"))
+        if request.requeue and not any(one.startswith("open-mode") for one in request.sbatch):
+            lines.append(Directive("open-mode", "append", "a requeued job keeps its log"))
+        add("signal", request.signal)
+        add("mail-type", request.mail_type)
+        add("mail-user", request.mail_user)
+        add("output", settled["output"])
+        add("error", settled["error"])
+        for option in request.sbatch:
+            name, equals, value = option.partition("=")
+            lines.append(Directive(name, value if equals else None))
+        return tuple(lines)
+
+    def _gpu_directives(self, gpus: int) -> List[Directive]:
+        request = self.request
+        lines = []
+        amount = f"{request.gpu_type}:{gpus}" if request.gpu_type else str(gpus)
+        # One spelling a site, whichever the user typed: what its own guide and staff use.
+        option = self.cluster.policy.gpu_option
+        others = list(request.gres)
+        if gpus and option == "gres":
+            others.insert(0, f"gpu:{amount}")
+        elif gpus:
+            lines.append(Directive("gpus-per-node", amount))
+        if others:
+            lines.append(Directive("gres", ",".join(others)))
+        return lines

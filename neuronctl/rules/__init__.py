@@ -1,22 +1,12 @@
-"""What the cluster will say: small pure functions, each with a stable code."""
+"""What the cluster will say: small pure functions, each with a stable code.
+
+``check(subject)`` runs them all and returns every finding. A rule looks at a plan and at the
+situation it is to be submitted from; it never asks Slurm or the file system itself.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from neuronctl.rules.base import RULES, Finding, Rule, Situation, Subject
+from neuronctl.rules.check import check
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One rule's verdict on a plan.
-
-    code is stable (``NC101``) and documented; severity is ``"error"`` (refuses) or ``"warning"``;
-    message carries the figure and the limit, source who sets the limit (``file:line``, the
-    cluster's dated source, or live Slurm), hint what to type instead.
-    """
-
-    code: str
-    severity: str
-    title: str
-    message: str
-    source: str = ""
-    hint: str = ""
+__all__ = ["RULES", "Finding", "Rule", "Situation", "Subject", "check"]

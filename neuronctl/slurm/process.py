@@ -193,7 +193,7 @@ def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, s
 
 
 def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Exception:
-    if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112 (pathlib costs an import)
+    if cwd is not None and not os.path.isdir(cwd):
         return UsageError(f"no such directory: {cwd}")
     if isinstance(error, FileNotFoundError):
         return NoSlurmError(

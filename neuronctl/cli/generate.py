@@ -1,0 +1,38 @@
+"""``neuronctl generate``: the script of a job, for review."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import click
+
+from neuronctl.cli.job import job_command, prepare, program_arguments, refuse_or_warn, write_text
+
+
+@job_command("generate")
+@click.option("--write", metavar="FILE", help="Write the script to FILE instead.")
+@program_arguments
+def command(
+    words: Tuple[str, ...],
+    job_file: Optional[str],
+    catalog: Optional[str],
+    force: bool,
+    write: Optional[str],
+    **given: Any,
+) -> None:
+    """Print the script of a job for review; needs no Slurm.
+
+    The script runs with plain sbatch, also on a machine that does not know neuronctl.
+    """
+    from pathlib import Path
+
+    from neuronctl.render import render_job
+
+    job = prepare(given, words=words, catalog_file=catalog, job_file=job_file, reviewed=True)
+    refuse_or_warn(job, force=force)
+    script = render_job(job.plan)
+    if write is None:
+        click.echo(script, nl=False)
+    else:
+        write_text(Path(write), script, force=force)
+        click.echo(f"wrote {write}: submit it with 'sbatch {write}'", err=True)

@@ -1,0 +1,286 @@
+"""What generate, submit and salloc share: the job's options, and the way from them to a plan."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import click
+
+from neuronctl.errors import PolicyError, UsageError
+from neuronctl.job import Layer, Origin, Source, build_request
+from neuronctl.options import OPTIONS, Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from neuronctl.catalog.model import Catalog
+    from neuronctl.plan import JobPlan
+    from neuronctl.rules import Finding
+
+
+class _JobCommand(click.Command):
+    """A command whose help shows the job's options in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: Dict[str, List[Tuple[str, str]]] = {}
+        by_name = {option.long.replace("-", "_"): option.group for option in OPTIONS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                group = by_name.get(parameter.name or "", "Command")
+                groups.setdefault(group, []).append(record)
+        for group in ("Command", "Job", "Environment", "Slurm"):
+            if group in groups:
+                title = "Options as sbatch spells them" if group == "Slurm" else f"{group} options"
+                with formatter.section(title if group != "Command" else "Options"):
+                    formatter.write_dl(groups[group])
+
+
+def job_command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command with all of a job's options, SCRIPT and ARGS behind them.
+
+    Option parsing stops at SCRIPT: what follows it belongs to it, whatever it looks like.
+    """
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        for option in reversed(OPTIONS):
+            function = _click_option(option)(function)
+        function = click.option(
+            "-f", "--file", "job_file", metavar="JOB.YAML", help="Read the job from a file."
+        )(function)
+        function = click.option(
+            "--catalog", metavar="FILE", help="Catalog file laid over the others."
+        )(function)
+        function = click.option(
+            "--force", is_flag=True, help="Go on in spite of what the catalog says."
+        )(function)
+        context = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
+        return click.command(name, cls=_JobCommand, context_settings=context, **settings)(function)
+
+    return decorate
+
+
+def program_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """SCRIPT and its ARGS, for the commands that run one."""
+    return click.argument("words", metavar="SCRIPT [ARGS]...", nargs=-1, type=click.UNPROCESSED)(
+        function
+    )
+
+
+def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    names = [f"--{option.long}"] + ([f"-{option.short}"] if option.short else [])
+    if option.kind == "flag":
+        if option.long == "requeue":
+            return click.option("--requeue/--no-requeue", default=None, help=option.help)
+        return click.option(*names, is_flag=True, default=None, help=option.help)
+    return click.option(
+        *names, metavar=option.metavar, multiple=option.kind == "list", help=option.help
+    )
+
+
+@dataclass(frozen=True)
+class Job:
+    """A planned and judged job, before anything was done with it."""
+
+    plan: JobPlan
+    catalog: Catalog
+    findings: Tuple[Finding, ...]
+
+    @property
+    def errors(self) -> Tuple[Finding, ...]:
+        """The findings that refuse the job."""
+        return tuple(one for one in self.findings if one.severity == "error")
+
+
+def prepare(
+    given: Dict[str, Any],
+    *,
+    words: Tuple[str, ...] = (),
+    catalog_file: Optional[str],
+    job_file: Optional[str],
+    interactive: bool = False,
+    reviewed: bool = False,
+) -> Job:
+    """From the command line's values to a plan and the findings on it.
+
+    reviewed: the script is only shown; see rules.Subject.
+    """
+    from pathlib import Path
+
+    from neuronctl.catalog.loader import load
+    from neuronctl.jobfile import read_config, read_job_file
+    from neuronctl.paths import config_dir
+    from neuronctl.plan import plan
+    from neuronctl.rules import Subject, check
+
+    layers = [read_config(config_dir() / "config.yaml")]
+    if job_file is not None:
+        layers.append(read_job_file(Path(job_file)))
+    layers.append(_command_line(given, words))
+    request = build_request(layers)
+    if request.script is None and not interactive:
+        raise UsageError(
+            "no SCRIPT: there is no program to run",
+            "name it behind the options, or as 'script:' in the job file",
+        )
+    catalog = load(catalog_file)
+    made = plan(request, catalog.cluster(request.cluster), interactive=interactive)
+    subject = Subject(made, catalog, _situation(made), reviewed)
+    return Job(made, catalog, check(subject))
+
+
+def _command_line(given: Dict[str, Any], words: Tuple[str, ...]) -> Layer:
+    values: Dict[str, Any] = {}
+    origins: Dict[str, Origin] = {}
+    for option in OPTIONS:
+        value = given.get(option.long.replace("-", "_"))
+        if value is None or value == ():
+            continue
+        if option.kind == "flag":
+            texts = ["true" if value else "false"]
+        else:
+            texts = list(value) if option.kind == "list" else [value]
+        if option.long == "env":
+            texts = [_from_environment(text) for text in texts]
+        try:
+            fields = option.parse(texts)
+        except ValueError as error:
+            raise UsageError(f"--{option.long}: {error}") from None
+        for name, parsed in fields.items():
+            origin = Origin(Source.ASKED, f"--{option.long}")
+            if name in values and values[name] != parsed:
+                raise UsageError(
+                    f"{origin.where} and {origins[name].where} contradict each other",
+                    "keep one of them",
+                )
+            values[name], origins[name] = parsed, origin
+    if words:
+        values["script"], values["args"] = _program(words[0]), tuple(words[1:])
+        origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
+    for text in words:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise UsageError(f"the argument {text!r} is not valid UTF-8")
+    return Layer(values, origins)
+
+
+def _from_environment(text: str) -> str:
+    """``NAME`` alone means the value it has here, as in docker and sbatch."""
+    if "=" in text or text not in os.environ:
+        return text
+    return f"{text}={os.environ[text]}"
+
+
+def _program(script: str) -> str:
+    if not script:
+        raise UsageError("SCRIPT is empty", "name the program to run")
+    # A program of this directory is not found through PATH on the nodes.
+    if "/" not in script and not script.endswith(".py") and os.path.isfile(script):
+        return f"./{script}"
+    return script
+
+
+def _situation(made: JobPlan) -> Any:
+    """What the rules may know of this machine."""
+    from pathlib import Path
+
+    from neuronctl.rules import Situation
+
+    script = made.request.script
+    problem, has_directives = _script_problem(script) if script is not None else ("", False)
+    return Situation(
+        user=_user(),
+        directory=str(Path.cwd().resolve()),
+        script_problem=problem,
+        log_problem=_log_problem(made),
+        has_directives=has_directives,
+    )
+
+
+def _user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return os.environ.get("USER", str(os.getuid()))
+
+
+def _script_problem(script: str) -> Tuple[str, bool]:
+    """Why ``script`` cannot be run (or ""), and whether it is a batch script itself."""
+    import shutil
+
+    if "/" not in script and not script.endswith(".py"):
+        if shutil.which(script) is None:
+            return f"there is no program '{script}' in this directory or on PATH", False
+        return "", False
+    if not os.path.exists(script):
+        return f"there is no file '{script}' in {os.getcwd()}", False
+    if os.path.isdir(script):
+        return f"'{script}' is a directory", False
+    try:
+        with open(script, "rb") as file:
+            head = file.read(20_000)
+    except OSError as error:
+        return f"'{script}' cannot be read: {error.strerror}", False
+    if not script.endswith(".py") and not os.access(script, os.X_OK):
+        return f"'{script}' is not executable (chmod +x)", False
+    return "", b"\n#SBATCH " in head
+
+
+def _log_problem(made: JobPlan) -> str:
+    """Why a log file cannot be written, or ""."""
+    from neuronctl.units import expand_log_pattern
+
+    for pattern in (made.output, made.error):
+        if pattern is None:
+            continue
+        name = expand_log_pattern(
+            pattern, job_id=1, array_job_id=1, array_task_id=0, job_name=made.job_name, user=_user()
+        )
+        directory = os.path.dirname(name) or "."
+        if not os.path.isdir(directory):
+            return f"the log directory '{directory}' does not exist"
+        if not os.access(directory, os.W_OK | os.X_OK):
+            return f"the log directory '{os.path.abspath(directory)}' is not writable for you"
+    return ""
+
+
+def refuse_or_warn(job: Job, *, force: bool) -> None:
+    """Say what the rules found, on standard error; raises PolicyError for errors, unless forced."""
+    for one in job.findings:
+        click.echo(f"neuronctl: {one.severity} {one.code}: {one.message}", err=True)
+        if one.hint:
+            click.echo(f"  hint: {one.hint}", err=True)
+        if one.source:
+            click.echo(f"  from: {one.source}", err=True)
+    if job.errors and not force:
+        count = "1 error" if len(job.errors) == 1 else f"{len(job.errors)} errors"
+        raise PolicyError(f"refused: {count}; nothing was done", "--force goes on in spite of it")
+
+
+def findings_data(findings: Tuple[Finding, ...]) -> List[Dict[str, str]]:
+    """Findings for --json."""
+    import dataclasses
+
+    return [dataclasses.asdict(one) for one in findings]
+
+
+def write_text(path: Path, text: str, *, force: bool) -> None:
+    """Write a script, executable and private to its user; never over a file unless ``force``.
+
+    The text is written aside and renamed, so that a full disk leaves the old file whole.
+    """
+    if path.exists() and not force:
+        raise UsageError(f"'{path}' is there already", "--force writes over it")
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(aside, path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None

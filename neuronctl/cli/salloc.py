@@ -1,0 +1,60 @@
+"""``neuronctl salloc``: an interactive allocation with the wiring of a job."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Tuple
+
+import click
+
+from neuronctl.cli.job import job_command, prepare, refuse_or_warn
+
+# The shell of the interactive step reads its wiring from a variable: no file has to be shared
+# with the node, and no argument list shows it to other users.
+_WIRING = "NEURONCTL_WIRING"
+_SHELL = f'exec bash --rcfile <(printf %s "${_WIRING}") -i'
+_COMMAND = f'eval "${_WIRING}"'
+
+
+@job_command("salloc")
+@click.option("--dry-run", is_flag=True, help="Show the command and the wiring only.")
+@click.argument("words", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
+def command(
+    words: Tuple[str, ...],
+    job_file: Optional[str],
+    catalog: Optional[str],
+    force: bool,
+    dry_run: bool,
+    **given: Any,
+) -> int:
+    """Open a shell on the first node of an allocation, wired as a job would be.
+
+    Modules, environment, MASTER_ADDR and MASTER_PORT are set there, and srun starts its tasks
+    over the whole allocation. With -- CMD, CMD runs there instead of the shell.
+    """
+    from neuronctl.render import render_shell
+    from neuronctl.shell import join
+
+    job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
+    refuse_or_warn(job, force=force)
+    wiring = render_shell(job.plan, command=bool(words))
+    argv = _argv([f"--{one}" for one in job.plan.salloc_options], words)
+    if dry_run:
+        click.echo(join(argv))
+        click.echo("\n# in the shell on the first node:" if not words else "\n# before CMD:")
+        click.echo(wiring, nl=False)
+        return 0
+    from neuronctl import slurm
+
+    return slurm.run_interactive(argv, environment={_WIRING: wiring, **job.plan.secrets})
+
+
+def _argv(options: List[str], words: Tuple[str, ...]) -> List[str]:
+    """salloc, and inside it srun for a shell or for ``words`` on the first node.
+
+    --overlap leaves the step's resources to the sruns inside, which would wait for it for ever;
+    --preserve-env keeps SLURM_NTASKS and the like those of the allocation, not of this one task.
+    """
+    step = ["srun", "--nodes=1", "--ntasks=1", "--overlap", "--preserve-env"]
+    if words:
+        return ["salloc", *options, *step, "bash", "-c", _COMMAND, "bash", *words]
+    return ["salloc", *options, *step, "--pty", "bash", "-c", _SHELL]

@@ -1,0 +1,194 @@
+"""``neuronctl submit``: check, render, sbatch, record."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Dict, Optional, Tuple
+
+import click
+
+from neuronctl.cli.job import (
+    Job,
+    findings_data,
+    job_command,
+    prepare,
+    program_arguments,
+    refuse_or_warn,
+)
+from neuronctl.errors import NeuronctlError, RecordError, SlurmRefusedError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.records import JobRecord, RecordDraft
+
+
+@job_command("submit")
+@click.option("--dry-run", is_flag=True, help="Stop before sbatch: show what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--follow", is_flag=True, help="Show states and log until the job ends.")
+@click.option("--wait", is_flag=True, help="Wait for the end without a word.")
+@program_arguments
+def command(
+    words: Tuple[str, ...],
+    job_file: Optional[str],
+    catalog: Optional[str],
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    follow: bool,
+    wait: bool,
+    **given: Any,
+) -> int:
+    """Check a job against the catalog, submit it with sbatch, and record it.
+
+    With --follow or --wait neuronctl ends with the job's own exit code.
+    """
+    from pathlib import Path
+
+    from neuronctl.records import draft_of
+    from neuronctl.render import render_job
+
+    if follow and (wait or as_json):
+        raise UsageError("--follow goes with neither --wait nor --json", "keep one of them")
+    job = prepare(given, words=words, catalog_file=catalog, job_file=job_file)
+    refuse_or_warn(job, force=force)
+    script = render_job(job.plan)
+    cwd = str(Path.cwd())
+    if dry_run:
+        _show_dry_run(job, script, as_json)
+        return 0
+    draft = draft_of(
+        job.plan,
+        script=script,
+        command_line=["neuronctl", *sys.argv[1:]],
+        cwd=cwd,
+        findings=job.findings,
+        forced=force,
+    )
+    job_id, record = _submit(job, draft)
+    _show_submitted(job, job_id, record, script, as_json)
+    sys.stdout.flush()
+    if follow:
+        from neuronctl.follow import follow as follow_job
+
+        return follow_job(job_id)
+    if wait:
+        from neuronctl.follow import wait as wait_for_job
+
+        return wait_for_job(job_id)
+    return 0
+
+
+def _submit(job: Job, draft: RecordDraft) -> Tuple[int, Optional[JobRecord]]:
+    """sbatch between two writes of the record; a record that cannot be kept is only a warning."""
+    from neuronctl import slurm
+    from neuronctl.records import RecordStore
+
+    key: Optional[str] = None
+    store: Optional[RecordStore] = None
+    try:
+        store = RecordStore.default()
+        key = store.begin(draft)
+    except RecordError as error:
+        _warn(error)
+    try:
+        submitted = slurm.sbatch(draft.script, cwd=draft.cwd, environment=job.plan.secrets)
+    except SlurmRefusedError as error:
+        # Only here is it certain that there is no job; any other error leaves the intent.
+        if store is not None and key is not None:
+            try:
+                store.failed(key, error.message)
+            except RecordError as problem:
+                _warn(problem)
+        raise
+    if submitted.warnings:
+        click.echo(f"sbatch: {submitted.warnings}", err=True)
+    record: Optional[JobRecord] = None
+    if store is not None and key is not None:
+        try:
+            cluster = submitted.cluster or slurm.local_cluster()
+            record = store.complete(key, submitted.job_id, cluster)
+        except RecordError as error:
+            _warn(error)
+    return submitted.job_id, record
+
+
+def _warn(error: NeuronctlError) -> None:
+    click.echo(f"neuronctl: warning: {error.message}", err=True)
+    if error.hint:
+        click.echo(f"  hint: {error.hint}", err=True)
+
+
+def _summary(job: Job) -> str:
+    """``2 nodes x 2 GPUs, 1 task x 16 cores a node, at most 00:10:00``."""
+    plan = job.plan
+    nodes = "1 node" if plan.nodes == 1 else f"{plan.nodes} nodes"
+    gpus = f" x {plan.gpus_per_node} GPU{'s' if plan.gpus_per_node > 1 else ''}"
+    parts = [nodes + (gpus if plan.gpus_per_node else "")]
+    tasks = "1 task" if plan.ntasks_per_node == 1 else f"{plan.ntasks_per_node} tasks"
+    cores = "1 core" if plan.cpus_per_task == 1 else f"{plan.cpus_per_task} cores"
+    parts.append(f"{tasks} x {cores} a node")
+    memory = plan.cluster.memory_mb(plan.partition, plan.cores_per_node)
+    if memory is not None and plan.request.mem is None:
+        parts.append(f"about {memory // 1024} GB a node")
+    time = next((one.value for one in plan.directives if one.option == "time"), None)
+    if time is not None:
+        parts.append(f"at most {time}")
+    return ", ".join(parts)
+
+
+def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[str, str]:
+    """The log files; with the job's id filled in where there is one."""
+    plan = job.plan
+    files = {"output": plan.output or "", "error": plan.error or ""}
+    if job_id is None:
+        return files
+    if record is not None and not plan.request.array:
+        return {"output": record.log_path(), "error": record.log_path(err=True)}
+    return {name: pattern.replace("%j", str(job_id)) for name, pattern in files.items()}
+
+
+def _data(job: Job, script: str, logs: Dict[str, str]) -> Dict[str, Any]:
+    plan = job.plan
+    return {
+        "cluster": plan.cluster.name,
+        "partition": plan.partition.name,
+        "job_name": plan.job_name,
+        "nodes": plan.nodes,
+        "ntasks_per_node": plan.ntasks_per_node,
+        "cpus_per_task": plan.cpus_per_task,
+        "gpus_per_node": plan.gpus_per_node,
+        "time_limit": plan.time_limit,
+        "launcher": plan.launcher.name,
+        "logs": logs,
+        "findings": findings_data(job.findings),
+        "script": script,
+    }
+
+
+def _show_dry_run(job: Job, script: str, as_json: bool) -> None:
+    logs = _logs(job, None, None)
+    if as_json:
+        from neuronctl.console import print_json
+
+        print_json("neuronctl.submit/1", {"job_id": None, **_data(job, script, logs)})
+        return
+    click.echo(script, nl=False)
+    click.echo(f"would submit to {job.plan.partition.name}: {_summary(job)}", err=True)
+
+
+def _show_submitted(
+    job: Job, job_id: int, record: Optional[JobRecord], script: str, as_json: bool
+) -> None:
+    logs = _logs(job, job_id, record)
+    if as_json:
+        from neuronctl.console import print_json
+
+        print_json("neuronctl.submit/1", {"job_id": job_id, **_data(job, script, logs)})
+        return
+    click.echo(f"Submitted batch job {job_id} to {job.plan.partition.name}")
+    click.echo(f"  {_summary(job)}")
+    click.echo(f"  log     {logs['output']}")
+    if logs["error"] != logs["output"]:
+        click.echo(f"  errors  {logs['error']}")
+    click.echo(f"  follow  neuronctl logs -f {job_id}")

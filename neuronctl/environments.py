@@ -1,0 +1,61 @@
+"""Where a job's software lives: small entries, each giving the shell lines that bring it up.
+
+Order in a script, stated here once: modules, then conda or venv, then the exported variables,
+then the user's own ``--setup`` lines, then the launch. Modules come first since a conda or an
+MPI may come out of one; the user's lines come last so that they have the last word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Mapping, Tuple
+
+from neuronctl.shell import quote
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of shell; where ``must_succeed``, a job ends there and then if it fails."""
+
+    text: str
+    must_succeed: bool = False
+
+
+@dataclass(frozen=True)
+class Environment:
+    """``activate(name)`` gives the script lines that switch to the environment ``name``."""
+
+    name: str
+    activate: Callable[[str], Tuple[Step, ...]]
+
+
+def _conda(name: str) -> Tuple[Step, ...]:
+    return (
+        Step("# 'conda activate' is a shell function that a batch shell has to load first."),
+        Step('. "$(conda info --base)/etc/profile.d/conda.sh"', must_succeed=True),
+        Step(f"conda activate {quote(name)}", must_succeed=True),
+    )
+
+
+def _venv(directory: str) -> Tuple[Step, ...]:
+    return (Step(f". {quote(directory.rstrip('/') + '/bin/activate')}", must_succeed=True),)
+
+
+ENVIRONMENTS: Mapping[str, Environment] = {
+    "conda": Environment("conda", _conda),
+    "venv": Environment("venv", _venv),
+}
+
+
+def load_modules(modules: Tuple[str, ...], login_shell: bool) -> Tuple[Step, ...]:
+    """Script lines that load ``modules`` after a purge, in a batch shell too.
+
+    A batch job inherits the modules of the submitting shell, hence the purge. Only login shells
+    are sure to know ``module``; elsewhere /etc/profile defines it.
+    """
+    if not modules:
+        return ()
+    steps = [] if login_shell else [Step("type module >/dev/null 2>&1 || . /etc/profile")]
+    steps.append(Step("module purge"))
+    steps.append(Step("module load " + " ".join(map(quote, modules)), must_succeed=True))
+    return tuple(steps)

@@ -1,0 +1,118 @@
+"""job.yaml and the user's config.yaml: the command line's options as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+from neuronctl.errors import JobFileError
+from neuronctl.job import Layer, Origin, Source
+from neuronctl.options import BY_NAME, Option, find
+
+# Only of a job, never of a person's defaults.
+_PROGRAM_KEYS = ("script", "args")
+
+
+def read_job_file(path: Path) -> Layer:
+    """The job that ``path`` describes; raises JobFileError with file:line."""
+    return _read(path, Source.JOB_FILE, _PROGRAM_KEYS)
+
+
+def read_config(path: Path) -> Layer:
+    """The user's defaults; an absent file says nothing. Raises JobFileError with file:line."""
+    if not path.exists():
+        return Layer({}, {})
+    return _read(path, Source.CONFIG, ())
+
+
+def _read(path: Path, source: Source, program_keys: Sequence[str]) -> Layer:
+    from neuronctl import yamlfile
+
+    document = yamlfile.read(path, JobFileError)
+    values: Dict[str, Any] = {}
+    origins: Dict[str, Origin] = {}
+    for key, data in document.data.items():
+        place = document.where((key,))
+
+        def text(value: Any, *below: str, key: str = key, place: str = place) -> str:
+            # A number as it was typed: 1.10 is not 1.1 to a program.
+            raw = document.raw.get((key, *below))
+            if value is None or isinstance(value, (dict, list)):
+                raise JobFileError(
+                    f"{document.where((key, *below))}: {key}: expected one value, "
+                    f"found {_kind(value)}"
+                )
+            return str(value) if raw is None else raw
+
+        if key in program_keys:
+            fields = _program(key, data, text, place)
+        else:
+            option = find(key)
+            if option is None:
+                raise _unknown_key(key, place, program_keys)
+            try:
+                fields = option.parse(_texts(option, data, text, place))
+            except ValueError as error:
+                raise JobFileError(f"{place}: {key}: {error}") from None
+        for name, value in fields.items():
+            if name in values:
+                raise JobFileError(
+                    f"{place}: {key} says again what {origins[name].where} says", "keep one of them"
+                )
+            values[name] = value
+            origins[name] = Origin(source, place)
+    return Layer(values, origins)
+
+
+def _program(key: str, data: Any, text: Callable[..., str], place: str) -> Dict[str, Any]:
+    if key == "script":
+        return {"script": text(data)}
+    if not isinstance(data, list):
+        raise JobFileError(
+            f"{place}: args: expected a list, found {_kind(data)}",
+            'write one argument an entry: args: [--lr, "0.1"]',
+        )
+    args = tuple(text(item, str(index)) for index, item in enumerate(data))
+    for arg in args:
+        if "\0" in arg:
+            raise JobFileError(f"{place}: args: an argument cannot hold a NUL byte")
+    return {"args": args}
+
+
+def _texts(option: Option, data: Any, text: Callable[..., str], place: str) -> List[str]:
+    """``data`` as the texts that the same option would have had on the command line."""
+    if option.kind == "flag":
+        if not isinstance(data, bool):
+            raise JobFileError(
+                f"{place}: {option.long}: expected true or false, found {_kind(data)}"
+            )
+        return ["true" if data else "false"]
+    if option.kind == "list":
+        if isinstance(data, dict) and option.long == "env":
+            return [f"{name}={text(value, name)}" for name, value in data.items()]
+        if isinstance(data, list):
+            return [text(item, str(index)) for index, item in enumerate(data)]
+    return [text(data)]
+
+
+def _kind(value: Any) -> str:
+    kinds: Tuple[Tuple[type, str], ...] = (
+        (dict, "a mapping"),
+        (list, "a list"),
+        (bool, "true or false"),
+        (str, f"the text '{value}'"),
+        (int, f"the number {value}"),
+        (float, f"the number {value}"),
+    )
+    return next((word for kind, word in kinds if isinstance(value, kind)), "nothing")
+
+
+def _unknown_key(key: str, place: str, program_keys: Sequence[str]) -> JobFileError:
+    import difflib
+
+    known = [*program_keys, *BY_NAME]
+    close = difflib.get_close_matches(key.replace("_", "-"), known, n=2)
+    return JobFileError(
+        f"{place}: unknown key '{key}'",
+        (f"did you mean {' or '.join(close)}? " if close else "") + "keys are: " + ", ".join(known),
+    )

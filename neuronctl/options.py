@@ -1,0 +1,206 @@
+"""The options of a job, once for the command line, the job file and the configuration file.
+
+Each entry knows its sbatch spelling, the JobRequest fields it sets and the grammar of its
+value. The command line and the YAML files both go through ``Option.parse``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+from neuronctl import units
+
+Fields = Dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. ``parse`` turns texts into JobRequest fields, or raises ValueError.
+
+    kind: ``"value"`` takes one text, ``"flag"`` none (parse gets ``"true"`` or ``"false"``),
+    ``"list"`` may be given often (parse gets all texts at once).
+    """
+
+    long: str
+    help: str
+    parse: Callable[[Sequence[str]], Fields]
+    short: str = ""
+    metavar: str = "TEXT"
+    kind: str = "value"
+    group: str = "Slurm"
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def one_line(text: str) -> str:
+    """``text``, unless it could end a ``#SBATCH`` line early or vanish (ValueError)."""
+    found = _CONTROL.search(text)
+    if found:
+        raise ValueError(
+            f"contains the control character {found.group()!r} at position {found.start() + 1}; "
+            "a line of a job script cannot hold it"
+        )
+    if _SURROGATE.search(text):
+        raise ValueError("is not valid UTF-8")
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+def _text(field: str) -> Callable[[Sequence[str]], Fields]:
+    return lambda texts: {field: one_line(texts[0])}
+
+
+def _texts(field: str) -> Callable[[Sequence[str]], Fields]:
+    return lambda texts: {field: tuple(one_line(text) for text in texts)}
+
+
+def _flag(field: str) -> Callable[[Sequence[str]], Fields]:
+    return lambda texts: {field: texts[0] == "true"}
+
+
+def parse_count(text: str) -> int:
+    """A whole number of at least 1, in ASCII digits."""
+    if not re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII) or int(text) < 1:
+        raise ValueError(f"'{text}' is not a whole number of at least 1")
+    return int(text)
+
+
+def _count(field: str) -> Callable[[Sequence[str]], Fields]:
+    return lambda texts: {field: parse_count(texts[0])}
+
+
+def _time(texts: Sequence[str]) -> Fields:
+    units.parse_time(texts[0])
+    return {"time_limit": texts[0].strip()}
+
+
+def _gpus(text: str) -> Fields:
+    kind, _, number = text.rpartition(":")
+    if not re.fullmatch(r"[A-Za-z0-9_.-]*", kind):
+        raise ValueError(f"'{text}' is not [TYPE:]NUMBER")
+    fields: Fields = {"gpus_per_node": parse_count(number)}
+    if kind:
+        fields["gpu_type"] = kind
+    return fields
+
+
+def _gpus_per_node(texts: Sequence[str]) -> Fields:
+    return _gpus(one_line(texts[0]))
+
+
+def _gres(texts: Sequence[str]) -> Fields:
+    fields: Fields = {}
+    others = []
+    for item in one_line(texts[0]).split(","):
+        name, _, rest = item.partition(":")
+        if name != "gpu":
+            if not re.fullmatch(r"[A-Za-z0-9_.:/-]+", item):
+                raise ValueError(f"'{item}' is not NAME[:TYPE]:NUMBER")
+            others.append(item)
+        elif "gpus_per_node" in fields:
+            raise ValueError("names gpu twice; a job is given one kind of GPU")
+        else:
+            # 'gpu' alone and 'gpu:a100' mean one, as in Slurm.
+            rest = rest or "1"
+            fields.update(_gpus(rest if re.search(r"(^|:)[0-9]+\Z", rest) else rest + ":1"))
+    if others:
+        fields["gres"] = tuple(others)
+    return fields
+
+
+def _memory(texts: Sequence[str]) -> Fields:
+    units.parse_memory(texts[0])
+    return {"mem": texts[0].strip()}
+
+
+def _signal(texts: Sequence[str]) -> Fields:
+    if not re.fullmatch(r"([BR]{1,2}:)?(SIG)?[A-Z0-9+-]{1,10}(@[0-9]{1,5})?", one_line(texts[0])):
+        raise ValueError(f"'{texts[0]}' is not [B:]SIGNAL[@SECONDS], such as B:USR1@120")
+    return {"signal": texts[0]}
+
+
+def _env(texts: Sequence[str]) -> Fields:
+    pairs: Dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not _NAME.match(name):
+            raise ValueError(f"'{text}' is not NAME=VALUE with a shell variable's name")
+        if "\0" in value:
+            raise ValueError(f"the value of {name} contains a NUL byte, which no variable can hold")
+        if _SURROGATE.search(value):
+            raise ValueError(f"the value of {name} is not valid UTF-8")
+        pairs[name] = value
+    return {"env": tuple(pairs.items())}
+
+
+def _sbatch(texts: Sequence[str]) -> Fields:
+    known = {option.long: option for option in OPTIONS if option.group == "Slurm"}
+    options = []
+    for text in texts:
+        option = one_line(text).lstrip("-")
+        name = option.partition("=")[0]
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
+            raise ValueError(f"'{text}' is not an sbatch option in its long form, such as nice=100")
+        if name in known and name != "sbatch":
+            raise ValueError(f"--{name} is an option of neuronctl itself: write --{option}")
+        options.append(option)
+    return {"sbatch": tuple(options)}
+
+
+_ENV = "Environment"
+
+OPTIONS: Tuple[Option, ...] = (
+    Option("job-name", "Name of the job.", _text("job_name"), "J", "NAME"),
+    Option("partition", "Partition.", _text("partition"), "p", "NAME"),
+    Option("nodes", "Number of nodes.", _count("nodes"), "N", "N"),
+    Option("ntasks", "Tasks in all.", _count("ntasks"), "n", "N"),
+    Option("ntasks-per-node", "Tasks a node.", _count("ntasks_per_node"), metavar="N"),
+    Option("cpus-per-task", "Cores a task.", _count("cpus_per_task"), "c", "N"),
+    Option("gpus-per-node", "GPUs a node.", _gpus_per_node, metavar="[TYPE:]N"),
+    Option("gres", "Generic resources a node, such as gpu:4.", _gres, metavar="LIST"),
+    Option("time", "Wall-time limit: MM, HH:MM:SS, D-HH:MM:SS.", _time, "t", "TIME"),
+    Option("account", "Account to charge.", _text("account"), "A", "NAME"),
+    Option("qos", "Quality of service.", _text("qos"), "q", "NAME"),
+    Option("comment", "Comment, where the site wants one.", _text("comment"), metavar="TEXT"),
+    Option("field", "field= of the site's comment.", _text("field"), metavar="NAME"),
+    Option("appl", "appl= of the site's comment.", _text("appl"), metavar="NAME"),
+    Option("mem", "Memory a node.", _memory, metavar="SIZE"),
+    Option("exclusive", "Whole nodes.", _flag("exclusive"), kind="flag"),
+    Option("constraint", "Features the nodes must have.", _text("constraint"), "C", "LIST"),
+    Option("reservation", "Reservation to use.", _text("reservation"), metavar="NAME"),
+    Option("nodelist", "Nodes to use.", _text("nodelist"), "w", "LIST"),
+    Option("exclude", "Nodes to avoid.", _text("exclude"), "x", "LIST"),
+    Option("dependency", "Jobs to wait for.", _text("dependency"), "d", "LIST"),
+    Option("array", "Array of tasks, such as 0-9%2.", _text("array"), "a", "INDEXES"),
+    Option("signal", "Signal before the end.", _signal, metavar="[B:]SIG[@SECONDS]"),
+    Option("requeue", "Requeue after a node's failure.", _flag("requeue"), kind="flag"),
+    Option("mail-type", "When to send mail.", _text("mail_type"), metavar="TYPE"),
+    Option("mail-user", "Whom to send mail.", _text("mail_user"), metavar="ADDRESS"),
+    Option("output", "Log file (default %x_%j.out).", _text("output"), "o", "FILE"),
+    Option("error", "Standard error (default %x_%j.err).", _text("error"), "e", "FILE"),
+    Option(
+        "sbatch", "Any other sbatch option, such as nice=100.", _sbatch, "", "OPTION", kind="list"
+    ),
+    Option("cluster", "Cluster of the catalog.", _text("cluster"), metavar="NAME", group="Job"),
+    Option("launcher", "How to start it.", _text("launcher"), "", "NAME", group="Job"),
+    Option("env", "Export a variable.", _env, "", "NAME=VALUE", "list", _ENV),
+    Option("module", "Load a module, after a purge.", _texts("modules"), "", "NAME", "list", _ENV),
+    Option("conda", "Activate a conda environment.", _text("conda"), "", "ENV", group=_ENV),
+    Option("venv", "Activate a virtual environment.", _text("venv"), "", "DIR", group=_ENV),
+    Option(
+        "setup", "A shell line to run before the launch.", _texts("setup"), "", "LINE", "list", _ENV
+    ),
+)
+
+BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
+
+
+def find(name: str) -> Optional[Option]:
+    """The option a YAML key names: sbatch's long name, ``-`` and ``_`` alike."""
+    return BY_NAME.get(name.replace("_", "-"))

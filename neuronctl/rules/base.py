@@ -1,0 +1,116 @@
+"""What a rule is, what it may look at, and what it reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, Optional, Tuple
+
+from neuronctl.catalog.model import Catalog
+from neuronctl.plan import JobPlan
+
+ERROR = "error"
+WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule's verdict on a plan.
+
+    code is stable (``NC111``) and documented; severity is ``"error"`` (refuses) or ``"warning"``;
+    message carries the figure and the limit, source who sets the limit (``file:line``, the
+    source and its date), hint what to type instead.
+    """
+
+    code: str
+    severity: str
+    title: str
+    message: str
+    source: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Where and by whom a job is to be submitted: what the rules may know of the machine.
+
+    script_problem: why the program cannot be run (empty: nothing known against it).
+    log_problem: why a log file cannot be written.
+    has_directives: whether the program itself is a batch script with ``#SBATCH`` lines.
+    """
+
+    user: str
+    directory: str
+    """The working directory, as an absolute path without symbolic links."""
+    script_problem: str = ""
+    log_problem: str = ""
+    has_directives: bool = False
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is judged: a plan, the catalog it was made from, and the situation it stands in.
+
+    reviewed is set where the script is only shown (``generate``): what depends on this machine
+    then warns instead of refusing, as the script may be meant for another.
+    """
+
+    plan: JobPlan
+    catalog: Catalog
+    situation: Optional[Situation] = None
+    reviewed: bool = False
+
+    def cite(self, *path: str) -> str:
+        """The source of a cluster's value: its file and line, and who said so when."""
+        cluster = self.plan.cluster
+        place = self.catalog.location(cluster.name, *path)
+        said = f"{cluster.source}, {cluster.date}"
+        return f"{place}: {said}" if place else said
+
+    def cite_partition(self, key: str) -> str:
+        """The source of a value of the job's partition."""
+        return self.cite("partitions", self.plan.partition.name, key)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What a rule function yields: the rest of a Finding is the rule's own."""
+
+    message: str
+    hint: str = ""
+    source: str = ""
+    severity: Optional[str] = None
+    """Only where it differs from the rule's."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A registered rule; ``judge`` yields one Violation for each thing that is wrong."""
+
+    code: str
+    title: str
+    severity: str
+    judge: Callable[[Subject], Iterator[Violation]]
+
+
+RULES: Dict[str, Rule] = {}
+
+Judge = Callable[[Subject], Iterator[Violation]]
+
+
+def rule(code: str, title: str, severity: str = ERROR) -> Callable[[Judge], Judge]:
+    """Register a rule under ``code``, which must be new."""
+
+    def register(judge: Judge) -> Judge:
+        if code in RULES:
+            raise ValueError(f"two rules have the code {code}")
+        RULES[code] = Rule(code, title, severity, judge)
+        return judge
+
+    return register
+
+
+def nearest(word: str, known: Tuple[str, ...], count: int = 3) -> Tuple[str, ...]:
+    """The known words that ``word`` may have been meant for, best first."""
+    import difflib
+
+    return tuple(difflib.get_close_matches(word.lower(), known, n=count, cutoff=0.5))

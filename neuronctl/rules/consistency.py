@@ -1,0 +1,127 @@
+"""NC3xx: options that contradict each other, or the launcher."""
+
+from __future__ import annotations
+
+from typing import Iterator, List
+
+from neuronctl import units
+from neuronctl.rules.base import WARNING, Subject, Violation, rule
+
+
+@rule("NC301", "tasks and nodes contradict each other")
+def tasks_and_nodes(subject: Subject) -> Iterator[Violation]:
+    plan, request = subject.plan, subject.plan.request
+    if request.ntasks is None:
+        return
+    total = plan.nodes * plan.ntasks_per_node
+    if request.ntasks != total:
+        yield Violation(
+            f"--ntasks={request.ntasks} and {plan.nodes} nodes x {plan.ntasks_per_node} tasks a "
+            f"node = {total} tasks contradict each other",
+            f"say -N and --ntasks-per-node only, or --ntasks={total}",
+        )
+
+
+@rule("NC302", "launcher starts its own processes")
+def one_task_a_node(subject: Subject) -> Iterator[Violation]:
+    plan, launcher = subject.plan, subject.plan.launcher
+    if launcher.one_task_per_node and launcher.distributed and plan.ntasks_per_node > 1:
+        yield Violation(
+            f"{plan.ntasks_per_node} tasks a node are asked for, and {launcher.name} starts "
+            f"{plan.processes_per_node} processes in each: it wants one task a node",
+            "leave --ntasks-per-node out, or take --launcher srun",
+        )
+
+
+@rule("NC303", "several nodes or tasks for one process")
+def one_process(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    if plan.launcher.distributed or plan.interactive:
+        return
+    if plan.nodes > 1 or plan.ntasks_per_node > 1:
+        yield Violation(
+            f"the launcher {plan.launcher.name} starts one process on the first node, and "
+            f"{plan.nodes} nodes x {plan.ntasks_per_node} tasks are asked for",
+            "take --launcher torchrun or --launcher srun, or one node",
+        )
+
+
+@rule("NC304", "processes and GPUs differ", WARNING)
+def processes_and_gpus(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    if plan.gpus_per_node and plan.processes_per_node > plan.gpus_per_node:
+        yield Violation(
+            f"{plan.processes_per_node} processes share {plan.gpus_per_node} GPUs on a node",
+            f"one process a GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
+        )
+    elif plan.launcher.distributed and 1 <= plan.processes_per_node < plan.gpus_per_node:
+        yield Violation(
+            f"{plan.processes_per_node} processes for {plan.gpus_per_node} GPUs on a node: some "
+            "GPUs may stay idle",
+            f"one process a GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
+        )
+
+
+@rule("NC311", "options exclude each other")
+def exclusive_options(subject: Subject) -> Iterator[Violation]:
+    request = subject.plan.request
+    names = [one.partition("=")[0] for one in request.sbatch]
+    memory: List[str] = ["mem"] if request.mem is not None else []
+    memory += [one for one in ("mem-per-cpu", "mem-per-gpu") if one in names]
+    if len(memory) > 1:
+        options = " and ".join(f"--{one}" for one in memory)
+        yield Violation(f"{options} exclude each other", "keep one of them")
+    if request.conda is not None and request.venv is not None:
+        yield Violation("--conda and --venv exclude each other", "keep one of them")
+    for name in sorted({one for one in names if names.count(one) > 1}):
+        yield Violation(f"--sbatch {name} is given more than once", "Slurm takes the last: keep it")
+
+
+@rule("NC312", "node list contradicts the request")
+def node_list(subject: Subject) -> Iterator[Violation]:
+    plan, request = subject.plan, subject.plan.request
+    names = {}
+    for option, text in (("nodelist", request.nodelist), ("exclude", request.exclude)):
+        if text is None or "/" in text:  # a file of node names: Slurm reads it
+            continue
+        try:
+            names[option] = set(units.expand_hostlist(text))
+        except ValueError as error:
+            yield Violation(
+                f"--{option}={text}: {error}", "node names are written like gpu[01-04,07]"
+            )
+    wanted = names.get("nodelist", set())
+    both = sorted(wanted & names.get("exclude", set()))
+    if both:
+        yield Violation(
+            f"{', '.join(both)} stand in --nodelist and in --exclude", "take them out of one"
+        )
+    if len(wanted) > plan.nodes:
+        yield Violation(
+            f"--nodelist names {len(wanted)} nodes and {plan.nodes} are asked for",
+            f"ask for -N {len(wanted)}, or name fewer",
+        )
+    partition = plan.partition
+    if wanted and partition.node_list is not None:
+        has = units.expand_hostlist(partition.node_list)
+        # The catalog may name only some of a partition's nodes.
+        if partition.nodes is not None and len(has) >= partition.nodes:
+            strangers = sorted(wanted - set(has))
+            if strangers:
+                yield Violation(
+                    f"{', '.join(strangers)} in --nodelist are no nodes of {partition.name}, "
+                    f"which has {partition.node_list}",
+                    "name others, or another partition",
+                    subject.cite_partition("node_list"),
+                )
+
+
+@rule("NC321", "signal does not reach torchrun's processes", WARNING)
+def signal_and_torchrun(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    signal = plan.request.signal
+    if signal is not None and plan.launcher.name == "torchrun":
+        yield Violation(
+            f"--signal={signal}: torchrun does not pass signals such as USR1 on to its processes",
+            "trap it in the batch shell with --setup 'trap … USR1' and --signal B:USR1@SECONDS",
+        )

@@ -1,0 +1,166 @@
+"""NC2xx: the site's rules: comment, forbidden options, where to submit from, account."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator
+
+from neuronctl.catalog.model import CommentPolicy
+from neuronctl.rules.base import WARNING, Subject, Violation, nearest, rule
+
+
+def _comment_form(policy: CommentPolicy) -> str:
+    """What to type for a right comment."""
+    if policy.form == "fields":
+        return " ".join(f"--{one.key} {one.key.upper()}" for one in policy.fields)
+    return "--comment WORD"
+
+
+def _choices(word: str, values: tuple[str, ...]) -> str:
+    """The nearest allowed values, then as many others as a person reads, or all of few."""
+    close = nearest(word, values)
+    # A value that contains the word, or is contained in it, is what was meant more often.
+    related = tuple(one for one in values if word and (word.lower() in one or one in word.lower()))
+    best = tuple(dict.fromkeys(related + close))
+    return ("did you mean " + " or ".join(best[:4]) + "? " if best else "") + (
+        "allowed are: " + " ".join(dict.fromkeys(values))
+    )
+
+
+@rule("NC201", "comment is mandatory")
+def comment_given(subject: Subject) -> Iterator[Violation]:
+    plan, policy = subject.plan, subject.plan.cluster.policy.comment
+    if policy.required and not plan.comment:
+        yield Violation(
+            f"{plan.cluster.name} refuses jobs without a comment",
+            f"add {_comment_form(policy)}",
+            subject.cite("policy", "comment"),
+        )
+
+
+@rule("NC202", "comment is not what the site takes")
+def comment_form(subject: Subject) -> Iterator[Violation]:
+    plan, policy = subject.plan, subject.plan.cluster.policy.comment
+    comment = plan.comment
+    if not comment:
+        return
+    source = subject.cite("policy", "comment")
+    if policy.form == "word":
+        if len(comment.split()) != 1:
+            yield Violation(
+                f"the comment '{comment}' is not one word", "--comment takes one word here", source
+            )
+        elif policy.values and comment not in policy.values:
+            yield Violation(
+                f"the comment '{comment}' is not one of the site's words",
+                _choices(comment, policy.values),
+                source,
+            )
+        return
+    if policy.form != "fields":
+        return
+    pairs: Dict[str, str] = {}
+    for part in comment.split(";"):
+        key, equals, value = part.partition("=")
+        if not equals:
+            form = ";".join(f"{one.key}={one.key.upper()}" for one in policy.fields)
+            values = tuple(value for one in policy.fields for value in one.values)
+            close = nearest(comment, values)
+            yield Violation(
+                f"the comment '{comment}' is not of the form {form}",
+                f"give {_comment_form(policy)} instead"
+                + (f"; near '{comment}' are: {' '.join(dict.fromkeys(close))}" if close else ""),
+                source,
+            )
+            return
+        pairs[key] = value
+    known = {one.key: one.values for one in policy.fields}
+    for key in pairs:
+        if key not in known:
+            yield Violation(
+                f"the comment '{comment}' has a key '{key}' that the site does not know",
+                "keys are: " + " ".join(known),
+                source,
+            )
+    for key, values in known.items():
+        if key not in pairs:
+            yield Violation(
+                f"the comment '{comment}' lacks {key}=",
+                f"add --{key}; " + _choices("", values),
+                source,
+            )
+        elif pairs[key] not in values:
+            yield Violation(
+                f"{key}={pairs[key]} in the comment is not one of the site's values",
+                _choices(pairs[key], values),
+                source,
+            )
+
+
+@rule("NC203", "field and appl have no meaning here", WARNING)
+def comment_parts(subject: Subject) -> Iterator[Violation]:
+    plan, request = subject.plan, subject.plan.request
+    policy = plan.cluster.policy.comment
+    ignored = []
+    if policy.form != "fields" and request.field:
+        ignored.append("--field")
+    if policy.form == "any" and request.appl:
+        ignored.append("--appl")
+    if ignored and request.comment is None:
+        yield Violation(
+            f"{' and '.join(ignored)} are left out: comments on {plan.cluster.name} have no such "
+            "parts",
+            "use --comment TEXT" if policy.form == "any" else "",
+        )
+
+
+@rule("NC211", "option is forbidden by the site")
+def forbidden_option(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    for directive in plan.directives:
+        why = plan.cluster.policy.forbidden_options.get(directive.option)
+        if why is not None:
+            value = "" if directive.value is None else f"={directive.value}"
+            yield Violation(
+                f"--{directive.option}{value} is not allowed on {plan.cluster.name}: {why}",
+                f"leave --{directive.option} out",
+                subject.cite("policy", "forbidden_options", directive.option),
+            )
+
+
+@rule("NC221", "wrong directory to submit from")
+def submit_directory(subject: Subject) -> Iterator[Violation]:
+    plan, here = subject.plan, subject.situation
+    allowed = plan.cluster.policy.submit_from
+    if here is None or not allowed or subject.reviewed:
+        return
+    places = [one.replace("{user}", here.user).rstrip("/") for one in allowed]
+    directory = here.directory.rstrip("/")
+    if not any(directory == one or directory.startswith(one + "/") for one in places):
+        yield Violation(
+            f"jobs of {plan.cluster.name} may be submitted from {' or '.join(places)} only, "
+            f"and this is {here.directory}",
+            f"cd {places[0]}, with the script and its data there",
+            subject.cite("policy", "submit_from"),
+        )
+
+
+@rule("NC231", "account is mandatory")
+def account_given(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    if plan.cluster.policy.account_required and not plan.request.account:
+        yield Violation(
+            f"{plan.cluster.name} refuses jobs without an account",
+            "add -A ACCOUNT, or set 'account: NAME' once in ~/.config/neuronctl/config.yaml",
+            subject.cite("policy", "account_required"),
+        )
+
+
+@rule("NC232", "QOS is mandatory")
+def qos_given(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    if plan.cluster.policy.qos_required and not plan.request.qos:
+        yield Violation(
+            f"{plan.cluster.name} refuses jobs without a QOS",
+            "add -q NAME",
+            subject.cite("policy", "qos_required"),
+        )

@@ -1,0 +1,215 @@
+"""NC1xx: partition, nodes, cores, GPUs and time against the catalog."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional
+
+from neuronctl import units
+from neuronctl.catalog.model import Partition
+from neuronctl.rules.base import WARNING, Subject, Violation, nearest, rule
+
+
+def _partitions_for(subject: Subject, gpus: int) -> str:
+    """Partitions whose nodes have at least ``gpus`` GPUs, for a hint."""
+    names = [
+        one.name
+        for one in subject.plan.cluster.partitions.values()
+        if one.open and one.gpus_per_node >= gpus
+    ]
+    return ", ".join(names)
+
+
+def _known(subject: Subject) -> Optional[Partition]:
+    """The job's partition, or None where the catalog does not know it (NC101 says so)."""
+    partition = subject.plan.partition
+    return partition if partition.name in subject.plan.cluster.partitions else None
+
+
+@rule("NC101", "partition does not exist")
+def partition_exists(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    names = tuple(plan.cluster.partitions)
+    if not plan.partition.name:
+        yield Violation(
+            f"no partition is asked for, and {plan.cluster.name} has no default one",
+            "name one with -p: " + ", ".join(names),
+            subject.cite("partitions"),
+        )
+    elif _known(subject) is None:
+        close = nearest(plan.partition.name, names)
+        yield Violation(
+            f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}",
+            f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names),
+            subject.cite("partitions"),
+        )
+
+
+@rule("NC102", "partition is closed to users")
+def partition_is_open(subject: Subject) -> Iterator[Violation]:
+    if not subject.plan.partition.open:
+        yield Violation(
+            f"partition '{subject.plan.partition.name}' is closed to users",
+            "open ones are: " + _partitions_for(subject, 0),
+            subject.cite_partition("open"),
+        )
+
+
+@rule("NC111", "more nodes than the partition has")
+def nodes_in_partition(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, subject.plan.partition
+    if partition.nodes is not None and plan.nodes > partition.nodes:
+        yield Violation(
+            f"{plan.nodes} nodes are asked for, {partition.name} has {partition.nodes}",
+            f"ask for at most -N {partition.nodes}",
+            subject.cite_partition("nodes"),
+        )
+
+
+@rule("NC112", "more nodes than a job may have")
+def nodes_a_job(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, subject.plan.partition
+    if partition.max_nodes is not None and plan.nodes > partition.max_nodes:
+        yield Violation(
+            f"{plan.nodes} nodes are asked for, a job in {partition.name} may have "
+            f"{partition.max_nodes}; Slurm would let it wait for ever",
+            f"ask for at most -N {partition.max_nodes}",
+            subject.cite_partition("max_nodes"),
+        )
+
+
+@rule("NC121", "more GPUs a node than it has")
+def gpus_a_node(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, _known(subject)
+    if partition is None or plan.gpus_per_node <= partition.gpus_per_node:
+        return
+    has = partition.gpus_per_node
+    others = _partitions_for(subject, plan.gpus_per_node)
+    if has:
+        wanted = -(-plan.gpus // has)
+        hint = f"ask for --gpus-per-node {has}"
+        if wanted > plan.nodes:
+            hint += f" (with -N {wanted}: {wanted * has} GPUs)"
+    else:
+        hint = "leave the GPUs out"
+    yield Violation(
+        f"{plan.gpus_per_node} GPUs a node are asked for, a node of {partition.name} has {has}",
+        hint + (f", or take a partition that has them: {others}" if others else ""),
+        subject.cite_partition("gpus_per_node"),
+    )
+
+
+@rule("NC122", "GPU partition without GPUs")
+def gpus_where_there_are(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, _known(subject)
+    if partition is None or not partition.gpus_per_node or plan.gpus_per_node:
+        return
+    required = plan.cluster.policy.gpus_required
+    yield Violation(
+        f"no GPU is asked for, and {partition.name} is a GPU partition"
+        + (", where the site demands one" if required else ""),
+        f"ask for --gpus-per-node 1 to {partition.gpus_per_node}",
+        subject.cite("policy", "gpus_required") if required else "",
+        None if required else WARNING,
+    )
+
+
+@rule("NC123", "other GPU model")
+def gpu_model(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, subject.plan.partition
+    asked = plan.request.gpu_type
+    if asked is not None and partition.gpu is not None and asked != partition.gpu:
+        having = [
+            one.name for one in plan.cluster.partitions.values() if one.gpu == asked and one.open
+        ]
+        yield Violation(
+            f"GPUs of type '{asked}' are asked for, {partition.name} has '{partition.gpu}'",
+            "leave the type out" + (f", or take -p {' or '.join(having)}" if having else ""),
+            subject.cite_partition("gpu"),
+        )
+
+
+@rule("NC124", "more GPUs than a user may hold")
+def gpus_a_user(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, subject.plan.partition
+    if partition.max_gpus is not None and plan.gpus > partition.max_gpus:
+        yield Violation(
+            f"{plan.gpus} GPUs are asked for ({plan.nodes} nodes x {plan.gpus_per_node}), a user "
+            f"may hold {partition.max_gpus} in {partition.name}; Slurm would let it wait for ever",
+            f"ask for at most {partition.max_gpus} GPUs in all",
+            subject.cite_partition("max_gpus"),
+        )
+
+
+@rule("NC131", "more cores than a node has")
+def cores_a_node(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, subject.plan.partition
+    largest = partition.max_cores_per_node
+    if largest is not None and plan.cores_per_node > largest:
+        yield Violation(
+            f"{plan.cores_per_node} cores a node are asked for ({plan.ntasks_per_node} tasks x "
+            f"{plan.cpus_per_task} cores), the largest node of {partition.name} has {largest}",
+            f"ask for at most -c {max(1, largest // plan.ntasks_per_node)}"
+            + (
+                f" with {plan.ntasks_per_node} tasks a node"
+                if plan.ntasks_per_node <= largest
+                else " and fewer tasks a node"
+            ),
+            subject.cite_partition("cores_per_node"),
+        )
+
+
+@rule("NC132", "more cores a GPU than the site allows")
+def cores_a_gpu(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, subject.plan.partition
+    each = plan.cluster.cores_per_gpu(partition)
+    if plan.cluster.policy.cores.rule != "cap" or each is None or not plan.gpus_per_node:
+        return
+    allowed = each * plan.gpus_per_node
+    if plan.request.exclusive or plan.cores_per_node <= allowed:
+        return
+    yield Violation(
+        f"{plan.cores_per_node} cores a node are asked for ({plan.ntasks_per_node} tasks x "
+        f"{plan.cpus_per_task} cores), {plan.gpus_per_node} GPUs of {partition.name} come with "
+        f"{allowed} ({each} a GPU)",
+        f"ask for at most -c {max(1, allowed // plan.ntasks_per_node)}, or for more GPUs",
+        subject.cite("policy", "cores"),
+    )
+
+
+@rule("NC133", "more GPUs than cores")
+def cores_for_gpus(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    if plan.gpus_per_node > plan.cores_per_node:
+        yield Violation(
+            f"{plan.gpus_per_node} GPUs a node but {plan.cores_per_node} cores are asked for; "
+            "a GPU needs a core at least",
+            f"ask for at least -c {-(-plan.gpus_per_node // plan.ntasks_per_node)}",
+        )
+
+
+@rule("NC141", "wall time over the limit")
+def wall_time(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    limits = plan.partition.wall_time
+    limit, key, kind = limits.maximum, "maximum", "batch"
+    if plan.interactive and limits.interactive_maximum is not None:
+        limit, key, kind = limits.interactive_maximum, "interactive_maximum", "interactive"
+    if limit is None or limit == units.UNLIMITED or plan.time_limit is None:
+        return
+    if plan.time_limit != units.UNLIMITED and plan.time_limit <= limit:
+        return
+    asked = (
+        "no limit is"
+        if plan.time_limit == units.UNLIMITED
+        else f"{units.format_time(plan.time_limit)} is"
+    )
+    yield Violation(
+        f"{asked} asked for as wall time, {kind} jobs in {plan.partition.name} may run "
+        f"{units.format_time(limit)}; Slurm may accept it and never start it",
+        f"ask for at most -t {units.format_time(limit)}",
+        subject.cite_partition("wall_time")
+        if subject.catalog.locations.get(
+            (plan.cluster.name, "partitions", plan.partition.name, "wall_time", key)
+        )
+        else subject.cite("wall_time", key),
+    )

@@ -1,0 +1,168 @@
+"""`neuronctl sandbox`: a real Slurm on this machine, built from a catalog cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+import click
+
+if TYPE_CHECKING:
+    from neuronctl.sandbox.layout import Layout
+    from neuronctl.sandbox.setup import Running
+
+_SCHEMA = 1
+
+
+class NodeCount(click.ParamType):
+    """``PARTITION=N``."""
+
+    name = "PARTITION=N"
+
+    def convert(
+        self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]
+    ) -> Tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        partition, equals, number = value.rpartition("=")
+        if not equals or not partition or not (number.isascii() and number.isdecimal()):
+            self.fail(f"'{value}' is not PARTITION=N, such as amd_a100nv_8=4", param, ctx)
+        return partition, int(number)
+
+
+@click.group()
+def command() -> None:
+    """Run a real Slurm on this machine, built from the catalog.
+
+    Its nodes are namespaces of this machine, with names, partitions, cores, GPUs and limits from
+    the catalog; the GPUs are device files and nothing more. It needs no root, and all of it ends
+    with 'down': nothing of this machine is changed.
+    """
+
+
+@command.command()
+@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: its default).")
+@click.option(
+    "--nodes",
+    "counts",
+    type=NodeCount(),
+    multiple=True,
+    help="Nodes of a partition; may be repeated, 0 leaves it out. [two of amd_a100nv_8 and two "
+    "of cas_v100nv_8]",
+)
+def up(cluster: Optional[str], counts: Tuple[Tuple[str, int], ...]) -> None:
+    """Bring the sandbox up; if it is up already, say so."""
+    import time
+
+    from neuronctl.sandbox import client
+
+    before = time.monotonic()
+    running, done = client.up(_layout(cluster, dict(counts)))
+    nodes = sum(len(names) for names in running.partitions.values())
+    if done:
+        took = time.monotonic() - before
+        click.echo(f"sandbox up: {running.cluster}, {nodes} nodes, in {took:.1f} s")
+    else:
+        click.echo(f"sandbox is up already: {running.cluster}, {nodes} nodes")
+    click.echo("  run a command there: neuronctl sandbox exec -- sinfo")
+
+
+def _layout(cluster: Optional[str], counts: Dict[str, int]) -> Layout:
+    from neuronctl.catalog.loader import load
+    from neuronctl.errors import UsageError
+    from neuronctl.sandbox import layout
+
+    catalog = load()
+    name = cluster or catalog.default_cluster
+    if name not in catalog.clusters:
+        raise UsageError(
+            f"the catalog has no cluster '{name}'", f"it has {', '.join(catalog.clusters)}"
+        )
+    return layout.build(catalog.clusters[name], counts)
+
+
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(as_json: bool) -> int:
+    """Show the sandbox and its nodes; ends with 6 if none is up."""
+    from neuronctl.sandbox import client
+
+    running = client.find()
+    if as_json:
+        import dataclasses
+        import json
+
+        told: Dict[str, Any] = {"schema": _SCHEMA, "up": running is not None}
+        if running is not None:
+            told.update(dataclasses.asdict(running))
+        click.echo(json.dumps(told, indent=2))
+    elif running is None:
+        click.echo("no sandbox is up")
+    else:
+        _show(running)
+    return 0 if running is not None else 6
+
+
+def _show(running: Running) -> None:
+    import time
+
+    from neuronctl import units
+
+    age = max(0, int(time.time() - running.started))
+    click.echo(f"cluster     {running.cluster}")
+    click.echo(f"up for      {units.format_time(age)}")
+    click.echo(f"login node  {running.login_node}")
+    click.echo(f"user        {running.user} (uid {running.uid}), account {running.account}")
+    click.echo(f"directory   {running.scratch}")
+    click.echo(f"process     {running.pid}")
+    for partition, nodes in running.partitions.items():
+        click.echo(f"{partition}: {units.compress_hostlist(nodes)}")
+
+
+@command.command(
+    "exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.option(
+    "--copy",
+    "paths",
+    multiple=True,
+    type=click.Path(exists=True),
+    help="Copy a file or directory into the directory there first; may be repeated.",
+)
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
+def exec_(paths: Tuple[str, ...], argv: Tuple[str, ...]) -> int:
+    """Run CMD on the login node, as the ordinary user, in her scratch directory.
+
+    Ends with CMD's exit code. neuronctl is on PATH there.
+    """
+    return _enter(list(argv), paths)
+
+
+@command.command()
+def shell() -> int:
+    """A shell on the login node, as the ordinary user."""
+    return _enter([], ())
+
+
+def _enter(argv: List[str], paths: Tuple[str, ...]) -> int:
+    from neuronctl.sandbox import client, enter
+
+    running = client.require()
+    for path in paths:
+        enter.copy(running, path)
+    return enter.run(running, argv or [running.shell])
+
+
+@command.command()
+def down() -> None:
+    """End the sandbox, all its jobs, and all that was written in it."""
+    from neuronctl.sandbox import client
+
+    click.echo("sandbox down" if client.down() else "no sandbox is up")
+
+
+@command.command()
+def packages() -> None:
+    """Print the Debian packages the sandbox needs, in one line, for apt-get."""
+    from neuronctl.sandbox.requirements import PACKAGES
+
+    click.echo(" ".join(PACKAGES))

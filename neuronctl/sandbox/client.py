@@ -1,0 +1,288 @@
+"""The sandbox from outside: find it, bring it up, take it down.
+
+A running sandbox is known by an abstract socket, named after the user, that its first process
+listens on: it ends with that process, so nothing can be stale, and binding it is the lock that
+makes two `up` one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import pwd
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import neuronctl
+from neuronctl.errors import SlurmUnavailableError, UsageError
+from neuronctl.sandbox import requirements
+from neuronctl.sandbox.layout import Layout
+from neuronctl.sandbox.requirements import SubIds
+from neuronctl.sandbox.setup import Running, Setup, User
+
+NAME_VARIABLE = "NEURONCTL_SANDBOX"
+"""Environment variable that names another sandbox of the same user; empty is the usual one."""
+
+_ANSWER_TIMEOUT = 90.0
+_MADE_USER = "neuron"
+_MADE_HOME = "/home01"
+
+
+def find() -> Optional[Running]:
+    """The user's sandbox, or None. While it is being brought up, this waits for it."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_ANSWER_TIMEOUT)
+        try:
+            connection.connect(_address())
+            pid, uid = _peer(connection)
+            if not _is_ours(uid):
+                raise SlurmUnavailableError(
+                    f"the sandbox's name is taken by process {pid} of uid {uid}",
+                    f"set {NAME_VARIABLE} to a name of your own",
+                )
+            answer = b""
+            while True:
+                part = connection.recv(65536)
+                if not part:
+                    break
+                answer += part
+        except socket.timeout:
+            raise SlurmUnavailableError(
+                f"the sandbox did not answer in {_ANSWER_TIMEOUT:.0f} s",
+                "take it down with 'neuronctl sandbox down'",
+            ) from None
+        except OSError:
+            return None
+    if not answer:  # it failed while we waited for it
+        return None
+    return Running(**{**json.loads(answer), "pid": pid})
+
+
+def require() -> Running:
+    """The user's sandbox, which must be up."""
+    running = find()
+    if running is None:
+        raise SlurmUnavailableError("no sandbox is up", "bring one up: 'neuronctl sandbox up'")
+    return running
+
+
+def _address() -> str:
+    name = os.environ.get(NAME_VARIABLE, "")
+    if len(name.encode()) > 60 or "\0" in name:
+        raise UsageError(f"{NAME_VARIABLE} is longer than 60 bytes", "choose a shorter name")
+    return f"\0neuronctl-sandbox/{os.getuid()}/{name}"
+
+
+def _peer(connection: socket.socket) -> Tuple[int, int]:
+    size = struct.calcsize("3i")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return pid, uid
+
+
+def _is_ours(uid: int) -> bool:
+    """Whether a process of ``uid`` is of our making; in our user namespace root is a sub-id."""
+    if uid == os.getuid():
+        return True
+    ids = requirements.sub_ids("/etc/subuid", os.getuid()) if os.getuid() else None
+    return ids is not None and ids.first <= uid < ids.first + ids.count
+
+
+# ------------------------------------------------------------------------------------- up
+
+
+def up(layout: Layout) -> Tuple[Running, bool]:
+    """Bring it up, or find it up; True if this call did it.
+
+    Raises SlurmUnavailableError with the log of what failed, and UsageError where a sandbox with
+    other partitions or nodes is up.
+    """
+    listener = _claim()
+    if listener is None:
+        running = require()
+        wanted = {each.partition.name: list(each.nodes) for each in layout.partitions}
+        if (running.cluster, running.partitions) != (layout.cluster.name, wanted):
+            raise UsageError(
+                f"another sandbox is up already: {running.cluster} with "
+                + ", ".join(f"{name}={len(nodes)}" for name, nodes in running.partitions.items()),
+                "take it down first: 'neuronctl sandbox down'",
+            )
+        return running, False
+    with listener:
+        user_ids, group_ids = requirements.check(os.getuid())
+        setup = Setup(layout, _user(), requirements.has_pmix(), exposed_directories())
+        _check_readable(setup)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+            env={**requirements.clean_environment(), "PYTHONPATH": _package_root()},
+            cwd="/",
+            start_new_session=True,
+        )
+    try:
+        _converse(process, setup, user_ids, group_ids)
+    except BaseException:
+        process.kill()
+        down()
+        raise
+    return require(), True
+
+
+def _claim() -> Optional[socket.socket]:
+    """The sandbox's socket, bound; None if another process has it and is, or comes, up."""
+    deadline = time.monotonic() + _ANSWER_TIMEOUT
+    while time.monotonic() < deadline:
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            listener.bind(_address())
+            return listener
+        except OSError:
+            listener.close()
+        if find() is not None:
+            return None
+        time.sleep(0.05)
+    raise SlurmUnavailableError(
+        "another 'neuronctl sandbox up' has been at work for a long time",
+        "see what it does, or end it",
+    )
+
+
+def _converse(
+    process: subprocess.Popen[bytes],
+    setup: Setup,
+    user_ids: Optional[SubIds],
+    group_ids: Optional[SubIds],
+) -> None:
+    """Talk with the first process until it is ready (see init for what is said)."""
+    assert process.stdin and process.stdout and process.stderr
+    with process.stdin as to, process.stdout as answers, process.stderr as errors:
+        pickle.dump(setup, to)
+        to.flush()
+        while True:
+            line = answers.readline()
+            if not line:
+                words = errors.read().decode(errors="replace").strip().splitlines()
+                said = f": {words[-1]}" if words else ""
+                raise SlurmUnavailableError(f"the sandbox ended while it was starting{said}")
+            message: Dict[str, Any] = json.loads(line)
+            if "error" in message:
+                if os.environ.get("NEURONCTL_DEBUG"):
+                    print(message.get("trace", ""), file=sys.stderr)
+                raise SlurmUnavailableError(f"the sandbox did not come up: {message['error']}")
+            if "ids" in message and user_ids and group_ids:
+                _map_ids("newuidmap", process.pid, os.getuid(), user_ids)
+                _map_ids("newgidmap", process.pid, os.getgid(), group_ids)
+                to.write(b"mapped\n")
+                to.flush()
+            if "ready" in message:
+                process.wait()
+                return
+
+
+def _map_ids(program: str, pid: int, own: int, ids: SubIds) -> None:
+    """Give the namespace a root and the system's users out of the sub-ids, and the user herself.
+
+    She keeps her own id, so that her files are hers on both sides.
+    """
+    below = min(own, ids.count)
+    triples = [(0, ids.first, below), (own, own, 1)]
+    if own < ids.count - 1:
+        triples.append((own + 1, ids.first + own, ids.count - own))
+    argv = [program, str(pid), *(str(number) for triple in triples for number in triple)]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, env=requirements.clean_environment()
+    )
+    if done.returncode != 0:
+        raise SlurmUnavailableError(
+            f"{program} refused to map the ids of the sandbox: {done.stderr.strip()}",
+            "check your lines in /etc/subuid and /etc/subgid (man newuidmap)",
+        )
+
+
+def _user() -> User:
+    uid = os.getuid()
+    if uid != 0:
+        entry = pwd.getpwuid(uid)
+        return User(entry.pw_name, uid, entry.pw_gid, entry.pw_dir, entry.pw_shell, made=False)
+    taken_names = {entry.pw_name for entry in pwd.getpwall()}
+    taken_ids = {entry.pw_uid for entry in pwd.getpwall()}
+    name = next(n for n in (_MADE_USER, f"{_MADE_USER}-sandbox") if n not in taken_names)
+    made = next(number for number in range(20000, 60000) if number not in taken_ids)
+    return User(name, made, made, f"{_MADE_HOME}/{name}", "/bin/bash", made=True)
+
+
+def _package_root() -> str:
+    return str(Path(neuronctl.__file__).resolve().parents[1])
+
+
+def exposed_directories() -> Tuple[str, ...]:
+    """What must be readable inside at its own path: Python, its packages, and neuronctl."""
+    wanted: List[str] = []
+    for path in (sys.base_prefix, sys.prefix, _package_root()):
+        for form in (str(Path(path).absolute()), str(Path(path).resolve())):
+            if form not in wanted and form != "/":
+                wanted.append(form)
+    return tuple(wanted)
+
+
+def _check_readable(setup: Setup) -> None:
+    """The made user must be able to read what runs neuronctl; nothing in there can grant it."""
+    if not setup.user.made:
+        return
+    for path in (*setup.exposed, str(Path(sys.executable).resolve()), neuronctl.__file__):
+        if Path(path).stat().st_mode & 0o005 != 0o005 and (
+            Path(path).is_dir() or not Path(path).stat().st_mode & 0o004
+        ):
+            raise SlurmUnavailableError(
+                f"{path} is closed to ordinary users, and jobs in the sandbox run as one",
+                f"open it: chmod -R o+rX {path}",
+            )
+
+
+# ----------------------------------------------------------------------------------- down
+
+
+def down() -> bool:
+    """End the sandbox and all its processes; False if there was none.
+
+    Killing the first process is all it takes: the kernel ends the others before it lets go of
+    that one, and mounts and interfaces go with the last of them.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(_address())
+        except OSError:
+            return False
+        pid, uid = _peer(connection)
+        if not _is_ours(uid):
+            return False
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return False
+        try:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
+            _wait_for_end(handle)
+        finally:
+            os.close(handle)
+    return True
+
+
+def _wait_for_end(handle: int) -> None:
+    import select
+
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    if not poll.poll(30_000):
+        raise SlurmUnavailableError("the sandbox's first process does not end", "try again")

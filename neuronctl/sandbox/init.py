@@ -1,0 +1,352 @@
+"""The sandbox's first process: makes the namespaces, starts the daemons, and is their end.
+
+Started by ``client.up`` as ``python -m neuronctl.sandbox.init``. It reads a pickled Setup from
+standard input and writes one JSON object a line to standard output: ``{"ids": true}`` when the
+user's sub-ids are to be mapped (answered by a line), then ``{"ready": true}`` or ``{"error": …}``.
+The socket it inherits stays open for as long as it lives, which is how the sandbox is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pickle
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import Any, Callable, List, Optional, Sequence
+
+from neuronctl.sandbox import kernel, rootfs, slurmconf
+from neuronctl.sandbox.layout import ACCOUNT, RUN, Node
+from neuronctl.sandbox.requirements import clean_environment
+from neuronctl.sandbox.setup import (
+    Running,
+    Setup,
+    etc_files,
+    mariadb_argv,
+    mariadb_install_argv,
+    network_batch,
+    node_network_batch,
+    slurm_files,
+)
+
+LOGS = f"{RUN}/log"
+_TIMEOUT = 60.0
+_POLL = 0.02
+
+
+class Failure(Exception):
+    """A daemon did not come up; the text names it and shows the end of its log."""
+
+
+def main() -> None:
+    """Set up the namespaces, leave the first process in them, and end."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    listener.set_inheritable(False)
+    setup: Setup = pickle.load(sys.stdin.buffer)
+    try:
+        if not setup.user.made and os.getuid() != 0:
+            kernel.unshare(kernel.CLONE_NEWUSER)
+            _say(ids=True)
+            if sys.stdin.buffer.readline() != b"mapped\n":
+                sys.exit(1)
+            os.setgroups([])
+            os.setresgid(0, 0, 0)
+            os.setresuid(0, 0, 0)
+            kernel.stay_visible()
+        kernel.unshare(
+            kernel.CLONE_NEWNS
+            | kernel.CLONE_NEWPID
+            | kernel.CLONE_NEWNET
+            | kernel.CLONE_NEWUTS
+            | kernel.CLONE_NEWIPC
+        )
+    except OSError as error:
+        _say(error=f"this machine does not let it make namespaces: {error}")
+        sys.exit(1)
+    if os.fork() == 0:
+        _first_process(setup, listener)
+
+
+def _say(**message: Any) -> None:
+    # Nobody listens any more where `up` was killed; the sandbox comes up all the same.
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps(message), flush=True)
+
+
+def _first_process(setup: Setup, listener: socket.socket) -> None:
+    signal.signal(signal.SIGTERM, _end)
+    listener.listen(16)
+    os.umask(0o022)
+    try:
+        _prepare(setup)
+        running = _start(setup)
+    except Failure as failure:
+        _say(error=str(failure))
+        os._exit(1)
+    except Exception as error:
+        _say(error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+        os._exit(1)
+    _say(ready=True)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(quiet, descriptor)
+    _serve(listener, json.dumps(dataclasses.asdict(running)).encode())
+
+
+def _end(number: int, frame: Optional[FrameType]) -> None:
+    os._exit(0)
+
+
+def _serve(listener: socket.socket, answer: bytes) -> None:
+    """Tell whoever asks what runs here, and collect the processes that end."""
+    wake, woken = socket.socketpair()
+    for end in (wake, woken, listener):
+        end.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
+    selector = selectors.DefaultSelector()
+    selector.register(wake, selectors.EVENT_READ)
+    selector.register(listener, selectors.EVENT_READ)
+    while True:
+        _reap()
+        for key, _ in selector.select():
+            if key.fileobj is wake:
+                wake.recv(4096)
+                continue
+            # A client that has gone again is no reason to end.
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.setblocking(True)
+                    connection.settimeout(5)
+                    connection.sendall(answer)
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+# ------------------------------------------------------------------------ the file system
+
+
+def _prepare(setup: Setup) -> None:
+    top = Path(setup.scratch).parts[1]
+    home = Path(setup.user.home).parts[1]
+    fresh = [top, home] if setup.user.made else [top]
+    passwd = Path("/etc/passwd").read_text(encoding="utf-8", errors="surrogateescape")
+    group = Path("/etc/group").read_text(encoding="utf-8", errors="surrogateescape")
+    rootfs.build(setup.exposed, fresh, for_others=setup.user.made)
+    for directory in ("", "/log", "/spool", "/spool/slurmctld", "/cgroup", "/munge", "/mysql"):
+        Path(RUN + directory).mkdir(mode=0o755)
+    for directory in ("/run/munge", "/run/mysqld", "/run/lock"):
+        Path(directory).mkdir(mode=0o755)
+    files = etc_files(setup, passwd, group)
+    rootfs.write_files(f"{RUN}/etc", files)
+    rootfs.lay_over_etc(f"{RUN}/etc", files)
+    rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, with_qos=False))
+    Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
+    rootfs.lay_over_etc(f"{RUN}/etc", ["slurm"])
+    rootfs.make_devices(slurmconf.GPU_DEVICE, slurmconf.gpu_count(setup.layout))
+    kernel.mount_tmpfs("/dev/shm", 0o1777)
+    user = setup.user
+    rootfs.own_directory(setup.scratch, user.uid, user.gid, 0o700)
+    rootfs.own_directory(f"{RUN}/user", user.uid, user.gid, 0o700)
+    if user.made:
+        rootfs.own_directory(user.home, user.uid, user.gid, 0o700)
+    socket.sethostname(setup.layout.login_node)
+
+
+# ------------------------------------------------------------------------------ daemons
+
+
+@dataclasses.dataclass(frozen=True)
+class Daemon:
+    """A process in the foreground whose output goes to a log file of its own name."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+
+    def wait_for(self, ready: Callable[[], bool]) -> None:
+        """Return once ``ready`` says so; Failure where the daemon ends or takes too long."""
+        deadline = time.monotonic() + _TIMEOUT
+        while not ready():
+            if self.process.poll() is not None:
+                raise Failure(f"{self.name} ended by itself{_tail(self.name)}")
+            if time.monotonic() > deadline:
+                raise Failure(f"{self.name} was not ready in {_TIMEOUT:.0f} s{_tail(self.name)}")
+            time.sleep(_POLL)
+
+
+def _tail(name: str) -> str:
+    try:
+        lines = Path(LOGS, f"{name}.log").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "; the end of its log:\n" + "\n".join(f"  {line}" for line in lines[-12:])
+
+
+def _spawn(name: str, argv: Sequence[str]) -> Daemon:
+    with Path(LOGS, f"{name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=clean_environment(),
+            start_new_session=True,
+        )
+    return Daemon(name, process)
+
+
+def _run(argv: Sequence[str], text: str = "") -> str:
+    """The output of a command that must end with 0."""
+    done = subprocess.run(
+        list(argv), input=text, capture_output=True, text=True, env=clean_environment()
+    )
+    if done.returncode != 0:
+        words = (done.stderr.strip() or done.stdout.strip()).replace("\n", "; ")
+        raise Failure(f"'{' '.join(argv)}' ended with exit code {done.returncode}: {words}")
+    return done.stdout
+
+
+def _start(setup: Setup) -> Running:
+    layout = setup.layout
+    database = f"{RUN}/mysql"
+    install = _spawn("mariadb-install-db", mariadb_install_argv(database))
+    Path(f"{RUN}/munge/key").write_bytes(os.urandom(128))
+    Path(f"{RUN}/munge/key").chmod(0o400)
+    munge = _spawn("munged", _munged_argv())
+    holders = [_Holder(node) for node in layout.nodes]
+    for holder in holders:
+        holder.fork(setup)
+    _run(["ip", "-batch", "-"], network_batch(layout, [holder.wait() for holder in holders]))
+    for holder in holders:
+        holder.tell(b"network")
+    munge.wait_for(lambda: Path("/run/munge/munge.socket.2").exists())
+    if install.process.wait(_TIMEOUT) != 0:
+        raise Failure(f"mariadb-install-db failed{_tail(install.name)}")
+    mariadb = _spawn("mariadbd", mariadb_argv(database))
+    mariadb.wait_for(lambda: Path("/run/mysqld/mysqld.sock").exists())
+    slurmdbd = _spawn("slurmdbd", ["slurmdbd", "-D"])
+    slurmdbd.wait_for(lambda: _listens(layout.login_address, 6819))
+    _run(["sacctmgr", "--immediate", "add", "cluster", layout.cluster.name])
+    slurmctld = _spawn("slurmctld", ["slurmctld", "-D"])
+    slurmctld.wait_for(lambda: _listens(layout.login_address, 6817))
+    for command in slurmconf.sacctmgr_commands(layout, setup.user.name, ACCOUNT):
+        _run(command)
+    rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, with_qos=True))
+    Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
+    _run(["scontrol", "reconfigure"])
+    for holder in holders:
+        holder.tell(b"slurmd!")
+    slurmctld.wait_for(lambda: set(_node_states()) == {"idle"})
+    user = setup.user
+    return Running(
+        pid=0,
+        cluster=layout.cluster.name,
+        partitions={each.partition.name: list(each.nodes) for each in layout.partitions},
+        login_node=layout.login_node,
+        account=ACCOUNT,
+        user=user.name,
+        uid=user.uid,
+        gid=user.gid,
+        home=user.home,
+        shell=user.shell,
+        scratch=setup.scratch,
+        started=time.time(),
+    )
+
+
+def _munged_argv() -> List[str]:
+    own = f"{RUN}/munge"
+    files = [f"--key-file={own}/key", f"--pid-file={own}/pid", f"--seed-file={own}/seed"]
+    return ["munged", "--foreground", "--force", *files]
+
+
+def _listens(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((address, port)) == 0
+
+
+def _node_states() -> List[str]:
+    return _run(["sinfo", "--noheader", "--Node", "--format=%T"]).split()
+
+
+# -------------------------------------------------------------------------------- nodes
+
+
+class _Holder:
+    """A compute node: a process that holds its namespaces, and whose children are its daemons."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.pid = 0
+        self._ours, self._its = socket.socketpair()
+
+    def fork(self, setup: Setup) -> None:
+        """Start it; it makes its namespaces and then waits to be told to go on."""
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                self._hold(setup)
+            except Exception:
+                Path(LOGS, f"{self.node.name}.log").write_text(traceback.format_exc())
+            os._exit(1)
+        self._its.close()
+
+    def wait(self) -> int:
+        """Its pid, once its namespaces are there."""
+        if self._ours.recv(1) != b"+":
+            raise Failure(f"node {self.node.name} did not come up{_tail(self.node.name)}")
+        return self.pid
+
+    def tell(self, step: bytes) -> None:
+        """Let it do its next step (7 bytes)."""
+        with contextlib.suppress(BrokenPipeError):
+            self._ours.sendall(step)
+
+    def _hold(self, setup: Setup) -> None:
+        self._ours.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        kernel.unshare(
+            kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
+        )
+        socket.sethostname(self.node.name)
+        rootfs.new_tmp(setup.exposed)
+        rootfs.write_files(f"{RUN}/etc", {f"hostname-{self.node.name}": self.node.name + "\n"})
+        kernel.bind(f"{RUN}/etc/hostname-{self.node.name}", "/etc/hostname")
+        self._its.sendall(b"+")
+        self._expect(b"network")
+        _run(["ip", "-batch", "-"], node_network_batch(setup.layout, self.node.address))
+        self._expect(b"slurmd!")
+        for name, argv in node_services(self.node):
+            _spawn(f"{name}-{self.node.name}", argv)
+        while True:
+            try:
+                os.wait()
+            except ChildProcessError:
+                signal.pause()
+
+    def _expect(self, step: bytes) -> None:
+        if self._its.recv(len(step), socket.MSG_WAITALL) != step:
+            os._exit(1)
+
+
+def node_services(node: Node) -> List[tuple[str, List[str]]]:
+    """The daemons of a compute node: a name for the log, and the command in the foreground."""
+    return [("slurmd", ["slurmd", "-D", "-N", node.name])]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The few Linux calls Python has no function for: mounts and namespaces.
+
+Each raises OSError with the path or the call that failed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from typing import Any
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+_MS_RDONLY = 1
+_MS_NOSUID = 2
+_MS_NODEV = 4
+_MS_NOEXEC = 8
+_MS_BIND = 4096
+_MS_REC = 16384
+_MS_PRIVATE = 1 << 18
+_MNT_DETACH = 2
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *args: Any, about: str) -> None:
+    if getattr(_libc, name)(*args) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}", about)
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    _call(
+        "mount",
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode(),
+        ctypes.c_ulong(flags),
+        data.encode() or None,
+        about=target,
+    )
+
+
+def keep_mounts_private() -> None:
+    """No mount made from here on reaches another namespace, nor comes from one."""
+    _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
+
+
+def bind(source: str, target: str) -> None:
+    """Show ``source``, a file or a directory with all mounted below it, at ``target`` too."""
+    _mount(source, target, "", _MS_BIND | _MS_REC)
+
+
+def mount_tmpfs(target: str, mode: int) -> None:
+    """An empty directory in memory at ``target``; devices work in it."""
+    _mount("tmpfs", target, "tmpfs", _MS_NOSUID, f"mode={mode:o}")
+
+
+def mount_proc(target: str) -> None:
+    """The processes of this process's pid namespace."""
+    _mount("proc", target, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+
+
+def unmount(target: str) -> None:
+    """Take the mount and all below it out of sight at once."""
+    _call("umount2", os.fsencode(target), _MNT_DETACH, about=target)
+
+
+def pivot_root(new_root: str, old_root: str) -> None:
+    """Make the mount at ``new_root`` the root; the old one appears at ``old_root`` below it."""
+    # The call has no function in libc, and a number of its own on each architecture.
+    done = subprocess.run(["pivot_root", new_root, old_root], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise OSError(0, done.stderr.strip(), new_root)
+    os.chdir("/")
+
+
+def unshare(flags: int) -> None:
+    """New namespaces for this process (for its children, in the case of CLONE_NEWPID)."""
+    _call("unshare", flags, about="namespaces")
+
+
+def enter(pid: int, kind: str) -> int:
+    """An open descriptor of a namespace (``mnt``, ``net``, ``user``…) of ``pid``, for join."""
+    return os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def join(namespace: int) -> None:
+    """Move this process (its children, for a pid namespace) into an open namespace."""
+    _call("setns", namespace, 0, about="namespace")
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends.
+
+    To be called after the last change of user, which resets it.
+    """
+    _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0, about="parent death signal")
+
+
+def stay_visible() -> None:
+    """Let the owner of the user namespace see /proc/PID of this process, also after setuid."""
+    _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0, about="dumpable")

@@ -1,0 +1,151 @@
+"""What the sandbox needs from the machine, and how to say what is missing."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from neuronctl.errors import SlurmUnavailableError
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where daemons and their tools are sought; an ordinary user's PATH lacks the sbin ones."""
+
+# Debian package -> the programs of it that the sandbox starts; all are installed by
+# `neuronctl sandbox packages`, and a missing one is reported by its package.
+PACKAGES = {
+    "slurm-wlm": ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo"),
+    "slurm-wlm-basic-plugins": (),
+    "slurmdbd": ("slurmdbd", "sacctmgr"),
+    "munge": ("munged",),
+    "mariadb-server": ("mariadbd", "mariadb-install-db"),
+    "iproute2": ("ip",),
+    "util-linux": ("pivot_root",),
+    "uidmap": ("newuidmap", "newgidmap"),
+}
+
+# Packages without a program of their own are known by a file.
+_FILES = {"slurm-wlm-basic-plugins": "slurm-wlm/job_submit_lua.so"}
+
+
+@dataclass(frozen=True)
+class SubIds:
+    """A range of ids that belongs to an ordinary user, from /etc/subuid or /etc/subgid."""
+
+    first: int
+    count: int
+
+
+def missing_packages(*, as_root: bool) -> List[str]:
+    """The packages of which a program or a file is not there, in the order of PACKAGES."""
+    missing = []
+    for package, programs in PACKAGES.items():
+        if package == "uidmap" and as_root:
+            continue
+        file = _FILES.get(package)
+        found = all(shutil.which(program, path=SEARCH_PATH) for program in programs)
+        if not found or (file and not _library(file)):
+            missing.append(package)
+    return missing
+
+
+def has_pmix() -> bool:
+    """Whether Slurm's PMIx plugin is installed, which MPI programs started by srun want."""
+    return _library("slurm-wlm/mpi_pmix.so")
+
+
+def _library(name: str) -> bool:
+    return any(Path("/usr/lib").glob(f"*/{name}")) or Path("/usr/lib", name).exists()
+
+
+def sub_ids(file: str, uid: int) -> Optional[SubIds]:
+    """The largest range that ``/etc/subuid`` or ``/etc/subgid`` gives to a user, or None."""
+    try:
+        names = {str(uid), pwd.getpwuid(uid).pw_name}
+    except KeyError:
+        names = {str(uid)}
+    ranges = []
+    try:
+        lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        owner, _, rest = line.partition(":")
+        first, _, count = rest.partition(":")
+        if owner in names and first.isdecimal() and count.isdecimal():
+            ranges.append(SubIds(int(first), int(count)))
+    return max(ranges, key=lambda found: found.count, default=None)
+
+
+# Debian's own users have ids below 1000, and sub-ids are handed out in lots of 65536.
+_FEWEST_IDS = 1000
+
+
+def check(uid: int) -> Tuple[Optional[SubIds], Optional[SubIds]]:
+    """The user's ranges of sub-ids (None, None for root), or one error that names all missing."""
+    problems, remedies = [], []
+    if not sys.platform.startswith("linux"):
+        raise SlurmUnavailableError(
+            f"the sandbox needs Linux, and this is {sys.platform}",
+            "run it in a Debian 12 virtual machine",
+        )
+    missing = missing_packages(as_root=uid == 0)
+    if missing:
+        problems.append(f"Debian packages not installed: {' '.join(missing)}")
+        remedies.append(f"apt-get install --no-install-recommends {' '.join(missing)}")
+    users = groups = None
+    if uid != 0:
+        users, groups = sub_ids("/etc/subuid", uid), sub_ids("/etc/subgid", uid)
+        name = _user_name(uid)
+        for file, found, option in (
+            ("/etc/subuid", users, "--add-subuids"),
+            ("/etc/subgid", groups, "--add-subgids"),
+        ):
+            if found is None or found.count < _FEWEST_IDS:
+                problems.append(f"no {_FEWEST_IDS} ids for {name} in {file}")
+                remedies.append(f"usermod {option} 100000-165535 {name}")
+        forbidden = _user_namespaces_forbidden()
+        if forbidden:
+            problems.append(f"user namespaces are forbidden here ({forbidden[0]})")
+            remedies.append(forbidden[1])
+    if problems:
+        raise SlurmUnavailableError(
+            "the sandbox cannot start: " + "; ".join(problems),
+            "as root: " + " && ".join(remedies),
+        )
+    return users, groups
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _user_namespaces_forbidden() -> Optional[Tuple[str, str]]:
+    """The kernel setting that forbids user namespaces to an ordinary user, and the remedy."""
+    settings = (
+        ("user/max_user_namespaces", "0", "15000"),
+        ("kernel/unprivileged_userns_clone", "0", "1"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
+    )
+    for setting, bad, good in settings:
+        try:
+            value = Path("/proc/sys", setting).read_text().strip()
+        except OSError:
+            continue
+        if value == bad:
+            key = setting.replace("/", ".")
+            return f"{key} is {value}", f"sysctl -w {key}={good}"
+    return None
+
+
+def clean_environment() -> Dict[str, str]:
+    """What a daemon gets for an environment, whatever the caller's holds."""
+    kept = {name: os.environ[name] for name in ("TZ",) if name in os.environ}
+    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "HOME": "/", **kept}

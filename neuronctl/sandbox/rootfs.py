@@ -1,0 +1,125 @@
+"""The sandbox's own view of the file system: the machine's, with some places of its own.
+
+Runs in the first process only, in a mount namespace that nobody else sees. The root is an empty
+tmpfs into which the machine's directories are bound, so that /scratch can exist where the machine
+has none; /run, /tmp and the scratch file system are new and empty.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Iterable, Mapping, Optional, Sequence, Set, Tuple
+
+from neuronctl.sandbox import kernel
+
+_OLD = "/.old"
+
+
+def build(exposed: Sequence[str], fresh: Iterable[str], *, for_others: bool) -> None:
+    """Replace the root of this mount namespace.
+
+    ``fresh`` names top-level directories that are empty in here (``"tmp"``). ``exposed``
+    directories are there all the same, at their own paths; with ``for_others`` also where a
+    directory above them is closed to ordinary users (root's own home), of which nothing else
+    shows.
+    """
+    kernel.keep_mounts_private()
+    kernel.mount_tmpfs("/tmp", 0o755)
+    Path("/tmp", _OLD[1:]).mkdir()
+    kernel.pivot_root("/tmp", "/tmp" + _OLD)
+    new = {*fresh, "run", "tmp", "proc", _OLD[1:]}
+    for entry in os.scandir(_OLD):
+        if entry.name in new:
+            continue
+        place = "/" + entry.name
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), place)
+        elif entry.is_dir():
+            Path(place).mkdir()
+            kernel.bind(entry.path, place)
+    for name in new - {_OLD[1:]}:
+        Path("/", name).mkdir(exist_ok=True)
+    Path("/tmp").chmod(0o1777)
+    # While the machine's /proc is still in sight, else the kernel refuses it in a user namespace.
+    kernel.mount_proc("/proc")
+    covered: Set[str] = set()
+    for path in exposed:
+        _expose(path, new, covered, for_others)
+    kernel.unmount(_OLD)
+    Path(_OLD).rmdir()
+
+
+def _expose(path: str, new: Set[str], covered: Set[str], for_others: bool) -> None:
+    parts = Path(path).parts[1:]
+    if not parts:
+        return
+    if parts[0] not in new:
+        closed = _first_closed(path) if for_others else None
+        if closed is None:
+            return
+        if closed not in covered:
+            kernel.mount_tmpfs(closed, 0o755)
+            covered.add(closed)
+    if os.path.exists(path):
+        return
+    Path(path).mkdir(parents=True, mode=0o755)
+    kernel.bind(_OLD + path, path)
+
+
+def _first_closed(path: str) -> Optional[str]:
+    """The highest directory above ``path`` that others may not pass through."""
+    for parent in reversed(Path(path).parents):
+        if not Path(_OLD + str(parent)).stat().st_mode & stat.S_IXOTH:
+            return str(parent)
+    return None
+
+
+def new_tmp(exposed: Sequence[str]) -> None:
+    """An empty /tmp and /dev/shm for a node, with what is exposed below /tmp still there."""
+    kept: Tuple[Tuple[str, int], ...] = tuple(
+        (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
+        for path in exposed
+        if Path(path).parts[1:2] == ("tmp",)
+    )
+    kernel.mount_tmpfs("/tmp", 0o1777)
+    for path, descriptor in kept:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        kernel.bind(f"/proc/self/fd/{descriptor}", path)
+        os.close(descriptor)
+    kernel.mount_tmpfs("/dev/shm", 0o1777)
+
+
+def write_files(directory: str, files: Mapping[str, str], mode: int = 0o644) -> None:
+    """Write the files, each whole, below ``directory``, which is made."""
+    base = Path(directory)
+    base.mkdir(parents=True, exist_ok=True, mode=0o755)
+    for name, text in files.items():
+        path = base / name
+        path.write_text(text, encoding="utf-8", errors="surrogateescape")
+        path.chmod(mode)
+
+
+def lay_over_etc(directory: str, names: Iterable[str]) -> None:
+    """Show the files of ``directory`` in place of the machine's files in /etc."""
+    for name in names:
+        kernel.bind(str(Path(directory, name)), f"/etc/{name}")
+
+
+def make_devices(pattern: str, count: int) -> None:
+    """``count`` device files that Slurm takes for GPUs; /dev/null, as no other can be made here."""
+    Path(pattern).parent.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        path = Path(f"{pattern}{number}")
+        path.touch()
+        kernel.bind("/dev/null", str(path))
+
+
+def own_directory(path: str, uid: int, gid: int, mode: int) -> None:
+    """Make ``path`` and give it to a user; the directories above it are readable by all."""
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    place.mkdir(exist_ok=True)
+    place.chmod(mode)
+    os.chown(path, uid, gid)

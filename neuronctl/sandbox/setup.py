@@ -1,0 +1,157 @@
+"""What the first process is told: a layout, a user, and the files to write. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Tuple
+
+from neuronctl.sandbox import joblua, slurmconf
+from neuronctl.sandbox.layout import RUN, Layout, hosts_file, scratch
+
+
+@dataclass(frozen=True)
+class User:
+    """The ordinary user of the sandbox; ``made`` if she exists in there only."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    made: bool
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All the first process needs. ``exposed``: directories of Python and of neuronctl itself."""
+
+    layout: Layout
+    user: User
+    pmix: bool
+    exposed: Tuple[str, ...]
+
+    @property
+    def scratch(self) -> str:
+        """The user's scratch directory."""
+        return scratch(self.layout, self.user.name)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A sandbox that is up, as seen from outside. ``pid`` is its first process."""
+
+    pid: int
+    cluster: str
+    partitions: Dict[str, List[str]]
+    login_node: str
+    account: str
+    user: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    scratch: str
+    started: float
+    """Seconds since the epoch."""
+
+
+def slurm_files(setup: Setup, *, with_qos: bool) -> Dict[str, str]:
+    """The contents of /etc/slurm."""
+    layout = setup.layout
+    return {
+        "slurm.conf": slurmconf.slurm_conf(layout, with_qos=with_qos, pmix=setup.pmix),
+        "gres.conf": slurmconf.gres_conf(layout),
+        "cgroup.conf": slurmconf.cgroup_conf(),
+        "slurmdbd.conf": slurmconf.slurmdbd_conf(layout),
+        "job_submit.lua": joblua.job_submit_lua(layout, setup.user.name),
+    }
+
+
+def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
+    """Files that take the place of the machine's in /etc; ``passwd`` and ``group`` are its own."""
+    user = setup.user
+    comment = "user of the Slurm sandbox"
+    if not any(line.startswith(f"{user.name}:") for line in passwd.splitlines()):
+        passwd = _ended(passwd)
+        passwd += f"{user.name}:x:{user.uid}:{user.gid}:{comment}:{user.home}:{user.shell}\n"
+    if not any(line.split(":")[2:3] == [str(user.gid)] for line in group.splitlines()):
+        group = _ended(group) + f"{user.name}:x:{user.gid}:\n"
+    return {
+        "hosts": hosts_file(setup.layout),
+        "hostname": setup.layout.login_node + "\n",
+        "passwd": passwd,
+        "group": group,
+    }
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") or not text else text + "\n"
+
+
+def mariadb_argv(directory: str) -> List[str]:
+    """mariadbd for a database that need not outlive the sandbox: small, and never synced."""
+    return [
+        "mariadbd",
+        "--no-defaults",
+        "--user=root",
+        f"--datadir={directory}",
+        "--socket=/run/mysqld/mysqld.sock",
+        f"--pid-file={RUN}/mariadbd.pid",
+        *_small(),
+        "--skip-networking",
+        "--skip-grant-tables",
+        "--performance-schema=OFF",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--innodb-doublewrite=0",
+        "--innodb-lock-wait-timeout=900",
+    ]
+
+
+def mariadb_install_argv(directory: str) -> List[str]:
+    """The system tables of an empty database."""
+    return [
+        "mariadb-install-db",
+        "--no-defaults",
+        "--user=root",
+        f"--datadir={directory}",
+        "--auth-root-authentication-method=normal",
+        "--skip-test-db",
+        *_small(),
+    ]
+
+
+def _small() -> List[str]:
+    # A tmpfs knows no asynchronous I/O.
+    return [
+        "--innodb-log-file-size=16M",
+        "--innodb-buffer-pool-size=64M",
+        "--innodb-use-native-aio=0",
+        "--innodb-flush-method=fsync",
+    ]
+
+
+def network_batch(layout: Layout, pids: List[int]) -> str:
+    """What ``ip -batch`` does on the login node: a bridge, and a cable to each node's namespace.
+
+    ``pids``: a process of each node, in the layout's order.
+    """
+    name = layout.interface
+    lines = [
+        f"link add {name} type bridge",
+        f"addr add {layout.login_address}/16 dev {name}",
+        f"link set {name} up",
+        "link set lo up",
+    ]
+    for number, pid in enumerate(pids):
+        lines += [
+            f"link add node{number} type veth peer name {name} netns {pid}",
+            f"link set node{number} master {name}",
+            f"link set node{number} up",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def node_network_batch(layout: Layout, address: str) -> str:
+    """What ``ip -batch`` does on a node."""
+    name = layout.interface
+    return f"link set lo up\naddr add {address}/16 dev {name}\nlink set {name} up\n"

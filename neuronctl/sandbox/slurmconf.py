@@ -1,0 +1,179 @@
+"""Slurm's own files for a layout, as text. Pure."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+from neuronctl import units
+from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.sandbox.layout import RUN, Layout, Node, SandboxPartition
+
+GPU_DEVICE = f"{RUN}/dev/nvidia"
+"""Followed by the GPU's number on its node; Slurm takes CUDA_VISIBLE_DEVICES from it."""
+
+
+def qos_name(partition: str) -> str:
+    """The QOS that carries a partition's limits for one user; Slurm lowers the case of all."""
+    return f"p_{partition}".lower()
+
+
+def slurm_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
+    """slurm.conf.
+
+    ``with_qos=False`` is for the controller's first start: a partition whose QOS does not exist
+    yet stops it, and the QOS cannot count GPUs before the controller has registered them.
+    """
+    cluster = layout.cluster
+    lines = [
+        f"# {cluster.title}, as of {cluster.date}: {cluster.source}",
+        f"ClusterName={cluster.name}",
+        f"SlurmctldHost={layout.login_node}({layout.login_address})",
+        "SlurmUser=root",
+        "SlurmdUser=root",
+        "AuthType=auth/munge",
+        f"StateSaveLocation={RUN}/spool/slurmctld",
+        f"SlurmdSpoolDir={RUN}/spool/slurmd-%n",
+        f"SlurmctldPidFile={RUN}/slurmctld.pid",
+        f"SlurmdPidFile={RUN}/slurmd-%n.pid",
+        "MailProg=/bin/true",
+        "# The nodes claim the cluster's cores, memory and GPUs, whatever this machine has.",
+        "SlurmdParameters=config_overrides",
+        "ReturnToService=2",
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/affinity",
+        *(["MpiDefault=pmix"] if pmix else []),
+        "GresTypes=gpu",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_Core_Memory",
+        "SchedulerParameters=bf_interval=1,sched_interval=1",
+        "MaxJobCount=50000",
+        "MaxArraySize=10001",
+        "# The site's rules.",
+        "JobSubmitPlugins=lua",
+        "EnforcePartLimits=ALL",
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        f"AccountingStorageHost={layout.login_node}",
+        "AccountingStorageTRES=gres/gpu",
+        "AccountingStorageEnforce=associations,limits,qos",
+        "AccountingStoreFlags=job_comment",
+        "JobAcctGatherType=jobacct_gather/linux",
+        *(_node_line(node) for node in layout.nodes),
+        *(_partition_line(layout, each, with_qos) for each in layout.partitions),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _node_line(node: Node) -> str:
+    sockets = 2 if node.cores % 2 == 0 else 1
+    words = [
+        f"NodeName={node.name}",
+        f"NodeAddr={node.address}",
+        f"Sockets={sockets} CoresPerSocket={node.cores // sockets} ThreadsPerCore=1",
+        f"RealMemory={node.memory_mb}",
+    ]
+    if node.gpus:
+        words.append(f"Gres=gpu:{_gpu_type(node.gpu)}{node.gpus}")
+    return " ".join([*words, "State=UNKNOWN"])
+
+
+def _gpu_type(gpu: Optional[str]) -> str:
+    return f"{gpu}:" if gpu else ""
+
+
+def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> str:
+    partition = each.partition
+    nodes = [node for node in layout.nodes if node.name in each.nodes]
+    cores = min(node.cores for node in nodes)
+    words = [
+        f"PartitionName={partition.name}",
+        f"Nodes={units.compress_hostlist(each.nodes)}",
+        "State=UP",
+        f"DefMemPerCPU={_memory_per_core(layout.cluster, nodes, cores)}",
+    ]
+    if partition.wall_time.maximum:
+        words.append(f"MaxTime={units.format_time(partition.wall_time.maximum)}")
+    default = partition.wall_time.default or partition.wall_time.maximum
+    if default:
+        words.append(f"DefaultTime={units.format_time(default)}")
+    if partition.max_nodes:
+        words.append(f"MaxNodes={partition.max_nodes}")
+    if not partition.open:
+        words.append("AllowGroups=root")
+    if layout.cluster.default_partition == partition.name:
+        words.append("Default=YES")
+    if with_qos:
+        words.append(f"QOS={qos_name(partition.name)}")
+    return " ".join(words)
+
+
+def _memory_per_core(cluster: Cluster, nodes: List[Node], cores: int) -> int:
+    memory = min(node.memory_mb for node in nodes)
+    return max(1, int((cluster.policy.memory_fraction or 1) * memory / cores))
+
+
+def gres_conf(layout: Layout) -> str:
+    """gres.conf: the GPUs of each node, by device file."""
+    lines = []
+    for node in layout.nodes:
+        if node.gpus:
+            kind = f" Type={node.gpu}" if node.gpu else ""
+            numbers = f"[0-{node.gpus - 1}]" if node.gpus > 1 else "0"
+            lines.append(f"NodeName={node.name} Name=gpu{kind} File={GPU_DEVICE}{numbers}")
+    return "\n".join(lines) + "\n"
+
+
+def gpu_count(layout: Layout) -> int:
+    """How many device files there must be: those of the node with the most GPUs."""
+    return max((node.gpus for node in layout.nodes), default=0)
+
+
+def cgroup_conf() -> str:
+    """cgroup.conf: no plugin in use needs cgroups, but slurmd reads the file and stops at an error.
+
+    The mount point is an empty directory, so that it is the same wherever the sandbox runs.
+    """
+    return f"CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint={RUN}/cgroup\n"
+
+
+def slurmdbd_conf(layout: Layout) -> str:
+    """slurmdbd.conf; Slurm wants the file to be its user's own and private (0600)."""
+    lines = [
+        f"DbdHost={layout.login_node}",
+        f"DbdAddr={layout.login_address}",
+        "AuthType=auth/munge",
+        "SlurmUser=root",
+        f"PidFile={RUN}/slurmdbd.pid",
+        "StorageType=accounting_storage/mysql",
+        "StorageHost=localhost",
+        "StorageUser=root",
+        "StorageLoc=slurm_acct_db",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def qos_limits(partition: Partition) -> List[str]:
+    """The limits of a partition for one user, as sacctmgr's words.
+
+    There is no DenyOnLimit flag: over the running jobs or the GPUs a job waits, and only one
+    that is over the submitted jobs is refused, as the guides of the clusters say.
+    """
+    words = []
+    if partition.max_submit_jobs is not None:
+        words.append(f"MaxSubmitJobsPerUser={partition.max_submit_jobs}")
+    if partition.max_running_jobs is not None:
+        words.append(f"MaxJobsPerUser={partition.max_running_jobs}")
+    if partition.max_gpus is not None:
+        words.append(f"MaxTRESPerUser=gres/gpu={partition.max_gpus}")
+    return words
+
+
+def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]]:
+    """What sacctmgr must be told, in order, before the partitions can name their QOS."""
+    commands = [
+        ["add", "qos", qos_name(each.partition.name), *qos_limits(each.partition)]
+        for each in layout.partitions
+    ]
+    cluster = layout.cluster.name
+    commands.append(["add", "account", account, f"Cluster={cluster}"])
+    commands.append(["add", "user", user, f"Account={account}", f"Cluster={cluster}"])
+    return [["sacctmgr", "--immediate", *command] for command in commands]

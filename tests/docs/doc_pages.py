@@ -26,6 +26,8 @@ class Example:
     command: str
     """As a shell takes it, continuation lines joined."""
     output: str
+    start: int
+    """Where the output begins, counted in lines from 0."""
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -47,9 +49,9 @@ def examples(page: Path) -> List[Example]:
                 at += 1
                 command = command[:-1] + " " + lines[at].lstrip("> ")
             at += 1
-            output = []
+            start, output = first + at - 1, []
             while at < len(lines) and not lines[at].startswith("$ "):
                 output.append(lines[at] + "\n")
                 at += 1
-            found.append(Example(page, first + begin, command, "".join(output)))
+            found.append(Example(page, first + begin, command, "".join(output), start))
     return found

@@ -1,11 +1,13 @@
 """Every neuronctl command line in the documentation is understood, and what needs no Slurm runs.
 
-For those that need no Slurm, the output printed on the page is the real one; a line ``...``
-stands for any lines left out.
+For those that need no Slurm, the output printed on the page is the real one; `make docs` writes
+it anew.
 """
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import shlex
 import subprocess
@@ -14,7 +16,7 @@ from typing import Callable, List
 
 import click
 import pytest
-from doc_pages import Example, examples, pages
+from doc_pages import ROOT, Example, examples, pages
 
 from neuronctl.cli import cli
 
@@ -31,7 +33,12 @@ def needs_no_slurm(argv: List[str]) -> bool:
     )
 
 
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
 OURS = [example for example in EXAMPLES if words(example)[:1] == ["neuronctl"]]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 OFFLINE = [example for example in OURS if needs_no_slurm(words(example))]
 
 
@@ -77,13 +84,41 @@ def test_understood(example: Example, project: Path) -> None:
     understand(words(example))
 
 
-@pytest.mark.parametrize("example", OFFLINE, ids=str)
-def test_output_is_real(
-    example: Example, project: Path, run: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def real_output(example: Example, run: Run, project: Path) -> str:
+    """What the command prints, with this machine's names replaced."""
     result = run(*words(example)[1:], cwd=project, code=None)
-    printed = result.stdout + result.stderr
-    pattern = r"(?:.*\n)*".join(
-        re.escape(part) for part in re.split(r"^\.\.\.\n", example.output, flags=re.MULTILINE)
-    )
-    assert example.output == "" or re.fullmatch(pattern, printed), printed
+    text = result.stdout + result.stderr
+    user = pwd.getpwuid(os.getuid()).pw_name
+    for here, there in (
+        (str(project), "~/project"),
+        (str(ROOT), "~/neuronctl"),
+        (f"/scratch/{user}", "/scratch/you"),
+    ):
+        text = text.replace(here, there)
+    return text
+
+
+def write_files(page: Path, to: Path) -> None:
+    """The YAML blocks of a page that begin with ``# NAME.yaml``, as files."""
+    text = page.read_text(encoding="utf-8")
+    for name, body in re.findall(r"^```yaml\n# (\w+\.yaml)\n(.*?)^```$", text, re.M | re.S):
+        (to / name).write_text(body, encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", sorted({example.page for example in OFFLINE}), ids=page_name)
+def test_output_is_real(page: Path, project: Path, run: Run, update_docs: bool) -> None:
+    """A line ``...`` stands for lines left out."""
+    shown = [example for example in OFFLINE if example.page == page]
+    write_files(page, project)
+    printed = [real_output(example, run, project) for example in shown]
+    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
+    for example, text in reversed(list(zip(shown, printed))):
+        if "...\n" not in example.output:
+            lines[example.start : example.start + example.output.count("\n")] = [text]
+    if update_docs:
+        page.write_text("".join(lines), encoding="utf-8")
+        return
+    for example, text in zip(shown, printed):
+        parts = re.split(r"^\.\.\.\n", example.output, flags=re.MULTILINE)
+        pattern = r"(?:.*\n)*".join(re.escape(part) for part in parts)
+        assert re.fullmatch(pattern, text), f"{example}: run 'make docs'\n{text}"

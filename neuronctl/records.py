@@ -163,8 +163,8 @@ def draft_of(
         request={name: value for name, value in request.items() if value not in (None, ())},
         job_name=plan.job_name,
         partition=plan.partition.name,
-        output=os.path.join(cwd, plan.output or "slurm-%j.out"),  # noqa: PTH118 (a pattern, not a path)
-        error=None if error is None else os.path.join(cwd, error),  # noqa: PTH118
+        output=os.path.join(cwd, plan.output or "slurm-%j.out"),
+        error=None if error is None else os.path.join(cwd, error),
         array=plan.request.array,
         nodes=plan.nodes,
         gpus_per_node=plan.gpus_per_node,
@@ -315,7 +315,7 @@ class RecordStore:
 
     def _entries(self) -> List[_Entry]:
         try:
-            names = os.listdir(self.directory)  # noqa: PTH208 (ten times faster than iterdir)
+            names = os.listdir(self.directory)
         except FileNotFoundError:
             return []
         except OSError as error:

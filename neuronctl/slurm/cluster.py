@@ -17,7 +17,7 @@ def local_cluster() -> Optional[str]:
     asked = os.environ.get("SLURM_CONF")
     for place in (asked,) if asked else _PLACES:
         try:
-            with open(place, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            with open(place, encoding="utf-8", errors="replace") as file:
                 return parse_cluster_name(file.read())
         except OSError:
             continue

@@ -1,0 +1,134 @@
+"""neuronctl logs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import Optional
+
+import click
+
+from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.records import JobRecord
+from neuronctl.slurm import JobId
+
+
+@click.command("logs")
+@click.argument("job", metavar="JOB")
+@click.option("-f", "--follow", "go_on", is_flag=True, help="Go on until the job ends.")
+@click.option("--err", is_flag=True, help="Standard error's log, where it has a file of its own.")
+def command(job: str, go_on: bool, err: bool) -> Optional[int]:
+    """Show or follow a job's log.
+
+    JOB is a job id, or 4711_3 for a task of an array. Where there is no log yet, standard error
+    says why. With -f the job's states are said there too, and Ctrl-C ends the following, not
+    the job.
+    """
+    from neuronctl import slurm
+    from neuronctl.records import RecordStore
+
+    asked = JobId.parse(job)
+    store = RecordStore.default()
+    record = store.get(asked.job, slurm.local_cluster())
+    for warning in store.warnings:
+        click.echo(f"neuronctl: {warning}", err=True)
+    if go_on:
+        from neuronctl.follow import INTERRUPTED, follow
+
+        code = follow(asked, record, store=store, err=err)
+        return code if code == INTERRUPTED else None
+    if record is not None and record.draft.array is None and _copy(record.log_path(err=err)):
+        return None
+    place = _find(asked, record, err)
+    if not _copy(place.path):
+        _explain(place)
+    return None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a job's log is or will be, and what the job is doing."""
+
+    job: JobId
+    path: str
+    state: str
+    reason: str
+    never_began: bool
+
+
+def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
+    """Ask the controller, and accounting about a job it has forgotten."""
+    from neuronctl import slurm
+    from neuronctl.tracking import merge
+
+    pages = slurm.scontrol_show_job(asked)
+    if len(pages) > 1 or (pages and pages[0].id.tasks is not None):
+        raise _which_task(asked)
+    if pages:
+        page = pages[0]
+        path = page.stderr if err else page.stdout
+        if record is not None and "%N" not in record.draft.output:
+            path = record.log_path(page.id.task, own_id=page.job_id, err=err)
+        failed = page.exit == slurm.ExitCode(0, 53)
+        return _Place(page.id, path, page.state, page.reason, failed)
+    past = merge(record, accounting=slurm.sacct([asked]).jobs)
+    if not past:
+        raise NoSuchJobError(f"no such job: {asked}", "'neuronctl status' shows yours")
+    if len(past) > 1:
+        raise _which_task(asked)
+    status = past[0]
+    path = (status.stderr if err else status.stdout) or ""
+    if not path:
+        # Accounting does not keep it; this is where sbatch puts it unless told otherwise.
+        path = os.path.join(status.work_dir, f"slurm-{status.id}.out")
+    failed = status.exit == slurm.ExitCode(0, 53)
+    return _Place(status.id, path, status.state, status.reason, failed)
+
+
+def _which_task(asked: JobId) -> UsageError:
+    return UsageError(
+        f"job {asked} has several tasks, each with a log of its own",
+        f"name one of them: neuronctl logs {asked.job}_0",
+    )
+
+
+def _copy(path: str) -> bool:
+    """Write a log to standard output, byte for byte; False where there is none."""
+    try:
+        with open(path, "rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+    except FileNotFoundError:
+        return False
+    except (PermissionError, IsADirectoryError) as error:
+        raise NoSuchJobError(f"the log {path} cannot be read: {error.strerror}") from None
+    sys.stdout.buffer.flush()
+    return True
+
+
+def _explain(place: _Place) -> None:
+    """Say why there is no log; NoSuchJobError where there will never be one."""
+    from neuronctl.console import print_text
+    from neuronctl.tracking import ENDED, UNKNOWN, reason_words
+
+    if place.state == "PENDING":
+        why = reason_words(place.reason) or "no reason given"
+        print_text(
+            f"job {place.job} has not started ({why}); its log will be {place.path}",
+            file=sys.stderr,
+        )
+    elif place.never_began:
+        raise NoSuchJobError(
+            f"job {place.job} ended ({place.state}, 0:53): it could not open its log {place.path}",
+            "the log's directory has to exist, and be yours to write to, when the job starts",
+        )
+    elif place.state in ENDED or place.state == UNKNOWN:
+        raise NoSuchJobError(
+            f"job {place.job} ended ({place.state}) and there is no log at {place.path}",
+            "it may have been moved or deleted, or the job was cancelled before it started",
+        )
+    else:
+        print_text(
+            f"job {place.job} is {place.state} and has no log yet at {place.path}", file=sys.stderr
+        )

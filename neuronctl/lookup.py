@@ -1,0 +1,183 @@
+"""Asks records, squeue and sacct about jobs: at most two processes, however many jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
+
+from neuronctl import slurm, tracking
+from neuronctl.errors import RecordError, SlurmUnavailableError
+from neuronctl.records import JobRecord, RecordStore
+from neuronctl.slurm import JobId
+from neuronctl.tracking import JobStatus
+
+RECENT = 24 * 3600
+"""Seconds for which a submitted job is shown without being asked for by id."""
+
+Row = TypeVar("Row", slurm.QueueJob, slurm.AccountingJob)
+
+# Beyond this many ids, sacct is asked for all of the user's jobs of that time instead.
+_MANY_IDS = 500
+
+
+@dataclass(frozen=True)
+class Found:
+    """jobs: in the order of their ids. missing: asked for, and nobody knows them.
+
+    notes: what the user should hear of (damaged records, accounting off). unavailable: why
+    Slurm did not answer, so that ``jobs`` is what the records tell.
+    """
+
+    jobs: Tuple[JobStatus, ...]
+    missing: Tuple[JobId, ...] = ()
+    notes: Tuple[str, ...] = ()
+    unavailable: Optional[SlurmUnavailableError] = None
+
+
+def look_up(asked: Sequence[JobId], store: RecordStore, *, accounting: bool = True) -> Found:
+    """What became of these jobs. Raises SlurmRefusedError where Slurm will not answer.
+
+    accounting: whether to ask sacct about what squeue has forgotten.
+    """
+    found = _Search(store, accounting).run(asked, user=None)
+    jobs = tuple(
+        status for status in found.jobs if any(matches(asked_id, status) for asked_id in asked)
+    )
+    missing = tuple(
+        asked_id for asked_id in asked if not any(matches(asked_id, status) for status in jobs)
+    )
+    return Found(jobs, missing, found.notes, found.unavailable)
+
+
+def mine(store: RecordStore, *, everybody: bool = False) -> Found:
+    """The user's jobs in the queue and those recorded in the last day; or everybody's as well."""
+    return _Search(store, True).run((), user=None if everybody else str(os.getuid()))
+
+
+def matches(asked: JobId, status: JobStatus) -> bool:
+    """Whether a status is an answer to this id: the job, its tasks, or a task's own number."""
+    return (
+        asked.covers(status.id)
+        or status.id.covers(asked)
+        or (asked == JobId(asked.job) and asked.job == status.job_id)
+    )
+
+
+class _Search:
+    def __init__(self, store: RecordStore, accounting: bool) -> None:
+        self.store = store
+        self.accounting = accounting
+        self.cluster = slurm.local_cluster()
+        self.notes: List[str] = []
+
+    def run(self, asked: Sequence[JobId], user: Optional[str]) -> Found:
+        records = self._records(asked)
+        try:
+            queue = slurm.squeue(asked, user=user)
+        except SlurmUnavailableError as error:
+            jobs = [
+                tracking.from_record(record, "Slurm does not answer") for record in records.values()
+            ]
+            return self._found(jobs, error)
+        numbers = {row.id.job for row in queue}
+        self._find_records(numbers, records)
+        accounting = self._accounting(asked, queue, records)
+        numbers.update(row.id.job for row in accounting.jobs)
+        self._find_records(numbers, records)
+        numbers.update(records)
+        queue_of = _by_number(queue)
+        past_of = _by_number(accounting.jobs)
+        jobs = []
+        for number in sorted(numbers):
+            record = records.get(number)
+            statuses = tracking.merge(
+                record,
+                queue_of.get(number, ()),
+                past_of.get(number, ()),
+                absent=self._absent(accounting.off),
+            )
+            jobs += statuses
+            if record is not None and accounting.off and len(statuses) == 1:
+                # Nobody else will remember how it ended.
+                self._remember(record, statuses[0])
+        return self._found(jobs, None)
+
+    def _records(self, asked: Sequence[JobId]) -> Dict[int, JobRecord]:
+        with self._tolerant():
+            if asked:
+                return self.store.find({id.job for id in asked}, self.cluster)
+            recent = self.store.recent(since=int(time.time()) - RECENT, cluster=self.cluster)
+            return {record.job_id: record for record in recent if record.job_id is not None}
+        return {}
+
+    def _find_records(self, numbers: Set[int], records: Dict[int, JobRecord]) -> None:
+        with self._tolerant():
+            records.update(self.store.find(numbers - set(records), self.cluster))
+
+    def _accounting(
+        self,
+        asked: Sequence[JobId],
+        queue: Sequence[slurm.QueueJob],
+        records: Dict[int, JobRecord],
+    ) -> slurm.Accounting:
+        """sacct, for what squeue cannot tell: forgotten jobs, and how those it shows ended."""
+        ended = {row.id.job for row in queue if row.state in tracking.ENDED}
+        active = {row.id.job for row in queue if row.state not in tracking.ENDED}
+        # Tasks of an array end, and are forgotten, one by one.
+        parts = {number for number, record in records.items() if record.draft.array is not None}
+        if asked:
+            parts.update(row.id.job for row in queue if row.id != JobId(row.id.job))
+        wanted = ended | parts | set(records) | {id.job for id in asked}
+        wanted -= active - ended - parts
+        # A task's own number (4713 for 4711_2) is answered by the row of its array.
+        wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
+        if not wanted or not self.accounting:
+            return slurm.Accounting()
+        try:
+            if len(wanted) > _MANY_IDS and not asked:
+                begun = [r.begun_at for r in records.values() if r.job_id in wanted]
+                since = min([int(time.time()) - RECENT, *begun])
+                accounting = slurm.sacct(user=str(os.getuid()), since=since)
+            else:
+                accounting = slurm.sacct([JobId(number) for number in sorted(wanted)])
+        except SlurmUnavailableError as error:
+            accounting = slurm.Accounting(off=error.message)
+        if accounting.off:
+            self.notes.append(f"{accounting.off}; how jobs ended may not be known")
+        return slurm.Accounting(
+            tuple(row for row in accounting.jobs if row.id.job in wanted or row.job_id in wanted),
+            accounting.off,
+        )
+
+    def _absent(self, off: str) -> str:
+        if off or not self.accounting:
+            return f"no longer in the queue{off and '; '}{off}"
+        return "neither in the queue nor in accounting"
+
+    def _remember(self, record: JobRecord, status: JobStatus) -> None:
+        if status.ended and status.source != "record":
+            with contextlib.suppress(RecordError):
+                self.store.saw(record, status.state, status.reason)
+
+    @contextlib.contextmanager
+    def _tolerant(self) -> Iterator[None]:
+        """A record store that cannot be read leaves Slurm's own answers."""
+        try:
+            yield
+        except RecordError as error:
+            if error.message not in self.notes:
+                self.notes.append(error.message)
+
+    def _found(self, jobs: Iterable[JobStatus], error: Optional[SlurmUnavailableError]) -> Found:
+        ordered = tuple(sorted(jobs, key=tracking.order))
+        return Found(ordered, (), (*self.store.warnings, *self.notes), error)
+
+
+def _by_number(rows: Iterable[Row]) -> Dict[int, List[Row]]:
+    grouped: Dict[int, List[Row]] = {}
+    for row in rows:
+        grouped.setdefault(row.id.job, []).append(row)
+    return grouped

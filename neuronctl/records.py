@@ -6,7 +6,7 @@ How it is used::
     key = store.begin(draft)               # before sbatch: an intent
     store.complete(key, job_id, cluster)   # after sbatch took it
     store.failed(key, "sbatch's words")    # or after it did not
-    store.get(4711) / store.recent(100, since=…) / store.iter()
+    store.get(4711) / store.find(ids) / store.recent(100, since=…) / store.iter()
     store.saw(key, "RUNNING")              # a state seen later
 
 ``draft_of(plan, script=…, command_line=…, cwd=…, findings=…)`` makes a plan's draft. Every method
@@ -35,7 +35,7 @@ import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError
 
@@ -278,12 +278,19 @@ class RecordStore:
 
         cluster: only one of this cluster, or one whose cluster is not known.
         """
-        for entry in self._entries():
-            if entry.job_id == job_id and _same_cluster(entry.cluster, cluster):
+        return self.find((job_id,), cluster).get(job_id)
+
+    def find(self, job_ids: Iterable[int], cluster: Optional[str] = None) -> Dict[int, JobRecord]:
+        """As ``get``, for many job ids; those without a record are left out."""
+        wanted = set(job_ids)
+        found: Dict[int, JobRecord] = {}
+        for entry in self._entries() if wanted else ():
+            if entry.job_id in wanted and _same_cluster(entry.cluster, cluster):
                 record = self._read(entry.name)
                 if record is not None:
-                    return record
-        return None
+                    found[entry.job_id] = record
+                    wanted.remove(entry.job_id)
+        return found
 
     def recent(
         self, limit: Optional[int] = None, *, since: int = 0, cluster: Optional[str] = None

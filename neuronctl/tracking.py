@@ -136,7 +136,7 @@ def merge(
         found = [_with_logs(status, record) for status in found]
     elif record is not None and record.job_id is not None:
         found.append(from_record(record, absent))
-    return tuple(sorted(found, key=_order))
+    return tuple(sorted(found, key=order))
 
 
 def from_record(record: JobRecord, why: str) -> JobStatus:
@@ -253,9 +253,9 @@ def _with_logs(status: JobStatus, record: JobRecord) -> JobStatus:
     return replace(status, stdout=stdout, stderr=stderr, key=record.key)
 
 
-def _order(status: JobStatus) -> Tuple[int, int, int]:
+def order(status: JobStatus) -> Tuple[int, int, int]:
+    """Sorts by job, then task; waiting tasks after those that have started."""
     id = status.id
-    # Waiting tasks come after those that have started.
     task = id.task if id.task is not None else (2**40 if id.tasks is not None else -1)
     return (id.job, task, id.het or 0)
 

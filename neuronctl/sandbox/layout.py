@@ -22,7 +22,11 @@ ACCOUNT = "sandbox"
 RUN = "/run/neuronctl"
 """Everything the daemons write, inside the namespace."""
 
-_NETWORK = "10.77"
+_HOSTS = "10.77"
+PREFIX = 16
+NETWORK = f"{_HOSTS}.0.0/{PREFIX}"
+"""All nodes and the login node; it exists in the namespaces only, so it collides with nothing."""
+
 _CORES = 8
 _MEMORY_MB_PER_CORE = 4000
 
@@ -55,7 +59,7 @@ class Layout:
     nodes: Tuple[Node, ...]
     partitions: Tuple[SandboxPartition, ...]
     login_node: str = LOGIN_NODE
-    login_address: str = f"{_NETWORK}.0.1"
+    login_address: str = f"{_HOSTS}.0.1"
 
     @property
     def interface(self) -> str:
@@ -143,7 +147,7 @@ def _node(partition: Partition, name: str, index: int, position: int) -> Node:
     third, fourth = divmod(position, 250)
     return Node(
         name=name,
-        address=f"{_NETWORK}.{third + 1}.{fourth + 1}",
+        address=f"{_HOSTS}.{third + 1}.{fourth + 1}",
         cores=count,
         memory_mb=partition.memory_mb_per_node or count * _MEMORY_MB_PER_CORE,
         gpus=partition.gpus_per_node,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Tuple
 
 from neuronctl.sandbox import joblua, slurmconf
-from neuronctl.sandbox.layout import RUN, Layout, hosts_file, scratch
+from neuronctl.sandbox.layout import NETWORK, PREFIX, RUN, Layout, hosts_file, scratch
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,7 @@ def network_batch(layout: Layout, pids: List[int]) -> str:
     ``pids``: a process of each node, in the layout's order.
     """
     name = layout.interface
-    lines = [
-        f"link add {name} type bridge",
-        f"addr add {layout.login_address}/16 dev {name}",
-        f"link set {name} up",
-        "link set lo up",
-    ]
+    lines = [f"link add {name} type bridge", *_own_interface(name, layout.login_address)]
     for number, pid in enumerate(pids):
         lines += [
             f"link add node{number} type veth peer name {name} netns {pid}",
@@ -153,5 +148,17 @@ def network_batch(layout: Layout, pids: List[int]) -> str:
 
 def node_network_batch(layout: Layout, address: str) -> str:
     """What ``ip -batch`` does on a node."""
-    name = layout.interface
-    return f"link set lo up\naddr add {address}/16 dev {name}\nlink set {name} up\n"
+    return "\n".join(_own_interface(layout.interface, address)) + "\n"
+
+
+def _own_interface(name: str, address: str) -> List[str]:
+    # Slurm's daemons write a message in pieces and each waits for the other's acknowledgement,
+    # which the kernel holds back for 40 ms: with it at once, sacctmgr takes 25 ms and not 370.
+    own = f"dev {name} proto kernel src {address} quickack 1"
+    return [
+        "link set lo up",
+        f"addr add {address}/{PREFIX} dev {name}",
+        f"link set {name} up",
+        f"route replace local {address} table local scope host {own}",
+        f"route replace {NETWORK} scope link {own}",
+    ]

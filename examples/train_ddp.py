@@ -25,6 +25,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 
+def say(line: str) -> None:
+    """One write for the whole line: the lines of several ranks share a log and must not mix."""
+    print(line + "\n", end="", flush=True)
+
+
 def make_data(samples: int, features: int) -> TensorDataset:
     """Points and the answers of a fixed random teacher: the same on every rank."""
     generator = torch.Generator().manual_seed(2026)
@@ -42,7 +47,7 @@ def check_all_reduce(device: torch.device) -> None:
     if total.item() != expected:
         raise SystemExit(f"all-reduce of the ranks gave {total.item():g}, not {expected:g}")
     if dist.get_rank() == 0:
-        print(f"all-reduce over {world} ranks: {total.item():g}, as expected", flush=True)
+        say(f"all-reduce over {world} ranks: {total.item():g}, as expected")
 
 
 def load(path: Path, device: torch.device) -> dict | None:
@@ -79,7 +84,7 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
         optimizer.load_state_dict(state["optimizer"])
         first = state["epoch"] + 1
         if rank == 0:
-            print(f"resumed from {args.checkpoint} after epoch {state['epoch']}", flush=True)
+            say(f"resumed from {args.checkpoint} after epoch {state['epoch']}")
 
     for epoch in range(first, args.epochs + 1):
         sampler.set_epoch(epoch)
@@ -92,7 +97,7 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
             summed += loss.detach()
         dist.all_reduce(summed)
         if rank == 0:
-            print(f"epoch {epoch} loss {summed.item() / (len(batches) * world):.6f}", flush=True)
+            say(f"epoch {epoch} loss {summed.item() / (len(batches) * world):.6f}")
             if args.checkpoint:
                 state = {
                     "epoch": epoch,
@@ -131,16 +136,15 @@ def main() -> None:
         store = dist.HashStore()
         dist.init_process_group(backend, store=store, rank=0, world_size=1, device_id=device_id)
 
-    print(
+    say(
         f"rank {dist.get_rank()} of {dist.get_world_size()} on {socket.gethostname()}: "
         f"local rank {local_rank}, {device}, {backend}",
-        flush=True,
     )
     check_all_reduce(device)
     train(args, device)
     dist.barrier()
     if dist.get_rank() == 0:
-        print("done", flush=True)
+        say("done")
     dist.destroy_process_group()
 
 

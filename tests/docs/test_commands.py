@@ -8,7 +8,7 @@ import click
 import pytest
 from doc_pages import ROOT
 
-from neuronctl.cli import COMMANDS, cli
+from neuronctl.cli import cli
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
 WIDTH = 100
@@ -54,11 +54,3 @@ def test_everything_says_what_it_is(path: str, command: click.Command) -> None:
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, f"{path} {parameter.opts[-1]} has no help"
-
-
-def test_one_line_help_is_the_commands_own() -> None:
-    """The table that `neuronctl --help` shows and each command's own first sentence agree."""
-    for name, line in COMMANDS.items():
-        command = cli.get_command(click.Context(cli), name)
-        assert command is not None
-        assert (command.help or "").split("\n\n")[0].replace("\n", " ").strip() == line

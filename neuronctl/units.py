@@ -111,9 +111,11 @@ def expand_hostlist(text: str) -> List[str]:
         found = [literals[0]]
         for inside, literal in zip(pieces[1::2], literals[1:]):
             numbers = _expand_ranges(inside, text)
-            if len(names) + len(found) * len(numbers) > MAX_HOSTS:
-                raise ValueError(f"host list {text!r} stands for more than {MAX_HOSTS} names")
+            if len(found) * len(numbers) > MAX_HOSTS:
+                raise _too_many(text)
             found = [name + number + literal for name in found for number in numbers]
+        if len(names) + len(found) > MAX_HOSTS:
+            raise _too_many(text)
         names += found
     return names
 
@@ -147,6 +149,10 @@ def compress_hostlist(names: Iterable[str]) -> str:
     return ",".join(text for _, _, text in sorted(folded))
 
 
+def _too_many(whole: str) -> ValueError:
+    return ValueError(f"host list {whole[:60]!r} stands for more than {MAX_HOSTS} names")
+
+
 def _split_outside_brackets(text: str) -> List[str]:
     items, inside, start = [], False, 0
     for position, char in enumerate(text):
@@ -171,7 +177,7 @@ def _expand_ranges(inside: str, whole: str) -> List[str]:
         if high < low:
             raise ValueError(f"host list {whole!r}: the range {piece!r} runs backwards")
         if len(numbers) + high - low >= MAX_HOSTS:
-            raise ValueError(f"host list {whole!r} stands for more than {MAX_HOSTS} names")
+            raise _too_many(whole)
         numbers += [str(number).zfill(len(match[1])) for number in range(low, high + 1)]
     return numbers
 

@@ -78,7 +78,10 @@ class Node:
         value = self.typed(key, dict, "a mapping, 'key: value' lines")
         return Node(value or {}, (*self.path, key), self.places)
 
-    def text(self, key: str, default: T) -> Any:
+    def text(self, key: str, default: T, *, or_number: bool = False) -> Any:
+        """One line of text; a whole number as its digits where ``or_number``."""
+        if or_number and type(self.data.get(key)) is int:
+            return str(self.data[key])
         value = self.typed(key, str, "text (in quotes where it looks like a number)")
         if value is None:
             return default
@@ -116,10 +119,6 @@ class Node:
                 raise self.fail(key, f"{item!r} is listed twice", "keep one of the two")
         return tuple(items)
 
-    def text_map(self, key: str) -> Dict[str, str]:
-        node = self.mapping(key)
-        return {name: str(node.text(name, "")) for name in node.present()}
-
     def duration(self, key: str) -> Optional[int]:
         value = self.data.get(key)
         if value is None:
@@ -145,7 +144,7 @@ def cluster(name: str, node: Node) -> Cluster:
     for key in ("source", "date"):
         if not node.given(key):
             raise node.fail("", f"has no {key}", f"say where the figures are from: '{key}: …'")
-    date = node.text("date", "")
+    date = node.text("date", "", or_number=True)
     if not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
         raise node.fail("date", f"{date!r} is not a date", "allowed: 2026-08-12, 2026-08 or 2026")
     wall_time = _wall_time(node.mapping("wall_time"), WallTime())
@@ -175,7 +174,7 @@ def cluster(name: str, node: Node) -> Cluster:
         wall_time=wall_time,
         policy=_policy(node.mapping("policy")),
         modules=node.texts("modules"),
-        environment=_environment(node),
+        environment=_environment(node.mapping("environment")),
         network=_network(node.mapping("network")),
         containers=_containers(node.mapping("containers")),
         scratch=_directory(node, "scratch"),
@@ -306,18 +305,16 @@ def _policy(node: Node) -> Policy:
     submit_from = node.texts("submit_from")
     for directory in submit_from:
         _check_directory(node, "submit_from", directory)
-    forbidden = node.text_map("forbidden_options")
-    for option in forbidden:
+    options = node.mapping("forbidden_options")
+    for option in options.present():
         if option.startswith("-"):
-            raise node.fail(
-                "forbidden_options", f"{option!r} has dashes", f"write {option.lstrip('-')!r}"
-            )
+            raise options.fail(option, "is written with dashes", f"write {option.lstrip('-')!r}")
     cores = node.mapping("cores")
     cores.check_keys(fields(CorePolicy))
     return Policy(
         submit_from=submit_from,
         comment=_comment(node.mapping("comment")),
-        forbidden_options=forbidden,
+        forbidden_options={option: options.text(option, "") for option in options.present()},
         gpu_option=node.choice("gpu_option", ("gres", "gpus-per-node"), "gres"),
         gpus_required=node.boolean("gpus_required", False),
         cores=CorePolicy(
@@ -381,15 +378,10 @@ def _containers(node: Node) -> Containers:
 
 
 def _environment(node: Node) -> Dict[str, str]:
-    environment = node.text_map("environment")
-    for name in environment:
+    for name in node.present():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise node.fail(
-                "environment",
-                f"{name!r} is no name for a variable",
-                "allowed: letters, digits, '_'",
-            )
-    return environment
+            raise node.fail(name, "is no name for a variable", "allowed: letters, digits and '_'")
+    return {name: node.text(name, "", or_number=True) for name in node.present()}
 
 
 def _directory(node: Node, key: str) -> Optional[str]:

@@ -1,0 +1,205 @@
+"""Layers over one another, lookups, and where a value came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from neuronctl.catalog import loader
+from neuronctl.catalog.model import Location, WallTime
+from neuronctl.errors import CatalogError, PolicyError
+from neuronctl.units import UNLIMITED
+
+Write = Callable[[Path, str], Path]
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The site's file, which only root could write where it belongs."""
+    file = tmp_path / "etc" / "partitions.yaml"
+    monkeypatch.setattr(loader, "SITE_FILE", file)
+    return file
+
+
+def write(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def layer(key: str, value: object) -> str:
+    return f"clusters: {{neuron: {{partitions: {{cpu: {{{key}: {value}}}}}}}}}\n"
+
+
+def test_layers_lie_over_one_another_in_their_order(
+    tmp_path: Path, site: Path, clean_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = clean_home / ".config" / "neuronctl" / "partitions.yaml"
+    env, option = tmp_path / "env.yaml", tmp_path / "option.yaml"
+
+    def limit() -> object:
+        catalog = loader.load(str(option) if option.exists() else None)
+        place = catalog.location("neuron", "partitions", "cpu", "max_submit_jobs")
+        assert place is not None
+        return catalog.cluster().partition("cpu").max_submit_jobs, place.file, catalog.files[-1]
+
+    shipped = str(loader.data_path("partitions.yaml"))
+    assert limit() == (8, shipped, shipped)
+    write(site, layer("max_submit_jobs", 11))
+    assert limit() == (11, str(site), str(site))
+    write(user, layer("max_submit_jobs", 12))
+    assert limit() == (12, str(user), str(user))
+    write(env, layer("max_submit_jobs", 13))
+    monkeypatch.setenv("NEURONCTL_CATALOG", str(env))
+    assert limit() == (13, str(env), str(env))
+    write(option, layer("max_submit_jobs", 14))
+    assert limit() == (14, str(option), str(option))
+    assert loader.load(str(option)).files == tuple(
+        str(file) for file in (shipped, site, user, env, option)
+    )
+
+
+def test_a_layer_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    before = loader.load().cluster("neuron")
+    file = write(tmp_path / "x.yaml", "# mine\n" + layer("max_running_jobs", 1))
+    catalog = loader.load(str(file))
+    after = catalog.cluster("neuron")
+    assert after.partition("cpu").max_running_jobs == 1
+    assert after.partition("cpu").max_submit_jobs == 8
+    assert {name for name, p in before.partitions.items() if p != after.partitions[name]} == {"cpu"}
+    assert after.policy == before.policy
+    path = ("neuron", "partitions", "cpu", "max_running_jobs")
+    assert catalog.location(*path) == Location(str(file), 2)
+    assert str(catalog.location(*path)) == f"{file}:2"
+
+
+def test_lists_are_replaced_and_null_takes_out(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "x.yaml",
+        """
+clusters:
+  neuron:
+    modules: [mine/1.0]
+    policy:
+      forbidden_options: {mem: null}
+      comment: null
+    partitions:
+      bigmem: null
+      cpu: {max_submit_jobs: null, wall_time: {maximum: null}}
+      amd_a100nv_8: {wall_time: null}
+  neuron-2022: null
+""",
+    )
+    catalog = loader.load(str(file))
+    assert list(catalog.clusters) == ["neuron"]
+    cluster = catalog.cluster()
+    assert cluster.modules == ("mine/1.0",)
+    assert set(cluster.policy.forbidden_options) == {"mem-per-cpu", "mem-per-gpu"}
+    assert not cluster.policy.comment.required
+    assert "bigmem" not in cluster.partitions
+    cpu = cluster.partition("cpu")
+    assert cpu.max_submit_jobs is None
+    assert cpu.wall_time == WallTime(172800, None, 28800)
+    assert cluster.partition("amd_a100nv_8").wall_time == cluster.wall_time
+    assert catalog.location("neuron", "policy", "comment", "form") == Location(str(file), 7)
+
+
+def test_a_layer_above_brings_back_what_one_below_took_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = write(tmp_path / "below.yaml", "clusters: {neuron: {partitions: {cpu: null}}}\n")
+    above = write(tmp_path / "above.yaml", layer("cores_per_node", 4))
+    monkeypatch.setenv("NEURONCTL_CATALOG", str(below))
+    assert loader.load(str(above)).cluster().partition("cpu").cores_per_node == (4,)
+    assert loader.load(str(above)).cluster().partition("cpu").max_submit_jobs is None
+
+
+def test_a_cluster_of_ones_own(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "x.yaml",
+        """
+default_cluster: lab
+clusters:
+  lab:
+    source: our wiki
+    date: 2026
+    arch: aarch64
+    default_partition: gpu
+    slurm_cluster_names: [lab01]
+    environment: {HF_HUB_OFFLINE: 1}
+    network: {interface: ib1, host_suffix: i}
+    wall_time: {default: 60, maximum: UNLIMITED}
+    policy: {account_required: true, login_shell: true, rules_off: [NC101],
+             comment: {form: word, values: [a, b]}, cores: {rule: cap, cores_per_gpu: 7}}
+    partitions:
+      gpu: {nodes: 2, cores_per_node: 64, gpus_per_node: 4, gpu: a100,
+            wall_time: {maximum: 30}, max_nodes: 2, open: false}
+      long: {}
+""",
+    )
+    catalog = loader.load(str(file))
+    lab = catalog.cluster()
+    assert (lab.name, lab.title, lab.date, lab.arch) == ("lab", "lab", "2026", "aarch64")
+    gpu, long = lab.partition("gpu"), lab.partition("long")
+    # The cluster's default of 60 minutes cannot hold where 30 is the maximum.
+    assert gpu.wall_time == WallTime(1800, 1800, None)
+    assert long.wall_time == WallTime(3600, UNLIMITED, None)
+    assert (gpu.arch, gpu.open, gpu.max_nodes, long.nodes) == ("aarch64", False, 2, None)
+    assert lab.cores_per_gpu(gpu) == 7
+    assert lab.policy.comment.values == ("a", "b")
+    assert lab.environment == {"HF_HUB_OFFLINE": "1"}
+    assert lab.default_partition == "gpu"
+    assert list(catalog.clusters) == ["neuron", "neuron-2022", "lab"]
+    assert catalog.location("lab", "partitions", "gpu", "wall_time", "maximum") == Location(
+        str(file), 17
+    )
+    assert catalog.location("lab", "partitions", "long", "wall_time", "maximum") == Location(
+        str(file), 12
+    )
+
+
+def test_files_that_must_be_there_and_files_that_need_not(
+    tmp_path: Path, site: Path, clean_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader.load()
+    with pytest.raises(CatalogError, match=r"^cannot read .*gone.yaml: No such file"):
+        loader.load(str(tmp_path / "gone.yaml"))
+    monkeypatch.setenv("NEURONCTL_CATALOG", str(tmp_path / "gone.yaml"))
+    with pytest.raises(CatalogError, match=r"^cannot read .*gone.yaml: No such file"):
+        loader.load()
+    monkeypatch.setenv("NEURONCTL_CATALOG", "")
+    loader.load()
+    # A site's file that is there but no file at all is not passed over.
+    site.mkdir(parents=True)
+    with pytest.raises(CatalogError, match=r"Is a directory$"):
+        loader.load()
+
+
+def test_a_tilde_stands_for_the_home_directory(clean_home: Path) -> None:
+    write(clean_home / "mine.yaml", layer("max_submit_jobs", 3))
+    assert loader.load("~/mine.yaml").cluster().partition("cpu").max_submit_jobs == 3
+
+
+def test_unknown_names_get_the_nearest_and_all() -> None:
+    catalog = loader.load()
+    with pytest.raises(CatalogError) as no_cluster:
+        catalog.cluster("nueron")
+    assert no_cluster.value.message == "the catalog has no cluster 'nueron'"
+    assert "did you mean neuron" in no_cluster.value.hint
+    assert no_cluster.value.exit_code == 3
+    with pytest.raises(PolicyError) as no_partition:
+        catalog.cluster("neuron").partition("amd_a100")
+    assert "cluster neuron has no partition 'amd_a100'" in no_partition.value.message
+    assert no_partition.value.hint.startswith("did you mean amd_a100_4")
+    assert "cas_v100nv_8" in no_partition.value.hint
+    assert no_partition.value.exit_code == 4
+
+
+def test_a_place_that_is_not_known_is_that_of_what_is_round_it() -> None:
+    catalog = loader.load()
+    round_it = catalog.location("neuron", "partitions", "cpu")
+    assert round_it is not None
+    assert catalog.location("neuron", "partitions", "cpu", "max_gpus") == round_it
+    assert catalog.location("elsewhere", "x") is None

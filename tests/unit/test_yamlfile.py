@@ -1,0 +1,214 @@
+"""The YAML reader: values as a person means them, their lines, one clear error for the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuronctl import yamlfile
+from neuronctl.errors import CatalogError, JobFileError, NeuronctlError
+
+
+def parse(text: str) -> yamlfile.Document:
+    return yamlfile.parse(text, "job.yaml", JobFileError)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("24:00:00", "24:00:00"),
+        ("2-00:00:00", "2-00:00:00"),
+        ("05:00", "05:00"),
+        ("1:30", "1:30"),
+        ("2026-08-12", "2026-08-12"),
+        ("on", "on"),
+        ("no", "no"),
+        ("Yes", "Yes"),
+        ("True", "True"),
+        ("y", "y"),
+        ("1_000", "1_000"),
+        ("010", "010"),
+        ("0x10", "0x10"),
+        (".5", ".5"),
+        ("1e3", "1e3"),
+        (".inf", ".inf"),
+        ("'true'", "true"),
+        ('"8"', "8"),
+        ("=", "="),
+        ("true", True),
+        ("false", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("8", 8),
+        ("-3", -3),
+        ("0", 0),
+        ("0.95", 0.95),
+        ("1.5e3", 1500.0),
+        ("[1, a, 24:00:00]", [1, "a", "24:00:00"]),
+        ("{a: 1}", {"a": 1}),
+        ("9" * 40, "9" * 40),
+    ],
+)
+def test_values(text: str, value: object) -> None:
+    found = parse(f"key: {text}\n").data["key"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_lines_and_typed_text() -> None:
+    document = parse("# remark\na: 1\nb:\n  c: [x,\n      1.10]\n  d: true\n")
+    assert document.lines == {
+        (): 1, ("a",): 2, ("b",): 3, ("b", "c"): 4, ("b", "c", "0"): 4, ("b", "c", "1"): 5,
+        ("b", "d"): 6,
+    }  # fmt: skip
+    assert document.raw == {("a",): "1", ("b", "c", "1"): "1.10", ("b", "d"): "true"}
+    assert document.where(("b", "c", "1")) == "job.yaml:5"
+    assert document.where(("b", "gone", "x")) == "job.yaml:3"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 1, "is empty"),
+        ("# only a remark\n", 1, "is empty"),
+        ("---\n", 1, "is empty"),
+        ("- a\n", 1, "is not a mapping"),
+        ("just text\n", 1, "is not a mapping"),
+        ("a: 1\nb: 2\na: 3\n", 3, "a is given twice, first on line 1"),
+        ("x:\n  y: 1\n  y: 1\n", 3, "x.y is given twice, first on line 2"),
+        ("a:\n\tb: 1\n", 2, "is not valid YAML"),
+        ("a: [1\nb: 2\n", 2, "is not valid YAML"),
+        ("a: 'x\n", 2, "is not valid YAML"),
+        ("a: b: c\n", 1, "is not valid YAML"),
+        ("a: 1\n\nb: \x00\n", 3, "holds the character U+0000"),
+        ("a: \x1b[31m\n", 1, "holds the character U+001B"),
+        ("a: 1\n---\nb: 2\n", 2, "a second document begins"),
+        ("a: &x 1\nb: *x\n", 1, "uses the YAML anchor 'x'"),
+        ("a: 1\nb: *x\n", 2, "uses the YAML anchor 'x'"),
+        ("a: !!python/object/apply:os.system [id]\n", 1, "has the tag"),
+        ("a: !!int 5\n", 1, "has the tag"),
+        ("? [a]\n: 1\n", 1, "has a key that is not a word"),
+        ("'': 1\n", 1, "has a key that is not a word"),
+        ("a: " + "[" * 40 + "]" * 40, 1, "is nested more than 32 deep"),
+    ],
+)
+def test_what_is_refused_is_refused_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(JobFileError) as caught:
+        parse(text)
+    assert caught.value.message.startswith(f"job.yaml:{line}: ")
+    assert words in caught.value.message
+    assert caught.value.exit_code == 3
+
+
+# libyaml's own composer recurses in C and ended the process on these.
+@pytest.mark.parametrize(
+    "text",
+    ["a: " + "[" * 400_000, "a: " + "{a: " * 100_000, "a:\n  " + "- " * 100_000 + "x"],
+    ids=["lists", "mappings", "blocks"],
+)
+def test_endless_nesting_is_an_error_and_no_crash(text: str) -> None:
+    with pytest.raises(JobFileError, match=r"is nested more than 32 deep|is not valid YAML"):
+        parse(text)
+
+
+def test_a_bomb_of_aliases_is_refused_at_its_first_anchor() -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{k}: &{k} [{', '.join([f'*{j}'] * 9)}]" for j, k in zip("abcdefgh", "bcdefghi")]
+    with pytest.raises(JobFileError, match=r"^job.yaml:1: uses the YAML anchor 'a'$"):
+        parse("\n".join(lines))
+
+
+def test_a_file_is_read_with_its_byte_order_mark_and_dos_line_ends(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_bytes(b"\xef\xbb\xbfa: 1\r\nb: \xec\x9d\xb4\xeb\xa6\x84\r\n")
+    assert yamlfile.read(file, CatalogError).data == {"a": 1, "b": "이름"}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a: 1\nb: \xb0\xa1\n", ":2: is not UTF-8 text"),  # EUC-KR
+        (b"\x7fELF\x02\x01\x01\x00", ":1: holds the character U+007F"),
+        (b"\x89PNG\r\n\x1a\n", ":1: is not UTF-8 text"),
+        (b"a: 1\n" * 300_000, "is longer than 1000000 bytes"),
+    ],
+)
+def test_files_that_are_no_text(tmp_path: Path, content: bytes, words: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_bytes(content)
+    with pytest.raises(CatalogError) as caught:
+        yamlfile.read(file, CatalogError)
+    assert str(file) in caught.value.message
+    assert words in caught.value.message
+    assert caught.value.hint
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match=f"^cannot read {tmp_path}: Is a directory$"):
+        yamlfile.read(tmp_path, CatalogError)
+    with pytest.raises(JobFileError, match=r"No such file or directory$"):
+        yamlfile.read(tmp_path / "gone.yaml", JobFileError)
+    with pytest.raises(JobFileError, match=r"^cannot read "):
+        yamlfile.read(Path("a\0b"), JobFileError)
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(JobFileError, match="symbolic links"):
+        yamlfile.read(loop, JobFileError)
+
+
+def test_a_file_whose_reading_fails() -> None:
+    with pytest.raises(CatalogError, match=r"^cannot read /proc/self/mem: Input/output error$"):
+        yamlfile.read(Path("/proc/self/mem"), CatalogError)
+
+
+def test_it_is_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    import yaml
+
+    text = "a: 24:00:00\nb: [1, 2.5]\nc:\n  d: true\n"
+    expected = parse(text)
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    assert parse(text) == expected
+    with pytest.raises(JobFileError, match=r"^job.yaml:1: holds the character U"):
+        parse("a: \x00")
+    with pytest.raises(JobFileError, match=r"^job.yaml:2: is not valid YAML"):
+        parse("a:\n\tb: 1\n")
+    with pytest.raises(JobFileError, match=r"^job.yaml:1: is nested"):
+        parse("a: " + "[" * 5000)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused_with_file_and_line(text: str) -> None:
+    try:
+        document = parse(text)
+    except NeuronctlError as error:
+        assert isinstance(error, JobFileError)
+        assert error.message.startswith("job.yaml:")
+        assert int(error.message.split(":")[1]) >= 1
+        return
+    assert isinstance(document.data, dict)
+
+
+keys = st.from_regex(r"[a-z_]{1,8}", fullmatch=True).filter(
+    lambda key: key not in ("null", "true", "false")
+)
+words = st.from_regex(r"[A-Za-z0-9:./_-]{1,12}", fullmatch=True)
+
+
+@given(st.dictionaries(keys, st.lists(words, max_size=4), min_size=1, max_size=6))
+def test_every_value_has_the_line_it_was_written_on(content: Dict[str, List[str]]) -> None:
+    lines: List[str] = []
+    expected: Dict[Any, int] = {(): 1}
+    for key, entries in content.items():
+        lines.append(f"{key}:")
+        expected[key,] = len(lines)
+        for number, entry in enumerate(entries):
+            lines.append(f"  - '{entry}'")
+            expected[key, str(number)] = len(lines)
+    document = parse("\n".join(lines))
+    assert document.lines == expected
+    assert document.data == {key: entries or None for key, entries in content.items()}

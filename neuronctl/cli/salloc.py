@@ -52,9 +52,11 @@ def _argv(options: List[str], words: Tuple[str, ...]) -> List[str]:
     """salloc, and inside it srun for a shell or for ``words`` on the first node.
 
     --overlap leaves the step's resources to the sruns inside, which would wait for it for ever;
-    --preserve-env keeps SLURM_NTASKS and the like those of the allocation, not of this one task.
+    --preserve-env keeps SLURM_NTASKS and the like those of the allocation, not of this one task;
+    the sruns inside inherit --distribution, whose default for one task deals ranks out in turn.
     """
     step = ["srun", "--nodes=1", "--ntasks=1", "--overlap", "--preserve-env"]
+    step.append("--distribution=block")
     if words:
         return ["salloc", *options, *step, "bash", "-c", _COMMAND, "bash", *words]
     return ["salloc", *options, *step, "--pty", "bash", "-c", _SHELL]

@@ -222,7 +222,9 @@ class _Watch:
         status = self.statuses[0]
         if status.state == tracking.UNKNOWN:
             return f"job {self.job} ended, exit code not known ({status.reason})"
-        return f"job {self.job} ended: {status.state}, {tracking.ending_words(status)}"
+        line = f"job {self.job} ended: {status.state}, exit code {status.exit or 'not known'}"
+        more = tracking.ending_words(status)
+        return line if more.startswith(("exit code", "cancelled")) else f"{line} ({more})"
 
 
 def _with_pages(

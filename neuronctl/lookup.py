@@ -66,6 +66,20 @@ def matches(asked: JobId, status: JobStatus) -> bool:
     )
 
 
+def canceller(status: JobStatus) -> str:
+    """Who cancelled a job, by login name; "you", or "" where that is not known."""
+    import pwd
+
+    if status.cancelled_by is None:
+        return ""
+    if status.cancelled_by == os.getuid():
+        return "you"
+    try:
+        return pwd.getpwuid(status.cancelled_by).pw_name
+    except KeyError:
+        return ""
+
+
 class _Search:
     def __init__(self, store: RecordStore, accounting: bool) -> None:
         self.store = store

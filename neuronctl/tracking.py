@@ -270,21 +270,34 @@ def reason_words(reason: str) -> str:
     return f"{words} ({rest.strip()})" if rest.strip() else words
 
 
-def ending_words(status: JobStatus) -> str:
-    """How an ended job ended, in a few words: ``exit code 1``, ``signal 9 (SIGKILL)``."""
-    parts = []
-    if status.exit is None:
-        parts.append("exit code not known")
-    elif is_launch_failure(status):
+# What ended a job, where the state says more than the exit code.
+ENDINGS = {
+    "BOOT_FAIL": "a node did not boot",
+    "DEADLINE": "its deadline passed",
+    "NODE_FAIL": "a node failed",
+    "OUT_OF_MEMORY": "out of memory",
+    "PREEMPTED": "preempted by another job",
+    "TIMEOUT": "time limit reached",
+}
+
+
+def ending_words(status: JobStatus, canceller: str = "") -> str:
+    """How an ended job ended: ``exit code 1:0``, ``signal 9 (SIGKILL)``, ``time limit reached``.
+
+    canceller: the name of who cancelled it, where known.
+    """
+    if status.state == "CANCELLED":
+        who = canceller or ("" if status.cancelled_by is None else f"uid {status.cancelled_by}")
+        return f"cancelled by {who}" if who else "cancelled"
+    parts = [ENDINGS[status.state]] if status.state in ENDINGS else []
+    if is_launch_failure(status):
         parts.append("0:53: no log directory, or not writable")
-    elif status.exit.signal and status.state != "OUT_OF_MEMORY":
+    elif status.exit is None:
+        parts += [] if parts else ["exit code not known"]
+    elif not parts and status.exit.signal and not status.exit.code:
         parts.append(f"signal {signal_name(status.exit.signal)}")
-        if status.exit.code:
-            parts.append(f"exit code {status.exit.code}")
-    else:
+    elif not parts or status.exit.code:
         parts.append(f"exit code {status.exit}")
-    if status.cancelled_by is not None:
-        parts.append(f"by uid {status.cancelled_by}")
     return ", ".join(parts)
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Sequence
 
 import click
 
@@ -65,7 +65,7 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
 
     pages = slurm.scontrol_show_job(asked)
     if len(pages) > 1 or (pages and pages[0].id.tasks is not None):
-        raise _which_task(asked)
+        raise _which_task(asked, [page.id for page in pages])
     if pages:
         page = pages[0]
         path = page.stderr if err else page.stdout
@@ -77,7 +77,7 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
     if not past:
         raise NoSuchJobError(f"no such job: {asked}", "'neuronctl status' shows yours")
     if len(past) > 1:
-        raise _which_task(asked)
+        raise _which_task(asked, [status.id for status in past])
     status = past[0]
     path = (status.stderr if err else status.stdout) or ""
     if not path:
@@ -87,10 +87,12 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
     return _Place(status.id, path, status.state, status.reason, failed)
 
 
-def _which_task(asked: JobId) -> UsageError:
+def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
+    begun = min((part.task for part in parts if part.task is not None), default=None)
+    example = f"{asked.job}_{begun}" if begun is not None else f"{asked.job}_INDEX"
     return UsageError(
         f"job {asked} has several tasks, each with a log of its own",
-        f"name one of them: neuronctl logs {asked.job}_0",
+        f"name one of them: neuronctl logs {example}",
     )
 
 

@@ -119,9 +119,11 @@ def _print(jobs: Tuple[JobStatus, ...]) -> None:
 
 
 def _row(status: JobStatus) -> List[str]:
+    from neuronctl.console import printable
+
     return [
         _short(str(status.id), 16),
-        _short(status.name, 20),
+        _short(printable(status.name), 20),
         status.partition,
         status.state,
         _why(status),
@@ -133,10 +135,11 @@ def _row(status: JobStatus) -> List[str]:
 
 
 def _why(status: JobStatus) -> str:
+    from neuronctl.lookup import canceller
     from neuronctl.tracking import ending_words, reason_words
 
     if status.ended:
-        return ending_words(status)
+        return ending_words(status, canceller(status))
     if status.node_list and not status.reason:
         return f"on {status.node_list}"
     return reason_words(status.reason)

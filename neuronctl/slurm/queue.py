@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.slurm.process import failure, run
 from neuronctl.slurm.values import (
-    RECORD_END,
     SEPARATOR,
     JobId,
     parse_count,
@@ -73,10 +73,15 @@ class QueueJob:
     name: str
 
 
-def squeue_argv(job_ids: Sequence[JobId] = (), user: Optional[str] = None) -> List[str]:
-    """One squeue for all ``job_ids``, for one user, or for everybody; ended jobs included."""
+def squeue_argv(
+    job_ids: Sequence[JobId] = (), user: Optional[str] = None, *, end: str = "\x1e"
+) -> List[str]:
+    """One squeue for all ``job_ids``, for one user, or for everybody; ended jobs included.
+
+    end: what stands after each row.
+    """
     argv = ["squeue", "--noheader", "--states=all"]
-    argv.append("--format=" + SEPARATOR.join(_FIELDS) + RECORD_END)
+    argv.append("--format=" + SEPARATOR.join(_FIELDS) + end)
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(_asked(job) for job in job_ids)))
     if user is not None:
@@ -88,10 +93,10 @@ def _asked(job: JobId) -> str:
     return f"{job.job}_{job.task}" if job.task is not None else str(job.job)
 
 
-def parse_squeue(text: str) -> List[QueueJob]:
+def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
     """Rows of squeue; a row of another shape (a message of a site's wrapper) is left out."""
     jobs = []
-    for row in text.split(RECORD_END + "\n"):
+    for row in text.split(end + "\n"):
         fields = row.split(SEPARATOR, len(_FIELDS) - 1)
         if len(fields) == len(_FIELDS):
             job = _job(fields)
@@ -138,10 +143,12 @@ def squeue(
     job_ids: these only. user: a login name or uid; its jobs only. timeout: seconds. An array's
     waiting tasks are one row. Raises SlurmUnavailableError, SlurmRefusedError.
     """
-    result = run(squeue_argv(job_ids, user), timeout=timeout)
+    # Slurm lets any character into a job's name: a mark that nobody can guess ends each row.
+    end = "\x1e" + os.urandom(8).hex()
+    result = run(squeue_argv(job_ids, user, end=end), timeout=timeout)
     if result.returncode != 0:
         # squeue exits 1 for one unknown id, and drops it silently among several.
         if job_ids and "invalid job id" in result.stderr.lower():
             return ()
         raise failure(result)
-    return tuple(parse_squeue(result.stdout))
+    return tuple(parse_squeue(result.stdout, end=end))

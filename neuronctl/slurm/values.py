@@ -10,10 +10,7 @@ from neuronctl.errors import UsageError
 from neuronctl.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"
-"""Between fields: a control character, which stands in no name, host list or time."""
-
-RECORD_END = "\x1e"
-"""After each row of squeue, so that a newline in a job's name does not end its row."""
+"""Between fields: a control character, which stands in no state, host list or time."""
 
 _JOB_ID = re.compile(
     r"(?P<job>[0-9]{1,10})(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%.-]+)\])|\+(?P<het>[0-9]+))?"

@@ -1,8 +1,9 @@
 """Where a job's software lives: small entries, each giving the shell lines that bring it up.
 
-Order in a script, stated here once: modules, then conda or venv, then the exported variables,
-then the user's own ``--setup`` lines, then the launch. Modules come first since a conda or an
-MPI may come out of one; the user's lines come last so that they have the last word.
+Order in a script, stated here once: modules, then conda or venv, then the address and port where
+the processes meet, then the exported variables, then the user's own ``--setup`` lines, then the
+launch. Modules come first since a conda or an MPI may come out of one; the user's variables and
+lines come last so that they have the last word, over MASTER_PORT too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def _conda(name: str) -> Tuple[Step, ...]:
 
 
 def _venv(directory: str) -> Tuple[Step, ...]:
-    return (Step(f". {quote(directory.rstrip('/') + '/bin/activate')}", must_succeed=True),)
+    path = directory.rstrip("/") + "/bin/activate"
+    # A shell expands ~ on the command line; a job file is read by no shell.
+    text = f'"$HOME"/{quote(path[2:])}' if path.startswith("~/") else quote(path)
+    return (Step(f". {text}", must_succeed=True),)
 
 
 ENVIRONMENTS: Mapping[str, Environment] = {

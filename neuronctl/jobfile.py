@@ -20,8 +20,12 @@ def read_job_file(path: Path) -> Layer:
 
 def read_config(path: Path) -> Layer:
     """The user's defaults; an absent file says nothing. Raises JobFileError with file:line."""
-    if not path.exists():
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return Layer({}, {})
+    except OSError as error:
+        raise JobFileError(f"cannot read {path}: {error.strerror}") from None
     return _read(path, Source.CONFIG, ())
 
 

@@ -21,6 +21,7 @@ class Option:
 
     kind: ``"value"`` takes one text, ``"flag"`` none (parse gets ``"true"`` or ``"false"``),
     ``"list"`` may be given often (parse gets all texts at once).
+    batch_only: salloc has no such option, since nobody sits at a log file or a requeued job.
     """
 
     long: str
@@ -30,6 +31,7 @@ class Option:
     metavar: str = "TEXT"
     kind: str = "value"
     group: str = "Slurm"
+    batch_only: bool = False
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
@@ -125,12 +127,27 @@ def _signal(texts: Sequence[str]) -> Fields:
     return {"signal": texts[0]}
 
 
+def _setup(texts: Sequence[str]) -> Fields:
+    lines = []
+    for text in texts:
+        # A block of a YAML file is several lines; a tab may be indentation or a here-document's.
+        for line in text.rstrip("\n").split("\n"):
+            if line.strip():
+                one_line(line.replace("\t", " "))
+            lines.append(line)
+        if not text.strip():
+            raise ValueError("is empty")
+    return {"setup": tuple(lines)}
+
+
 def _env(texts: Sequence[str]) -> Fields:
     pairs: Dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not _NAME.match(name):
-            raise ValueError(f"'{text}' is not NAME=VALUE with a shell variable's name")
+            # The value is not repeated: it may be a secret.
+            shown = f"{name}=…" if equals else text
+            raise ValueError(f"'{shown}' is not NAME=VALUE with a shell variable's name")
         if "\0" in value:
             raise ValueError(f"the value of {name} contains a NUL byte, which no variable can hold")
         if _SURROGATE.search(value):
@@ -140,18 +157,32 @@ def _env(texts: Sequence[str]) -> Fields:
 
 
 def _sbatch(texts: Sequence[str]) -> Fields:
-    known = {option.long: option for option in OPTIONS if option.group == "Slurm"}
+    known = {one.long: one for one in OPTIONS if one.group == "Slurm" and one.long != "sbatch"}
     options = []
     for text in texts:
         option = one_line(text).lstrip("-")
         name = option.partition("=")[0]
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise ValueError(f"'{text}' is not an sbatch option in its long form, such as nice=100")
-        if name in known and name != "sbatch":
+        # --exclusive is a flag of neuronctl's; --exclusive=user is Slurm's alone.
+        if name in known and not (known[name].kind == "flag" and option != name):
             raise ValueError(f"--{name} is an option of neuronctl itself: write --{option}")
+        if name in _NOT_IN_A_SCRIPT:
+            raise ValueError(f"--{name} has no place in a job script: {_NOT_IN_A_SCRIPT[name]}")
         options.append(option)
     return {"sbatch": tuple(options)}
 
+
+# sbatch takes these from a script too, and then does something else than submit it.
+_NOT_IN_A_SCRIPT = {
+    "wait": "use 'neuronctl submit --wait'",
+    "test-only": "use 'neuronctl submit --dry-run'",
+    "wrap": "name the program as SCRIPT, its arguments behind it",
+    "parsable": "use 'neuronctl submit --json'",
+    "help": "see 'man sbatch'",
+    "usage": "see 'man sbatch'",
+    "version": "see 'sbatch --version'",
+}
 
 _ENV = "Environment"
 
@@ -177,13 +208,26 @@ OPTIONS: Tuple[Option, ...] = (
     Option("nodelist", "Nodes to use.", _text("nodelist"), "w", "LIST"),
     Option("exclude", "Nodes to avoid.", _text("exclude"), "x", "LIST"),
     Option("dependency", "Jobs to wait for.", _text("dependency"), "d", "LIST"),
-    Option("array", "Array of tasks, such as 0-9%2.", _text("array"), "a", "INDEXES"),
+    Option(
+        "array", "Array of tasks, such as 0-9%2.", _text("array"), "a", "INDEXES", batch_only=True
+    ),
     Option("signal", "Signal before the end.", _signal, metavar="[B:]SIG[@SECONDS]"),
-    Option("requeue", "Requeue after a node's failure.", _flag("requeue"), kind="flag"),
+    Option(
+        "requeue", "Requeue after a node's failure.", _flag("requeue"), kind="flag", batch_only=True
+    ),
     Option("mail-type", "When to send mail.", _text("mail_type"), metavar="TYPE"),
     Option("mail-user", "Whom to send mail.", _text("mail_user"), metavar="ADDRESS"),
-    Option("output", "Log file (default %x_%j.out).", _text("output"), "o", "FILE"),
-    Option("error", "Standard error (default %x_%j.err).", _text("error"), "e", "FILE"),
+    Option(
+        "output", "Log file (default %x_%j.out).", _text("output"), "o", "FILE", batch_only=True
+    ),
+    Option(
+        "error",
+        "Standard error (default %x_%j.err, or with -o the same file).",
+        _text("error"),
+        "e",
+        "FILE",
+        batch_only=True,
+    ),
     Option(
         "sbatch", "Any other sbatch option, such as nice=100.", _sbatch, "", "OPTION", kind="list"
     ),
@@ -193,9 +237,7 @@ OPTIONS: Tuple[Option, ...] = (
     Option("module", "Load a module, after a purge.", _texts("modules"), "", "NAME", "list", _ENV),
     Option("conda", "Activate a conda environment.", _text("conda"), "", "ENV", group=_ENV),
     Option("venv", "Activate a virtual environment.", _text("venv"), "", "DIR", group=_ENV),
-    Option(
-        "setup", "A shell line to run before the launch.", _texts("setup"), "", "LINE", "list", _ENV
-    ),
+    Option("setup", "A shell line to run before the launch.", _setup, "", "LINE", "list", _ENV),
 )
 
 BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}

@@ -44,6 +44,19 @@ class Export:
 
 
 @dataclass(frozen=True)
+class Signal:
+    """What ``--signal`` asks for: its name without SIG (or its number), and who gets it.
+
+    to_batch_shell: the batch shell alone (``B:``), else the job steps' tasks. trapped_by_setup:
+    that shell's own trap is among the user's setup lines.
+    """
+
+    name: str
+    to_batch_shell: bool
+    trapped_by_setup: bool
+
+
+@dataclass(frozen=True)
 class Decision:
     """One value of the plan and why it is that: the rows of ``--explain``."""
 
@@ -75,7 +88,7 @@ class JobPlan:
     output: Optional[str]
     """Log file pattern as sbatch takes it; None for an interactive allocation."""
     error: Optional[str]
-    """The same for standard error."""
+    """The same for standard error; None also where it goes into ``output``."""
     launcher: Launcher
     launch: Launch
     program: Tuple[Word, ...]
@@ -90,7 +103,18 @@ class JobPlan:
     @property
     def secrets(self) -> Dict[str, str]:
         """Variables of the request that go into the job's environment and never into a script."""
-        return {name: value for name, value in self.request.env if is_secret_name(name)}
+        return {name: value for name, value in self.request.env if _is_secret(name, value)}
+
+    @property
+    def signal(self) -> Optional[Signal]:
+        """The request's ``--signal``, taken apart."""
+        match = re.fullmatch(r"(?:([BR]+):)?(?:SIG)?([^@]+)(?:@.*)?", self.request.signal or "")
+        if match is None:
+            return None
+        to_shell, name = "B" in (match[1] or ""), match[2]
+        trap = rf"\btrap\b.*\b(SIG)?{re.escape(name)}\b"
+        own = to_shell and any(re.search(trap, line) for line in self.request.setup)
+        return Signal(name, to_shell, own)
 
     @property
     def salloc_options(self) -> Tuple[str, ...]:
@@ -124,8 +148,12 @@ def plan(request: JobRequest, cluster: Cluster, *, interactive: bool = False) ->
     return _Planner(request, cluster, interactive).plan()
 
 
+def _is_secret(name: str, value: str) -> bool:
+    return bool(value) and is_secret_name(name)
+
+
 # Directives whose derivation a reader of the script wants to see beside them.
-_REMARKED = ("ntasks-per-node", "cpus-per-task")
+_REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "time")
 
 
 class _Planner:
@@ -147,9 +175,9 @@ class _Planner:
 
     def remark(self, name: str) -> str:
         decision = self.decisions.get(name)
-        if decision is None or name not in _REMARKED or decision.source is not Source.DERIVED:
+        if decision is None or name not in _REMARKED:
             return ""
-        return decision.why
+        return decision.why if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
 
     def plan(self) -> JobPlan:
         request = self.request
@@ -223,8 +251,22 @@ class _Planner:
         if nodes is not None:
             self.asked("nodes", "nodes", nodes)
             return nodes
-        self.decide("nodes", 1, Source.DERIVED, "one node unless asked")
+        named = self._named_nodes()
+        if named > 1:
+            self.decide("nodes", named, Source.DERIVED, "as many as --nodelist names")
+            return named
+        self.decide("nodes", 1, Source.DERIVED, "")
         return 1
+
+    def _named_nodes(self) -> int:
+        """How many nodes --nodelist names; 0 where it is not given or cannot be read (NC312)."""
+        text = self.request.nodelist
+        if text is None or "/" in text:
+            return 0
+        try:
+            return len(set(units.expand_hostlist(text)))
+        except ValueError:
+            return 0
 
     def _gpus(self, partition: Partition) -> int:
         gpus = self.request.gpus_per_node
@@ -298,8 +340,11 @@ class _Planner:
             value = max(1, cores // ntasks_per_node)
             self.decide("cpus-per-task", value, Source.DERIVED, why)
             return value
-        self.decide("cpus-per-task", 1, Source.DERIVED, "one core a task unless asked")
-        return 1
+        # A GPU needs a core at least; how many more go with it, the catalog does not say.
+        value = max(1, -(-gpus // ntasks_per_node))
+        why = "one core a GPU unless asked" if gpus > 1 else "one core a task unless asked"
+        self.decide("cpus-per-task", value, Source.DERIVED, why)
+        return value
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         text = self.request.time_limit
@@ -358,6 +403,8 @@ class _Planner:
         if asked is not None:
             self.asked(name, name, asked)
             return asked
+        if name == "error" and request.output is not None:
+            return None  # sbatch writes both into the one file asked for
         pattern = ("%x_%A_%a" if request.array else "%x_%j") + suffix
         self.decide(name, pattern, Source.DERIVED, "job name and id")
         return pattern
@@ -387,7 +434,7 @@ class _Planner:
         exports: List[Export] = []
         if self.request.script is not None and "PYTHONUNBUFFERED" not in given:
             exports.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
-        if "OMP_NUM_THREADS" not in given:
+        if "OMP_NUM_THREADS" not in given and "OMP_NUM_THREADS" not in self.cluster.environment:
             threads = max(1, cores // processes)
             why = f"{cores} cores / {processes} processes" if processes > 1 else f"{cores} cores"
             exports.append(Export("OMP_NUM_THREADS", str(threads), why))
@@ -395,7 +442,7 @@ class _Planner:
             if name not in given:
                 exports.append(Export(name, value, f"{self.cluster.name} wants it"))
         for name, value in given.items():
-            exports.append(Export(name, None if is_secret_name(name) else value))
+            exports.append(Export(name, None if _is_secret(name, value) else value))
         return tuple(exports)
 
     def _directives(self, settled: Mapping[str, Optional[str]], gpus: int) -> Tuple[Directive, ...]:
@@ -406,9 +453,9 @@ class _Planner:
             if value is not None:
                 lines.append(Directive(option, value, self.remark(option)))
 
-        def flag(option: str, wanted: Optional[bool], remark: str = "") -> None:
+        def flag(option: str, wanted: Optional[bool]) -> None:
             if wanted:
-                lines.append(Directive(option, None, remark))
+                lines.append(Directive(option))
 
         add("job-name", settled["job-name"])
         add("partition", settled["partition"])
@@ -423,13 +470,9 @@ class _Planner:
             add(option, getattr(request, option))
         add("time", settled["time"])
         add("comment", settled["comment"])
-        for option in ("array", "dependency"):
-            add(option, getattr(request, option))
-        flag("requeue", request.requeue)
-        if request.requeue is False:
-            lines.append(Directive("no-requeue"))
-        if request.requeue and not any(one.startswith("open-mode") for one in request.sbatch):
-            lines.append(Directive("open-mode", "append", "a requeued job keeps its log"))
+        add("dependency", request.dependency)
+        if not self.interactive:
+            lines += self._batch_directives()
         add("signal", request.signal)
         add("mail-type", request.mail_type)
         add("mail-user", request.mail_user)
@@ -439,6 +482,16 @@ class _Planner:
             name, equals, value = option.partition("=")
             lines.append(Directive(name, value if equals else None))
         return tuple(lines)
+
+    def _batch_directives(self) -> List[Directive]:
+        """What salloc does not know (options.Option.batch_only), but for the log files."""
+        request = self.request
+        lines = [] if request.array is None else [Directive("array", request.array)]
+        if request.requeue is not None:
+            lines.append(Directive("requeue" if request.requeue else "no-requeue"))
+        if request.requeue and not any(one.startswith("open-mode") for one in request.sbatch):
+            lines.append(Directive("open-mode", "append", "a requeued job keeps its log"))
+        return lines
 
     def _gpu_directives(self, gpus: int) -> List[Directive]:
         request = self.request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from neuronctl.errors import TemplateError
 from neuronctl.paths import data_path
@@ -97,9 +97,9 @@ def launch_text(plan: JobPlan) -> str:
 
 def render_job(plan: JobPlan) -> str:
     """The batch script of ``plan``; raises TemplateError."""
-    signal = plan.request.signal or ""
-    background = "B:" in signal
-    trap = _trapped_signal(plan) if background else None
+    signal = plan.signal
+    background = signal is not None and signal.to_batch_shell
+    trap = signal.name if signal and background and not signal.trapped_by_setup else None
     return _render("job.sh.j2", plan, background=background, trap=trap)
 
 
@@ -110,14 +110,6 @@ def render_shell(plan: JobPlan, *, command: bool) -> str:
         For a command instead of a shell: the text ends by running its arguments.
     """
     return _render("salloc.sh.j2", plan, command=command)
-
-
-def _trapped_signal(plan: JobPlan) -> Optional[str]:
-    """The signal Slurm sends the batch shell, unless the user's own setup traps it."""
-    match = re.search(r"([A-Z0-9+-]+)(@|\Z)", plan.request.signal or "")
-    name = match.group(1).replace("SIG", "", 1) if match else ""
-    trapped = any(re.search(rf"\btrap\b.*\b(SIG)?{name}\b", line) for line in plan.request.setup)
-    return None if trapped else name
 
 
 def _render(name: str, plan: JobPlan, **more: Any) -> str:

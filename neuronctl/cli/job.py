@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -39,15 +40,19 @@ class _JobCommand(click.Command):
                     formatter.write_dl(groups[group])
 
 
-def job_command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """A click command with all of a job's options, SCRIPT and ARGS behind them.
+def job_command(
+    name: str, *, batch: bool = True, **settings: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command with all of a job's options (with ``batch``, a batch job's), behind which
+    SCRIPT and ARGS may follow.
 
     Option parsing stops at SCRIPT: what follows it belongs to it, whatever it looks like.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         for option in reversed(OPTIONS):
-            function = _click_option(option)(function)
+            if batch or not option.batch_only:
+                function = _click_option(option)(function)
         function = click.option(
             "-f", "--file", "job_file", metavar="JOB.YAML", help="Read the job from a file."
         )(function)
@@ -188,11 +193,15 @@ def _situation(made: JobPlan) -> Any:
 
     from neuronctl.rules import Situation
 
+    try:
+        directory = str(Path.cwd().resolve())
+    except FileNotFoundError:
+        raise UsageError("the current directory does not exist any more", "cd to another") from None
     script = made.request.script
     problem, has_directives = _script_problem(script) if script is not None else ("", False)
     return Situation(
         user=_user(),
-        directory=str(Path.cwd().resolve()),
+        directory=directory,
         script_problem=problem,
         log_problem=_log_problem(made),
         has_directives=has_directives,
@@ -218,8 +227,8 @@ def _script_problem(script: str) -> Tuple[str, bool]:
         return "", False
     if not os.path.exists(script):
         return f"there is no file '{script}' in {os.getcwd()}", False
-    if os.path.isdir(script):
-        return f"'{script}' is a directory", False
+    if not os.path.isfile(script):
+        return f"'{script}' is not a file", False
     try:
         with open(script, "rb") as file:
             head = file.read(20_000)
@@ -240,6 +249,10 @@ def _log_problem(made: JobPlan) -> str:
         name = expand_log_pattern(
             pattern, job_id=1, array_job_id=1, array_task_id=0, job_name=made.job_name, user=_user()
         )
+        if os.path.isdir(name):
+            return f"the log file '{name}' is a directory"
+        if os.path.exists(name) and os.access(name, os.W_OK):
+            continue  # /dev/null, or a log that is written again
         directory = os.path.dirname(name) or "."
         if not os.path.isdir(directory):
             return f"the log directory '{directory}' does not exist"
@@ -273,14 +286,17 @@ def write_text(path: Path, text: str, *, force: bool) -> None:
 
     The text is written aside and renamed, so that a full disk leaves the old file whole.
     """
-    if path.exists() and not force:
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise UsageError(f"'{path}' is there already and is no file", "name another file")
+    if os.path.isfile(path) and not force:
         raise UsageError(f"'{path}' is there already", "--force writes over it")
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".neuronctl-{os.getpid()}")
     try:
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(aside, path)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None

@@ -15,7 +15,7 @@ _SHELL = f'exec bash --rcfile <(printf %s "${_WIRING}") -i'
 _COMMAND = f'eval "${_WIRING}"'
 
 
-@job_command("salloc")
+@job_command("salloc", batch=False)
 @click.option("--dry-run", is_flag=True, help="Show the command and the wiring only.")
 @click.argument("words", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 def command(

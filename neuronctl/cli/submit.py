@@ -93,6 +93,13 @@ def _submit(job: Job, draft: RecordDraft) -> Tuple[int, Optional[JobRecord]]:
         _warn(error)
     try:
         submitted = slurm.sbatch(draft.script, cwd=draft.cwd, environment=job.plan.secrets)
+    except KeyboardInterrupt:
+        click.echo(
+            "neuronctl: interrupted while sbatch ran: the job may be in the queue "
+            "('neuronctl status' shows it)",
+            err=True,
+        )
+        raise
     except SlurmRefusedError as error:
         # Only here is it certain that there is no job; any other error leaves the intent.
         if store is not None and key is not None:
@@ -140,7 +147,7 @@ def _summary(job: Job) -> str:
 def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[str, str]:
     """The log files; with the job's id filled in where there is one."""
     plan = job.plan
-    files = {"output": plan.output or "", "error": plan.error or ""}
+    files = {"output": plan.output or "", "error": plan.error or plan.output or ""}
     if job_id is None:
         return files
     if record is not None and not plan.request.array:

@@ -116,12 +116,19 @@ def node_list(subject: Subject) -> Iterator[Violation]:
                 )
 
 
-@rule("NC321", "signal does not reach torchrun's processes", WARNING)
+# By name and number. These torchrun hands on to its processes, and gives them 30 s.
+_TORCHRUN_HANDLES = ("TERM", "15", "INT", "2", "HUP", "1", "QUIT", "3")
+
+
+@rule("NC321", "signal ends torchrun", WARNING)
 def signal_and_torchrun(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
-    signal = plan.request.signal
-    if signal is not None and plan.launcher.name == "torchrun":
+    plan, signal = subject.plan, subject.plan.signal
+    if signal is None or plan.launcher.name != "torchrun" or signal.trapped_by_setup:
+        return
+    if signal.name not in _TORCHRUN_HANDLES:
         yield Violation(
-            f"--signal={signal}: torchrun does not pass signals such as USR1 on to its processes",
-            "trap it in the batch shell with --setup 'trap … USR1' and --signal B:USR1@SECONDS",
+            f"--signal={plan.request.signal}: {signal.name} ends torchrun at once, and its "
+            "processes never see it",
+            "take --launcher srun, where every process gets it, or trap it in the batch shell: "
+            f"--signal B:{signal.name}@120 --setup \"trap 'touch save-now' {signal.name}\"",
         )

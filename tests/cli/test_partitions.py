@@ -1,0 +1,203 @@
+"""neuronctl partitions, as a process, without and with a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, List
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def in_terminal(argv: List[str], cwd: Path, width: int, **env: str) -> str:
+    """Output of the command line in a real pseudo-terminal, without its line ends' \\r."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "neuronctl", *argv],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=cwd,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width), **env},
+    ) as process:
+        os.close(theirs)
+        output = b""
+        while True:
+            try:
+                chunk = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not chunk:
+                break
+            output += chunk
+        os.close(ours)
+        assert process.wait() == 0, output
+    return output.decode().replace("\r\n", "\n")
+
+
+def test_the_overview(run: Run) -> None:
+    out = run("partitions").stdout
+    lines = out.splitlines()
+    assert lines[:3] == [
+        "neuron: KISTI Neuron",
+        "source: KISTI Neuron user guide, 2026-08-12",
+        "other clusters (--cluster): neuron-2022",
+    ]
+    rows = {line.split()[0]: " ".join(line.split()) for line in lines[4:17]}
+    assert rows["PARTITION"] == "PARTITION NODES CORES GPUS SUBMIT RUN MAX GPUS TIME LIMIT"
+    assert rows["amd_a100nv_8"] == "amd_a100nv_8 9 64 8 a100 nvlink 20 10 88 2-00:00:00"
+    assert rows["bigmem"] == "bigmem 4 24-56 - 8 4 - 2-00:00:00"
+    assert len(rows) == 13
+    assert max(map(len, lines[:17])) <= 80
+    assert "\x1b" not in out
+    for words in (
+        "submit from       /scratch/{user}",
+        "--comment         mandatory, field=FIELD;appl=APPL",
+        "--mem             not allowed; the guide calls it unusable",
+        "amd_a100nv_8      88 GPUs a user, but its nodes have 72",
+        "interactive jobs  at most 08:00:00",
+    ):
+        assert words in out
+
+
+def test_another_cluster(run: Run) -> None:
+    out = run("partitions", "--cluster", "neuron-2022").stdout
+    assert "source: KISTI tutorial on distributed deep learning, 2022-12" in out
+    row = next(line for line in out.splitlines() if line.startswith("amd_a100nv_8 "))
+    assert " ".join(row.split()) == "amd_a100nv_8 14 64 8 a100 nvlink 4 - 64 2-00:00:00"
+    assert "--comment     mandatory, one word" in out
+    assert "cores a GPU   by default a node's cores / its GPUs" in out
+
+
+def test_partitions_in_detail(run: Run) -> None:
+    out = run("partitions", "cas_v100nv_8", "gh200_1", "cas_v100nv_8").stdout
+    assert out.count("\ncas_v100nv_8\n") == 1
+    for words in (
+        "memory_mb_per_node             384000",
+        "wall_time.interactive_maximum  08:00:00",
+        "cores a GPU                    4",
+        "memory with them               45600 MB",
+        "module_prefix                  ARM_",
+        "arch                           aarch64",
+        "field    agenticai, robotics",
+        "appl     pytorch, pytorch-ddp",
+    ):
+        assert words in out
+
+
+def test_where_each_value_comes_from(run: Run, tmp_path: Path, root: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    frame = "clusters:\n  neuron:\n    partitions:\n      cpu: %s\n"
+    mine.write_text(frame % "{max_gpus: null, nodes: 9}")
+    out = run("partitions", "--catalog", "mine.yaml", "--where").stdout
+    rows = {line.split("  ")[0]: line.split() for line in out.splitlines()}
+    assert rows["partitions.cpu.nodes"][1:] == ["9", "mine.yaml:4"]
+    assert rows["partitions.cpu.max_gpus"][1:] == ["-", "(taken", "out)", "mine.yaml:4"]
+    assert rows["partitions.cpu.max_submit_jobs"][1] == "8"
+    shipped = (root / "partitions.yaml").read_text().splitlines()
+    line = rows["partitions.cpu.max_submit_jobs"][2].rpartition("partitions.yaml:")[2]
+    assert shipped[int(line) - 1].strip() == "max_submit_jobs: 8"
+    assert rows["partitions.cpu.wall_time.maximum"][1] == "2-00:00:00"
+    assert rows["policy.cores.rule"][1] == "cap"
+    assert "policy.comment.fields" in rows
+    assert "policy" not in rows
+    only = run("partitions", "--catalog", "mine.yaml", "--where", "cpu").stdout
+    keys = [line for line in only.splitlines() if line.startswith("partitions.")]
+    assert {key.split(".")[1] for key in keys} == {"cpu"}
+
+
+def test_json(run: Run) -> None:
+    answer = json.loads(run("partitions", "--json").stdout)
+    assert list(answer) == [
+        "schema", "files", "default_cluster", "clusters", "cluster", "partitions",
+    ]  # fmt: skip
+    assert answer["schema"] == "neuronctl.partitions/1"
+    assert answer["default_cluster"] == "neuron"
+    assert answer["clusters"] == ["neuron", "neuron-2022"]
+    assert answer["cluster"]["name"] == "neuron"
+    assert answer["cluster"]["policy"]["comment"]["form"] == "fields"
+    assert answer["cluster"]["wall_time"]["interactive_maximum"] == 28800
+    assert len(answer["partitions"]) == 12
+    assert next(p for p in answer["partitions"] if p["name"] == "bigmem") == {
+        "name": "bigmem", "nodes": 4, "node_list": "bigmem[01-04]",
+        "cores_per_node": [48, 56, 24, 48], "cores_total": None, "memory_mb_per_node": None,
+        "gpus_per_node": 0, "gpu": None, "interconnect": None, "arch": "x86_64",
+        "max_submit_jobs": 8, "max_running_jobs": 4, "max_gpus": None, "max_nodes": None,
+        "wall_time": {"default": 172800, "maximum": 172800, "interactive_maximum": 28800},
+        "module_prefix": "", "open": True, "note": "",
+    }  # fmt: skip
+
+
+def test_json_of_one_with_its_places_and_no_limit(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(
+        "clusters: {neuron: {partitions: {cpu: {wall_time: {maximum: UNLIMITED}}}}}\n"
+    )
+    out = run("partitions", "cpu", "--json", "--where", "--catalog", "x.yaml").stdout
+    answer = json.loads(out)
+    assert [partition["name"] for partition in answer["partitions"]] == ["cpu"]
+    assert answer["partitions"][0]["wall_time"]["maximum"] == "UNLIMITED"
+    assert answer["where"]["partitions.cpu.wall_time.maximum"] == "x.yaml:1"
+    assert all(key.startswith("partitions.cpu.") for key in answer["where"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message", "hint"),
+    [
+        (["amd_a100"], 4, "cluster neuron has no partition 'amd_a100'", "did you mean amd_a100_4"),
+        (["--cluster", "nuron"], 3, "the catalog has no cluster 'nuron'", "did you mean neuron"),
+        (["--catalog", "gone.yaml"], 3, "cannot read gone.yaml: No such file or directory", ""),
+        (["--catalog", "bad.yaml"], 3, "bad.yaml:2: clusters.lab: has no source", "say where"),
+        (["--catalog", "tab.yaml"], 3, "tab.yaml:2: is not valid YAML", "indented with blanks"),
+        (["--no-such"], 2, "No such option", "neuronctl partitions --help"),
+    ],
+)
+def test_mistakes(
+    run: Run, tmp_path: Path, argv: List[str], code: int, message: str, hint: str
+) -> None:
+    (tmp_path / "bad.yaml").write_text("clusters:\n  lab: {}\n")
+    (tmp_path / "tab.yaml").write_text("clusters:\n\tlab: {}\n")
+    done = run("partitions", *argv, code=code)
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"neuronctl: {message}")
+    assert hint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_text_from_a_catalog_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(
+        "clusters: {neuron: {partitions: {cpu: {note: '[red]x[/red] [link=http://y]z[/link]'}}}}\n"
+    )
+    out = in_terminal(["partitions", "--catalog", "x.yaml"], tmp_path, 80)
+    assert "[red]x[/red] [link=http://y]z[/link]" in out
+    assert "\x1b]8" not in out
+
+
+@pytest.mark.parametrize("width", [120, 80, 60, 40])
+def test_it_fits_the_terminal(tmp_path: Path, width: int) -> None:
+    for argv in (["partitions"], ["partitions", "gh200_1"]):
+        out = in_terminal(argv, tmp_path, width, NO_COLOR="1")
+        for escape in ("\x1b[1m", "\x1b[2m", "\x1b[0m"):
+            out = out.replace(escape, "")
+        assert "\x1b" not in out
+        table = out.split("\n\n", 1)[1]  # below the header, which the terminal wraps
+        for line in table.splitlines():
+            assert len(line.rstrip()) <= width or line.startswith(("CORES, GPUS", "left out")), line
+    if width >= 80:
+        assert "TIME LIMIT" in in_terminal(["partitions"], tmp_path, width)
+
+
+def test_on_a_narrow_terminal_it_says_what_is_left_out(tmp_path: Path) -> None:
+    out = in_terminal(["partitions"], tmp_path, 60)
+    assert "left out for lack of width: NODES, CORES" in out
+    assert "TIME LIMIT" in out
+
+
+def test_colour_only_on_a_terminal_that_has_it(tmp_path: Path) -> None:
+    assert "\x1b[1m" in in_terminal(["partitions"], tmp_path, 80)
+    assert "\x1b" not in in_terminal(["partitions"], tmp_path, 80, TERM="dumb")

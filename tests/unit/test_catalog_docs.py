@@ -1,0 +1,50 @@
+"""docs/reference/catalog.md lists every key there is and no other, and its examples load."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from neuronctl.catalog import loader, model, schema
+from neuronctl.errors import CatalogError
+from neuronctl.yamlfile import parse, read
+
+TABLES = {
+    "## A cluster": model.Cluster,
+    "## A partition": model.Partition,
+    "## Wall time": model.WallTime,
+    "## Policy": model.Policy,
+    "`comment`:": model.CommentPolicy,
+    "`cores`:": model.CorePolicy,
+    "## Network": model.Network,
+    "## Containers": model.Containers,
+}
+
+
+@pytest.fixture
+def page(root: Path) -> str:
+    return (root / "docs" / "reference" / "catalog.md").read_text(encoding="utf-8")
+
+
+def test_every_key_has_its_row(page: str) -> None:
+    documented: Dict[str, List[str]] = {}
+    title = ""
+    for line in page.splitlines():
+        if line.startswith("## ") or re.fullmatch(r"`\w+`:", line):
+            title = line
+        elif line.startswith("| `"):
+            documented.setdefault(title, []).append(line.split("`")[1])
+    for title, kind in TABLES.items():
+        assert sorted(documented[title]) == sorted(schema.fields(kind)), title
+
+
+def test_its_examples_load(page: str) -> None:
+    shipped = read(loader.data_path("partitions.yaml"), CatalogError)
+    examples = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        catalog = loader.merge([shipped, parse(example, "catalog.md", CatalogError)])
+        assert "catalog.md" in {place.file for place in catalog.locations.values()}

@@ -1,0 +1,59 @@
+"""Where files lie: XDG directories, and the shipped data in a checkout and in a wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuronctl import paths
+from neuronctl.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("variable", "function", "below_home"),
+    [
+        ("XDG_CONFIG_HOME", paths.config_dir, ".config"),
+        ("XDG_STATE_HOME", paths.state_dir, ".local/state"),
+        ("XDG_CACHE_HOME", paths.cache_dir, ".cache"),
+    ],
+)
+def test_xdg_directories(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    variable: str,
+    function: object,
+    below_home: str,
+) -> None:
+    assert callable(function)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(variable, "/elsewhere")
+    assert function() == Path("/elsewhere/neuronctl")
+    for unusable in ("", "relative/path"):
+        monkeypatch.setenv(variable, unusable)
+        assert function() == tmp_path / below_home / "neuronctl"
+    monkeypatch.delenv(variable)
+    assert function() == tmp_path / below_home / "neuronctl"
+
+
+def test_no_home_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(paths.Path, "home", nobody)
+    with pytest.raises(UsageError, match="no home directory") as caught:
+        paths.state_dir()
+    assert "XDG_STATE_HOME" in caught.value.hint
+
+
+def test_data_of_a_checkout_and_of_a_wheel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: Path
+) -> None:
+    assert paths.data_path("partitions.yaml") == root / "partitions.yaml"
+    assert paths.data_path("templates").is_dir()
+    installed = tmp_path / "neuronctl"
+    (installed / "_data").mkdir(parents=True)
+    (installed / "_data" / "partitions.yaml").touch()
+    monkeypatch.setattr(paths, "_PACKAGE", installed)
+    assert paths.data_path("partitions.yaml") == installed / "_data" / "partitions.yaml"

@@ -13,20 +13,14 @@ if TYPE_CHECKING:
 _SCHEMA = 1
 
 
-class NodeCount(click.ParamType):
-    """``PARTITION=N``."""
-
-    name = "PARTITION=N"
-
-    def convert(
-        self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]
-    ) -> Tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
+def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Dict[str, int]:
+    counts = {}
+    for value in values:
         partition, equals, number = value.rpartition("=")
         if not equals or not partition or not (number.isascii() and number.isdecimal()):
-            self.fail(f"'{value}' is not PARTITION=N, such as amd_a100nv_8=4", param, ctx)
-        return partition, int(number)
+            raise click.BadParameter(f"'{value}' is not PARTITION=N, such as amd_a100nv_8=4")
+        counts[partition] = int(number)
+    return counts
 
 
 @click.group()
@@ -44,19 +38,20 @@ def command() -> None:
 @click.option(
     "--nodes",
     "counts",
-    type=NodeCount(),
+    metavar="PARTITION=N",
+    callback=_counts,
     multiple=True,
-    help="Nodes of a partition; may be repeated, 0 leaves it out. [two of amd_a100nv_8 and two "
-    "of cas_v100nv_8]",
+    help="Nodes of a partition; may be repeated, 0 leaves it out. (default: two of each of "
+    "amd_a100nv_8 and cas_v100nv_8)",
 )
-def up(cluster: Optional[str], counts: Tuple[Tuple[str, int], ...]) -> None:
+def up(cluster: Optional[str], counts: Dict[str, int]) -> None:
     """Bring the sandbox up; if it is up already, say so."""
     import time
 
     from neuronctl.sandbox import client
 
     before = time.monotonic()
-    running, done = client.up(_layout(cluster, dict(counts)))
+    running, done = client.up(_layout(cluster, counts))
     nodes = sum(len(names) for names in running.partitions.values())
     if done:
         took = time.monotonic() - before
@@ -68,16 +63,9 @@ def up(cluster: Optional[str], counts: Tuple[Tuple[str, int], ...]) -> None:
 
 def _layout(cluster: Optional[str], counts: Dict[str, int]) -> Layout:
     from neuronctl.catalog.loader import load
-    from neuronctl.errors import UsageError
     from neuronctl.sandbox import layout
 
-    catalog = load()
-    name = cluster or catalog.default_cluster
-    if name not in catalog.clusters:
-        raise UsageError(
-            f"the catalog has no cluster '{name}'", f"it has {', '.join(catalog.clusters)}"
-        )
-    return layout.build(catalog.clusters[name], counts)
+    return layout.build(load().cluster(cluster), counts)
 
 
 @command.command()

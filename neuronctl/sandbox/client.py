@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import neuronctl
+from neuronctl import paths
 from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.sandbox import requirements
 from neuronctl.sandbox.layout import Layout
 from neuronctl.sandbox.requirements import SubIds
-from neuronctl.sandbox.setup import Running, Setup, User
+from neuronctl.sandbox.setup import Running, Setup, User, config_files
 
 NAME_VARIABLE = "NEURONCTL_SANDBOX"
 """Environment variable that names another sandbox of the same user; empty is the usual one."""
@@ -117,7 +118,9 @@ def up(layout: Layout) -> Tuple[Running, bool]:
         return running, False
     with listener:
         user_ids, group_ids = requirements.check(os.getuid())
-        setup = Setup(layout, _user(), requirements.has_pmix(), exposed_directories())
+        setup = Setup(
+            layout, _user(), requirements.has_pmix(), exposed_directories(), _config(layout)
+        )
         _check_readable(setup)
         process = subprocess.Popen(
             [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())],
@@ -178,7 +181,9 @@ def _converse(
             if "error" in message:
                 if os.environ.get("NEURONCTL_DEBUG"):
                     print(message.get("trace", ""), file=sys.stderr)
-                raise SlurmUnavailableError(f"the sandbox did not come up: {message['error']}")
+                raise SlurmUnavailableError(
+                    f"the sandbox did not come up: {message['error']}", message.get("hint", "")
+                )
             if "ids" in message and user_ids and group_ids:
                 _map_ids("newuidmap", process.pid, os.getuid(), user_ids)
                 _map_ids("newgidmap", process.pid, os.getgid(), group_ids)
@@ -219,6 +224,17 @@ def _user() -> User:
     name = next(n for n in (_MADE_USER, f"{_MADE_USER}-sandbox") if n not in taken_names)
     made = next(number for number in range(20000, 60000) if number not in taken_ids)
     return User(name, made, made, f"{_MADE_HOME}/{name}", "/bin/bash", made=True)
+
+
+def _config(layout: Layout) -> Dict[str, str]:
+    files = [paths.config_dir() / "partitions.yaml", os.environ.get("NEURONCTL_CATALOG")]
+    texts = [
+        Path(file).expanduser().read_text(encoding="utf-8")
+        if file and Path(file).exists()
+        else None
+        for file in files
+    ]
+    return config_files(layout.cluster, texts[0], texts[1])
 
 
 def _package_root() -> str:

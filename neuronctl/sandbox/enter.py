@@ -13,8 +13,7 @@ from typing import Dict, List, NoReturn, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.sandbox import kernel
-from neuronctl.sandbox.layout import RUN
-from neuronctl.sandbox.setup import Running
+from neuronctl.sandbox.setup import CONFIG, STATE, Running
 
 _KINDS = ("mnt", "uts", "ipc", "net", "pid")
 
@@ -30,14 +29,17 @@ def environment(running: Running) -> Dict[str, str]:
         if name in _KEPT or name.startswith(("LC_", "NEURONCTL_"))
     }
     env.setdefault("LANG", "C.UTF-8")
-    env.pop("NEURONCTL_SANDBOX", None)
+    for name in ("NEURONCTL_SANDBOX", "NEURONCTL_CATALOG"):
+        env.pop(name, None)
+    if running.catalog is not None:
+        env["NEURONCTL_CATALOG"] = running.catalog
     env["PATH"] = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     env["HOME"] = running.home
     env["USER"] = env["LOGNAME"] = running.user
     env["SHELL"] = running.shell
     # Records and settings of the sandbox are not mixed with those of a real cluster.
-    env["XDG_STATE_HOME"] = f"{RUN}/user/state"
-    env["XDG_CONFIG_HOME"] = f"{RUN}/user/config"
+    env["XDG_STATE_HOME"] = STATE
+    env["XDG_CONFIG_HOME"] = CONFIG
     return env
 
 
@@ -103,7 +105,10 @@ def _become(
         os.setresuid(running.uid, running.uid, running.uid)
         kernel.die_with_parent()
         os.umask(0o022)
-        os.chdir(running.scratch)
+        try:
+            os.chdir(running.scratch)
+        except OSError:  # the user took it away
+            os.chdir("/")
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
             signal.signal(number, signal.SIG_DFL)

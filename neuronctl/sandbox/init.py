@@ -28,6 +28,8 @@ from neuronctl.sandbox import kernel, rootfs, slurmconf
 from neuronctl.sandbox.layout import ACCOUNT, RUN, Node
 from neuronctl.sandbox.requirements import clean_environment
 from neuronctl.sandbox.setup import (
+    CONFIG,
+    NAMED_CATALOG,
     Running,
     Setup,
     etc_files,
@@ -70,16 +72,21 @@ def main() -> None:
             | kernel.CLONE_NEWIPC
         )
     except OSError as error:
-        _say(error=f"this machine does not let it make namespaces: {error}")
+        _say(
+            error=f"the kernel refuses to make namespaces ({error.strerror})",
+            hint="in a container, start that with more rights (docker run --privileged)",
+        )
         sys.exit(1)
     if os.fork() == 0:
         _first_process(setup, listener)
 
 
 def _say(**message: Any) -> None:
-    # Nobody listens any more where `up` was killed; the sandbox comes up all the same.
-    with contextlib.suppress(BrokenPipeError):
+    try:
         print(json.dumps(message), flush=True)
+    except BrokenPipeError:
+        # `up` was interrupted: nobody asked for this sandbox any more.
+        os._exit(1)
 
 
 def _first_process(setup: Setup, listener: socket.socket) -> None:
@@ -162,6 +169,9 @@ def _prepare(setup: Setup) -> None:
     user = setup.user
     rootfs.own_directory(setup.scratch, user.uid, user.gid, 0o700)
     rootfs.own_directory(f"{RUN}/user", user.uid, user.gid, 0o700)
+    for directory in (CONFIG, f"{CONFIG}/neuronctl"):
+        rootfs.own_directory(directory, user.uid, user.gid, 0o700)
+    rootfs.write_files(f"{CONFIG}/neuronctl", setup.config)
     if user.made:
         rootfs.own_directory(user.home, user.uid, user.gid, 0o700)
     socket.sethostname(setup.layout.login_node)
@@ -265,6 +275,7 @@ def _start(setup: Setup) -> Running:
         shell=user.shell,
         scratch=setup.scratch,
         started=time.time(),
+        catalog=f"{CONFIG}/neuronctl/{NAMED_CATALOG}" if NAMED_CATALOG in setup.config else None,
     )
 
 

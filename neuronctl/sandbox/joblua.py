@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Iterable, List, Mapping
 
-from neuronctl.catalog.model import Policy
-from neuronctl.sandbox.layout import Layout
+from neuronctl.sandbox.layout import Layout, cores_per_gpu
 
 # What the lua code can see of a job, by the sbatch option that sets it.
 DETECTABLE_OPTIONS = (
@@ -39,8 +38,8 @@ def job_submit_lua(layout: Layout, user: str) -> str:
         limit = partition.wall_time.interactive_maximum
         if limit is not None:
             words.append(f"interactive_minutes = {limit // 60}")
-        cap = _cores_per_gpu(layout, each.nodes, policy)
-        if cap and partition.gpus_per_node and policy.cores.rule == "cap":
+        cap = cores_per_gpu(layout, each)
+        if cap and policy.cores.rule == "cap":
             words.append(f"cores_per_gpu = {cap}")
         partitions.append(f"  [{quote(partition.name)}] = {{ {', '.join(words)} }},")
     places = [place.replace("{user}", user).rstrip("/") for place in policy.submit_from]
@@ -70,13 +69,6 @@ def job_submit_lua(layout: Layout, user: str) -> str:
         "}",
     ]
     return "\n".join(head) + "\n" + _RULES
-
-
-def _cores_per_gpu(layout: Layout, nodes: Iterable[str], policy: Policy) -> int:
-    if policy.cores.cores_per_gpu is not None:
-        return policy.cores.cores_per_gpu
-    ratios = [node.cores // node.gpus for node in layout.nodes if node.name in nodes and node.gpus]
-    return min(ratios, default=0)
 
 
 def quote(text: str) -> str:

@@ -155,6 +155,15 @@ def _node(partition: Partition, name: str, index: int, position: int) -> Node:
     )
 
 
+def cores_per_gpu(layout: Layout, each: SandboxPartition) -> Optional[int]:
+    """The cores that go with a GPU of a partition by the site's rule; None if it has no rule."""
+    policy = layout.cluster.policy.cores
+    nodes = [node for node in layout.nodes if node.name in each.nodes and node.gpus]
+    if policy.rule == "none" or not each.partition.gpus_per_node or not nodes:
+        return None
+    return policy.cores_per_gpu or min(node.cores // node.gpus for node in nodes)
+
+
 def scratch(layout: Layout, user: str) -> str:
     """The user's scratch directory: the catalog's, unless it lies where the system needs room."""
     pattern = layout.cluster.scratch or "/scratch/{user}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Dict, List, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
+from neuronctl.catalog.model import Cluster
 from neuronctl.sandbox import joblua, slurmconf
-from neuronctl.sandbox.layout import NETWORK, PREFIX, RUN, Layout, hosts_file, scratch
+from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, RUN, Layout, hosts_file, scratch
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,17 @@ class User:
 
 @dataclass(frozen=True)
 class Setup:
-    """All the first process needs. ``exposed``: directories of Python and of neuronctl itself."""
+    """All the first process needs.
+
+    ``exposed`` are the directories of Python and of neuronctl itself, ``config`` the files of the
+    user's configuration directory in there, by name.
+    """
 
     layout: Layout
     user: User
     pmix: bool
     exposed: Tuple[str, ...]
+    config: Mapping[str, str]
 
     @property
     def scratch(self) -> str:
@@ -53,6 +60,8 @@ class Running:
     scratch: str
     started: float
     """Seconds since the epoch."""
+    catalog: Optional[str]
+    """The file $NEURONCTL_CATALOG names in there, if it names one."""
 
 
 def slurm_files(setup: Setup, *, with_qos: bool) -> Dict[str, str]:
@@ -86,6 +95,33 @@ def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
 
 def _ended(text: str) -> str:
     return text if text.endswith("\n") or not text else text + "\n"
+
+
+CONFIG = f"{RUN}/user/config"
+STATE = f"{RUN}/user/state"
+"""XDG directories of the user in there: records of real jobs and sandbox jobs never mix."""
+
+
+def config_files(
+    cluster: Cluster, user_catalog: Optional[str], named_catalog: Optional[str]
+) -> Dict[str, str]:
+    """What neuronctl reads inside: the sandbox's cluster is the default, and the catalog is the
+
+    one the sandbox was built from (the text of the user's own partitions.yaml and of the file in
+    $NEURONCTL_CATALOG, where there are any).
+    """
+    config = {"cluster": cluster.name}
+    if cluster.policy.account_required:
+        config["account"] = ACCOUNT
+    files = {"config.yaml": json.dumps(config) + "\n"}
+    if user_catalog is not None:
+        files["partitions.yaml"] = user_catalog
+    if named_catalog is not None:
+        files[NAMED_CATALOG] = named_catalog
+    return files
+
+
+NAMED_CATALOG = "catalog.yaml"
 
 
 def mariadb_argv(directory: str) -> List[str]:

@@ -6,7 +6,7 @@ from typing import List, Optional
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.sandbox.layout import RUN, Layout, Node, SandboxPartition
+from neuronctl.sandbox.layout import RUN, Layout, Node, SandboxPartition, cores_per_gpu
 
 GPU_DEVICE = f"{RUN}/dev/nvidia"
 """Followed by the GPU's number on its node; Slurm takes CUDA_VISIBLE_DEVICES from it."""
@@ -97,6 +97,9 @@ def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> s
         words.append(f"DefaultTime={units.format_time(default)}")
     if partition.max_nodes:
         words.append(f"MaxNodes={partition.max_nodes}")
+    per_gpu = cores_per_gpu(layout, each)
+    if per_gpu:
+        words.append(f"DefCpuPerGPU={per_gpu}")
     if not partition.open:
         words.append("AllowGroups=root")
     if layout.cluster.default_partition == partition.name:

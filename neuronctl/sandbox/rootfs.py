@@ -45,7 +45,8 @@ def build(exposed: Sequence[str], fresh: Iterable[str], *, for_others: bool) -> 
     # While the machine's /proc is still in sight, else the kernel refuses it in a user namespace.
     kernel.mount_proc("/proc")
     covered: Set[str] = set()
-    for path in exposed:
+    # A directory before those in it: .venv lies in the checkout and must not stand for all of it.
+    for path in sorted(exposed):
         _expose(path, new, covered, for_others)
     kernel.unmount(_OLD)
     Path(_OLD).rmdir()

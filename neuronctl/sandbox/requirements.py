@@ -54,8 +54,12 @@ def missing_packages(*, as_root: bool) -> List[str]:
 
 
 def has_pmix() -> bool:
-    """Whether Slurm's PMIx plugin is installed, which MPI programs started by srun want."""
-    return _library("slurm-wlm/mpi_pmix.so")
+    """Whether Slurm's PMIx plugin can work here, which MPI programs started by srun want.
+
+    Debian's plugin opens the library by the name that only libpmix-dev carries; without it every
+    srun would fail.
+    """
+    return _library("slurm-wlm/mpi_pmix.so") and _library("pmix2/lib/libpmix.so")
 
 
 def _library(name: str) -> bool:

@@ -11,12 +11,13 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.containers import RUNTIMES, Image, Wrapping
 from neuronctl.environments import ENVIRONMENTS, Step, load_modules
 from neuronctl.errors import UsageError
 from neuronctl.job import JobRequest, Source
 from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape
 from neuronctl.masking import is_secret_name
-from neuronctl.shell import Word
+from neuronctl.shell import Shell, Word
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,12 @@ class JobPlan:
     """The same for standard error; None also where it goes into ``output``."""
     launcher: Launcher
     launch: Launch
+    wrapping: Wrapping
+    """What a container adds to the launch; empty without one."""
     program: Tuple[Word, ...]
     """The user's program and its arguments, behind whatever the launcher puts before it."""
+    preflight: bool
+    """Whether every node is looked at before the launch."""
     activation: Tuple[Step, ...]
     """Script lines that bring the software up: modules, then conda or venv."""
     exports: Tuple[Export, ...]
@@ -139,13 +144,23 @@ class JobPlan:
         return next((one for one in self.decisions if one.name == name), None)
 
 
-def plan(request: JobRequest, cluster: Cluster, *, interactive: bool = False) -> JobPlan:
-    """Settle every value of ``request`` for ``cluster``; raises UsageError for an unknown launcher.
+def plan(
+    request: JobRequest,
+    cluster: Cluster,
+    *,
+    interactive: bool = False,
+    hosts: Tuple[str, ...] = (),
+) -> JobPlan:
+    """Settle every value of ``request`` for ``cluster``.
 
     interactive
         For salloc: no program, no log files, one task a GPU unless asked.
+    hosts
+        The nodes to launch on, where they are known: inside an allocation.
+
+    Raises UsageError for a launcher or a container runtime that does not exist.
     """
-    return _Planner(request, cluster, interactive).plan()
+    return _Planner(request, cluster, interactive, hosts).plan()
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -159,7 +174,10 @@ _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "time")
 class _Planner:
     """One planning; holds the values settled so far, in the order they depend on each other."""
 
-    def __init__(self, request: JobRequest, cluster: Cluster, interactive: bool) -> None:
+    def __init__(
+        self, request: JobRequest, cluster: Cluster, interactive: bool, hosts: Tuple[str, ...]
+    ) -> None:
+        self.hosts = hosts
         self.request = request
         self.cluster = cluster
         self.interactive = interactive
@@ -199,7 +217,18 @@ class _Planner:
         job_name = self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
-        shape = Shape(nodes, ntasks_per_node, cpus_per_task, gpus, processes)
+        shape = Shape(
+            nodes,
+            ntasks_per_node,
+            cpus_per_task,
+            gpus,
+            processes,
+            hosts=self.hosts,
+            interface=self.cluster.network.interface,
+            srun_options=self.cluster.policy.srun_options,
+        )
+        launch = launcher.launch(shape)
+        exports = self._exports(ntasks_per_node * cpus_per_task, processes)
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
             "partition": partition.name or None,
@@ -227,10 +256,12 @@ class _Planner:
             output=output,
             error=error,
             launcher=launcher,
-            launch=launcher.launch(shape),
+            launch=launch,
+            wrapping=self._wrapping(launch, exports, gpus),
             program=self._program(launcher),
+            preflight=self._preflight(nodes, launcher),
             activation=self._activation(),
-            exports=self._exports(ntasks_per_node * cpus_per_task, processes),
+            exports=exports,
             directives=self._directives(settled, gpus),
             decisions=tuple(self.decisions.values()),
         )
@@ -311,7 +342,11 @@ class _Planner:
             self.decide("ntasks-per-node", each, Source.DERIVED, why)
             return each
         if launcher.one_task_per_node:
-            why = "one process" if not launcher.distributed else "torchrun starts the processes"
+            why = (
+                "one process"
+                if not launcher.distributed
+                else f"{launcher.name} starts the processes"
+            )
             self.decide("ntasks-per-node", 1, Source.DERIVED, why)
             return 1
         why = "one task a GPU" if gpus else "one task a node unless asked"
@@ -351,8 +386,8 @@ class _Planner:
         if text is not None:
             self.asked("time", "time_limit", text)
             seconds = units.parse_time(text)
-            # A bare number is minutes and MM:SS reads like HH:MM: written out, both are plain.
-            plain = seconds == units.UNLIMITED or "-" in text or text.count(":") == 2
+            # A bare number is minutes, MM:SS reads like HH:MM: written out, nobody has to know.
+            plain = seconds == units.UNLIMITED or text.count(":") == 2
             return seconds, text if plain else units.format_time(seconds)
         limits = partition.wall_time
         default = limits.default
@@ -408,6 +443,45 @@ class _Planner:
         pattern = ("%x_%A_%a" if request.array else "%x_%j") + suffix
         self.decide(name, pattern, Source.DERIVED, "job name and id")
         return pattern
+
+    def _wrapping(self, launch: Launch, exports: Tuple[Export, ...], gpus: int) -> Wrapping:
+        request = self.request
+        if request.container is None:
+            return Wrapping()
+        name = request.container_runtime
+        if name is not None:
+            self.asked("container-runtime", "container_runtime", name)
+        elif request.container.endswith(".sqsh"):
+            name = "pyxis"
+            self.decide("container-runtime", name, Source.DERIVED, "a squashfs image of Enroot's")
+        else:
+            name = self.cluster.containers.runtime
+            self.decide("container-runtime", name, Source.CLUSTER, "")
+        if name not in RUNTIMES:
+            raise UsageError(
+                f"--container-runtime: unknown container runtime '{name}'",
+                "container runtimes are: " + ", ".join(RUNTIMES),
+            )
+        variables = [one.name for one in exports] + [one for one, _ in launch.exports]
+        variables += ["MASTER_ADDR", "MASTER_PORT"] if launch.rendezvous else []
+        variables += ["CUDA_VISIBLE_DEVICES"] if gpus else []
+        scratch = self.cluster.scratch
+        return RUNTIMES[name].wrap(
+            Image(
+                path=request.container,
+                gpus=gpus > 0,
+                binds=request.binds,
+                scratch=None if scratch is None else Shell(scratch.replace("{user}", "$USER")),
+                cleanenv=bool(request.cleanenv),
+                variables=tuple(variables),
+            )
+        )
+
+    def _preflight(self, nodes: int, launcher: Launcher) -> bool:
+        if self.interactive or not launcher.distributed:
+            return False
+        asked = self.request.preflight
+        return nodes > 1 if asked is None else asked
 
     def _is_python(self) -> bool:
         return (self.request.script or "").endswith(".py")

@@ -1,0 +1,18 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=cpu
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=16
+#SBATCH --time=6:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# One process: nothing of another training in the submitting shell may tell it otherwise.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=16  # 16 cores
+
+python train.py

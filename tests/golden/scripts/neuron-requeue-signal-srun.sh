@@ -1,0 +1,42 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2  # one task a GPU
+#SBATCH --cpus-per-task=8    # 2 GPUs x 8 cores a GPU / 2 tasks
+#SBATCH --gres=gpu:2
+#SBATCH --time=1-0
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --requeue
+#SBATCH --open-mode=append   # a requeued job keeps its log
+#SBATCH --signal=B:USR1@120
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# The processes meet on the first node, at its address, at a port of this job's own.
+first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+case $MASTER_ADDR in
+    '' | 127.*)
+        echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
+        exit 1
+        ;;
+esac
+export MASTER_ADDR
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 16 cores / 2 processes
+
+# Slurm signals this shell before the end; pass that on to the program.
+trap 'kill -s USR1 "$program"' USR1
+srun --nodes=2 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
+  export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
+      LOCAL_WORLD_SIZE=2
+  exec "$@"' task python train.py &
+program=$!
+# A signal interrupts 'wait': wait until the program itself has ended, and end with its exit code.
+while kill -0 "$program" 2>/dev/null; do
+    wait "$program"
+done
+wait "$program"

@@ -1,0 +1,132 @@
+"""Whole scripts, compared as text: a change in any of them is seen by a person before it counts.
+
+``pytest tests/golden --update-golden`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, Dict, List
+
+import pytest
+from cases import CASES, FILES
+
+SCRIPTS = Path(__file__).parent / "scripts"
+SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or "shellcheck"
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "examples").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "solver").chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_script_is_the_golden_one(name: str, project: Path, run: Run, update_golden: bool) -> None:
+    result = run(*CASES[name], cwd=project)
+    assert result.stderr == ""
+    if update_golden:
+        (SCRIPTS / name).write_text(result.stdout, encoding="utf-8")
+    assert result.stdout == (SCRIPTS / name).read_text(encoding="utf-8"), (
+        "look at the difference; --update-golden writes the file anew"
+    )
+
+
+def test_every_golden_file_has_a_case() -> None:
+    assert {path.name for path in SCRIPTS.iterdir()} == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bash_can_read_it(name: str) -> None:
+    subprocess.run(["bash", "-n", SCRIPTS / name], check=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shellcheck_finds_nothing(name: str) -> None:
+    """Severity, shell and the one exception stand in the .shellcheckrc beside this file."""
+    result = subprocess.run(
+        [SHELLCHECK, "--severity=warning", SCRIPTS / name], capture_output=True, text=True
+    )
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+def directives(script: str) -> Dict[str, str]:
+    """option -> value of the ``#SBATCH`` lines; none twice, each with a long name."""
+    found: Dict[str, str] = {}
+    for line in script.splitlines():
+        match = re.match(r"#SBATCH --([a-z-]+)(?:=(\"[^\"]*\"|\S+))?(?:\s+# .*)?$", line)
+        if line.startswith("#SBATCH"):
+            assert match, line
+            assert match[1] not in found, line
+            found[match[1]] = (match[2] or "").strip('"')
+    return found
+
+
+def test_tutorial_script_carries_what_the_tutorial_says() -> None:
+    """The figures of the tutorial's own train_hvd.sh, copied from it."""
+    script = (SCRIPTS / "neuron-2022-train_hvd.sh").read_text()
+    assert directives(script) == {
+        "job-name": "pytorch_horovod",
+        "time": "24:00:00",
+        "comment": "pytorch",
+        "partition": "amd_a100nv_8",
+        "nodes": "4",
+        "ntasks-per-node": "8",
+        "cpus-per-task": "4",
+        "output": "%x_%j.out",
+        "error": "%x_%j.err",
+        "gres": "gpu:8",
+    }
+    lines = script.splitlines()
+    modules = lines.index("module purge")
+    assert lines[modules + 1].startswith("module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1")
+    launch = script[script.index("\nsrun ") :]
+    assert launch.rstrip().endswith(" python train_hvd.py")
+
+
+def test_tutorial_allocation_carries_what_the_tutorial_says() -> None:
+    command = (SCRIPTS / "neuron-2022-salloc.sh").read_text().splitlines()[0].split()
+    assert command[0] == "salloc"
+    asked = {
+        *["--partition=amd_a100nv_8", "--job-name=debug", "--nodes=2", "--time=8:00:00"],
+        *["--gres=gpu:4", "--comment=python"],
+    }
+    assert asked <= set(command[: command.index("srun")])
+
+
+def body(name: str) -> List[str]:
+    return (SCRIPTS / name).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_free_of_well_known_defects(name: str) -> None:
+    """What public scripts get wrong, and what can be seen in the text alone."""
+    text = "\n".join(line for line in body(name) if not line.lstrip().startswith("# "))
+    code = re.sub(r"'[^']*'", "''", text)  # the program's own words are not ours
+    outside_tasks = re.sub(r"^srun .*", "", code, flags=re.MULTILINE | re.DOTALL)
+    assert not re.search(r"\$\{?SLURM_(PROCID|NODEID|LOCALID)", outside_tasks)
+    assert "hostname" not in code.replace("show hostnames", "")
+    assert "CUDA_VISIBLE_DEVICES" not in code
+    assert "gpus-per-task" not in code
+    assert not re.search(r"--export\b", code)
+    assert "set -u" not in code
+    assert not re.search(r"[\r\u2010-\u2015\u00a0]", code)
+    for line in body(name):
+        if line.startswith("srun "):
+            assert "--cpus-per-task=" in line and "--kill-on-bad-exit=1" in line
+    starts = [n for n, line in enumerate(body(name)) if line.startswith("#SBATCH")]
+    assert starts == list(range(1, len(starts) + 1)), "directives stand together, at the top"
+
+
+def test_secret_is_in_no_script() -> None:
+    assert "hf_aaaa" in " ".join(CASES["neuron-env.sh"])
+    assert "hf_aaaa" not in "\n".join(body("neuron-env.sh"))

@@ -41,14 +41,15 @@ def follow(
 ) -> int:
     """Print a job's states and log until it ends; its exit code, or 130 after Ctrl-C.
 
-    record: the job's record, for its log path and to keep the states seen (in ``store``, by
-    default the user's own); without it Slurm is asked for the path. err: the log of standard
-    error, where it has a file of its own. An array is followed by counts, without logs.
+    record: the job's record, looked up in ``store`` (by default the user's own) where it is not
+    given; it tells the log's path and keeps the states seen. A job without one is followed too.
+    err: the log of standard error, where it has a file of its own. An array is followed by
+    counts, without logs.
 
     Raises NoSuchJobError where nobody knows the job, NoSlurmError without Slurm.
     """
     job = job_id if isinstance(job_id, JobId) else JobId(job_id)
-    watch = _Watch(job, record, store or RecordStore.default())
+    watch = _watch(job, record, store)
     screen = _Screen(sys.stdout.buffer, sys.stderr)
     try:
         return _follow(watch, screen, err)
@@ -65,12 +66,20 @@ def wait(job_id: Union[int, JobId], record: Optional[JobRecord] = None) -> int:
     Ctrl-C is raised as KeyboardInterrupt; the job goes on.
     """
     job = job_id if isinstance(job_id, JobId) else JobId(job_id)
-    watch = _Watch(job, record, RecordStore.default())
+    watch = _watch(job, record, None)
     while not watch.ended:
         watch.poll()
         if not watch.ended:
             time.sleep(watch.interval)
     return watch.exit_status
+
+
+def _watch(job: JobId, record: Optional[JobRecord], store: Optional[RecordStore]) -> _Watch:
+    store = store or RecordStore.default()
+    if record is None:
+        with contextlib.suppress(RecordError):
+            record = store.get(job.job, slurm.local_cluster())
+    return _Watch(job, record, store)
 
 
 def _follow(watch: _Watch, screen: _Screen, err: bool) -> int:
@@ -87,7 +96,8 @@ def _follow(watch: _Watch, screen: _Screen, err: bool) -> int:
         if watch.ended:
             break
         time.sleep(_TICK)
-    _drain(log, screen)
+    if watch.may_have_written:
+        _drain(log, screen)
     if log.path is not None and not log.found:
         screen.say(f"there is no log at {log.path}")
     screen.say(watch.last_words())
@@ -138,7 +148,8 @@ class _Watch:
             self._silent = False
         now = _summary(self.statuses)
         if now != self._before:
-            lines.append(f"job {self.job}: {now}")
+            if not self.ended:  # the end has its own last words
+                lines.append(f"job {self.job}: {now}")
             self._before = now
             self.interval = _FIRST
             self._remember()
@@ -211,6 +222,11 @@ class _Watch:
         return None if path is not None and "%N" in path else path
 
     @property
+    def may_have_written(self) -> bool:
+        """Whether the job began at all, so that its log is worth waiting for."""
+        return any(s.elapsed != 0 and not tracking.is_launch_failure(s) for s in self.statuses)
+
+    @property
     def exit_status(self) -> int:
         """The job's exit code; the worst of an array's tasks."""
         return max((tracking.exit_status(status) for status in self.statuses), default=1)
@@ -222,9 +238,12 @@ class _Watch:
         status = self.statuses[0]
         if status.state == tracking.UNKNOWN:
             return f"job {self.job} ended, exit code not known ({status.reason})"
-        line = f"job {self.job} ended: {status.state}, exit code {status.exit or 'not known'}"
+        line = f"job {self.job} ended: {status.state}"
         more = tracking.ending_words(status)
-        return line if more.startswith(("exit code", "cancelled")) else f"{line} ({more})"
+        if more.startswith("exit code"):
+            return f"{line}, {more}"
+        line += f", exit code {status.exit or 'not known'}"
+        return line if more == "cancelled" else f"{line} ({more})"
 
 
 def _with_pages(

@@ -119,19 +119,22 @@ def merge(
     could not be found elsewhere. Empty where nobody knows anything.
     """
     if record is not None:
-        queue = [row for row in queue if _is_of(record, row.submit, row.name, row.work_dir)]
-        accounting = [
-            row for row in accounting if _is_of(record, row.submit, row.name, row.work_dir)
-        ]
+        ours = [row for row in queue if _is_of(record, row.submit, row.name, row.work_dir)]
+        past = [row for row in accounting if _is_of(record, row.submit, row.name, row.work_dir)]
+        if (queue or accounting) and not (ours or past):
+            # The number belongs to another job by now, and that is the one to show.
+            record = None
+        else:
+            queue, accounting = ours, past
     found: List[JobStatus] = []
     told = {row.id: row for row in accounting}
-    for row in queue:
-        found.append(_from_queue(row, told.pop(row.id, None), record))
-    waiting = [row.id for row in queue if row.id.tasks is not None]
-    for id, past in told.items():
+    for job in queue:
+        found.append(_from_queue(job, told.pop(job.id, None), record))
+    waiting = [job.id for job in queue if job.id.tasks is not None]
+    for id, row in told.items():
         # Before its tasks start, sacct has one row for all of them, as squeue has.
-        if not any(id.tasks is not None or row.covers(id) for row in waiting):
-            found.append(_from_accounting(past, record, absent))
+        if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
+            found.append(_from_accounting(row, record, absent))
     if record is not None and found:
         found = [_with_logs(status, record) for status in found]
     elif record is not None and record.job_id is not None:
@@ -282,7 +285,7 @@ ENDINGS = {
 
 
 def ending_words(status: JobStatus, canceller: str = "") -> str:
-    """How an ended job ended: ``exit code 1:0``, ``signal 9 (SIGKILL)``, ``time limit reached``.
+    """How an ended job ended: ``exit code 1:0``, ``signal 9, SIGKILL``, ``time limit reached``.
 
     canceller: the name of who cancelled it, where known.
     """
@@ -291,11 +294,11 @@ def ending_words(status: JobStatus, canceller: str = "") -> str:
         return f"cancelled by {who}" if who else "cancelled"
     parts = [ENDINGS[status.state]] if status.state in ENDINGS else []
     if is_launch_failure(status):
-        parts.append("0:53: no log directory, or not writable")
+        parts.append("exit code 0:53: no log directory, or not writable")
     elif status.exit is None:
         parts += [] if parts else ["exit code not known"]
     elif not parts and status.exit.signal and not status.exit.code:
-        parts.append(f"signal {signal_name(status.exit.signal)}")
+        parts.append(signal_name(status.exit.signal))
     elif not parts or status.exit.code:
         parts.append(f"exit code {status.exit}")
     return ", ".join(parts)
@@ -307,11 +310,11 @@ def is_launch_failure(status: JobStatus) -> bool:
 
 
 def signal_name(number: int) -> str:
-    """``9 (SIGKILL)``; the bare number where it has no name."""
+    """``signal 9, SIGKILL``; only its number where it has no name."""
     try:
-        return f"{number} ({signal.Signals(number).name})"
+        return f"signal {number}, {signal.Signals(number).name}"
     except ValueError:
-        return str(number)
+        return f"signal {number}"
 
 
 # As timeout(1) and the shell would say it, where Slurm itself only says 0:0.

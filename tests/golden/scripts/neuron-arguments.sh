@@ -5,7 +5,7 @@
 #SBATCH --ntasks-per-node=1  # torchrun starts the processes
 #SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores a GPU
 #SBATCH --gres=gpu:2
-#SBATCH --time=1-0
+#SBATCH --time=1-00:00:00
 #SBATCH --comment="field=misc;appl=pytorch"
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
@@ -26,9 +26,9 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 16 cores / 2 processes
 
 srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c '
-  exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+  exec torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
-      "$@"' torchrun train.py '' 'two words' '$HOME' '$(touch seen)' '`touch seen`' 'it'"'"'s' 'say "no"' \
+      --nproc-per-node=2 "$@"' torchrun train.py '' 'two words' '$HOME' '$(touch seen)' '`touch seen`' 'it'"'"'s' 'say "no"' \
     'a
 b' 'tab	here' 'back\slash' '*' '~' '!' 'a;b' 'a&b' -p --help -- --name='with blank' \
     '실험'

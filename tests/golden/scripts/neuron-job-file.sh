@@ -36,6 +36,6 @@ tar xf data.tar -C "$TMPDIR"
 ln -s "$TMPDIR/data" data
 
 srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 bash -c '
-  exec torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+  exec torchrun --nnodes=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
-      "$@"' torchrun train.py --lr 0.10 --name 'a first run'
+      --nproc-per-node=4 "$@"' torchrun train.py --lr 0.10 --name 'a first run'

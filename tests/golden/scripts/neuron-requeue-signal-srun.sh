@@ -5,7 +5,7 @@
 #SBATCH --ntasks-per-node=2  # one task a GPU
 #SBATCH --cpus-per-task=8    # 2 GPUs x 8 cores a GPU / 2 tasks
 #SBATCH --gres=gpu:2
-#SBATCH --time=1-0
+#SBATCH --time=1-00:00:00
 #SBATCH --comment="field=misc;appl=pytorch"
 #SBATCH --requeue
 #SBATCH --open-mode=append   # a requeued job keeps its log

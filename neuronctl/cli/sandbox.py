@@ -102,8 +102,15 @@ def _show(running: Running) -> None:
     click.echo(f"user        {running.user} (uid {running.uid}), account {running.account}")
     click.echo(f"directory   {running.scratch}")
     click.echo(f"process     {running.pid}")
+    click.echo(f"Slurm       {running.slurm}")
+    click.echo(f"ssh         {_found(running.ssh, 'between the nodes', 'openssh-server')}")
+    click.echo(f"modules     {_found(running.modules, 'the catalog names', 'environment-modules')}")
     for partition, nodes in running.partitions.items():
         click.echo(f"{partition}: {units.compress_hostlist(nodes)}")
+
+
+def _found(there: bool, what: str, package: str) -> str:
+    return what if there else f"none (Debian package {package} is not installed)"
 
 
 @command.command(
@@ -149,8 +156,10 @@ def down() -> None:
 
 
 @command.command()
-def packages() -> None:
+@click.option("--all", "all_", is_flag=True, help="Also those of ssh and of modules.")
+def packages(all_: bool) -> None:
     """Print the Debian packages the sandbox needs, in one line, for apt-get."""
+    from neuronctl.sandbox.found import OPTIONAL_PACKAGES
     from neuronctl.sandbox.requirements import PACKAGES
 
-    click.echo(" ".join(PACKAGES))
+    click.echo(" ".join([*PACKAGES, *(OPTIONAL_PACKAGES if all_ else ())]))

@@ -118,9 +118,7 @@ def up(layout: Layout) -> Tuple[Running, bool]:
         return running, False
     with listener:
         user_ids, group_ids = requirements.check(os.getuid())
-        setup = Setup(
-            layout, _user(), requirements.has_pmix(), exposed_directories(), _config(layout)
-        )
+        setup = Setup(layout, _user(), exposed_directories(), _config(layout))
         _check_readable(setup)
         process = subprocess.Popen(
             [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())],

@@ -14,6 +14,7 @@ import json
 import os
 import pickle
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,16 +23,18 @@ import time
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from neuronctl.sandbox import kernel, rootfs, slurmconf
+from neuronctl.sandbox import found, kernel, modules, rootfs, slurmconf, ssh
+from neuronctl.sandbox.found import Found
 from neuronctl.sandbox.layout import ACCOUNT, RUN, Node
-from neuronctl.sandbox.requirements import clean_environment
+from neuronctl.sandbox.requirements import SEARCH_PATH, clean_environment
 from neuronctl.sandbox.setup import (
     CONFIG,
     NAMED_CATALOG,
     Running,
     Setup,
+    User,
     etc_files,
     mariadb_argv,
     mariadb_install_argv,
@@ -94,8 +97,7 @@ def _first_process(setup: Setup, listener: socket.socket) -> None:
     listener.listen(16)
     os.umask(0o022)
     try:
-        _prepare(setup)
-        running = _start(setup)
+        running = _start(setup, _prepare(setup))
     except Failure as failure:
         _say(error=str(failure))
         os._exit(1)
@@ -147,7 +149,7 @@ def _reap() -> None:
 # ------------------------------------------------------------------------ the file system
 
 
-def _prepare(setup: Setup) -> None:
+def _prepare(setup: Setup) -> Found:
     top = Path(setup.scratch).parts[1]
     home = Path(setup.user.home).parts[1]
     fresh = [top, home] if setup.user.made else [top]
@@ -161,7 +163,8 @@ def _prepare(setup: Setup) -> None:
     files = etc_files(setup, passwd, group)
     rootfs.write_files(f"{RUN}/etc", files)
     rootfs.lay_over_etc(f"{RUN}/etc", files)
-    rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, with_qos=False))
+    has = found.look(_run(["slurmctld", "-V"]))
+    rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=False))
     Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
     rootfs.lay_over_etc(f"{RUN}/etc", ["slurm"])
     rootfs.make_devices(slurmconf.GPU_DEVICE, slurmconf.gpu_count(setup.layout))
@@ -174,7 +177,37 @@ def _prepare(setup: Setup) -> None:
     rootfs.write_files(f"{CONFIG}/neuronctl", setup.config)
     if user.made:
         rootfs.own_directory(user.home, user.uid, user.gid, 0o700)
+    if has.ssh:
+        _prepare_ssh(user)
+    if has.modules:
+        _prepare_modules(setup.layout.cluster.modules)
     socket.sethostname(setup.layout.login_node)
+    return has
+
+
+def _prepare_ssh(user: User) -> None:
+    Path("/run/sshd").mkdir(mode=0o755)
+    rootfs.write_files(ssh.DIRECTORY, ssh.files(user.name))
+    _run(ssh.keygen_argv(ssh.HOST_KEY))
+    rootfs.own_directory(ssh.user_directory(), user.uid, user.gid, 0o700)
+    _run(ssh.keygen_argv(ssh.user_key()))
+    os.chown(ssh.user_key(), user.uid, user.gid)
+    public = Path(f"{ssh.user_key()}.pub").read_text()
+    rootfs.write_files(ssh.DIRECTORY, {"authorized_keys": public})
+    kernel.bind(f"{ssh.DIRECTORY}/ssh_config", ssh.CONFIG)
+
+
+def _prepare_modules(names: Sequence[str]) -> None:
+    for name, text in modules.files(names).items():
+        rootfs.write_files(str(Path(modules.DIRECTORY, name).parent), {Path(name).name: text})
+        directory = Path(modules.bin_directory(name))
+        directory.mkdir(parents=True)
+        for program in modules.programs(name):
+            path = shutil.which(program, path=SEARCH_PATH)
+            if path is not None:
+                Path(directory, program).symlink_to(path)
+    rootfs.write_files(f"{RUN}/etc/{Path(modules.INITRC).parent}", {"initrc": modules.initrc()})
+    rootfs.lay_over_etc(f"{RUN}/etc", [modules.INITRC])
 
 
 # ------------------------------------------------------------------------------ daemons
@@ -230,7 +263,7 @@ def _run(argv: Sequence[str], text: str = "") -> str:
     return done.stdout
 
 
-def _start(setup: Setup) -> Running:
+def _start(setup: Setup, has: Found) -> Running:
     layout = setup.layout
     database = f"{RUN}/mysql"
     install = _spawn("mariadb-install-db", mariadb_install_argv(database))
@@ -239,7 +272,7 @@ def _start(setup: Setup) -> Running:
     munge = _spawn("munged", _munged_argv())
     holders = [_Holder(node) for node in layout.nodes]
     for holder in holders:
-        holder.fork(setup)
+        holder.fork(setup, has)
     _run(["ip", "-batch", "-"], network_batch(layout, [holder.wait() for holder in holders]))
     for holder in holders:
         holder.tell(b"network")
@@ -255,7 +288,7 @@ def _start(setup: Setup) -> Running:
     slurmctld.wait_for(lambda: _listens(layout.login_address, 6817))
     for command in slurmconf.sacctmgr_commands(layout, setup.user.name, ACCOUNT):
         _run(command)
-    rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, with_qos=True))
+    rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=True))
     Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
     _run(["scontrol", "reconfigure"])
     for holder in holders:
@@ -275,6 +308,9 @@ def _start(setup: Setup) -> Running:
         shell=user.shell,
         scratch=setup.scratch,
         started=time.time(),
+        slurm=has.slurm,
+        ssh=has.ssh,
+        modules=has.modules,
         catalog=f"{CONFIG}/neuronctl/{NAMED_CATALOG}" if NAMED_CATALOG in setup.config else None,
     )
 
@@ -305,12 +341,12 @@ class _Holder:
         self.pid = 0
         self._ours, self._its = socket.socketpair()
 
-    def fork(self, setup: Setup) -> None:
+    def fork(self, setup: Setup, has: Found) -> None:
         """Start it; it makes its namespaces and then waits to be told to go on."""
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                self._hold(setup)
+                self._hold(setup, has)
             except Exception:
                 Path(LOGS, f"{self.node.name}.log").write_text(traceback.format_exc())
             os._exit(1)
@@ -327,7 +363,7 @@ class _Holder:
         with contextlib.suppress(BrokenPipeError):
             self._ours.sendall(step)
 
-    def _hold(self, setup: Setup) -> None:
+    def _hold(self, setup: Setup, has: Found) -> None:
         self._ours.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         kernel.unshare(
@@ -341,7 +377,7 @@ class _Holder:
         self._expect(b"network")
         _run(["ip", "-batch", "-"], node_network_batch(setup.layout, self.node.address))
         self._expect(b"slurmd!")
-        for name, argv in node_services(self.node):
+        for name, argv in node_services(self.node, has):
             _spawn(f"{name}-{self.node.name}", argv)
         while True:
             try:
@@ -354,9 +390,13 @@ class _Holder:
             os._exit(1)
 
 
-def node_services(node: Node) -> List[tuple[str, List[str]]]:
+def node_services(node: Node, has: Found) -> List[Tuple[str, List[str]]]:
     """The daemons of a compute node: a name for the log, and the command in the foreground."""
-    return [("slurmd", ["slurmd", "-D", "-N", node.name])]
+    services = [("slurmd", ["slurmd", "-D", "-N", node.name])]
+    sshd = shutil.which("sshd", path=SEARCH_PATH)
+    if has.ssh and sshd is not None:
+        services.append(("sshd", ssh.sshd_argv(sshd)))
+    return services
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.sandbox import joblua, slurmconf
+from neuronctl.sandbox.found import Found
 from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, RUN, Layout, hosts_file, scratch
 
 
@@ -33,7 +34,6 @@ class Setup:
 
     layout: Layout
     user: User
-    pmix: bool
     exposed: Tuple[str, ...]
     config: Mapping[str, str]
 
@@ -60,17 +60,23 @@ class Running:
     scratch: str
     started: float
     """Seconds since the epoch."""
+    slurm: str
+    """The version of the daemons."""
+    ssh: bool
+    """Whether the nodes can be reached from one another with ssh, without a password."""
+    modules: bool
+    """Whether the cluster's modules can be loaded."""
     catalog: Optional[str]
     """The file $NEURONCTL_CATALOG names in there, if it names one."""
 
 
-def slurm_files(setup: Setup, *, with_qos: bool) -> Dict[str, str]:
+def slurm_files(setup: Setup, found: Found, *, with_qos: bool) -> Dict[str, str]:
     """The contents of /etc/slurm."""
     layout = setup.layout
     return {
-        "slurm.conf": slurmconf.slurm_conf(layout, with_qos=with_qos, pmix=setup.pmix),
+        "slurm.conf": slurmconf.slurm_conf(layout, with_qos=with_qos, pmix=found.pmix),
         "gres.conf": slurmconf.gres_conf(layout),
-        "cgroup.conf": slurmconf.cgroup_conf(),
+        "cgroup.conf": slurmconf.cgroup_conf(found.release),
         "slurmdbd.conf": slurmconf.slurmdbd_conf(layout),
         "job_submit.lua": joblua.job_submit_lua(layout, setup.user.name),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -130,11 +130,14 @@ def gpu_count(layout: Layout) -> int:
     return max((node.gpus for node in layout.nodes), default=0)
 
 
-def cgroup_conf() -> str:
+def cgroup_conf(version: Tuple[int, ...]) -> str:
     """cgroup.conf: no plugin in use needs cgroups, but slurmd reads the file and stops at an error.
 
-    The mount point is an empty directory, so that it is the same wherever the sandbox runs.
+    An older Slurm cannot do without; its mount point is an empty directory, so that it is the
+    same wherever the sandbox runs.
     """
+    if version >= (24, 5):
+        return "CgroupPlugin=disabled\n"
     return f"CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint={RUN}/cgroup\n"
 
 

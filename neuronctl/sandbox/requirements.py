@@ -68,25 +68,34 @@ def _library(name: str) -> bool:
 
 def sub_ids(file: str, uid: int) -> Optional[SubIds]:
     """The largest range that ``/etc/subuid`` or ``/etc/subgid`` gives to a user, or None."""
-    try:
-        names = {str(uid), pwd.getpwuid(uid).pw_name}
-    except KeyError:
-        names = {str(uid)}
-    ranges = []
+    names = {str(uid), _user_name(uid)}
+    mine = (ids for owner, ids in _ranges(file) if owner in names)
+    return max(mine, key=lambda ids: ids.count, default=None)
+
+
+def free_range(*files: str) -> str:
+    """A range of ids that none of the files gives to anybody yet, as usermod wants it."""
+    ends = [ids.first + ids.count for file in files for _, ids in _ranges(file)]
+    first = max([100_000, *ends])
+    return f"{first}-{first + _LOT - 1}"
+
+
+def _ranges(file: str) -> List[Tuple[str, SubIds]]:
     try:
         lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return None
+        return []
+    found = []
     for line in lines:
         owner, _, rest = line.partition(":")
         first, _, count = rest.partition(":")
-        if owner in names and first.isdecimal() and count.isdecimal():
-            ranges.append(SubIds(int(first), int(count)))
-    return max(ranges, key=lambda found: found.count, default=None)
+        if first.isdecimal() and count.isdecimal():
+            found.append((owner, SubIds(int(first), int(count))))
+    return found
 
 
-# Debian's own users have ids below 1000, and sub-ids are handed out in lots of 65536.
-_FEWEST_IDS = 1000
+_FEWEST_IDS = 1000  # the ids of the system's own users
+_LOT = 65536
 
 
 def check(uid: int) -> Tuple[Optional[SubIds], Optional[SubIds]]:
@@ -111,7 +120,8 @@ def check(uid: int) -> Tuple[Optional[SubIds], Optional[SubIds]]:
         ):
             if found is None or found.count < _FEWEST_IDS:
                 problems.append(f"no {_FEWEST_IDS} ids for {name} in {file}")
-                remedies.append(f"usermod {option} 100000-165535 {name}")
+                free = free_range("/etc/subuid", "/etc/subgid")
+                remedies.append(f"usermod {option} {free} {name}")
         forbidden = _user_namespaces_forbidden()
         if forbidden:
             problems.append(f"user namespaces are forbidden here ({forbidden[0]})")

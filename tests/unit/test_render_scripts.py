@@ -1,0 +1,246 @@
+"""Whole scripts, run by a real bash with recorders in the place of srun, torchrun and python.
+
+Whatever starts the program, the program's own arguments and the job's variables arrive byte for
+byte. The last command of the chain writes down what it was given.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from making import plan_of
+
+from neuronctl.launchers import LAUNCHERS
+from neuronctl.render import render_job
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])) | st.sampled_from(
+    [
+        "",
+        "-p",
+        "--",
+        "$HOME",
+        "$(exit 9)",
+        "`exit 9`",
+        "'",
+        '"',
+        "\\",
+        "a\nb",
+        "*",
+        "~",
+        "실험",
+        "😀",
+    ]
+)
+
+RECORDER = """#!/bin/bash
+printf '%s\\0' "${0##*/}" "$@" >"$RECORD/argv"
+env -0 >"$RECORD/env"
+exit "${PROGRAM_EXIT:-0}"
+"""
+SRUN = """#!/bin/bash
+while [ "${1#-}" != "$1" ]; do shift; done
+export SLURM_PROCID=3 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_NTASKS=4
+exec "$@"
+"""
+TOOLS = {
+    "srun": SRUN,
+    "scontrol": "#!/bin/sh\nprintf 'n1\\nn2\\n'\n",
+    "getent": '#!/bin/sh\necho "${ADDRESS-10.1.2.3}   STREAM $2"\n',
+    "module": "#!/bin/sh\nexit 0\n",
+}
+
+
+@pytest.fixture(scope="module")
+def bin_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("bin")
+    recorders = dict.fromkeys([*LAUNCHERS, "python", "prog"], RECORDER)
+    for name, text in {**recorders, **TOOLS}.items():
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    return directory
+
+
+Ran = Tuple[int, List[str], Dict[str, str], str]
+
+
+def run_script(script: str, bin_dir: Path, **environment: str) -> Ran:
+    """(exit code, the last command's argv, its environment, standard error)."""
+    for name in ("argv", "env"):
+        (bin_dir / name).unlink(missing_ok=True)
+    result = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        env={
+            "PATH": f"{bin_dir}:{os.environ['PATH']}",
+            "HOME": str(bin_dir),
+            "RECORD": str(bin_dir),
+            "SLURM_JOB_ID": "4711",
+            "SLURM_JOB_NODELIST": "n[1-2]",
+            **environment,
+        },
+    )
+    argv: List[str] = []
+    seen: Dict[str, str] = {}
+    if (bin_dir / "argv").exists():
+        argv = (bin_dir / "argv").read_bytes().decode().split("\0")[:-1]
+        pairs = (bin_dir / "env").read_bytes().decode().split("\0")[:-1]
+        seen = dict(pair.split("=", 1) for pair in pairs)
+    return result.returncode, argv, seen, result.stderr.decode()
+
+
+def shape(launcher: str) -> Dict[str, int]:
+    return {"nodes": 2 if LAUNCHERS[launcher].distributed else 1, "gpus_per_node": 1}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("program", ["train.py", "prog"])
+@settings(
+    deadline=None,
+    database=None,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(args=st.lists(TEXT, max_size=8), values=st.lists(TEXT, max_size=4))
+def test_arguments_and_variables_arrive_byte_for_byte(
+    launcher: str, program: str, args: List[str], values: List[str], bin_dir: Path
+) -> None:
+    env = tuple((f"VALUE_{number}", value) for number, value in enumerate(values))
+    made = plan_of(launcher=launcher, script=program, args=tuple(args), env=env, **shape(launcher))
+    code, argv, seen, errors = run_script(render_job(made), bin_dir)
+    assert (code, errors) == (0, "")
+    assert argv[len(argv) - len(args) - 1 :] in ([program, *args], ["prog", *args])
+    assert {name: seen[name] for name, _ in env} == dict(env)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_script_ends_with_the_programs_exit_code(launcher: str, bin_dir: Path) -> None:
+    for signal in (None, "B:USR1@60"):
+        made = plan_of(launcher=launcher, signal=signal, **shape(launcher))
+        code, argv, _, errors = run_script(render_job(made), bin_dir, PROGRAM_EXIT="17")
+        assert (code, errors) == (17, "")
+        assert argv[-1] == "train.py"
+
+
+def test_srun_tells_each_process_its_rank(bin_dir: Path) -> None:
+    script = render_job(plan_of(launcher="srun", nodes=2, gpus_per_node=2))
+    stale = {"RANK": "9", "WORLD_SIZE": "9", "MASTER_ADDR": "stale", "MASTER_PORT": "1"}
+    _, argv, seen, _ = run_script(script, bin_dir, **stale)
+    assert argv == ["python", "train.py"]
+    assert (seen["RANK"], seen["LOCAL_RANK"], seen["WORLD_SIZE"]) == ("3", "1", "4")
+    assert seen["LOCAL_WORLD_SIZE"] == "2"
+    assert (seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("10.1.2.3", str(10000 + 4711))
+
+
+def test_torchrun_evaluates_on_each_node_what_differs_there(bin_dir: Path) -> None:
+    script = render_job(plan_of(launcher="torchrun", nodes=2, gpus_per_node=2))
+    _, argv, _, _ = run_script(script, bin_dir)
+    assert argv[0] == "torchrun"
+    assert {"--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=c10d"} <= set(argv)
+    assert {"--rdzv-id=4711", f"--rdzv-endpoint=10.1.2.3:{10000 + 4711}"} <= set(argv)
+    assert "--rdzv-conf=is_host=0" in argv  # the recorder is on node 1
+
+
+def test_one_process_sees_nothing_of_another_training(bin_dir: Path) -> None:
+    script = render_job(plan_of(launcher="python", gpus_per_node=1))
+    stale = {"RANK": "9", "LOCAL_RANK": "9", "WORLD_SIZE": "9", "LOCAL_WORLD_SIZE": "9"}
+    _, _, seen, _ = run_script(script, bin_dir, MASTER_ADDR="stale", MASTER_PORT="1", **stale)
+    assert not {*stale, "MASTER_ADDR", "MASTER_PORT"} & set(seen)
+
+
+@pytest.mark.parametrize("address", ["127.0.1.1", ""])
+def test_first_node_without_an_address_ends_the_job(address: str, bin_dir: Path) -> None:
+    script = render_job(plan_of(launcher="torchrun", nodes=2, gpus_per_node=2))
+    code, argv, _, errors = run_script(script, bin_dir, ADDRESS=address)
+    assert (code, argv) == (1, [])
+    assert "n1 has no address that other nodes can reach" in errors
+
+
+def test_port_is_of_the_job_and_below_the_ephemeral_range(bin_dir: Path) -> None:
+    script = render_job(plan_of(launcher="srun", nodes=2, gpus_per_node=2))
+    for job_id in (1, 19999, 20000, 67108863):
+        _, _, seen, _ = run_script(script, bin_dir, SLURM_JOB_ID=str(job_id))
+        assert 10000 <= int(seen["MASTER_PORT"]) < 32768
+
+
+def test_users_variables_and_setup_have_the_last_word(bin_dir: Path) -> None:
+    made = plan_of(
+        launcher="srun",
+        nodes=2,
+        gpus_per_node=2,
+        env=(("MASTER_PORT", "29500"), ("OMP_NUM_THREADS", "1")),
+        setup=("export MASTER_ADDR=n9",),
+    )
+    _, _, seen, _ = run_script(render_job(made), bin_dir)
+    assert (seen["MASTER_ADDR"], seen["MASTER_PORT"]) == ("n9", "29500")
+    assert seen["OMP_NUM_THREADS"] == "1"
+
+
+def test_secret_comes_from_the_environment_only(bin_dir: Path) -> None:
+    made = plan_of(launcher="python", env=(("HF_TOKEN", "hf_secret"), ("API_KEY", "")))
+    script = render_job(made)
+    assert "hf_secret" not in script
+    assert made.secrets == {"HF_TOKEN": "hf_secret"}
+    code, argv, _, errors = run_script(script, bin_dir)
+    assert code != 0 and argv == []
+    assert "HF_TOKEN" in errors and "export it before you submit" in errors
+    code, _, seen, _ = run_script(script, bin_dir, **made.secrets)
+    assert code == 0
+    assert (seen["HF_TOKEN"], seen["API_KEY"]) == ("hf_secret", "")
+
+
+@pytest.mark.parametrize("fields", [{"conda": "x"}, {"venv": "missing"}])
+def test_missing_environment_ends_the_job(fields: Dict[str, str], bin_dir: Path) -> None:
+    code, argv, _, _ = run_script(render_job(plan_of(launcher="python", **fields)), bin_dir)
+    assert (code, argv) == (1, [])
+
+
+def test_missing_module_ends_the_job(bin_dir: Path) -> None:
+    script = render_job(plan_of(launcher="python", modules=("cuda/99",)))
+    assert run_script(script, bin_dir)[0] == 0
+    failing = 'module() { [ "$1" != load ]; }\n' + script
+    assert run_script(failing, bin_dir)[:2] == (1, [])
+
+
+def test_venv_below_home_in_a_job_file(bin_dir: Path) -> None:
+    (bin_dir / "my env" / "bin").mkdir(parents=True)
+    (bin_dir / "my env" / "bin" / "activate").write_text("export FROM_VENV=1\n")
+    script = render_job(plan_of(launcher="python", venv="~/my env/"))
+    assert run_script(script, bin_dir)[2]["FROM_VENV"] == "1"
+
+
+SIGNALLED = """
+trap 'echo saved >"$RECORD/saved"; exit 0' USR1
+kill -s USR1 $PPID
+for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.1; done
+exit 3
+"""
+
+
+def test_signal_of_the_batch_shell_reaches_the_program(bin_dir: Path, tmp_path: Path) -> None:
+    """The program signals the batch shell as Slurm would, and gets the signal handed on."""
+    program = tmp_path / "save"
+    program.write_text("#!/bin/bash\n" + SIGNALLED)
+    program.chmod(0o755)
+    made = plan_of(launcher="python", script=str(program), signal="B:USR1@60")
+    code, _, _, errors = run_script(render_job(made), bin_dir)
+    assert (code, errors) == (0, "")
+    assert (bin_dir / "saved").read_text() == "saved\n"
+
+
+def test_own_trap_replaces_the_one_of_the_script(bin_dir: Path, tmp_path: Path) -> None:
+    program = tmp_path / "work"
+    program.write_text("#!/bin/bash\nkill -s USR1 $PPID\nsleep 0.3\nexit 5\n")
+    program.chmod(0o755)
+    trap = "trap 'echo mine >\"$RECORD/mine\"' SIGUSR1"
+    made = plan_of(launcher="python", script=str(program), signal="B:USR1@60", setup=(trap,))
+    script = render_job(made)
+    assert script.count("trap ") == 1
+    code, _, _, errors = run_script(script, bin_dir)
+    assert (code, errors) == (5, "")
+    assert (bin_dir / "mine").read_text() == "mine\n"

@@ -1,0 +1,54 @@
+"""Quoting, judged by a real bash: every word arrives byte for byte."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import List
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuronctl.shell import Shell, join, quote
+
+# Everything an argument can hold: no NUL, no lone surrogate.
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+NASTY = st.sampled_from(
+    [
+        *["", " ", "-", "--", "-rf", "$HOME", "${HOME}", "$(id)", "`id`", "'", '"', "\\", "\\\\"],
+        *["'\"'\"'", "\n", "a\nb\n", "\r\n", "\t", ";", "&", "|", "*", "?", "[a-z]", "~", "!", "#"],
+        *["--name=", "--name=two words", "--na'me=x", "=x", "a=b c", "실험", "😀", "\u2028"],
+        *["{1..3}", "%s", "\x1b[0m", "<(id)", "x" * 5000],
+    ]
+)
+WORDS = st.lists(TEXT | NASTY, max_size=12)
+
+
+def through_bash(text: str) -> List[str]:
+    script = f"printf '%s\\0' {text}"
+    out = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, check=True).stdout
+    return out.decode("utf-8").split("\0")[:-1]
+
+
+@settings(deadline=None, database=None, max_examples=150)
+@given(WORDS)
+def test_words_arrive_byte_for_byte(words: List[str]) -> None:
+    # The first word is there so that printf has one to print even for an empty list.
+    assert through_bash(join(["first", *words])) == ["first", *words]
+
+
+def test_plain_words_stay_plain() -> None:
+    assert join(["python", "train.py", "--lr=0.1", "-p"]) == "python train.py --lr=0.1 -p"
+
+
+def test_an_option_is_quoted_where_its_value_is() -> None:
+    assert quote("--name=two words") == "--name='two words'"
+
+
+def test_shell_text_is_evaluated() -> None:
+    assert through_bash(join(["x", Shell('"$((1 + 1))"')])) == ["x", "2"]
+
+
+def test_nul_is_refused() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        quote("a\0b")

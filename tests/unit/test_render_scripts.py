@@ -51,7 +51,7 @@ exec "$@"
 TOOLS = {
     "srun": SRUN,
     "scontrol": "#!/bin/sh\nprintf 'n1\\nn2\\n'\n",
-    "getent": '#!/bin/sh\necho "${ADDRESS-10.1.2.3}   STREAM $2"\n',
+    "getent": '#!/bin/sh\n[ -n "${ADDRESS=10.1.2.3}" ] && echo "$ADDRESS STREAM"\n',
     "module": "#!/bin/sh\nexit 0\n",
 }
 

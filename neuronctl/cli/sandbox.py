@@ -44,14 +44,29 @@ def command() -> None:
     help="Nodes of a partition; may be repeated, 0 leaves it out. (default: two of each of "
     "amd_a100nv_8 and cas_v100nv_8)",
 )
-def up(cluster: Optional[str], counts: Dict[str, int]) -> None:
+@click.option(
+    "--root",
+    metavar="DIR",
+    default="/",
+    help="Run Slurm and all else from the Debian system in this directory, not the machine's.",
+)
+@click.option(
+    "--bind",
+    "binds",
+    metavar="DIR[:PLACE]",
+    multiple=True,
+    help="Show a directory of this machine inside too, at its own path or at PLACE; may be "
+    "repeated.",
+)
+def up(cluster: Optional[str], counts: Dict[str, int], root: str, binds: Tuple[str, ...]) -> None:
     """Bring the sandbox up; if it is up already, say so."""
     import time
 
     from neuronctl.sandbox import client
+    from neuronctl.sandbox.view import view
 
     before = time.monotonic()
-    running, done = client.up(_layout(cluster, counts))
+    running, done = client.up(_layout(cluster, counts), view(root, binds))
     nodes = sum(len(names) for names in running.partitions.values())
     if done:
         took = time.monotonic() - before
@@ -102,7 +117,9 @@ def _show(running: Running) -> None:
     click.echo(f"user        {running.user} (uid {running.uid}), account {running.account}")
     click.echo(f"directory   {running.scratch}")
     click.echo(f"process     {running.pid}")
-    click.echo(f"Slurm       {running.slurm}")
+    click.echo(
+        f"Slurm       {running.slurm}" + ("" if running.root == "/" else f" of {running.root}")
+    )
     click.echo(f"ssh         {_found(running.ssh, 'between the nodes', 'openssh-server')}")
     click.echo(f"modules     {_found(running.modules, 'the catalog names', 'environment-modules')}")
     for partition, nodes in running.partitions.items():

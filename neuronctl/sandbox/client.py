@@ -27,6 +27,7 @@ from neuronctl.sandbox import requirements
 from neuronctl.sandbox.layout import Layout
 from neuronctl.sandbox.requirements import SubIds
 from neuronctl.sandbox.setup import Running, Setup, User, config_files
+from neuronctl.sandbox.view import MACHINE, View
 
 NAME_VARIABLE = "NEURONCTL_SANDBOX"
 """Environment variable that names another sandbox of the same user; empty is the usual one."""
@@ -63,7 +64,13 @@ def find() -> Optional[Running]:
             return None
     if not answer:  # it failed while we waited for it
         return None
-    return Running(**{**json.loads(answer), "pid": pid})
+    try:
+        return Running(**{**json.loads(answer), "pid": pid})
+    except TypeError:
+        raise SlurmUnavailableError(
+            "the sandbox that is up was started by another version of neuronctl",
+            "take it down: 'neuronctl sandbox down'",
+        ) from None
 
 
 def require() -> Running:
@@ -99,11 +106,11 @@ def _is_ours(uid: int) -> bool:
 # ------------------------------------------------------------------------------------- up
 
 
-def up(layout: Layout) -> Tuple[Running, bool]:
+def up(layout: Layout, view: View = MACHINE) -> Tuple[Running, bool]:
     """Bring it up, or find it up; True if this call did it.
 
     Raises SlurmUnavailableError with the log of what failed, and UsageError where a sandbox with
-    other partitions or nodes is up.
+    other partitions, nodes or another root is up.
     """
     listener = _claim()
     if listener is None:
@@ -115,10 +122,20 @@ def up(layout: Layout) -> Tuple[Running, bool]:
                 + ", ".join(f"{name}={len(nodes)}" for name, nodes in running.partitions.items()),
                 "take it down first: 'neuronctl sandbox down'",
             )
+        if running.root != view.root:
+            raise UsageError(
+                f"the sandbox that is up already has {running.root} for its root",
+                "take it down first: 'neuronctl sandbox down'",
+            )
         return running, False
     with listener:
-        user_ids, group_ids = requirements.check(os.getuid())
-        setup = Setup(layout, _user(), exposed_directories(), _config(layout))
+        user_ids, group_ids = requirements.check(os.getuid(), view.root)
+        user = _user()
+        exposed = (*exposed_directories(), *view.exposed)
+        if view.root != "/":
+            user = view.fit(user, sys.executable)
+            exposed = exposed if user.made else (*exposed, user.home)
+        setup = Setup(layout, user, view.root, exposed, view.binds, _config(layout))
         _check_readable(setup)
         process = subprocess.Popen(
             [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())],

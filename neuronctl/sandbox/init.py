@@ -153,9 +153,9 @@ def _prepare(setup: Setup) -> Found:
     top = Path(setup.scratch).parts[1]
     home = Path(setup.user.home).parts[1]
     fresh = [top, home] if setup.user.made else [top]
+    rootfs.build(setup.root, setup.exposed, setup.binds, fresh, for_others=setup.user.made)
     passwd = Path("/etc/passwd").read_text(encoding="utf-8", errors="surrogateescape")
     group = Path("/etc/group").read_text(encoding="utf-8", errors="surrogateescape")
-    rootfs.build(setup.exposed, fresh, for_others=setup.user.made)
     for directory in ("", "/log", "/spool", "/spool/slurmctld", "/cgroup", "/munge", "/mysql"):
         Path(RUN + directory).mkdir(mode=0o755)
     for directory in ("/run/munge", "/run/mysqld", "/run/lock"):
@@ -167,6 +167,7 @@ def _prepare(setup: Setup) -> Found:
     rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=False))
     Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
     rootfs.lay_over_etc(f"{RUN}/etc", ["slurm"])
+    rootfs.open_fuse(f"{RUN}/fuse")
     rootfs.make_devices(slurmconf.GPU_DEVICE, slurmconf.gpu_count(setup.layout))
     kernel.mount_tmpfs("/dev/shm", 0o1777)
     user = setup.user
@@ -286,6 +287,8 @@ def _start(setup: Setup, has: Found) -> Running:
     _run(["sacctmgr", "--immediate", "add", "cluster", layout.cluster.name])
     slurmctld = _spawn("slurmctld", ["slurmctld", "-D"])
     slurmctld.wait_for(lambda: _listens(layout.login_address, 6817))
+    # A controller may answer before the database has heard from it what there is to count.
+    slurmctld.wait_for(lambda: "gres|gpu" in _run(slurmconf.tres_argv()).splitlines())
     for command in slurmconf.sacctmgr_commands(layout, setup.user.name, ACCOUNT):
         _run(command)
     rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=True))
@@ -308,6 +311,7 @@ def _start(setup: Setup, has: Found) -> Running:
         shell=user.shell,
         scratch=setup.scratch,
         started=time.time(),
+        root=setup.root,
         slurm=has.slurm,
         ssh=has.ssh,
         modules=has.modules,
@@ -370,7 +374,7 @@ class _Holder:
             kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
         )
         socket.sethostname(self.node.name)
-        rootfs.new_tmp(setup.exposed)
+        rootfs.new_tmp([*setup.exposed, *(place for _, place in setup.binds)])
         rootfs.write_files(f"{RUN}/etc", {f"hostname-{self.node.name}": self.node.name + "\n"})
         kernel.bind(f"{RUN}/etc/hostname-{self.node.name}", "/etc/hostname")
         self._its.sendall(b"+")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ PACKAGES = {
     "uidmap": ("newuidmap", "newgidmap"),
 }
 
+# These make the namespaces, and so run before another root is in place.
+_ON_THE_MACHINE = ("util-linux", "uidmap")
+
 # Packages without a program of their own are known by a file.
 _FILES = {"slurm-wlm-basic-plugins": "slurm-wlm/job_submit_lua.so"}
 
@@ -40,15 +44,19 @@ class SubIds:
     count: int
 
 
-def missing_packages(*, as_root: bool) -> List[str]:
-    """The packages of which a program or a file is not there, in the order of PACKAGES."""
+def missing_packages(*, as_root: bool, root: str = "/") -> List[str]:
+    """The packages of which a program or a file is not there, in the order of PACKAGES.
+
+    Of another ``root`` than the machine's, those that are needed in there.
+    """
     missing = []
+    path = ":".join(root.rstrip("/") + directory for directory in SEARCH_PATH.split(":"))
     for package, programs in PACKAGES.items():
-        if package == "uidmap" and as_root:
+        if (package == "uidmap" and as_root) or (package in _ON_THE_MACHINE and root != "/"):
             continue
         file = _FILES.get(package)
-        found = all(shutil.which(program, path=SEARCH_PATH) for program in programs)
-        if not found or (file and not _library(file)):
+        found = all(shutil.which(program, path=path) for program in programs)
+        if not found or (file and not _library(file, root)):
             missing.append(package)
     return missing
 
@@ -56,14 +64,19 @@ def missing_packages(*, as_root: bool) -> List[str]:
 def has_pmix() -> bool:
     """Whether Slurm's PMIx plugin can work here, which MPI programs started by srun want.
 
-    Debian's plugin opens the library by the name that only libpmix-dev carries; without it every
-    srun would fail.
+    Debian 12's plugin opens the library by the name that only libpmix-dev carries; without it
+    every srun would fail. Later ones open it by its real name.
     """
-    return _library("slurm-wlm/mpi_pmix.so") and _library("pmix2/lib/libpmix.so")
+    plugin = _library("slurm-wlm/mpi_pmix.so")
+    if plugin is None:
+        return False
+    name = "libpmix.so.2" if b"libpmix.so.2\0" in plugin.read_bytes() else "libpmix.so"
+    return _library(f"pmix2/lib/{name}") is not None
 
 
-def _library(name: str) -> bool:
-    return any(Path("/usr/lib").glob(f"*/{name}")) or Path("/usr/lib", name).exists()
+def _library(name: str, root: str = "/") -> Optional[Path]:
+    """The path of a file below /usr/lib or the directory of the architecture in it."""
+    return next((path for path in Path(root, "usr/lib").glob(f"*/{name}")), None)
 
 
 def sub_ids(file: str, uid: int) -> Optional[SubIds]:
@@ -98,7 +111,7 @@ _FEWEST_IDS = 1000  # the ids of the system's own users
 _LOT = 65536
 
 
-def check(uid: int) -> Tuple[Optional[SubIds], Optional[SubIds]]:
+def check(uid: int, root: str = "/") -> Tuple[Optional[SubIds], Optional[SubIds]]:
     """The user's ranges of sub-ids (None, None for root), or one error that names all missing."""
     problems, remedies = [], []
     if not sys.platform.startswith("linux"):
@@ -107,9 +120,15 @@ def check(uid: int) -> Tuple[Optional[SubIds], Optional[SubIds]]:
             "run it in a Debian 12 virtual machine",
         )
     missing = missing_packages(as_root=uid == 0)
+    if root != "/":
+        missing = [package for package in missing if package in _ON_THE_MACHINE]
     if missing:
         problems.append(f"Debian packages not installed: {' '.join(missing)}")
         remedies.append(f"apt-get install --no-install-recommends {' '.join(missing)}")
+    inside = missing_packages(as_root=uid == 0, root=root) if root != "/" else []
+    if inside:
+        problems.append(f"Debian packages not installed in {root}: {' '.join(inside)}")
+        remedies.append(f"chroot {shlex.quote(root)} apt-get install {' '.join(inside)}")
     users = groups = None
     if uid != 0:
         users, groups = sub_ids("/etc/subuid", uid), sub_ids("/etc/subgid", uid)

@@ -17,20 +17,40 @@ from neuronctl.sandbox import kernel
 _OLD = "/.old"
 
 
-def build(exposed: Sequence[str], fresh: Iterable[str], *, for_others: bool) -> None:
-    """Replace the root of this mount namespace.
+SYSTEM = frozenset(
+    "bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr var".split()  # noqa: SIM905
+)
+"""Top-level directories the machine's own take no part in where another system is the root."""
+
+# A root directory holds neither devices nor what the kernel shows.
+_MACHINES_OWN = ("dev", "sys")
+
+
+def build(
+    root: str,
+    exposed: Sequence[str],
+    binds: Iterable[Tuple[str, str]],
+    fresh: Iterable[str],
+    *,
+    for_others: bool,
+) -> None:
+    """Replace the root of this mount namespace by the directory ``root``: ``/``, or another system.
 
     ``fresh`` names top-level directories that are empty in here (``"tmp"``). ``exposed``
     directories are there all the same, at their own paths; with ``for_others`` also where a
     directory above them is closed to ordinary users (root's own home), of which nothing else
-    shows.
+    shows. ``binds`` are directories of the machine that show at another path, which exists or
+    lies where one can be made.
     """
     kernel.keep_mounts_private()
     kernel.mount_tmpfs("/tmp", 0o755)
     Path("/tmp", _OLD[1:]).mkdir()
     kernel.pivot_root("/tmp", "/tmp" + _OLD)
     new = {*fresh, "run", "tmp", "proc", _OLD[1:]}
-    for entry in os.scandir(_OLD):
+    if root != "/":
+        new |= {Path(path).parts[1] for path in exposed} - SYSTEM
+        for_others = False
+    for entry in os.scandir(_OLD + root):
         if entry.name in new:
             continue
         place = "/" + entry.name
@@ -38,7 +58,7 @@ def build(exposed: Sequence[str], fresh: Iterable[str], *, for_others: bool) -> 
             os.symlink(os.readlink(entry.path), place)
         elif entry.is_dir():
             Path(place).mkdir()
-            kernel.bind(entry.path, place)
+            kernel.bind(_OLD + place if entry.name in _MACHINES_OWN else entry.path, place)
     for name in new - {_OLD[1:]}:
         Path("/", name).mkdir(exist_ok=True)
     Path("/tmp").chmod(0o1777)
@@ -48,6 +68,9 @@ def build(exposed: Sequence[str], fresh: Iterable[str], *, for_others: bool) -> 
     # A directory before those in it: .venv lies in the checkout and must not stand for all of it.
     for path in sorted(exposed):
         _expose(path, new, covered, for_others)
+    for source, place in binds:
+        Path(place).mkdir(parents=True, exist_ok=True)
+        kernel.bind(_OLD + source, place)
     kernel.unmount(_OLD)
     Path(_OLD).rmdir()
 
@@ -124,3 +147,17 @@ def own_directory(path: str, uid: int, gid: int, mode: int) -> None:
     place.mkdir(exist_ok=True)
     place.chmod(mode)
     os.chown(path, uid, gid)
+
+
+def open_fuse(path: str) -> None:
+    """Let every user mount a FUSE file system, as Apptainer does with an image, on /dev/fuse.
+
+    Only the machine's root can make a device, at ``path``; elsewhere /dev/fuse stays as it is.
+    """
+    try:
+        device = os.stat("/dev/fuse").st_rdev
+        os.mknod(path, stat.S_IFCHR, device)
+    except OSError:
+        return
+    Path(path).chmod(0o666)
+    kernel.bind(path, "/dev/fuse")

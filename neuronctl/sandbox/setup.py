@@ -28,13 +28,17 @@ class User:
 class Setup:
     """All the first process needs.
 
-    ``exposed`` are the directories of Python and of neuronctl itself, ``config`` the files of the
+    ``root`` is the directory all programs come from, ``/`` or another system's; ``exposed`` are the
+    machine's directories that show at their own paths (Python, neuronctl itself), ``binds`` those
+    that show at another: (the machine's, the path inside). ``config`` the files of the
     user's configuration directory in there, by name.
     """
 
     layout: Layout
     user: User
+    root: str
     exposed: Tuple[str, ...]
+    binds: Tuple[Tuple[str, str], ...]
     config: Mapping[str, str]
 
     @property
@@ -60,6 +64,8 @@ class Running:
     scratch: str
     started: float
     """Seconds since the epoch."""
+    root: str
+    """The directory all programs come from; ``/`` is the machine's own."""
     slurm: str
     """The version of the daemons."""
     ssh: bool

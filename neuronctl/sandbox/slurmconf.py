@@ -173,6 +173,11 @@ def qos_limits(partition: Partition) -> List[str]:
     return words
 
 
+def tres_argv() -> List[str]:
+    """What the database can set limits on, a line each: ``gres|gpu``."""
+    return ["sacctmgr", "--noheader", "--parsable2", "show", "tres", "format=type,name"]
+
+
 def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]]:
     """What sacctmgr must be told, in order, before the partitions can name their QOS."""
     commands = [

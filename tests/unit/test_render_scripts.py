@@ -216,6 +216,7 @@ def test_venv_below_home_in_a_job_file(bin_dir: Path) -> None:
 
 SIGNALLED = """
 trap 'echo saved >"$RECORD/saved"; exit 0' USR1
+sleep 0.5
 kill -s USR1 $PPID
 for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.1; done
 exit 3
@@ -235,7 +236,7 @@ def test_signal_of_the_batch_shell_reaches_the_program(bin_dir: Path, tmp_path: 
 
 def test_own_trap_replaces_the_one_of_the_script(bin_dir: Path, tmp_path: Path) -> None:
     program = tmp_path / "work"
-    program.write_text("#!/bin/bash\nkill -s USR1 $PPID\nsleep 0.3\nexit 5\n")
+    program.write_text("#!/bin/bash\nsleep 0.5\nkill -s USR1 $PPID\nsleep 0.3\nexit 5\n")
     program.chmod(0o755)
     trap = "trap 'echo mine >\"$RECORD/mine\"' SIGUSR1"
     made = plan_of(launcher="python", script=str(program), signal="B:USR1@60", setup=(trap,))

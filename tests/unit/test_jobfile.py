@@ -1,0 +1,147 @@
+"""job.yaml and config.yaml: the options as a file, wrong ones named with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from neuronctl.errors import JobFileError
+from neuronctl.job import Source
+from neuronctl.jobfile import read_config, read_job_file
+
+
+def values(tmp_path: Path, text: str) -> Dict[str, Any]:
+    path = tmp_path / "job.yaml"
+    path.write_text(text, encoding="utf-8")
+    return dict(read_job_file(path).values)
+
+
+def refused(tmp_path: Path, text: str) -> JobFileError:
+    with pytest.raises(JobFileError) as caught:
+        values(tmp_path, text)
+    assert caught.value.exit_code == 3
+    return caught.value
+
+
+def test_a_whole_job(tmp_path: Path) -> None:
+    text = """\
+# a remark
+job-name: 실험
+partition: gpu
+nodes: 2
+gpus_per_node: a100:4
+time: 24:00:00
+requeue: true
+env: {NCCL_IB_HCA: "mlx5_0,mlx5_1", LEVEL: 1.10, FLAG: true}
+module: [gcc/11.5.0, cuda/12.9.1]
+setup: |
+  first
+  second
+script: train.py
+args: [--lr, 0.10, --on, yes, --n, 010, --t, 1:30, "", "two words"]
+"""
+    assert values(tmp_path, text) == {
+        "job_name": "실험",
+        "partition": "gpu",
+        "nodes": 2,
+        "gpus_per_node": 4,
+        "gpu_type": "a100",
+        "time_limit": "24:00:00",
+        "requeue": True,
+        "env": (("NCCL_IB_HCA", "mlx5_0,mlx5_1"), ("LEVEL", "1.10"), ("FLAG", "true")),
+        "modules": ("gcc/11.5.0", "cuda/12.9.1"),
+        "setup": ("first", "second"),
+        "script": "train.py",
+        "args": ("--lr", "0.10", "--on", "yes", "--n", "010", "--t", "1:30", "", "two words"),
+    }
+
+
+def test_one_entry_needs_no_list(tmp_path: Path) -> None:
+    assert values(tmp_path, "module: gcc\nenv: A=1\n") == {
+        "modules": ("gcc",),
+        "env": (("A", "1"),),
+    }
+
+
+def test_values_know_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("nodes: 2\n\ntime: 10\n")
+    origins = read_job_file(path).origins
+    assert origins["nodes"].source is Source.JOB_FILE
+    assert origins["time_limit"].where == f"{path}:3"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("nodes: 2\nparition: gpu\n", 2, "unknown key 'parition'"),
+        ("nodes: two\n", 1, "nodes: 'two' is not a whole number"),
+        ("nodes: 2.0\n", 1, "nodes: '2.0' is not a whole number"),
+        ("nodes: [1, 2]\n", 1, "nodes: expected one value, found a list"),
+        ("nodes: {a: 1}\n", 1, "nodes: expected one value, found a mapping"),
+        ("nodes:\n", 1, "nodes: expected one value, found nothing"),
+        ("nodes: true\n", 1, "nodes: 'true' is not a whole number"),
+        ("requeue: yes\n", 1, "requeue: expected true or false, found the text 'yes'"),
+        ("requeue: 1\n", 1, "requeue: expected true or false, found the number 1"),
+        ("time: 86400000000\n", 1, "time: '86400000000' is"),
+        ('job-name: "a\\nb"\n', 1, "job-name: contains the control character"),
+        ("job-name: ''\n", 1, "job-name: is empty"),
+        ("args: --lr 0.1\n", 1, "args: expected a list, found the text '--lr 0.1'"),
+        ("args:\n  - 1\n  - [2]\n", 3, "args: expected one value, found a list"),
+        ("args:\n  - 1\n  -\n", 3, "args: expected one value, found nothing"),
+        ('args: ["a\\0"]\n', 1, "NUL byte"),
+        ("env:\n  A: 1\n  B: [2]\n", 3, "env: expected one value, found a list"),
+        ("env:\n  A B: 1\n", 1, "env: 'A B=…' is not NAME=VALUE"),
+        ("module:\n  - gcc\n  - {a: 1}\n", 3, "module: expected one value, found a mapping"),
+        ("nodes: 1\nnodes: 2\n", 2, "given twice"),
+        ("gres: gpu:1\ngpus-per-node: 2\n", 2, "gpus-per-node says again what"),
+        ("cpus-per-task: 1\ncpus_per_task: 2\n", 2, "cpus_per_task says again what"),
+        ("- nodes\n", 1, "is not a mapping"),
+        ("nodes: [\n", 2, "not valid YAML"),
+        ("nodes: !!int 3\n", 1, "has the tag"),
+        ("", 1, "is empty"),
+    ],
+)
+def test_refused_with_file_and_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+    error = refused(tmp_path, text)
+    assert error.message.startswith(f"{tmp_path / 'job.yaml'}:{line}: ")
+    assert words in error.message
+
+
+def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
+    assert refused(tmp_path, "parition: gpu\n").hint.startswith("did you mean partition")
+
+
+@pytest.mark.parametrize("name", ["none.yaml", "."])
+def test_unreadable(tmp_path: Path, name: str) -> None:
+    with pytest.raises(JobFileError, match="cannot read"):
+        read_job_file(tmp_path / name)
+
+
+def test_config_may_be_absent(tmp_path: Path) -> None:
+    assert read_config(tmp_path / "config.yaml").values == {}
+    (tmp_path / "file").write_text("")
+    assert read_config(tmp_path / "file" / "config.yaml").values == {}
+
+
+def test_config_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(JobFileError, match="cannot read"):
+        read_config(tmp_path / ("x" * 300) / "config.yaml")
+
+
+@pytest.mark.parametrize("key", ["script: x.py", "args: [1]"])
+def test_config_holds_no_program(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"account: mine\n{key}\n")
+    with pytest.raises(JobFileError, match=r"config\.yaml:2: unknown key"):
+        read_config(path)
+
+
+def test_config_is_the_persons(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("account: mine\nfield: nlp\n")
+    layer = read_config(path)
+    assert layer.values == {"account": "mine", "field": "nlp"}
+    assert {origin.source for origin in layer.origins.values()} == {Source.CONFIG}

@@ -1,0 +1,136 @@
+"""The grammar of every option: what is taken, what it becomes, what is refused in which words."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import pytest
+
+from neuronctl import job
+from neuronctl.options import BY_NAME, OPTIONS, find
+
+GOOD: List[Any] = [
+    ("job-name", ["x y"], {"job_name": "x y"}),
+    ("job-name", ["실험 1"], {"job_name": "실험 1"}),
+    ("nodes", ["2"], {"nodes": 2}),
+    ("cpus-per-task", ["008"], {"cpus_per_task": 8}),
+    ("gpus-per-node", ["4"], {"gpus_per_node": 4}),
+    ("gpus-per-node", ["a100:4"], {"gpus_per_node": 4, "gpu_type": "a100"}),
+    ("gres", ["gpu:2"], {"gpus_per_node": 2}),
+    ("gres", ["gpu"], {"gpus_per_node": 1}),
+    ("gres", ["gpu:a100"], {"gpus_per_node": 1, "gpu_type": "a100"}),
+    ("gres", ["gpu:a100:2"], {"gpus_per_node": 2, "gpu_type": "a100"}),
+    ("gres", ["nvme:1,gpu:2"], {"gpus_per_node": 2, "gres": ("nvme:1",)}),
+    ("time", ["1-12"], {"time_limit": "1-12"}),
+    ("time", ["UNLIMITED"], {"time_limit": "UNLIMITED"}),
+    ("mem", ["80G"], {"mem": "80G"}),
+    ("mem", ["0"], {"mem": "0"}),
+    ("exclusive", ["true"], {"exclusive": True}),
+    ("requeue", ["false"], {"requeue": False}),
+    ("signal", ["B:USR1@120"], {"signal": "B:USR1@120"}),
+    ("signal", ["SIGTERM"], {"signal": "SIGTERM"}),
+    ("signal", ["10@60"], {"signal": "10@60"}),
+    ("env", ["A=", "B=b=c,d", "A=2"], {"env": (("A", "2"), ("B", "b=c,d"))}),
+    ("env", ["A=two\nlines"], {"env": (("A", "two\nlines"),)}),
+    ("module", ["ngc/pytorch:24.12-py3"], {"modules": ("ngc/pytorch:24.12-py3",)}),
+    ("setup", ["a", "if b\n\tc\nfi\n"], {"setup": ("a", "if b", "\tc", "fi")}),
+    ("setup", ["cat <<E\n\nE"], {"setup": ("cat <<E", "", "E")}),
+    ("sbatch", ["nice=100", "--hold"], {"sbatch": ("nice=100", "hold")}),
+    ("sbatch", ["exclusive=user"], {"sbatch": ("exclusive=user",)}),
+]
+
+BAD = [
+    ("job-name", "", "is empty"),
+    ("job-name", "  ", "is empty"),
+    ("job-name", "a\nb", r"control character '\\n' at position 2"),
+    ("job-name", "a\x00", r"control character '\\x00'"),
+    ("job-name", "a\u2028b", r"control character '\\u2028'"),
+    ("job-name", "a\udc80", "not valid UTF-8"),
+    ("comment", "a\tb", r"control character '\\t'"),
+    ("nodes", "0", "whole number of at least 1"),
+    ("nodes", "-1", "whole number of at least 1"),
+    ("nodes", "2.0", "whole number of at least 1"),
+    ("nodes", "1-4", "whole number of at least 1"),
+    ("nodes", "", "whole number of at least 1"),
+    ("nodes", "１", "whole number of at least 1"),
+    ("nodes", "9" * 400, "whole number of at least 1"),
+    ("ntasks", "two", "'two' is not a whole number"),
+    ("gpus-per-node", "a100:", "whole number"),
+    ("gpus-per-node", "a 100:1", r"\[TYPE:\]NUMBER"),
+    ("gres", "gpu:1,gpu:2", "names gpu twice"),
+    ("gres", "gpu:1,,x", "is not NAME"),
+    ("gres", "gpu:two:", "not"),
+    ("time", "1:2:3:4", "is not a time"),
+    ("time", "24h", "is not a time"),
+    ("time", "", "is not a time"),
+    ("time", "99999999999", "is not a time"),
+    ("mem", "80 GB", "is not a memory size"),
+    ("mem", "-1", "is not a memory size"),
+    ("signal", "USR1 @60", r"is not \[B:\]SIGNAL"),
+    ("signal", "", "is empty"),
+    ("env", "A", "is not NAME=VALUE"),
+    ("env", "1A=x", "'1A=…' is not NAME=VALUE"),
+    ("env", "A B=x", "is not NAME=VALUE"),
+    ("env", "=x", "is not NAME=VALUE"),
+    ("env", "A=\0", "NUL"),
+    ("env", "A=\udc80", "not valid UTF-8"),
+    ("setup", "\n", "is empty"),
+    ("setup", "a\r\nb", r"control character '\\r'"),
+    ("sbatch", "-p gpu", "long form"),
+    ("sbatch", "", "is empty"),
+    ("sbatch", "partition=gpu", "option of neuronctl itself"),
+    ("sbatch", "gres=gpu:1", "option of neuronctl itself"),
+    ("sbatch", "requeue", "option of neuronctl itself"),
+    ("sbatch", "wait", "neuronctl submit --wait"),
+    ("sbatch", "test-only", "--dry-run"),
+    ("sbatch", "wrap=ls", "name the program as SCRIPT"),
+]
+
+
+@pytest.mark.parametrize(("name", "texts", "fields"), GOOD)
+def test_taken(name: str, texts: List[str], fields: Dict[str, Any]) -> None:
+    assert BY_NAME[name].parse(texts) == fields
+
+
+@pytest.mark.parametrize(("name", "text", "words"), BAD)
+def test_refused(name: str, text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        BY_NAME[name].parse([text])
+
+
+def test_a_secret_is_not_repeated_in_an_error() -> None:
+    with pytest.raises(ValueError) as caught:
+        BY_NAME["env"].parse(["HF TOKEN=hf_secret"])
+    assert "hf_secret" not in str(caught.value)
+
+
+def test_names_are_used_once() -> None:
+    longs = [option.long for option in OPTIONS]
+    shorts = [option.short for option in OPTIONS if option.short]
+    assert len(set(longs)) == len(longs)
+    assert len(set(shorts)) == len(shorts)
+    # neuronctl's own, on every command that takes a job.
+    assert not {"h", "f"} & set(shorts)
+
+
+SBATCH_SHORT = {
+    **{"job-name": "J", "partition": "p", "nodes": "N", "ntasks": "n", "cpus-per-task": "c"},
+    **{"time": "t", "account": "A", "qos": "q", "nodelist": "w", "exclude": "x"},
+    **{"dependency": "d", "output": "o", "error": "e", "constraint": "C", "array": "a"},
+}
+
+
+def test_short_names_are_sbatchs() -> None:
+    assert {option.long: option.short for option in OPTIONS if option.short} == SBATCH_SHORT
+
+
+def test_every_option_sets_fields_of_a_request() -> None:
+    known = set(job.JobRequest.__dataclass_fields__)
+    for name, texts, _ in GOOD:
+        assert set(BY_NAME[name].parse(texts)) <= known
+
+
+@pytest.mark.parametrize("name", ["gpus-per-node", "gpus_per_node"])
+def test_yaml_keys_take_dashes_and_underscores(name: str) -> None:
+    assert find(name) is BY_NAME["gpus-per-node"]
+    assert find("no-such") is None

@@ -80,6 +80,14 @@ class JobRequest:
     launcher: Optional[str] = None
     env: Tuple[Tuple[str, str], ...] = ()
     modules: Tuple[str, ...] = ()
+    container: Optional[str] = None
+    """Image to run in."""
+    container_runtime: Optional[str] = None
+    binds: Tuple[str, ...] = ()
+    """Directories to bind into the container beside scratch and the working directory."""
+    cleanenv: Optional[bool] = None
+    preflight: Optional[bool] = None
+    """Whether every node is looked at before the launch; None: where there are several."""
     conda: Optional[str] = None
     venv: Optional[str] = None
     setup: Tuple[str, ...] = ()

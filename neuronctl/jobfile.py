@@ -85,7 +85,7 @@ def _program(key: str, data: Any, text: Callable[..., str], place: str) -> Dict[
 
 def _texts(option: Option, data: Any, text: Callable[..., str], place: str) -> List[str]:
     """``data`` as the texts that the same option would have had on the command line."""
-    if option.kind == "flag":
+    if option.kind in ("flag", "switch"):
         if not isinstance(data, bool):
             raise JobFileError(
                 f"{place}: {option.long}: expected true or false, found {_kind(data)}"

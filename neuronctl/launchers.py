@@ -1,41 +1,61 @@
 """How a program is started on the nodes: one small entry a launcher.
 
-A launch has an outer part that the batch shell evaluates once (srun and its options), variables
-and an inner part that each task evaluates on its own node (torchrun: ``$SLURM_NODEID`` differs
-there), and the user's program, whose words are passed on untouched.
+A launch has lines the batch shell runs before it, an outer part that the batch shell evaluates
+once (srun and its options), variables and an inner part that each task evaluates on its own node
+(torchrun: ``$SLURM_NODEID`` differs there), and the user's program, whose words are passed on
+untouched. A container stands between the inner part's ``exec`` and its first word: it wraps what
+runs on each node.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Mapping, Tuple
+from typing import Callable, Mapping, Optional, Tuple
 
 from neuronctl.shell import Shell, Word
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The counts a launcher composes its line from; all are per node but ``nodes``."""
+    """What a launcher composes its line from; counts are per node but ``nodes``.
+
+    hosts: the nodes' names where they are known (inside an allocation); else they are expanded
+    from the allocation when the script runs. interface: the fast network's name, or None.
+    srun_options: what every srun of this cluster carries.
+    """
 
     nodes: int
     ntasks_per_node: int
     cpus_per_task: int
     gpus_per_node: int
     processes_per_node: int
+    hosts: Tuple[str, ...] = ()
+    interface: Optional[str] = None
+    srun_options: Tuple[str, ...] = ()
+
+    @property
+    def processes(self) -> int:
+        """Training processes in all."""
+        return self.nodes * self.processes_per_node
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch line in three parts; see the module's text.
+    """A launch in its parts; see the module's text.
 
-    ``exports`` are NAME -> shell text, set in each task. ``rendezvous`` says whether the
-    processes find each other through MASTER_ADDR and MASTER_PORT.
+    ``exports`` are NAME -> shell text, set in each task. ``per_task`` says that the inner part
+    has to be evaluated on each node. ``rendezvous`` says whether the processes find each other
+    through MASTER_ADDR and MASTER_PORT. ``own_variables`` says that the launcher tells each
+    process its rank through the environment from outside a container.
     """
 
+    before: Tuple[str, ...] = ()
     outer: Tuple[Word, ...] = ()
     exports: Tuple[Tuple[str, Shell], ...] = ()
     inner: Tuple[Word, ...] = ()
+    per_task: bool = False
     rendezvous: bool = False
+    own_variables: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,9 +64,11 @@ class Launcher:
 
     one_task_per_node
         Slurm starts one task a node and the launcher starts the processes (torchrun); else
-        Slurm starts every process itself.
+        the processes are the tasks.
     distributed
         Whether it can start more than one process.
+    program
+        What is looked for on PATH before a job is submitted: the launcher's own command.
     """
 
     name: str
@@ -61,16 +83,19 @@ class Launcher:
 
 
 def srun_words(shape: Shape) -> Tuple[Word, ...]:
-    """srun over the whole allocation.
+    """srun over the whole allocation, or over the hosts of ``shape``.
 
     ``--cpus-per-task`` stands here since srun does not take it over from sbatch (Slurm 22.05
     and later); ``--kill-on-bad-exit`` ends the step when one task fails.
     """
+    where = (f"--nodelist={','.join(shape.hosts)}",) if shape.hosts else ()
     return (
         "srun",
         f"--nodes={shape.nodes}",
+        *where,
         f"--ntasks-per-node={shape.ntasks_per_node}",
         f"--cpus-per-task={shape.cpus_per_task}",
+        *shape.srun_options,
         "--kill-on-bad-exit=1",
     )
 
@@ -88,27 +113,93 @@ def _srun(shape: Shape) -> Launch:
             ("WORLD_SIZE", Shell("$SLURM_NTASKS")),
             ("LOCAL_WORLD_SIZE", Shell(str(shape.ntasks_per_node))),
         ),
+        per_task=True,
         rendezvous=True,
     )
 
 
-def _torchrun(shape: Shape) -> Launch:
-    if shape.nodes == 1:
-        rendezvous: Tuple[Word, ...] = ("--standalone",)
-    else:
-        rendezvous = (
+def _c10d(command: str, shape: Shape) -> Launch:
+    return Launch(
+        outer=srun_words(shape),
+        inner=(
+            command,
             f"--nnodes={shape.nodes}",
+            f"--nproc-per-node={shape.processes_per_node}",
             "--rdzv-backend=c10d",
             Shell('--rdzv-id="$SLURM_JOB_ID"'),
             Shell('--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"'),
             # By node id, since a node's name and its name on the fast network may differ.
             Shell("--rdzv-conf=is_host=$((SLURM_NODEID == 0))"),
-        )
+        ),
+        per_task=True,
+        rendezvous=True,
+    )
+
+
+def _torchrun(shape: Shape) -> Launch:
+    if shape.nodes > 1:
+        return _c10d("torchrun", shape)
     return Launch(
         outer=srun_words(shape),
-        inner=("torchrun", *rendezvous, f"--nproc-per-node={shape.processes_per_node}"),
-        rendezvous=shape.nodes > 1,
+        inner=("torchrun", "--standalone", f"--nproc-per-node={shape.processes_per_node}"),
     )
+
+
+def _torchrun_jsc(shape: Shape) -> Launch:
+    return _c10d("torchrun_jsc", shape)
+
+
+def _accelerate(shape: Shape) -> Launch:
+    inner: Tuple[Word, ...] = ("accelerate", "launch", f"--num_processes={shape.processes}")
+    if shape.processes > 1:
+        inner += ("--multi_gpu",)
+    if shape.nodes == 1:
+        # Port 0 lets torch choose a free one.
+        alone: Tuple[Word, ...] = ("--num_machines=1", "--main_process_port=0")
+        return Launch(outer=srun_words(shape), inner=inner + alone)
+    return Launch(
+        outer=srun_words(shape),
+        inner=(
+            *inner,
+            f"--num_machines={shape.nodes}",
+            Shell('--machine_rank="$SLURM_NODEID"'),
+            Shell('--main_process_ip="$MASTER_ADDR"'),
+            Shell('--main_process_port="$MASTER_PORT"'),
+        ),
+        per_task=True,
+        rendezvous=True,
+    )
+
+
+def _host_slots(shape: Shape) -> Tuple[Tuple[str, ...], Word]:
+    """(lines before the launch, the word) of ``gpu32:4,gpu33:4``."""
+    slots = shape.processes_per_node
+    if shape.hosts:
+        return (), ",".join(f"{host}:{slots}" for host in shape.hosts)
+    line = (
+        f'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\\$/:{slots}/" '
+        "| paste -sd,)"
+    )
+    return (line,), Shell('"$hosts"')
+
+
+def _horovodrun(controller: str) -> Callable[[Shape], Launch]:
+    def launch(shape: Shape) -> Launch:
+        before, hosts = _host_slots(shape)
+        network = ("--network-interface", shape.interface) if shape.interface else ()
+        several = network if shape.nodes > 1 else ()
+        words = ("horovodrun", controller, "-np", str(shape.processes), "-H", hosts, *several)
+        return Launch(before=before, outer=words, own_variables=True)
+
+    return launch
+
+
+def _mpirun(shape: Shape) -> Launch:
+    # Open MPI takes nodes and slots from the allocation; -H is for a part of one.
+    where: Tuple[Word, ...] = ("-H", _host_slots(shape)[1]) if shape.hosts else ()
+    # Its own binding, one core a process, would starve data loaders and OpenMP threads.
+    words = ("mpirun", "-np", str(shape.processes), *where, "--bind-to", "none")
+    return Launch(outer=words, own_variables=True)
 
 
 LAUNCHERS: Mapping[str, Launcher] = {
@@ -125,5 +216,28 @@ LAUNCHERS: Mapping[str, Launcher] = {
             python=(),
             executable=("--no-python",),
         ),
+        Launcher(
+            "torchrun_jsc",
+            "torchrun as JSC patches it, for nodes whose fast network has other names",
+            True,
+            True,
+            _torchrun_jsc,
+            python=(),
+            executable=("--no-python",),
+        ),
+        Launcher(
+            "accelerate",
+            "Hugging Face Accelerate, one task a node",
+            True,
+            True,
+            _accelerate,
+            python=(),
+            executable=("--no_python",),
+        ),
+        Launcher(
+            "horovodrun", "Horovod over ssh, Gloo controller", False, True, _horovodrun("--gloo")
+        ),
+        Launcher("horovodrun-mpi", "Horovod over Open MPI", False, True, _horovodrun("--mpi")),
+        Launcher("mpirun", "Open MPI", False, True, _mpirun),
     )
 }

@@ -20,6 +20,7 @@ class Option:
     """One option. ``parse`` turns texts into JobRequest fields, or raises ValueError.
 
     kind: ``"value"`` takes one text, ``"flag"`` none (parse gets ``"true"`` or ``"false"``),
+    ``"switch"`` is a flag that can also be said no to (``--no-requeue``),
     ``"list"`` may be given often (parse gets all texts at once).
     batch_only: salloc has no such option, since nobody sits at a log file or a requeued job.
     """
@@ -165,7 +166,7 @@ def _sbatch(texts: Sequence[str]) -> Fields:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise ValueError(f"'{text}' is not an sbatch option in its long form, such as nice=100")
         # --exclusive is a flag of neuronctl's; --exclusive=user is Slurm's alone.
-        if name in known and not (known[name].kind == "flag" and option != name):
+        if name in known and not (known[name].kind in ("flag", "switch") and option != name):
             raise ValueError(f"--{name} is an option of neuronctl itself: write --{option}")
         if name in _NOT_IN_A_SCRIPT:
             raise ValueError(f"--{name} has no place in a job script: {_NOT_IN_A_SCRIPT[name]}")
@@ -213,7 +214,11 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option("signal", "Signal before the end.", _signal, metavar="[B:]SIG[@SECONDS]"),
     Option(
-        "requeue", "Requeue after a node's failure.", _flag("requeue"), kind="flag", batch_only=True
+        "requeue",
+        "Requeue after a node's failure.",
+        _flag("requeue"),
+        kind="switch",
+        batch_only=True,
     ),
     Option("mail-type", "When to send mail.", _text("mail_type"), metavar="TYPE"),
     Option("mail-user", "Whom to send mail.", _text("mail_user"), metavar="ADDRESS"),
@@ -233,10 +238,31 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option("cluster", "Cluster of the catalog.", _text("cluster"), metavar="NAME", group="Job"),
     Option("launcher", "How to start it.", _text("launcher"), "", "NAME", group="Job"),
+    Option(
+        "preflight",
+        "Look at every node before the launch (default with several nodes).",
+        _flag("preflight"),
+        kind="switch",
+        group="Job",
+        batch_only=True,
+    ),
     Option("env", "Export a variable.", _env, "", "NAME=VALUE", "list", _ENV),
     Option("module", "Load a module, after a purge.", _texts("modules"), "", "NAME", "list", _ENV),
     Option("conda", "Activate a conda environment.", _text("conda"), "", "ENV", group=_ENV),
     Option("venv", "Activate a virtual environment.", _text("venv"), "", "DIR", group=_ENV),
+    Option("container", "Run in this image.", _text("container"), "", "IMAGE", group=_ENV),
+    Option(
+        "container-runtime",
+        "singularity, apptainer or pyxis (default: the cluster's).",
+        _text("container_runtime"),
+        "",
+        "NAME",
+        group=_ENV,
+    ),
+    Option("bind", "Bind a directory into it.", _texts("binds"), "", "SRC[:DST]", "list", _ENV),
+    Option(
+        "cleanenv", "Keep other variables out of it.", _flag("cleanenv"), kind="flag", group=_ENV
+    ),
     Option("setup", "A shell line to run before the launch.", _setup, "", "LINE", "list", _ENV),
 )
 

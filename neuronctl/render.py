@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import TemplateError
-from neuronctl.paths import data_path
+from neuronctl.paths import config_dir, data_path
 from neuronctl.plan import Directive, JobPlan
-from neuronctl.shell import Shell, quote
+from neuronctl.shell import Word, join, quote
 
 WIDTH = 96
 """Columns after which a command is continued on the next line."""
@@ -78,46 +79,102 @@ def launch_text(plan: JobPlan) -> str:
     What has to be evaluated on each node goes into a ``bash -c`` of each task; the program's
     own words are handed to it as arguments, so that no second shell ever reads them.
     """
-    launch = plan.launch
-    outer = [quote(word) for word in launch.outer]
+    launch, wrapping = plan.launch, plan.wrapping
+    outer: List[Word] = [*launch.outer, *wrapping.srun]
+    if wrapping.srun and not launch.outer:
+        outer = ["srun", "--ntasks=1", f"--cpus-per-task={plan.cpus_per_task}", *wrapping.srun]
+    inner = [quote(word) for word in (*wrapping.prefix, *launch.inner)]
     program = [quote(word) for word in plan.program]
-    per_task = bool(launch.exports) or any(isinstance(word, Shell) for word in launch.inner)
-    if not per_task:
-        return _wrap([*outer, *map(quote, launch.inner), *program], "    ")
-    inner: List[str] = []
-    if launch.exports:
-        pairs = [f"{name}={value}" for name, value in launch.exports]
-        inner.append("  " + _wrap(["export", *pairs], "      "))
-    inner.append("  " + _wrap(["exec", *map(quote, launch.inner), '"$@"'], "      "))
-    task = quote("\n" + "\n".join(inner))
+    exports = [f"{name}={value}" for name, value in (*launch.exports, *wrapping.exports)]
+    if not exports and not launch.per_task:
+        return _wrap([*map(quote, outer), *inner, *program], "    ")
+    lines: List[str] = []
+    if exports:
+        lines.append("  " + _wrap(["export", *exports], "      "))
+    lines.append("  " + _wrap(["exec", *inner, '"$@"'], "      "))
+    task = quote("\n" + "\n".join(lines))
     name = launch.inner[0] if launch.inner else "task"
-    head = _wrap([*outer, "bash", "-c"], "    ")
+    head = _wrap([*map(quote, outer), "bash", "-c"], "    ")
     return head + " " + task + " " + _wrap([quote(name), *program], "    ")
 
 
-def render_job(plan: JobPlan) -> str:
-    """The batch script of ``plan``; raises TemplateError."""
+@dataclass(frozen=True)
+class Checks:
+    """What the preflight looks for on each node.
+
+    srun: the command that runs it once a node. programs are sought on PATH, files have to be
+    readable; with a container both are the host's, since the image brings the rest. ssh: whether
+    the first node must reach the others without a password.
+    """
+
+    srun: str
+    programs: Tuple[str, ...]
+    files: Tuple[str, ...]
+    ssh: bool
+
+
+def _checks(plan: JobPlan) -> Checks:
+    srun = ["srun", f"--nodes={plan.nodes}", "--ntasks-per-node=1", "--cpus-per-task=1"]
+    srun.append("--kill-on-bad-exit=0")  # every node shall say what it lacks
+    script, image = plan.request.script or "", plan.request.container
+    files = [script] if "/" in script or script.endswith(".py") else []
+    words: List[Word] = [*plan.launch.outer[:1], *plan.wrapping.prefix[:1]]
+    if image is None:
+        words += [*plan.launch.inner[:1], *plan.program[:1]]
+    elif "://" not in image and not plan.wrapping.srun:
+        files.append(image)
+    programs = [str(word) for word in words if word not in ("srun", *files)]
+    return Checks(
+        srun=join([*srun, *plan.cluster.policy.srun_options]),
+        programs=tuple(dict.fromkeys(programs)),
+        files=tuple(files),
+        ssh="horovodrun" in programs,
+    )
+
+
+def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
+    """The batch script of ``plan``; ``template`` is a file in place of job.sh.j2.
+
+    Raises TemplateError with file and line.
+    """
     signal = plan.signal
     background = signal is not None and signal.to_batch_shell
     trap = signal.name if signal and background and not signal.trapped_by_setup else None
-    return _render("job.sh.j2", plan, background=background, trap=trap)
+    return _render(template or "job.sh.j2", plan, background=background, trap=trap)
 
 
-def render_shell(plan: JobPlan, *, command: bool) -> str:
+def render_shell(plan: JobPlan, *, command: bool, template: Optional[str] = None) -> str:
     """What the shell on the first node of an interactive allocation reads at its start.
 
     command
         For a command instead of a shell: the text ends by running its arguments.
     """
-    return _render("salloc.sh.j2", plan, command=command)
+    return _render(template or "salloc.sh.j2", plan, command=command)
+
+
+def render_run(plan: JobPlan) -> str:
+    """The shell text that launches ``plan`` from the allocation it stands in."""
+    return _render("run.sh.j2", plan)
 
 
 def _render(name: str, plan: JobPlan, **more: Any) -> str:
+    """Fill in a template: a shipped one's name, which the user's own of that name replaces, or a
+    file. ``shipped/NAME`` is always the shipped one, for the user's to extend.
+    """
     import jinja2
 
-    directory = str(data_path("templates"))
+    shipped, own = str(data_path("templates")), str(config_dir() / "templates")
+    directories = [own, shipped]
+    if os.sep in name or os.path.exists(name):
+        directories.insert(0, os.path.dirname(os.path.abspath(name)))
+        name = os.path.basename(name)
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(directory),
+        loader=jinja2.ChoiceLoader(
+            [
+                jinja2.PrefixLoader({"shipped": jinja2.FileSystemLoader(shipped)}),
+                jinja2.FileSystemLoader(directories),
+            ]
+        ),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         trim_blocks=True,
@@ -130,25 +187,31 @@ def _render(name: str, plan: JobPlan, **more: Any) -> str:
         "directives": directive_lines(plan),
         "exports": export_lines(plan),
         "launch": launch_text(plan),
+        "checks": _checks(plan),
         **more,
     }
     try:
         return environment.get_template(name).render(context)
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"{error.filename}:{error.lineno}: {error.message}") from None
+        place = f"{error.filename or error.name}:{error.lineno}"
+        raise TemplateError(f"{place}: {error.message}") from None
     except jinja2.TemplateNotFound as error:
-        raise TemplateError(f"template '{error.name}' is not in {directory}") from None
-    except jinja2.UndefinedError as error:
-        raise TemplateError(f"{_place(error, directory)}: {error.message}") from None
+        raise TemplateError(
+            f"there is no template '{error.name}'", f"templates lie in {own} and {shipped}"
+        ) from None
+    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise TemplateError(f"{_place(error, directories)}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"the template '{name}' cannot be read: {error}") from None
 
 
-def _place(error: BaseException, directory: str) -> str:
+def _place(error: BaseException, directories: Sequence[str]) -> str:
     """file:line of the template that an error was raised in."""
-    place = directory
+    place = "template"
     trace = error.__traceback__
     while trace is not None:
         filename = trace.tb_frame.f_code.co_filename
-        if filename.startswith(directory + os.sep):
+        if os.path.dirname(filename) in directories:
             place = f"{filename}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place

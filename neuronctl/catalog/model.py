@@ -91,6 +91,8 @@ class Policy:
     """A job gets tasks x cores x (fraction x node memory / cores a node) unless it says."""
     account_required: bool = False
     qos_required: bool = False
+    srun_options: Tuple[str, ...] = ()
+    """Options that every srun carries there (JSC: ``--cpu-bind=none``)."""
     login_shell: bool = False
     """Whether ``module`` exists in login shells only, so that scripts start with ``bash -l``."""
     rules_off: Tuple[str, ...] = ()

@@ -324,6 +324,7 @@ def _policy(node: Node) -> Policy:
         memory_fraction=None if fraction is None else float(fraction),
         account_required=node.boolean("account_required", False),
         qos_required=node.boolean("qos_required", False),
+        srun_options=node.texts("srun_options"),
         login_shell=node.boolean("login_shell", False),
         rules_off=node.texts("rules_off"),
     )

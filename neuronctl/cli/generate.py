@@ -16,6 +16,7 @@ def command(
     words: Tuple[str, ...],
     job_file: Optional[str],
     catalog: Optional[str],
+    template: Optional[str],
     force: bool,
     write: Optional[str],
     **given: Any,
@@ -30,7 +31,7 @@ def command(
 
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file, reviewed=True)
     refuse_or_warn(job, force=force)
-    script = render_job(job.plan)
+    script = render_job(job.plan, template=template)
     if write is None:
         click.echo(script, nl=False)
     else:

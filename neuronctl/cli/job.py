@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -60,6 +61,9 @@ def job_command(
             "--catalog", metavar="FILE", help="Catalog file laid over the others."
         )(function)
         function = click.option(
+            "--template", metavar="FILE", help="Template in place of the shipped one."
+        )(function)
+        function = click.option(
             "--force", is_flag=True, help="Go on in spite of what the catalog says."
         )(function)
         context = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
@@ -77,9 +81,9 @@ def program_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     names = [f"--{option.long}"] + ([f"-{option.short}"] if option.short else [])
+    if option.kind == "switch":
+        return click.option(f"--{option.long}/--no-{option.long}", default=None, help=option.help)
     if option.kind == "flag":
-        if option.long == "requeue":
-            return click.option("--requeue/--no-requeue", default=None, help=option.help)
         return click.option(*names, is_flag=True, default=None, help=option.help)
     return click.option(
         *names, metavar=option.metavar, multiple=option.kind == "list", help=option.help
@@ -120,6 +124,7 @@ def prepare(
     from neuronctl.paths import config_dir
     from neuronctl.plan import plan
     from neuronctl.rules import Subject, check
+    from neuronctl.situation import find_image, look
 
     layers = [read_config(config_dir() / "config.yaml")]
     if job_file is not None:
@@ -132,8 +137,12 @@ def prepare(
             "name it behind the options, or as 'script:' in the job file",
         )
     catalog = load(catalog_file)
-    made = plan(request, catalog.cluster(request.cluster), interactive=interactive)
-    subject = Subject(made, catalog, _situation(made), reviewed)
+    cluster = catalog.cluster(request.cluster)
+    if request.container is not None:
+        image = find_image(request.container, cluster.containers.image_dirs)
+        request = dataclasses.replace(request, container=image)
+    made = plan(request, cluster, interactive=interactive)
+    subject = Subject(made, catalog, look(made), reviewed)
     return Job(made, catalog, check(subject))
 
 
@@ -144,7 +153,7 @@ def _command_line(given: Dict[str, Any], words: Tuple[str, ...]) -> Layer:
         value = given.get(option.long.replace("-", "_"))
         if value is None or value == ():
             continue
-        if option.kind == "flag":
+        if option.kind in ("flag", "switch"):
             texts = ["true" if value else "false"]
         else:
             texts = list(value) if option.kind == "list" else [value]
@@ -185,80 +194,6 @@ def _program(script: str) -> str:
     if "/" not in script and not script.endswith(".py") and os.path.isfile(script):
         return f"./{script}"
     return script
-
-
-def _situation(made: JobPlan) -> Any:
-    """What the rules may know of this machine."""
-    from pathlib import Path
-
-    from neuronctl.rules import Situation
-
-    try:
-        directory = str(Path.cwd().resolve())
-    except FileNotFoundError:
-        raise UsageError("the current directory does not exist any more", "cd to another") from None
-    script = made.request.script
-    problem, has_directives = _script_problem(script) if script is not None else ("", False)
-    return Situation(
-        user=_user(),
-        directory=directory,
-        script_problem=problem,
-        log_problem=_log_problem(made),
-        has_directives=has_directives,
-    )
-
-
-def _user() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return os.environ.get("USER", str(os.getuid()))
-
-
-def _script_problem(script: str) -> Tuple[str, bool]:
-    """Why ``script`` cannot be run (or ""), and whether it is a batch script itself."""
-    import shutil
-
-    if "/" not in script and not script.endswith(".py"):
-        if shutil.which(script) is None:
-            return f"there is no program '{script}' in this directory or on PATH", False
-        return "", False
-    if not os.path.exists(script):
-        return f"there is no file '{script}' in {os.getcwd()}", False
-    if not os.path.isfile(script):
-        return f"'{script}' is not a file", False
-    try:
-        with open(script, "rb") as file:
-            head = file.read(20_000)
-    except OSError as error:
-        return f"'{script}' cannot be read: {error.strerror}", False
-    if not script.endswith(".py") and not os.access(script, os.X_OK):
-        return f"'{script}' is not executable (chmod +x)", False
-    return "", b"\n#SBATCH " in head
-
-
-def _log_problem(made: JobPlan) -> str:
-    """Why a log file cannot be written, or ""."""
-    from neuronctl.units import expand_log_pattern
-
-    for pattern in (made.output, made.error):
-        if pattern is None:
-            continue
-        name = expand_log_pattern(
-            pattern, job_id=1, array_job_id=1, array_task_id=0, job_name=made.job_name, user=_user()
-        )
-        if os.path.isdir(name):
-            return f"the log file '{name}' is a directory"
-        if os.path.exists(name) and os.access(name, os.W_OK):
-            continue  # /dev/null, or a log that is written again
-        directory = os.path.dirname(name) or "."
-        if not os.path.isdir(directory):
-            return f"the log directory '{directory}' does not exist"
-        if not os.access(directory, os.W_OK | os.X_OK):
-            return f"the log directory '{os.path.abspath(directory)}' is not writable for you"
-    return ""
 
 
 def refuse_or_warn(job: Job, *, force: bool) -> None:

@@ -22,6 +22,7 @@ def command(
     words: Tuple[str, ...],
     job_file: Optional[str],
     catalog: Optional[str],
+    template: Optional[str],
     force: bool,
     dry_run: bool,
     **given: Any,
@@ -36,7 +37,7 @@ def command(
 
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
     refuse_or_warn(job, force=force)
-    wiring = render_shell(job.plan, command=bool(words))
+    wiring = render_shell(job.plan, command=bool(words), template=template)
     argv = _argv([f"--{one}" for one in job.plan.salloc_options], words)
     if dry_run:
         click.echo(join(argv))

@@ -32,6 +32,7 @@ def command(
     words: Tuple[str, ...],
     job_file: Optional[str],
     catalog: Optional[str],
+    template: Optional[str],
     force: bool,
     dry_run: bool,
     as_json: bool,
@@ -52,7 +53,7 @@ def command(
         raise UsageError("--follow goes with neither --wait nor --json", "keep one of them")
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file)
     refuse_or_warn(job, force=force)
-    script = render_job(job.plan)
+    script = render_job(job.plan, template=template)
     cwd = str(Path.cwd())
     if dry_run:
         _show_dry_run(job, script, as_json)

@@ -44,6 +44,10 @@ class Situation:
     script_problem: str = ""
     log_problem: str = ""
     has_directives: bool = False
+    image_problem: str = ""
+    """Why the container image cannot be used."""
+    built_for: Tuple[Tuple[str, str], ...] = ()
+    """(what, architecture) of the software whose files can be seen: image, environment."""
 
 
 @dataclass(frozen=True)

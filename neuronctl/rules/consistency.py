@@ -132,3 +132,61 @@ def signal_and_torchrun(subject: Subject) -> Iterator[Violation]:
             "take --launcher srun, where every process gets it, or trap it in the batch shell: "
             f"--signal B:{signal.name}@120 --setup \"trap 'touch save-now' {signal.name}\"",
         )
+
+
+@rule("NC331", "container and environment exclude each other")
+def container_and_environment(subject: Subject) -> Iterator[Violation]:
+    request = subject.plan.request
+    for option in ("conda", "venv"):
+        if request.container is not None and getattr(request, option) is not None:
+            yield Violation(
+                f"--container and --{option} exclude each other: in the image its own Python runs",
+                "keep one of them, or install what is missing into the image",
+            )
+
+
+@rule("NC332", "cleanenv takes the ranks from the processes")
+def cleanenv_and_ranks(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    if plan.request.cleanenv and plan.launch.own_variables and plan.request.container is not None:
+        yield Violation(
+            f"{plan.launcher.name} tells each process its rank through variables, which "
+            "--cleanenv keeps out of the container",
+            "leave --cleanenv out, or take --launcher srun or torchrun",
+        )
+
+
+@rule("NC333", "container runtime needs srun")
+def runtime_and_launcher(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    if plan.wrapping.srun and plan.launch.own_variables:
+        yield Violation(
+            f"Pyxis starts containers through srun, and {plan.launcher.name} starts its processes "
+            "without it",
+            "take --container-runtime singularity, or --launcher srun or torchrun",
+        )
+
+
+@rule("NC334", "launch was never run by neuronctl's tests", WARNING)
+def untried_runtime(subject: Subject) -> Iterator[Violation]:
+    if subject.plan.wrapping.srun:
+        yield Violation(
+            "the Pyxis options of srun are written from its documentation; neuronctl's own tests "
+            "have no Pyxis and never ran them",
+            "look at the script with 'neuronctl generate' before you rely on it",
+        )
+
+
+@rule("NC335", "container options without a container", WARNING)
+def container_options(subject: Subject) -> Iterator[Violation]:
+    request = subject.plan.request
+    given = {
+        "--container-runtime": request.container_runtime,
+        "--bind": request.binds,
+        "--cleanenv": request.cleanenv,
+    }
+    options = [name for name, value in given.items() if value]
+    if request.container is None and options:
+        yield Violation(
+            f"{', '.join(options)} without --container", "name an image, or leave it out"
+        )

@@ -28,6 +28,37 @@ export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=1   # 48 cores / 48 processes
 
+# Look at every node first: a line for each defect, instead of a training that hangs.
+echo "preflight: $SLURM_JOB_NODELIST, 0 GPUs a node"
+srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+[ -r ./solver ] || defect 'cannot read ./solver'
+if [ "$SLURM_NODEID" -eq 0 ]; then
+    python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || failed=1
+import socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+try:
+    with socket.create_server((address, port)) as server:
+        server.settimeout(10)
+        for _ in range(1):
+            server.accept()[0].recv(1)
+except socket.timeout:
+    pass  # the node that could not come says so itself
+except OSError as error:
+    sys.exit(f"preflight: port {port} of {socket.gethostname()} cannot be used: {error.strerror}")
+LISTEN
+else
+    for attempt in {1..40}; do
+        (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null && break
+        [ "$attempt" -lt 40 ] || defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"
+        sleep 0.2
+    done
+fi
+exit "$failed"
+PREFLIGHT
+echo "preflight: all is well"
+
 srun --nodes=2 --ntasks-per-node=48 --cpus-per-task=1 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=48

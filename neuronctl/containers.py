@@ -1,0 +1,118 @@
+"""How a container is put round what runs on each node: one small entry a runtime."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Callable, Mapping, Optional, Tuple
+
+from neuronctl.shell import Shell, Word
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image and how it is to be entered.
+
+    gpus: whether the node's GPUs are handed in. binds: directories to bind, as typed
+    (``SRC[:DST]``). scratch: the user's scratch directory as shell text, or None. variables:
+    names of variables the program needs, which ``cleanenv`` would take from it.
+    """
+
+    path: str
+    gpus: bool
+    binds: Tuple[str, ...] = ()
+    scratch: Optional[Shell] = None
+    cleanenv: bool = False
+    variables: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """What a container adds to a launch.
+
+    exports: variables set in each task. prefix: words before what runs in each task.
+    srun: options of srun, where Slurm itself starts the container (Pyxis).
+    """
+
+    exports: Tuple[Tuple[str, Shell], ...] = ()
+    prefix: Tuple[Word, ...] = ()
+    srun: Tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One container runtime; ``by_srun`` where only srun can start it."""
+
+    name: str
+    wrap: Callable[[Image], Wrapping]
+    by_srun: bool = False
+
+
+def _singularity(command: str, prefix: str) -> Callable[[Image], Wrapping]:
+    def wrap(image: Image) -> Wrapping:
+        words: Tuple[Word, ...] = (command, "exec")
+        exports: Tuple[Tuple[str, Shell], ...] = ()
+        if image.gpus:
+            words += ("--nv",)
+        if image.cleanenv:
+            words += ("--cleanenv",)
+            exports = tuple((f"{prefix}_{name}", Shell(f'"${name}"')) for name in image.variables)
+        # The runtime binds the home directory by itself, but not scratch, nor always $PWD.
+        if image.scratch is not None:
+            words += ("--bind", Shell(f'"{image.scratch}"'))
+        words += ("--bind", Shell('"$PWD"'))
+        for bind in image.binds:
+            words += ("--bind", bind)
+        return Wrapping(exports, (*words, "--pwd", Shell('"$PWD"'), image.path))
+
+    return wrap
+
+
+def _pyxis(image: Image) -> Wrapping:
+    mounts = [f"{image.scratch}:{image.scratch}"] if image.scratch is not None else []
+    mounts += ["$PWD:$PWD", *map(_quoted, image.binds)]
+    return Wrapping(
+        srun=(
+            f"--container-image={image.path}",
+            Shell(f'--container-mounts="{",".join(mounts)}"'),
+            Shell('--container-workdir="$PWD"'),
+        )
+    )
+
+
+def _quoted(text: str) -> str:
+    """``text`` for a place within double quotes."""
+    return re.sub(r'([\\"$`])', r"\\\1", text)
+
+
+RUNTIMES: Mapping[str, Runtime] = {
+    runtime.name: runtime
+    for runtime in (
+        Runtime("singularity", _singularity("singularity", "SINGULARITYENV")),
+        Runtime("apptainer", _singularity("apptainer", "APPTAINERENV")),
+        Runtime("pyxis", _pyxis, by_srun=True),
+    )
+}
+
+# The architecture field of a SIF header, as `uname -m` names it.
+_SIF_ARCH = {b"01": "i686", b"02": "x86_64", b"03": "armv7l", b"04": "aarch64", b"05": "ppc64"}
+_ELF_ARCH = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64", 21: "ppc64"}
+
+
+def sif_arch(head: bytes) -> Optional[str]:
+    """The architecture a SIF image was built for, from its first 64 bytes; None if it has none.
+
+    A SIF header is a 32-byte launch line, the magic ``SIF_MAGIC``, a version and the
+    architecture (two digits), each ended by a NUL.
+    """
+    if head[32:41] != b"SIF_MAGIC":
+        return None
+    return _SIF_ARCH.get(head[45:47])
+
+
+def elf_arch(head: bytes) -> Optional[str]:
+    """The architecture of an ELF program, from its first 20 bytes; None if it is none."""
+    if head[:4] != b"\x7fELF" or len(head) < 20:
+        return None
+    order = "little" if head[5] == 1 else "big"
+    return _ELF_ARCH.get(int.from_bytes(head[18:20], order))  # type: ignore[arg-type]

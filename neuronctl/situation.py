@@ -1,0 +1,144 @@
+"""What can be seen on this machine of a job: its program, image, environment and log directory.
+
+The rules are pure; this is where the file system is looked at for them, once.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import List, Sequence, Tuple
+
+from neuronctl.containers import elf_arch, sif_arch
+from neuronctl.errors import UsageError
+from neuronctl.plan import JobPlan
+from neuronctl.rules import Situation
+
+
+def look(plan: JobPlan) -> Situation:
+    """What the rules may know of this machine; raises UsageError where it cannot be looked at."""
+    try:
+        directory = str(Path.cwd().resolve())
+    except FileNotFoundError:
+        raise UsageError("the current directory does not exist any more", "cd to another") from None
+    script, image = plan.request.script, plan.request.container
+    problem, has_directives = "", False
+    if script is not None and (image is None or _is_file_name(script)):
+        problem, has_directives = _script_problem(script)
+    return Situation(
+        user=user_name(),
+        directory=directory,
+        script_problem=problem,
+        log_problem=_log_problem(plan),
+        has_directives=has_directives,
+        image_problem="" if image is None else _image_problem(image),
+        built_for=tuple(_architectures(plan)),
+    )
+
+
+def user_name() -> str:
+    """The login name; the uid where there is no password entry."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return os.environ.get("USER", str(os.getuid()))
+
+
+def find_image(image: str, directories: Sequence[str]) -> str:
+    """The path of an image: a bare name that is no file here is sought in ``directories``.
+
+    Where it is in none of them (on another machine, say) the first one is taken, as a reader of
+    the script would; a name with a ``/`` is left alone.
+    """
+    if "/" in image or os.path.exists(image) or not directories:
+        return image
+    paths = [f"{directory.rstrip('/')}/{image}" for directory in directories]
+    return next((path for path in paths if os.path.exists(path)), paths[0])
+
+
+def _is_file_name(script: str) -> bool:
+    return "/" in script or script.endswith(".py")
+
+
+def _script_problem(script: str) -> Tuple[str, bool]:
+    """Why ``script`` cannot be run (or ""), and whether it is a batch script itself."""
+    import shutil
+
+    if not _is_file_name(script):
+        if shutil.which(script) is None:
+            return f"there is no program '{script}' in this directory or on PATH", False
+        return "", False
+    if not os.path.exists(script):
+        return f"there is no file '{script}' in {os.getcwd()}", False
+    if not os.path.isfile(script):
+        return f"'{script}' is not a file", False
+    try:
+        with open(script, "rb") as file:
+            head = file.read(20_000)
+    except OSError as error:
+        return f"'{script}' cannot be read: {error.strerror}", False
+    if not script.endswith(".py") and not os.access(script, os.X_OK):
+        return f"'{script}' is not executable (chmod +x)", False
+    return "", b"\n#SBATCH " in head
+
+
+def _image_problem(image: str) -> str:
+    """Why an image cannot be used, or ""; nothing is said of docker:// and other addresses."""
+    if "://" in image:
+        return ""
+    if not os.path.exists(image):
+        return f"there is no container image '{image}'"
+    if not os.access(image, os.R_OK):
+        return f"the container image '{image}' is not readable for you"
+    return ""
+
+
+def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
+    """(what, architecture) of the image and of the environment's interpreter, where known."""
+    request = plan.request
+    found = []
+    if request.container is not None:
+        found.append((f"the image {request.container}", sif_arch(_head(request.container))))
+    environment = request.venv or request.conda
+    if environment is not None:
+        # A conda environment is a path or a name; of a name nothing is known here.
+        python = os.path.join(os.path.expanduser(environment), "bin", "python")
+        found.append((f"the environment {environment}", elf_arch(_head(python))))
+    return [(what, arch) for what, arch in found if arch is not None]
+
+
+def _head(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(64)
+    except OSError:
+        return b""
+
+
+def _log_problem(plan: JobPlan) -> str:
+    """Why a log file cannot be written, or ""."""
+    from neuronctl.units import expand_log_pattern
+
+    for pattern in (plan.output, plan.error):
+        if pattern is None:
+            continue
+        name = expand_log_pattern(
+            pattern,
+            job_id=1,
+            array_job_id=1,
+            array_task_id=0,
+            job_name=plan.job_name,
+            user=user_name(),
+        )
+        if os.path.isdir(name):
+            return f"the log file '{name}' is a directory"
+        if os.path.exists(name) and os.access(name, os.W_OK):
+            continue  # /dev/null, or a log that is written again
+        directory = os.path.dirname(name) or "."
+        if not os.path.isdir(directory):
+            return f"the log directory '{directory}' does not exist"
+        if not os.access(directory, os.W_OK | os.X_OK):
+            return f"the log directory '{os.path.abspath(directory)}' is not writable for you"
+    return ""

@@ -19,7 +19,7 @@ from typing import BinaryIO, Dict, List, Optional, Sequence, TextIO, Tuple, Unio
 from neuronctl import slurm, tracking
 from neuronctl.errors import NeuronctlError, NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.records import JobRecord, RecordStore
-from neuronctl.slurm import ControlJob, JobId, NoSlurmError
+from neuronctl.slurm import ControlJob, JobId
 from neuronctl.tracking import JobStatus
 
 INTERRUPTED = 130
@@ -46,7 +46,8 @@ def follow(
     err: the log of standard error, where it has a file of its own. An array is followed by
     counts, without logs.
 
-    Raises NoSuchJobError where nobody knows the job, NoSlurmError without Slurm.
+    Raises NoSuchJobError where nobody knows the job, SlurmUnavailableError without Slurm
+    commands. A controller that does not answer is waited for.
     """
     job = job_id if isinstance(job_id, JobId) else JobId(job_id)
     watch = _watch(job, record, store)
@@ -135,9 +136,9 @@ class _Watch:
         lines = []
         try:
             self._ask()
-        except NoSlurmError:
-            raise
         except SlurmUnavailableError as error:
+            if not slurm.installed():
+                raise
             if not self._silent:
                 lines.append(f"{error.message}; trying on")
             self._silent = True

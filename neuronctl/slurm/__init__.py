@@ -9,6 +9,7 @@ Pure ``…_argv`` and ``parse_…`` functions stand around one ``run``. What the
 ``scontrol_show_job(job, *, timeout=10.0) -> Tuple[ControlJob, ...]``
 ``run_interactive(argv) -> int``: salloc on the user's own terminal
 ``local_cluster() -> Optional[str]``: ClusterName as far as a file here tells it; no process
+``installed() -> bool``: whether there is a squeue on PATH
 ``JobId.parse("4711_3")``
 
 All raise SlurmUnavailableError (exit 6: no command, no controller, no answer in time) or
@@ -22,7 +23,7 @@ from __future__ import annotations
 from neuronctl.slurm.accounting import Accounting, AccountingJob, sacct
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.control import Cancelled, ControlJob, scancel, scontrol_show_job
-from neuronctl.slurm.process import NoSlurmError, run_interactive
+from neuronctl.slurm.process import installed, run_interactive
 from neuronctl.slurm.queue import QueueJob, squeue
 from neuronctl.slurm.submit import Submitted, sbatch
 from neuronctl.slurm.values import ExitCode, JobId
@@ -34,9 +35,9 @@ __all__ = [
     "ControlJob",
     "ExitCode",
     "JobId",
-    "NoSlurmError",
     "QueueJob",
     "Submitted",
+    "installed",
     "local_cluster",
     "run_interactive",
     "sacct",

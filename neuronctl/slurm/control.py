@@ -28,6 +28,7 @@ class ControlJob:
     exit: Optional[ExitCode]
     start: Optional[int]
     end: Optional[int]
+    node_list: str
     work_dir: str
     stdout: str
     stderr: str
@@ -99,6 +100,7 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
         exit=ExitCode.parse(found.get("ExitCode", "")),
         start=parse_timestamp(found.get("StartTime", "")),
         end=parse_timestamp(found.get("EndTime", "")),
+        node_list="" if (nodes := found.get("NodeList", "")) == "(null)" else nodes,
         work_dir=found.get("WorkDir", ""),
         stdout=found.get("StdOut", ""),
         stderr=found.get("StdErr", ""),

@@ -48,10 +48,6 @@ _UNREACHABLE = re.compile(
 _PREFIX = re.compile(r"^(?:s[a-z]+): (?:(?:error|fatal|info): )?", re.MULTILINE)
 
 
-class NoSlurmError(SlurmUnavailableError):
-    """There is no such command on this machine, so that trying again is of no use."""
-
-
 @dataclass(frozen=True)
 class Result:
     """A command that ended: what was run and what came out, as text."""
@@ -150,9 +146,17 @@ def failure(result: Result, *, hint: str = "") -> Exception:
     if unreachable(words):
         return SlurmUnavailableError(
             f"{command} cannot reach Slurm: {words}",
-            "the controller may be down or restarting: try again in a while",
+            "the controller may be down or restarting: try again in a while; "
+            "'neuronctl generate' works without it",
         )
     return SlurmRefusedError(f"{command} refused: {words}", hint)
+
+
+def installed() -> bool:
+    """Whether there are Slurm commands here at all; where not, trying again is of no use."""
+    import shutil
+
+    return shutil.which("squeue") is not None
 
 
 def unreachable(words: str) -> bool:
@@ -196,7 +200,7 @@ def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Exception
     if cwd is not None and not os.path.isdir(cwd):
         return UsageError(f"no such directory: {cwd}")
     if isinstance(error, FileNotFoundError):
-        return NoSlurmError(
+        return SlurmUnavailableError(
             f"{command} not found: there is no Slurm on this machine's PATH",
             "log in to the cluster's login node, or put Slurm's bin directory on PATH; "
             "'neuronctl generate' works without Slurm",

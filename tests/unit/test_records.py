@@ -1,0 +1,272 @@
+"""The record store on a real file system: whole, private, found by name, never in the way."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from neuronctl.errors import RecordError
+from neuronctl.records import JobRecord, RecordDraft, RecordStore, SeenState
+
+
+def draft(**given: object) -> RecordDraft:
+    values = {
+        "cwd": "/scratch/kim",
+        "command_line": ("neuronctl", "submit", "-p", "cpu", "t.py"),
+        "script": "#!/bin/bash\npython t.py\n",
+        "request": {"partition": "cpu", "env": [["A", "b"]]},
+        "job_name": "train",
+        "partition": "cpu",
+        "output": "/scratch/kim/%x-%j.out",
+        "decisions": (("nodes", "1", "derived", "not asked for"),),
+        "findings": (("NC101", "warning", "t", "m", "s", "h"),),
+        **given,
+    }
+    return RecordDraft(**values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RecordStore:
+    return RecordStore(tmp_path / "state" / "neuronctl" / "jobs")
+
+
+def submitted(store: RecordStore, job_id: int, cluster: str | None = "neuron") -> JobRecord:
+    return store.complete(store.begin(draft()), job_id, cluster)
+
+
+def names(store: RecordStore) -> list[str]:
+    return sorted(os.listdir(store.directory))
+
+
+def test_from_intent_to_record(store: RecordStore) -> None:
+    before = int(time.time())
+    key = store.begin(draft())
+    assert names(store) == [f"{key}.intent.json"]
+    assert store.recent() == [] and store.get(4711) is None
+    (intent,) = store.iter()
+    assert intent.status == "intent" and before <= intent.begun_at <= time.time()
+
+    record = store.complete(key, 4711, "neuron")
+    assert names(store) == [f"{key}.neuron.4711.json"]
+    assert store.get(4711) == record == store.recent()[0]
+    assert (record.status, record.job_id, record.cluster) == ("submitted", 4711, "neuron")
+    assert record.draft == draft() and record.user and record.host
+    assert record.log_path() == "/scratch/kim/train-4711.out"
+    assert store.warnings == []
+
+
+def test_a_refused_submission(store: RecordStore) -> None:
+    key = store.begin(draft())
+    store.failed(key, "Invalid qos; HF_TOKEN=abc")
+    assert names(store) == [f"{key}.failed.json"]
+    (record,) = store.iter()
+    assert (record.status, record.failure) == ("failed", "Invalid qos; HF_TOKEN=***")
+    assert store.recent() == []
+
+
+def test_private_to_the_user(store: RecordStore) -> None:
+    before = os.umask(0)
+    try:
+        submitted(store, 1)
+    finally:
+        os.umask(before)
+    (file,) = store.directory.iterdir()
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (store.directory, file)]
+    assert modes == [0o700, 0o600]
+    store.directory.chmod(0o755)
+    submitted(store, 2)
+    assert stat.S_IMODE(store.directory.stat().st_mode) == 0o700
+
+
+def test_no_secret_is_stored(store: RecordStore) -> None:
+    canary = "it's a CANARY"
+    quoted = "'it'\"'\"'s a CANARY'"
+    key = store.begin(
+        draft(
+            command_line=("neuronctl", "submit", "--env", f"HF_TOKEN={canary}", "t.py"),
+            request={"env": [["HF_TOKEN", canary]], "args": ["--password", "CANARYtoo"]},
+            script=f"export HF_TOKEN={quoted}\npython t.py --password CANARYtoo\n",
+            decisions=(("env", f"HF_TOKEN={canary}", "asked for", ""),),
+        )
+    )
+    store.complete(key, 1, None)
+    (file,) = store.directory.iterdir()
+    assert "CANARY" not in file.read_text()
+    record = store.get(1)
+    assert record is not None
+    assert record.draft.script == "export HF_TOKEN=***\npython t.py --password ***\n"
+
+
+def test_digest_is_of_the_script_as_submitted(store: RecordStore) -> None:
+    import hashlib
+
+    script = "export HF_TOKEN=x\npython \udce9.py\n"
+    store.begin(draft(script=script))
+    (record,) = store.iter()
+    expected = hashlib.sha256(script.encode("utf-8", "surrogateescape")).hexdigest()
+    assert record.script_sha256 == expected
+    assert record.draft.script == "export HF_TOKEN=***\npython \udce9.py\n"
+
+
+def test_log_paths(store: RecordStore) -> None:
+    pattern = draft(output="/s/%x-%A_%a-%j.out", error="/s/%N-%j.err", array="0-3")
+    record = store.complete(store.begin(pattern), 40, None)
+    assert record.log_path(3, own_id=43) == "/s/train-40_3-43.out"
+    assert record.log_path(3, own_id=43, err=True) == "/s/%N-43.err"
+    assert record.log_path(3, own_id=43, err=True, node_list="gpu[07-08]") == "/s/gpu07-43.err"
+
+
+def test_found_by_id_and_cluster(store: RecordStore) -> None:
+    submitted(store, 1, "neuron")
+    other = submitted(store, 1, "other.x")
+    unknown = submitted(store, 2, None)
+    newest = submitted(store, 1, "neuron")
+    assert store.get(1, "neuron") == newest
+    assert store.get(1, "other.x") == other
+    assert store.get(2, "neuron") == unknown
+    assert store.get(1, "third") is None
+    assert store.find([1, 2, 3], "neuron") == {1: newest, 2: unknown}
+    assert store.recent(cluster="neuron") == [newest, unknown], "an older job 1 is another job"
+
+
+def test_recent_reads_no_more_than_it_must(store: RecordStore) -> None:
+    records = [submitted(store, n) for n in range(1, 6)]
+    # Whatever is not asked for may be damaged: nobody looks.
+    (store.directory / f"{records[0].key}.neuron.1.json").write_text("damaged")
+    assert [record.job_id for record in store.recent(2)] == [5, 4]
+    assert store.recent(since=int(time.time()) + 10) == []
+    assert store.get(3) == records[2]
+    assert store.warnings == []
+
+
+def test_times_in_names(store: RecordStore) -> None:
+    store.directory.mkdir(parents=True)
+    for stamp in ("19700101T000000000", "20000229T235959999", "20261121T004406399"):
+        (store.directory / f"{stamp}Z-00000000.intent.json").write_text("{}")
+    assert [entry.begun_at for entry in store._entries()] == [1795221846, 951868799, 0]
+
+
+def test_states_seen(store: RecordStore) -> None:
+    record = submitted(store, 1)
+    record = store.saw(record, "PENDING", "Priority")
+    record = store.saw(record, "PENDING", "Resources")
+    record = store.saw(record, "FAILED")
+    record = store.saw(record, "FAILED", exit="3:0")
+    record = store.saw(record, "FAILED")
+    assert [(s.state, s.reason, s.exit) for s in record.states] == [
+        ("PENDING", "Priority", ""),
+        ("FAILED", "", ""),
+        ("FAILED", "", "3:0"),
+    ]
+    assert store.get(1) == record
+    assert isinstance(record.states[0], SeenState)
+
+
+def test_what_is_not_a_record_is_skipped_and_left(store: RecordStore) -> None:
+    good = submitted(store, 1)
+    stamp = "20261121T004406399Z-0000000"
+    other = {
+        f"{stamp}1.neuron.2.json": '{"schema": 1, "key"',
+        f"{stamp}2.neuron.3.json": '{"schema": 99}',
+        f"{stamp}3.neuron.4.json": "[1]",
+        f"{stamp}4.neuron.5.json": '{"schema": 1}',
+        f"{stamp}5.neuron.6.json": "",
+        "notes.txt": "mine",
+        ".hidden": "",
+    }
+    for name, text in other.items():
+        (store.directory / name).write_text(text)
+    assert list(store.iter()) == [good]
+    assert len(store.warnings) == 6
+    said = "\n".join(store.warnings)
+    assert "written by a newer neuronctl (schema 99)" in said and "not a whole record" in said
+    assert {name: (store.directory / name).read_text() for name in other} == other
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("job_id", "4711"), ("states", [1]), ("begun_at", None), ("draft", {})]
+)
+def test_a_record_with_a_wrong_type_is_skipped(
+    store: RecordStore, name: str, value: object
+) -> None:
+    submitted(store, 1)
+    (file,) = store.directory.iterdir()
+    file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
+    assert store.get(1) is None
+    assert len(store.warnings) == 1
+
+
+def test_cut_off_between_record_and_intent(store: RecordStore) -> None:
+    key = store.begin(draft())
+    intent = (store.directory / f"{key}.intent.json").read_bytes()
+    store.complete(key, 7, "neuron")
+    (store.directory / f"{key}.intent.json").write_bytes(intent)
+    assert [record.status for record in store.iter()] == ["submitted"]
+
+
+@pytest.fixture
+def full_disk() -> Iterator[Path]:
+    """A directory every write to which fails: /proc takes no files, whoever asks."""
+    yield Path("/proc/self/neuronctl")
+
+
+def test_a_directory_that_cannot_be_written(full_disk: Path) -> None:
+    store = RecordStore(full_disk / "jobs")
+    with pytest.raises(RecordError, match="cannot be written"):
+        store.begin(draft())
+    assert store.recent() == [] and store.get(1) is None
+
+
+def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "jobs").write_text("")
+    store = RecordStore(tmp_path / "jobs")
+    with pytest.raises(RecordError, match="cannot be written"):
+        store.begin(draft())
+    with pytest.raises(RecordError, match="cannot be read"):
+        store.recent()
+
+
+def test_nothing_is_left_of_a_write_that_failed(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = store.begin(draft())
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(RecordError, match="No space left on device"):
+            store.complete(key, 1)
+    assert names(store) == [f"{key}.intent.json"]
+    store.complete(key, 1)
+    assert store.get(1) is not None
+
+
+def test_completing_what_is_gone(store: RecordStore) -> None:
+    with pytest.raises(RecordError, match="gone or damaged"):
+        store.complete("20261121T004406399Z-00000000", 1)
+
+
+def _submit_many(directory: Path, first: int) -> None:
+    store = RecordStore(directory)
+    for job_id in range(first, first + 20):
+        submitted(store, job_id)
+
+
+def test_two_login_nodes_at_once(store: RecordStore) -> None:
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_submit_many, args=(store.directory, n)) for n in (100, 200)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(r.job_id or 0 for r in store.recent()) == [*range(100, 120), *range(200, 220)]
+    assert len(names(store)) == 40 and store.warnings == []

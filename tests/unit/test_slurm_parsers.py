@@ -1,0 +1,327 @@
+"""Slurm's answers as they were printed by Slurm 22.05, and what is read from them."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from neuronctl.errors import UsageError
+from neuronctl.slurm.accounting import parse_sacct, sacct_argv
+from neuronctl.slurm.cluster import parse_cluster_name
+from neuronctl.slurm.control import parse_scancel, parse_show_job, scancel_argv
+from neuronctl.slurm.queue import parse_squeue, squeue_argv
+from neuronctl.slurm.submit import Submitted, parse_submitted, sbatch_argv
+from neuronctl.slurm.values import (
+    ExitCode,
+    JobId,
+    parse_count,
+    parse_gres_gpus,
+    parse_minutes,
+    parse_seconds,
+    parse_timestamp,
+    parse_tres_gpus,
+)
+from neuronctl.units import UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4711", JobId(4711)),
+        (" 4711 ", JobId(4711)),
+        ("4711_3", JobId(4711, task=3)),
+        ("4711_[1-5%2]", JobId(4711, tasks="1-5%2")),
+        ("4711_[1,3,7-9:2]", JobId(4711, tasks="1,3,7-9:2")),
+        ("4711+1", JobId(4711, het=1)),
+    ],
+)
+def test_job_ids(text: str, expected: JobId) -> None:
+    assert JobId.parse(text) == expected
+    assert str(expected) == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "-1", "x", "4711_", "4711.batch", "4711_3_4", "12345678901", "4711 4712"]
+)
+def test_what_is_no_job_id(text: str) -> None:
+    with pytest.raises(UsageError, match="not a job id"):
+        JobId.parse(text)
+
+
+def test_tasks_of_an_array() -> None:
+    waiting = JobId.parse("4711_[1-9:2,20,30-40%4]")
+    covered = [n for n in range(50) if waiting.covers(JobId(4711, task=n))]
+    assert covered == [1, 3, 5, 7, 9, 20, *range(30, 41)]
+    assert waiting.count == len(covered)
+    assert JobId(4711).covers(waiting) and JobId(4711).covers(JobId(4711, task=8))
+    assert not waiting.covers(JobId(4711)) and not JobId(4711).covers(JobId(4712))
+    assert JobId(4711).count == JobId(4711, task=8).count == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0:00", 0),
+        ("5:00", 300),
+        ("1:02:03", 3723),
+        ("2-00:00:00", 172800),
+        ("UNLIMITED", UNLIMITED),
+        ("INVALID", None),
+        ("N/A", None),
+        ("", None),
+    ],
+)
+def test_seconds(text: str, expected: Optional[int]) -> None:
+    assert parse_seconds(text) == expected
+
+
+def test_other_values() -> None:
+    assert parse_timestamp("2026-11-21T00:52:43") == 1795222363
+    assert parse_timestamp("N/A") is parse_timestamp("Unknown") is parse_timestamp("") is None
+    assert parse_minutes("5") == 300 and parse_minutes("UNLIMITED") == UNLIMITED
+    assert parse_minutes("Partition_Limit") is None
+    assert parse_count("4") == 4 and parse_count("2-4") == 2 and parse_count("") is None
+    assert ExitCode.parse("3:9") == ExitCode(3, 9) and ExitCode.parse("") is None
+    assert str(ExitCode(0, 53)) == "0:53"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gres:gpu:2", 2),
+        ("gres:gpu:a100:4", 4),
+        ("gres/gpu:a100=4", 4),
+        ("gres/gpu=3", 3),
+        ("gres:gpu", 1),
+        ("gres:gpu:a100:4(S:0-1)", 4),
+        ("gpu:v100:1,nvme:2", 1),
+        ("gres:nvme:2", None),
+        ("gres:gpumem:2", None),
+        ("N/A", None),
+        ("", None),
+    ],
+)
+def test_gpus_of_a_node(text: str, expected: Optional[int]) -> None:
+    assert parse_gres_gpus(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("billing=32,cpu=32,gres/gpu=4,mem=121600M,node=2", 4),
+        ("cpu=2,gres/gpu:a100=4,gres/gpu=4", 4),
+        ("cpu=2,gres/gpu:a100=4,gres/gpu:v100=1", 5),
+        ("cpu=2,mem=3800M", None),
+        ("", None),
+    ],
+)
+def test_gpus_of_a_job(text: str, expected: Optional[int]) -> None:
+    assert parse_tres_gpus(text) == expected
+
+
+# ---------------------------------------------------------------------------- sbatch
+
+
+@pytest.mark.parametrize(
+    ("stdout", "expected"),
+    [
+        ("4711\n", Submitted(4711)),
+        ("4711;neuron\n", Submitted(4711, "neuron")),
+        ("Welcome to the cluster, 4712 jobs today\n4711\n", Submitted(4711)),
+        ("", None),
+        ("Submitted batch job 4711\n", None),
+    ],
+)
+def test_submitted(stdout: str, expected: Optional[Submitted]) -> None:
+    assert parse_submitted(stdout) == expected
+
+
+def test_warnings_are_kept() -> None:
+    answer = parse_submitted("7\n", "sbatch: warning: can't honor --ntasks-per-node set to 4\n")
+    assert answer == Submitted(7, None, "warning: can't honor --ntasks-per-node set to 4")
+
+
+def test_sbatch_argv() -> None:
+    assert sbatch_argv(["--hold"]) == ["sbatch", "--parsable", "--hold"]
+
+
+# ---------------------------------------------------------------------------- squeue
+
+ROW = (
+    "{id}\x1f11\x1fneuron\x1famd_a100nv_8\x1fsandbox\x1fnormal\x1f{state}\x1f{reason}\x1f2\x1f8"
+    "\x1fgres:gpu:2\x1fgpu[35-36]\x1f0:26\x1f5:00\x1f2026-11-21T00:52:43\x1f2026-11-21T00:52:44"
+    "\x1f2026-11-21T00:57:43\x1f{dir}\x1f{name}\x1e\n"
+)
+
+
+def row(
+    id: str = "4_3", state: str = "RUNNING", reason: str = "None", dir: str = "/s", name: str = "n"
+) -> str:
+    return ROW.format(id=id, state=state, reason=reason, dir=dir, name=name)
+
+
+def test_squeue_row() -> None:
+    (job,) = parse_squeue(row())
+    assert (job.id, job.job_id, job.state, job.reason) == (JobId(4, task=3), 11, "RUNNING", "")
+    assert (job.nodes, job.cpus, job.gpus_per_node, job.node_list) == (2, 8, 2, "gpu[35-36]")
+    assert (job.time_used, job.time_limit) == (26, 300)
+    assert (job.submit, job.start, job.end) == (1795222363, 1795222364, 1795222663)
+    assert (job.user, job.partition, job.work_dir, job.name) == (
+        "neuron",
+        "amd_a100nv_8",
+        "/s",
+        "n",
+    )
+
+
+def test_squeue_waiting_array_and_unknown_state() -> None:
+    first, second = parse_squeue(
+        row("4_[5,7,9%2]", "PENDING", "JobArrayTaskLimit") + row("5", "EXPEDITING")
+    )
+    assert first.id == JobId(4, tasks="5,7,9%2") and first.reason == "JobArrayTaskLimit"
+    assert second.state == "EXPEDITING"
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=5))
+def test_any_job_name_comes_through(names: list[str]) -> None:
+    end = "\x1e0123456789abcdef"
+    text = "".join(row(str(n + 1), name=name)[:-2] + end + "\n" for n, name in enumerate(names))
+    jobs = parse_squeue(text, end=end)
+    assert [job.name for job in jobs] == names
+    assert [job.id.job for job in jobs] == list(range(1, len(names) + 1))
+
+
+def test_squeue_leaves_out_what_is_no_row() -> None:
+    assert parse_squeue("") == []
+    assert parse_squeue("a site's greeting\x1e\n") == []
+    assert [job.job_id for job in parse_squeue("\x1e\n" + row())] == [11]
+
+
+def test_squeue_argv_asks_once_for_all() -> None:
+    argv = squeue_argv([JobId(4), JobId(4, task=3), JobId(4, tasks="1-2"), JobId(4)], user="1000")
+    assert argv[-2:] == ["--jobs=4,4_3", "--user=1000"]
+    assert argv[:3] == ["squeue", "--noheader", "--states=all"]
+    assert argv[3].endswith("\x1f%Z\x1f%j\x1e")
+
+
+# ----------------------------------------------------------------------------- sacct
+
+PAST = (
+    "{id}\x1f10\x1fneuron\x1fp\x1fsandbox\x1fnormal\x1f{state}\x1f{exit}\x1f2026-11-21T00:52:43"
+    "\x1f2026-11-21T00:52:43\x1f{end}\x1f25\x1f{limit}\x1f1\x1f{nodes}\x1f{alloc}"
+    "\x1fbilling=2,cpu=2,gres/gpu=1,mem=7600M,node=1\x1f/scratch/neuron\x1f{name}\n"
+)
+
+
+def past(
+    id: str = "4_1", state: str = "FAILED", exit: str = "3:0", end: str = "2026-11-21T00:53:08",
+    limit: str = "5", nodes: str = "gpu35", alloc: str = "cpu=2,gres/gpu=2", name: str = "arr",
+) -> str:  # fmt: skip
+    return PAST.format(
+        id=id, state=state, exit=exit, end=end, limit=limit, nodes=nodes, alloc=alloc, name=name
+    )
+
+
+def test_sacct_row() -> None:
+    (job,) = parse_sacct(past())
+    assert (job.id, job.job_id, job.state, job.exit) == (
+        JobId(4, task=1), 10, "FAILED", ExitCode(3, 0)
+    )  # fmt: skip
+    assert (job.elapsed, job.time_limit, job.gpus, job.nodes) == (25, 300, 2, 1)
+    assert (job.start, job.end, job.node_list) == (1795222363, 1795222388, "gpu35")
+
+
+def test_sacct_of_a_job_that_never_ran() -> None:
+    (job,) = parse_sacct(
+        past(state="CANCELLED by 20000", end="Unknown", nodes="None assigned", alloc="")
+    )
+    assert (job.state, job.cancelled_by, job.end, job.node_list) == ("CANCELLED", 20000, None, "")
+    assert job.gpus == 1, "what was asked for, where nothing was allocated"
+
+
+@given(st.text(st.characters(blacklist_characters="\x1f", blacklist_categories=["Cs"])))
+def test_sacct_takes_any_name(name: str) -> None:
+    jobs = parse_sacct(past("1", name=name) + past("2"))
+    assert [job.id.job for job in jobs] == [1, 2]
+    # A blank line in a name cannot be told from the end of a row.
+    assert jobs[0].name.replace("\n", "") == name.replace("\n", "")
+
+
+def test_sacct_leaves_out_steps_and_greetings() -> None:
+    assert [str(job.id) for job in parse_sacct("hello\n" + past("4.batch") + past("5"))] == ["5"]
+
+
+def test_sacct_argv() -> None:
+    argv = sacct_argv([JobId(4, task=3), JobId(5)], user="1000", since=1795222363)
+    assert argv[:4] == ["sacct", "--allocations", "--noheader", "--parsable2"]
+    assert argv[-3:] == ["--jobs=4_3,5", "--user=1000", "--starttime=2026-11-21T00:52:43"]
+    assert argv[5].endswith(",JobName")
+
+
+# ------------------------------------------------------------------ scontrol, scancel
+
+PAGE = """\
+JobId={id} {array}JobName=a name=with all | sorts
+   UserId=neuron(20000) GroupId=neuron(20000) MCS_label=N/A
+   Priority=4294901751 Nice=0 Account=sandbox QOS=normal
+   JobState={state} Reason={reason} Dependency=(null)
+   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:53
+   RunTime=00:00:00 TimeLimit=00:05:00 TimeMin=N/A
+   StartTime=2026-11-21T00:52:43 EndTime=2026-11-21T00:52:43 Deadline=N/A
+   NodeList=gpu36
+   Command=(null)
+   WorkDir=/scratch/neuron
+   Comment=field=misc;appl=pytorch-ddp{blank}
+   StdErr=/scratch/neuron/e r nodir2.err
+   StdIn=/dev/null
+   StdOut=/scratch/neuron/sub/x-%N-9.out
+   Power=
+
+
+"""
+
+
+def page(
+    id: str = "9", array: str = "", state: str = "FAILED", reason: str = "JobLaunchFailure"
+) -> str:
+    return PAGE.format(id=id, array=array, state=state, reason=reason, blank=" ")
+
+
+def test_show_job() -> None:
+    (job,) = parse_show_job(page())
+    assert (job.id, job.job_id, job.name) == (JobId(9), 9, "a name=with all | sorts")
+    assert (job.state, job.reason, job.exit) == ("FAILED", "JobLaunchFailure", ExitCode(0, 53))
+    assert job.stdout == "/scratch/neuron/sub/x-%N-9.out"
+    assert job.stderr == "/scratch/neuron/e r nodir2.err"
+    assert job.node_list == "gpu36" and job.work_dir == "/scratch/neuron"
+
+
+def test_show_job_of_an_array() -> None:
+    first, second = parse_show_job(
+        page("4", "ArrayJobId=4 ArrayTaskId=5,7,9%2 ArrayTaskThrottle=2 ", "PENDING", "Resources")
+        + page("11", "ArrayJobId=4 ArrayTaskId=3 ArrayTaskThrottle=2 ", "RUNNING", "None")
+    )
+    assert (first.id, first.reason) == (JobId(4, tasks="5,7,9%2"), "Resources")
+    assert (second.id, second.job_id, second.reason) == (JobId(4, task=3), 11, "")
+
+
+def test_show_job_with_a_reason_of_several_words() -> None:
+    (job,) = parse_show_job(page(reason="ReqNodeNotAvail, UnavailableNodes:gpu30"))
+    assert job.reason == "ReqNodeNotAvail, UnavailableNodes:gpu30"
+
+
+def test_scancel() -> None:
+    assert scancel_argv([JobId(4), JobId(5, task=1)], "USR1") == [
+        "scancel", "--signal=USR1", "4", "5_1",
+    ]  # fmt: skip
+    words = "scancel: error: Kill job error on job id 4: Access/permission denied\n"
+    assert parse_scancel(words) == {"4": "Access/permission denied"}
+    assert parse_scancel("") == {}
+
+
+def test_cluster_name() -> None:
+    assert parse_cluster_name("# ClusterName=old\nclustername = Neuron # the site's\n") == "neuron"
+    assert parse_cluster_name("ControlMachine=x\n") is None

@@ -1,0 +1,179 @@
+"""Record, squeue and sacct laid over one another."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from neuronctl.records import JobRecord, RecordDraft, SeenState
+from neuronctl.slurm import AccountingJob, ExitCode, JobId, QueueJob
+from neuronctl.tracking import (
+    ENDED,
+    JobStatus,
+    ending_words,
+    exit_status,
+    merge,
+    reason_words,
+)
+
+NOW = 1795222363
+
+
+def queue(**given: Any) -> QueueJob:
+    base = QueueJob(
+        id=JobId(7), job_id=7, user="kim", partition="cpu", account="a", qos="q", state="RUNNING",
+        reason="", nodes=2, cpus=8, gpus_per_node=4, node_list="gpu[35-36]", time_used=60,
+        time_limit=600, submit=NOW, start=NOW + 5, end=NOW + 605, work_dir="/s", name="train",
+    )  # fmt: skip
+    return dataclasses.replace(base, **given)
+
+
+def past(**given: Any) -> AccountingJob:
+    base = AccountingJob(
+        id=JobId(7), job_id=7, user="kim", partition="cpu", account="a", qos="q",
+        state="COMPLETED", cancelled_by=None, exit=ExitCode(0, 0), submit=NOW, start=NOW + 5,
+        end=NOW + 66, elapsed=61, time_limit=600, nodes=2, node_list="gpu[35-36]", gpus=8,
+        work_dir="/s", name="train",
+    )  # fmt: skip
+    return dataclasses.replace(base, **given)
+
+
+def record(*states: SeenState, **given: Any) -> JobRecord:
+    base = RecordDraft(
+        cwd="/s", command_line=(), script="", request={}, job_name="train", partition="cpu",
+        output="/s/%j.out", nodes=2, gpus_per_node=4, time_limit=600,
+    )  # fmt: skip
+    return JobRecord(
+        key="k", status="submitted", begun_at=NOW - 1, draft=dataclasses.replace(base, **given),
+        script_sha256="", user="kim", host="h", version="0", job_id=7, submitted_at=NOW,
+        states=states,
+    )  # fmt: skip
+
+
+def test_queue_first() -> None:
+    (status,) = merge(record(), [queue()], [past(state="NODE_FAIL", end=NOW)])
+    assert (status.state, status.source, status.exit) == ("RUNNING", "squeue", None)
+    assert (status.end, status.elapsed, status.gpus) == (None, 60, 8)
+    assert (status.stdout, status.stderr, status.key) == ("/s/7.out", "/s/7.out", "k")
+
+
+@pytest.mark.parametrize("state", ["COMPLETING", "PENDING", "REQUEUED", "SUSPENDED", "NEW_STATE"])
+def test_not_the_end(state: str) -> None:
+    (status,) = merge(None, [queue(state=state)], [past()])
+    assert (status.state, status.ended, status.exit) == (state, False, None)
+
+
+def test_how_it_ended_comes_from_accounting() -> None:
+    (status,) = merge(None, [queue(state="FAILED")], [past(state="FAILED", exit=ExitCode(3, 0))])
+    assert (status.source, status.exit, status.elapsed) == ("squeue", ExitCode(3, 0), 61)
+
+
+def test_accounting_that_lags_tells_nothing() -> None:
+    (status,) = merge(None, [queue(state="FAILED")], [past(state="RUNNING", exit=ExitCode(0, 0))])
+    assert (status.state, status.exit) == ("FAILED", None)
+    (status,) = merge(
+        record(SeenState(NOW, "FAILED", "", "3:0")),
+        [queue(state="FAILED")],
+        [past(state="RUNNING")],
+    )
+    assert status.exit == ExitCode(3, 0), "what was seen when it ended"
+
+
+def test_forgotten_by_the_controller() -> None:
+    (status,) = merge(record(), [], [past(state="TIMEOUT")])
+    assert (status.state, status.source, status.reason) == ("TIMEOUT", "sacct", "")
+    (status,) = merge(record(), [], [past(state="RUNNING")], absent="gone")
+    assert (status.state, status.ended, status.exit, status.reason) == (
+        "RUNNING",
+        False,
+        None,
+        "gone",
+    )
+
+
+def test_absent_is_not_completed() -> None:
+    (status,) = merge(record(), absent="no longer in the queue")
+    assert (status.state, status.source, status.ended) == ("UNKNOWN", "record", False)
+    assert status.reason == "no longer in the queue" and exit_status(status) == 1
+    (status,) = merge(record(SeenState(NOW, "RUNNING")), absent="gone")
+    assert (status.state, status.reason) == ("UNKNOWN", "gone; last seen RUNNING")
+    (status,) = merge(record(SeenState(NOW, "FAILED", "", "3:0")))
+    assert (status.state, status.exit, status.gpus) == ("FAILED", ExitCode(3, 0), 8)
+    assert merge(None) == ()
+
+
+def test_an_array_is_one_status_a_task() -> None:
+    statuses = merge(
+        record(array="0-9", output="/s/%A_%a.out"),
+        [
+            queue(id=JobId(7, tasks="4-9"), state="PENDING", node_list=""),
+            queue(id=JobId(7, task=3), job_id=10),
+        ],
+        [
+            past(id=JobId(7, task=2), job_id=9),
+            past(id=JobId(7, task=3), job_id=10, state="RUNNING"),
+            past(id=JobId(7, tasks="4-9"), state="PENDING"),
+            past(id=JobId(7, task=5), state="PENDING"),
+        ],
+    )
+    assert [(str(s.id), s.state, s.source) for s in statuses] == [
+        ("7_2", "COMPLETED", "sacct"),
+        ("7_3", "RUNNING", "squeue"),
+        ("7_[4-9]", "PENDING", "squeue"),
+    ]
+    assert [s.stdout for s in statuses] == ["/s/7_2.out", "/s/7_3.out", "/s/%A_%a.out"]
+
+
+def test_a_number_that_was_used_again() -> None:
+    """The controller was set up anew and counts from 1: the job in the queue is another one."""
+    (status,) = merge(record(), [queue(submit=NOW - 5000, state="RUNNING")])
+    assert (status.state, status.key) == ("RUNNING", None)
+    (status,) = merge(record(), [queue(submit=NOW + 5000, name="other", work_dir="/else")])
+    assert status.key is None
+    (status,) = merge(record(), [queue(submit=NOW + 5000, name="renamed")])
+    assert status.key == "k", "requeued later and renamed, but from the same directory"
+    (status,) = merge(record(), [], [past(submit=NOW - 5000)])
+    assert status.key is None
+
+
+def test_unknown_states_and_reasons_stay_as_they_came() -> None:
+    (status,) = merge(None, [queue(state="DISCOMBOBULATED", reason="BecauseX")])
+    assert status.state == "DISCOMBOBULATED" and reason_words(status.reason) == "BecauseX"
+    assert reason_words("Priority") == "others are before it"
+    assert reason_words("ReqNodeNotAvail, UnavailableNodes:gpu30") == (
+        "a node it asks for is not available (UnavailableNodes:gpu30)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "exit", "code", "words"),
+    [
+        ("COMPLETED", "0:0", 0, "exit code 0:0"),
+        ("COMPLETED", "", 0, "exit code not known"),
+        ("FAILED", "3:0", 3, "exit code 3:0"),
+        ("FAILED", "0:9", 137, "signal 9, SIGKILL"),
+        ("FAILED", "0:53", 181, "exit code 0:53: no log directory, or not writable"),
+        ("FAILED", "", 1, "exit code not known"),
+        ("FAILED", "300:0", 255, "exit code 300:0"),
+        ("TIMEOUT", "0:0", 124, "time limit reached"),
+        ("TIMEOUT", "0:15", 124, "time limit reached"),
+        ("TIMEOUT", "5:0", 5, "time limit reached, exit code 5:0"),
+        ("DEADLINE", "0:0", 124, "its deadline passed"),
+        ("OUT_OF_MEMORY", "0:125", 137, "out of memory"),
+        ("CANCELLED", "0:0", 143, "cancelled by uid 1000"),
+        ("PREEMPTED", "0:0", 143, "preempted by another job"),
+        ("NODE_FAIL", "0:0", 1, "a node failed"),
+        ("NODE_FAIL", "1:0", 1, "a node failed, exit code 1:0"),
+        ("BOOT_FAIL", "0:0", 1, "a node did not boot"),
+    ],
+)
+def test_endings(state: str, exit: str, code: int, words: str) -> None:
+    cancelled_by = 1000 if state == "CANCELLED" else None
+    status = JobStatus(
+        id=JobId(7), job_id=7, name="", user="", partition="", state=state, reason="",
+        source="sacct", exit=ExitCode.parse(exit), cancelled_by=cancelled_by,
+    )  # fmt: skip
+    assert status.ended and state in ENDED
+    assert (exit_status(status), ending_words(status)) == (code, words)

@@ -31,7 +31,8 @@ class _JobCommand(click.Command):
         by_name = {option.long.replace("-", "_"): option.group for option in OPTIONS}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            # Some versions of click have a record for arguments too; the usage line has them.
+            if record is not None and isinstance(parameter, click.Option):
                 group = by_name.get(parameter.name or "", "Command")
                 groups.setdefault(group, []).append(record)
         for group in ("Command", "Job", "Environment", "Slurm"):

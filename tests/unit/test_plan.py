@@ -1,0 +1,314 @@
+"""Every value of a plan: where it comes from, from what it is derived, what directive it makes."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+import pytest
+from making import FIELDS, GPU, HOUR, cluster, directive, plan_of, policy, request
+
+from neuronctl import units
+from neuronctl.catalog.model import CommentPolicy, CorePolicy
+from neuronctl.errors import UsageError
+from neuronctl.job import Source
+from neuronctl.plan import JobPlan, plan
+
+
+def why(made: JobPlan, name: str) -> str:
+    decision = made.decision(name)
+    assert decision is not None
+    return decision.why
+
+
+# ---------------------------------------------------------------- options -> directives
+
+ASKED = [
+    ("job_name", "실험 1", "job-name", "실험 1"),
+    ("partition", "old", "partition", "old"),
+    ("account", "acc", "account", "acc"),
+    ("qos", "long", "qos", "long"),
+    ("nodes", 2, "nodes", "2"),
+    ("ntasks_per_node", 3, "ntasks-per-node", "3"),
+    ("cpus_per_task", 5, "cpus-per-task", "5"),
+    ("gpus_per_node", 2, "gres", "gpu:2"),
+    ("gres", ("nvme:1",), "gres", "nvme:1"),
+    ("mem", "80G", "mem", "80G"),
+    ("exclusive", True, "exclusive", None),
+    ("constraint", "hwperf", "constraint", "hwperf"),
+    ("reservation", "school", "reservation", "school"),
+    ("nodelist", "n1", "nodelist", "n1"),
+    ("exclude", "n[2-3]", "exclude", "n[2-3]"),
+    ("time_limit", "2:00:00", "time", "2:00:00"),
+    ("comment", "word", "comment", "word"),
+    ("dependency", "afterok:1", "dependency", "afterok:1"),
+    ("array", "0-9%2", "array", "0-9%2"),
+    ("requeue", True, "requeue", None),
+    ("requeue", False, "no-requeue", None),
+    ("signal", "B:USR1@60", "signal", "B:USR1@60"),
+    ("mail_type", "END", "mail-type", "END"),
+    ("mail_user", "me", "mail-user", "me"),
+    ("output", "o_%j", "output", "o_%j"),
+    ("error", "e_%j", "error", "e_%j"),
+    ("sbatch", ("nice=100",), "nice", "100"),
+    ("sbatch", ("hold",), "hold", None),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "option", "text"), ASKED)
+def test_what_is_asked_for_reaches_its_directive(
+    field: str, value: Any, option: str, text: Optional[str]
+) -> None:
+    found = directive(plan_of(**{field: value}), option)
+    assert found is not None
+    assert (found.value, found.remark) == (text, "")
+
+
+def test_nothing_else_is_emitted() -> None:
+    options = [one.option for one in plan_of().directives]
+    assert options == [
+        *["job-name", "partition", "nodes", "ntasks-per-node", "cpus-per-task", "time"],
+        *["output", "error"],
+    ]
+
+
+def test_gpus_are_asked_for_as_the_site_does() -> None:
+    for option, value in (("gres", "gpu:a100:2,nvme:1"), ("gpus-per-node", "a100:2")):
+        where = cluster(policy(gpu_option=option))
+        made = plan_of(where, gpus_per_node=2, gpu_type="a100", gres=("nvme:1",))
+        found = directive(made, option)
+        assert found is not None and found.value == value
+
+
+def test_requeued_job_keeps_its_log() -> None:
+    found = directive(plan_of(requeue=True), "open-mode")
+    assert found is not None and found.value == "append"
+    asked = directive(plan_of(requeue=True, sbatch=("open-mode=truncate",)), "open-mode")
+    assert asked is not None and asked.value == "truncate"
+    assert directive(plan_of(), "open-mode") is None
+
+
+def test_interactive_plan_has_only_what_salloc_knows() -> None:
+    fields = {"array": "1", "requeue": True, "output": "o", "error": "e", "script": None}
+    made = plan_of(interactive=True, **fields)
+    options = {one.partition("=")[0] for one in made.salloc_options}
+    assert not options & {"array", "requeue", "open-mode", "output", "error"}
+    assert "job-name=interactive" in made.salloc_options
+    assert (made.output, made.error, made.program) == (None, None, ())
+
+
+# ---------------------------------------------------------------- what is derived
+
+
+def test_nodes() -> None:
+    assert plan_of().nodes == 1
+    assert plan_of(nodes=3).nodes == 3
+    made = plan_of(nodelist="n[1-3]")
+    assert (made.nodes, why(made, "nodes")) == (3, "as many as --nodelist names")
+    assert plan_of(nodelist="n[1-3]", nodes=1).nodes == 1
+    assert plan_of(nodelist="n[").nodes == 1
+    assert plan_of(nodelist="./hosts").nodes == 1
+
+
+LAUNCHES = [
+    ({}, "python", 1, 1),
+    ({"gpus_per_node": 1}, "python", 1, 1),
+    ({"gpus_per_node": 4}, "torchrun", 1, 4),
+    ({"nodes": 2}, "torchrun", 1, 1),
+    ({"nodes": 2, "gpus_per_node": 2}, "torchrun", 1, 2),
+    ({"ntasks_per_node": 4, "gpus_per_node": 4}, "srun", 4, 4),
+    ({"ntasks": 8, "nodes": 2}, "srun", 4, 4),
+    ({"launcher": "srun", "gpus_per_node": 4}, "srun", 4, 4),
+    ({"launcher": "srun"}, "srun", 1, 1),
+    ({"launcher": "torchrun", "gpus_per_node": 1}, "torchrun", 1, 1),
+    ({"script": "prog", "nodes": 2}, "srun", 1, 1),
+    ({"script": "prog", "gpus_per_node": 4}, "python", 1, 1),
+]
+
+
+@pytest.mark.parametrize(("fields", "launcher", "tasks", "processes"), LAUNCHES)
+def test_launcher_tasks_and_processes(
+    fields: Dict[str, Any], launcher: str, tasks: int, processes: int
+) -> None:
+    made = plan_of(**fields)
+    assert made.launcher.name == launcher
+    assert (made.ntasks_per_node, made.processes_per_node) == (tasks, processes)
+
+
+def test_unknown_launcher() -> None:
+    with pytest.raises(UsageError, match="unknown launcher 'tochrun'") as caught:
+        plan_of(launcher="tochrun")
+    assert "torchrun" in caught.value.hint
+
+
+CORES = [
+    ({"gpus_per_node": 2}, 16, "2 GPUs x 8 cores a GPU"),
+    ({"gpus_per_node": 1}, 8, "8 cores a GPU"),
+    ({"gpus_per_node": 2, "ntasks_per_node": 2}, 8, "2 GPUs x 8 cores a GPU / 2 tasks"),
+    ({"gpus_per_node": 2, "ntasks_per_node": 3}, 5, "2 GPUs x 8 cores a GPU / 3 tasks"),
+    ({"gpus_per_node": 1, "ntasks_per_node": 99}, 1, "8 cores a GPU / 99 tasks"),
+    ({"gpus_per_node": 1, "cpus_per_task": 3}, 3, ""),
+    ({"partition": "cpu"}, 1, "one core a task unless asked"),
+    ({"partition": "dim", "gpus_per_node": 4}, 4, "one core a GPU unless asked"),
+    (
+        {"partition": "dim", "gpus_per_node": 4, "launcher": "srun"},
+        1,
+        "one core a GPU unless asked",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "cores", "reason"), CORES)
+def test_cores(fields: Dict[str, Any], cores: int, reason: str) -> None:
+    made = plan_of(**fields)
+    assert made.cpus_per_task == cores
+    assert why(made, "cpus-per-task") == reason
+    found = directive(made, "cpus-per-task")
+    assert found is not None and found.remark == reason
+
+
+def test_fixed_cores_a_gpu() -> None:
+    where = cluster(policy(cores=CorePolicy("default", 7)))
+    assert plan_of(where, gpus_per_node=2).cpus_per_task == 14
+
+
+TIMES = [
+    ("10", 600, "00:10:00"),
+    ("90:00", 5400, "01:30:00"),
+    ("05:00", 300, "00:05:00"),
+    ("24:00:00", 24 * HOUR, "24:00:00"),
+    ("2-0", 48 * HOUR, "2-00:00:00"),
+    ("1-12:30", 131400, "1-12:30:00"),
+    ("UNLIMITED", units.UNLIMITED, "UNLIMITED"),
+    ("0", units.UNLIMITED, "0"),
+]
+
+
+@pytest.mark.parametrize(("text", "seconds", "written"), TIMES)
+def test_time_is_written_so_that_nobody_misreads_it(text: str, seconds: int, written: str) -> None:
+    made = plan_of(time_limit=text)
+    found = directive(made, "time")
+    assert (made.time_limit, found and found.value) == (seconds, written)
+    assert units.parse_time(written) == seconds
+
+
+def test_time_of_the_catalog() -> None:
+    batch = directive(plan_of(), "time")
+    assert batch is not None
+    assert (batch.value, batch.remark) == ("01:00:00", "the default of toy")
+    interactive = directive(plan_of(interactive=True, script=None), "time")
+    assert interactive is not None and interactive.value == "08:00:00"
+    assert directive(plan_of(partition="old"), "time") is None
+
+
+def test_comment() -> None:
+    fields = cluster(policy(comment=FIELDS))
+    assert plan_of(fields, field="nlp", appl="jax").comment == "field=nlp;appl=jax"
+    assert plan_of(fields, appl="jax").comment == "appl=jax"
+    assert plan_of(fields, comment="mine").comment == "mine"
+    assert plan_of(fields).comment is None
+    word = cluster(policy(comment=CommentPolicy(form="word")))
+    assert plan_of(word, appl="jax").comment == "jax"
+    assert plan_of(appl="jax").comment is None
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("train.py", "train"),
+        ("./a/b/train.v2.py", "train.v2"),
+        ("실험.py", "실험"),
+        ("my train.py", "my_train"),
+        (".hidden", ".hidden"),
+        ("prog", "prog"),
+        ("a b;c\nd.py", "a_b_c_d"),
+    ],
+)
+def test_job_name_is_the_scripts(script: str, name: str) -> None:
+    assert plan_of(script=script).job_name == name
+
+
+def test_logs() -> None:
+    made = plan_of()
+    assert (made.output, made.error) == ("%x_%j.out", "%x_%j.err")
+    array = plan_of(array="1-3")
+    assert (array.output, array.error) == ("%x_%A_%a.out", "%x_%A_%a.err")
+    one = plan_of(output="log")
+    assert (one.output, one.error) == ("log", None)
+    assert directive(one, "error") is None
+    assert plan_of(error="e").output == "%x_%j.out"
+
+
+def test_threads() -> None:
+    exports = {one.name: one for one in plan_of(gpus_per_node=4).exports}
+    assert exports["OMP_NUM_THREADS"].value == "8"
+    assert exports["OMP_NUM_THREADS"].remark == "32 cores / 4 processes"
+    asked = [one for one in plan_of(env=(("OMP_NUM_THREADS", "2"),)).exports]
+    assert [one.value for one in asked if one.name == "OMP_NUM_THREADS"] == ["2"]
+
+
+def test_clusters_variables_give_way_to_the_users() -> None:
+    where = cluster(environment={"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "7"})
+    made = plan_of(where, env=(("HF_HUB_OFFLINE", "0"),))
+    values = [(one.name, one.value) for one in made.exports]
+    assert ("OMP_NUM_THREADS", "7") in values and ("HF_HUB_OFFLINE", "0") in values
+    assert len({name for name, _ in values}) == len(values)
+
+
+def test_secrets_stay_out() -> None:
+    env = (("HF_TOKEN", "hf_x"), ("WANDB_API_KEY", "k"), ("EMPTY_TOKEN", ""), ("LEVEL", "1"))
+    made = plan_of(env=env)
+    assert made.secrets == {"HF_TOKEN": "hf_x", "WANDB_API_KEY": "k"}
+    values = {one.name: one.value for one in made.exports}
+    assert (values["HF_TOKEN"], values["EMPTY_TOKEN"], values["LEVEL"]) == (None, "", "1")
+
+
+def test_partition_and_cluster_by_default() -> None:
+    where = cluster(default_partition="cpu")
+    made = plan(request(partition=None), where)
+    assert made.partition.name == "cpu"
+    assert why(made, "partition") == "the cluster's default partition"
+    found = directive(made, "partition")
+    assert found is not None and found.remark == "the cluster's default partition"
+    none = plan(request(partition=None), cluster())
+    assert (none.partition.name, directive(none, "partition")) == ("", None)
+
+
+def test_unknown_partition_is_planned_all_the_same() -> None:
+    made = plan_of(partition="nosuch", gpus_per_node=2)
+    assert made.partition.name == "nosuch"
+    assert made.partition.nodes is None
+
+
+def test_every_value_has_one_reason() -> None:
+    made = plan_of(gpus_per_node=2, nodes=2, comment="x")
+    names = [one.name for one in made.decisions]
+    assert len(set(names)) == len(names)
+    for one in made.decisions:
+        assert one.why or one.source is not Source.DERIVED or one.name == "nodes", one
+    assert {one.option for one in made.directives} - {"gres"} <= set(names)
+
+
+SIGNALS = [
+    ("USR1@60", (), ("USR1", False, False)),
+    ("B:SIGUSR1", (), ("USR1", True, False)),
+    ("RB:10@5", (), ("10", True, False)),
+    ("R:TERM", (), ("TERM", False, False)),
+    ("B:USR1@60", ("trap 'x' USR1",), ("USR1", True, True)),
+    ("B:USR1@60", ("trap 'x' SIGUSR1 TERM",), ("USR1", True, True)),
+    ("B:USR1@60", ("trap 'x' USR2",), ("USR1", True, False)),
+    ("USR1@60", ("trap 'x' USR1",), ("USR1", False, False)),
+]
+
+
+@pytest.mark.parametrize(("text", "setup", "expected"), SIGNALS)
+def test_signal(text: str, setup: Any, expected: Any) -> None:
+    signal = plan_of(signal=text, setup=setup).signal
+    assert signal is not None
+    assert (signal.name, signal.to_batch_shell, signal.trapped_by_setup) == expected
+    assert plan_of().signal is None
+
+
+def test_totals() -> None:
+    made = plan_of(nodes=2, gpus_per_node=4, launcher="srun")
+    assert (made.gpus, made.cores_per_node) == (8, 32)
+    assert made.partition is GPU

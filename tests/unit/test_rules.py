@@ -1,0 +1,326 @@
+"""Each rule at its boundary: what just passes, what just does not, in which figures."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, Tuple
+
+import pytest
+from making import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
+
+from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, CorePolicy
+from neuronctl.rules import RULES, Situation, Subject, check
+
+HERE = Situation(user="kim", directory="/scratch/kim/run")
+FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
+WORD = policy(comment=CommentPolicy(required=True, form="word", values=("pytorch", "python")))
+
+Case = Tuple[str, Dict[str, Any], List[str], Dict[str, Any]]
+
+
+def on(site: Any, **fields: Any) -> Dict[str, Any]:
+    """Keywords of findings() for a request on a cluster of this policy."""
+    return {"where": cluster(site), **fields}
+
+
+def here(**fields: Any) -> Dict[str, Any]:
+    return {"here": dataclasses.replace(HERE, **fields)}
+
+
+# code, what violates it, the words that must be said, what just does not violate it
+CASES: List[Case] = [
+    ("NC101", {"partition": "gpus"}, ["'gpus'", "toy", "did you mean gpu"], {"partition": "gpu"}),
+    ("NC101", {"partition": None}, ["no partition", "toy", "gpu, old, cpu"], {}),
+    ("NC102", {"partition": "closed"}, ["'closed'", "gpu"], {"partition": "cpu"}),
+    ("NC111", {"nodes": 5}, ["5 nodes", "gpu has 4", "-N 4"], {"nodes": 4}),
+    ("NC112", {"nodes": 4}, ["4 nodes", "may have 3", "-N 3"], {"nodes": 3}),
+    ("NC121", {"gpus_per_node": 9}, ["9 GPUs", "gpu has 8"], {"gpus_per_node": 8}),
+    (
+        "NC121",
+        {"partition": "old", "gpus_per_node": 8},
+        ["old has 4", "-N 2: 8 GPUs", "gpu"],
+        {"partition": "old", "gpus_per_node": 4},
+    ),
+    (
+        "NC121",
+        {"partition": "cpu", "gpus_per_node": 1},
+        ["cpu has 0", "leave the GPUs out"],
+        {"partition": "cpu"},
+    ),
+    ("NC122", on(STRICT), ["gpu is a GPU partition", "1 to 8"], on(STRICT, gpus_per_node=1)),
+    ("NC122", {}, ["no GPU is asked for"], {"partition": "cpu"}),
+    (
+        "NC123",
+        {"gpus_per_node": 1, "gpu_type": "v100"},
+        ["'v100'", "'a100'", "-p old"],
+        {"gpus_per_node": 1, "gpu_type": "a100"},
+    ),
+    (
+        "NC124",
+        {"nodes": 4, "gpus_per_node": 8},
+        ["32 GPUs", "4 nodes x 8", "hold 24"],
+        {"nodes": 3, "gpus_per_node": 8},
+    ),
+    (
+        "NC131",
+        {"ntasks_per_node": 5, "cpus_per_task": 13},
+        ["65 cores", "5 tasks x 13 cores", "has 64", "-c 12"],
+        {"ntasks_per_node": 4, "cpus_per_task": 16},
+    ),
+    (
+        "NC131",
+        {"partition": "cpu", "ntasks_per_node": 49},
+        ["49 cores", "largest node of cpu has 48", "fewer tasks"],
+        {"partition": "cpu", "cpus_per_task": 48},
+    ),
+    (
+        "NC132",
+        on(STRICT, gpus_per_node=2, cpus_per_task=17),
+        ["17 cores", "2 GPUs of gpu come with 16 (8 a GPU)", "-c 16"],
+        on(STRICT, gpus_per_node=2, cpus_per_task=16),
+    ),
+    (
+        "NC132",
+        on(policy(cores=CorePolicy("cap", 7)), gpus_per_node=2, cpus_per_task=15),
+        ["come with 14 (7 a GPU)"],
+        on(policy(cores=CorePolicy("default", 7)), gpus_per_node=2, cpus_per_task=15),
+    ),
+    (
+        "NC133",
+        {"gpus_per_node": 4, "cpus_per_task": 3},
+        ["4 GPUs a node but 3 cores", "-c 4"],
+        {"gpus_per_node": 4, "cpus_per_task": 4},
+    ),
+    (
+        "NC141",
+        {"time_limit": "2-00:00:01"},
+        ["2-00:00:01", "batch jobs in gpu", "may run 2-00:00:00", "-t 2-00:00:00"],
+        {"time_limit": "2-00:00:00"},
+    ),
+    ("NC141", {"time_limit": "0"}, ["no limit is asked for"], {"time_limit": "48:00:00"}),
+    (
+        "NC141",
+        {"interactive": True, "time_limit": "8:00:01"},
+        ["interactive jobs in gpu may run 08:00:00"],
+        {"interactive": True, "time_limit": "8:00:00"},
+    ),
+    ("NC201", on(STRICT), ["toy", "--field FIELD --appl APPL"], on(STRICT, comment="x")),
+    ("NC201", on(WORD), ["--comment WORD"], on(WORD, comment="python")),
+    (
+        "NC202",
+        on(STRICT, comment="pytorch"),
+        ["'pytorch'", "field=FIELD;appl=APPL", "--field FIELD", "near 'pytorch'"],
+        on(STRICT, comment="field=nlp;appl=pytorch"),
+    ),
+    (
+        "NC202",
+        on(STRICT, field="nlp", appl="torch"),
+        ["appl=torch", "pytorch", "jax"],
+        on(STRICT, field="nlp", appl="jax"),
+    ),
+    ("NC202", on(STRICT, appl="jax"), ["lacks field=", "--field", "nlp misc"], on(STRICT)),
+    (
+        "NC202",
+        on(STRICT, comment="field=nlp;appl=jax;team=x"),
+        ["key 'team'", "field appl"],
+        on(STRICT, comment="appl=jax;field=nlp"),
+    ),
+    ("NC202", on(WORD, comment="two words"), ["not one word"], on(WORD, comment="pytorch")),
+    ("NC202", on(WORD, comment="torch"), ["'torch'", "pytorch"], on(WORD, comment="python")),
+    ("NC203", {"field": "nlp"}, ["--field", "toy"], {"comment": "nlp"}),
+    ("NC203", on(WORD, field="nlp", appl="python"), ["--field"], on(WORD, appl="python")),
+    ("NC211", on(FORBIDDEN, mem="80G"), ["--mem=80G", "it is unusable"], on(FORBIDDEN)),
+    (
+        "NC211",
+        on(FORBIDDEN, exclusive=True),
+        ["--exclusive is not allowed", "nodes are shared"],
+        on(FORBIDDEN, exclusive=False),
+    ),
+    (
+        "NC221",
+        {**on(STRICT), **here(directory="/scratch/kimchi")},
+        ["/scratch/kim only", "/scratch/kimchi", "cd /scratch/kim"],
+        {**on(STRICT), **here(directory="/scratch/kim")},
+    ),
+    (
+        "NC221",
+        {**on(STRICT), **here(directory="/home/kim")},
+        ["/home/kim"],
+        {**on(STRICT), **here(directory="/home/kim"), "reviewed": True},
+    ),
+    ("NC231", on(STRICT), ["account", "-A ACCOUNT"], on(STRICT, account="x")),
+    ("NC232", on(STRICT), ["QOS", "-q NAME"], on(STRICT, qos="x")),
+    (
+        "NC301",
+        {"nodes": 2, "ntasks": 5},
+        ["--ntasks=5", "2 nodes x 2 tasks a node = 4 tasks"],
+        {"nodes": 2, "ntasks": 4},
+    ),
+    (
+        "NC301",
+        {"ntasks": 1, "ntasks_per_node": 6},
+        ["--ntasks=1", "6 tasks"],
+        {"ntasks": 6, "ntasks_per_node": 6},
+    ),
+    (
+        "NC302",
+        {"launcher": "torchrun", "ntasks_per_node": 2, "gpus_per_node": 2},
+        ["2 tasks a node", "torchrun", "2 processes"],
+        {"launcher": "torchrun", "ntasks_per_node": 1, "gpus_per_node": 2},
+    ),
+    (
+        "NC303",
+        {"launcher": "python", "nodes": 2},
+        ["python", "2 nodes x 1 tasks", "torchrun"],
+        {"launcher": "python", "nodes": 1},
+    ),
+    (
+        "NC303",
+        {"launcher": "python", "ntasks_per_node": 2},
+        ["1 nodes x 2 tasks"],
+        {"launcher": "srun", "ntasks_per_node": 2},
+    ),
+    (
+        "NC304",
+        {"launcher": "srun", "ntasks_per_node": 3, "gpus_per_node": 2},
+        ["3 processes share 2 GPUs", "--ntasks-per-node 2"],
+        {"launcher": "srun", "ntasks_per_node": 2, "gpus_per_node": 2},
+    ),
+    (
+        "NC304",
+        {"launcher": "srun", "ntasks_per_node": 1, "gpus_per_node": 2},
+        ["1 processes for 2 GPUs", "idle"],
+        {"launcher": "python", "gpus_per_node": 2},
+    ),
+    (
+        "NC311",
+        {"mem": "1G", "sbatch": ("mem-per-cpu=1G",)},
+        ["--mem and --mem-per-cpu exclude"],
+        {"mem": "1G"},
+    ),
+    (
+        "NC311",
+        {"sbatch": ("mem-per-cpu=1G", "mem-per-gpu=1G")},
+        ["--mem-per-cpu and --mem-per-gpu"],
+        {"sbatch": ("mem-per-cpu=1G",)},
+    ),
+    ("NC311", {"conda": "x", "venv": "y"}, ["--conda and --venv"], {"conda": "x"}),
+    (
+        "NC311",
+        {"sbatch": ("nice=1", "nice=2")},
+        ["nice is given more than once"],
+        {"sbatch": ("nice=1", "hold")},
+    ),
+    ("NC312", {"nodelist": "n["}, ["--nodelist=n["], {"nodelist": "n1"}),
+    ("NC312", {"nodelist": "n1", "exclude": "n[1-2]"}, ["n1 stand in"], {"nodelist": "n1"}),
+    (
+        "NC312",
+        {"nodelist": "n[1-2]", "nodes": 1},
+        ["2 nodes and 1", "-N 2"],
+        {"nodelist": "n[1-2]"},
+    ),
+    ("NC312", {"nodelist": "n5"}, ["n5", "no nodes of gpu", "n[1-4]"], {"nodelist": "n4"}),
+    (
+        "NC321",
+        {"launcher": "torchrun", "signal": "USR1@60"},
+        ["--signal=USR1@60", "USR1 ends torchrun", "--launcher srun"],
+        {"launcher": "torchrun", "signal": "TERM@60"},
+    ),
+    (
+        "NC321",
+        {"launcher": "torchrun", "signal": "B:USR1@60"},
+        ["trap"],
+        {"launcher": "torchrun", "signal": "B:USR1@60", "setup": ("trap 'x' USR1",)},
+    ),
+    ("NC401", here(script_problem="there is no x.py"), ["there is no x.py"], here()),
+    ("NC402", here(has_directives=True), ["train.py has #SBATCH lines"], here()),
+    ("NC411", here(log_problem="'logs' is missing"), ["'logs' is missing", "0:53"], here()),
+]
+
+
+def said(code: str, case: Dict[str, Any]) -> str:
+    found = [one for one in findings(**case) if one.code == code]
+    return "\n".join(f"{one.message}\n{one.hint}" for one in found)
+
+
+@pytest.mark.parametrize(("code", "bad", "words", "good"), CASES)
+def test_boundary(code: str, bad: Dict[str, Any], words: List[str], good: Dict[str, Any]) -> None:
+    text = said(code, bad)
+    assert text
+    for word in words:
+        assert word in text
+    if code == "NC202" and good == on(STRICT):
+        good = on(STRICT, comment="field=misc;appl=pytorch")
+    assert said(code, good) == ""
+
+
+def test_every_rule_has_cases() -> None:
+    assert set(RULES) <= {code for code, *_ in CASES}
+
+
+def test_codes_have_one_form_and_order() -> None:
+    assert all(len(code) == 5 and code.startswith("NC") for code in RULES)
+    made = findings(on(STRICT)["where"], HERE, nodes=9, gpus_per_node=9, time_limit="9-0")
+    severities = [one.severity for one in made]
+    assert severities == sorted(severities)
+    for severity in set(severities):
+        codes = [one.code for one in made if one.severity == severity]
+        assert codes == sorted(codes)
+    assert {"NC111", "NC121", "NC141", "NC201"} <= {one.code for one in made}, "all at once"
+
+
+@pytest.mark.parametrize("code", sorted({code for code, *_ in CASES}))
+def test_a_rule_can_be_switched_off(code: str) -> None:
+    bad = next(dict(case) for name, case, *_ in CASES if name == code)
+    where: Cluster = bad.pop("where", None) or cluster()
+    site = dataclasses.replace(where.policy, rules_off=(code,))
+    assert said(code, {**bad, "where": dataclasses.replace(where, policy=site)}) == ""
+
+
+GREEDY: Dict[str, Any] = {
+    "partition": "dim",
+    "nodes": 999,
+    "gpus_per_node": 8,
+    "ntasks_per_node": 8,
+    "cpus_per_task": 999,
+    "gpu_type": "h200",
+    "time_limit": "0",
+    "launcher": "srun",
+    "nodelist": "n[1-999]",
+}
+
+
+def test_figures_that_are_not_known_give_no_finding() -> None:
+    """A catalog that only names its partitions refuses nothing by figures."""
+    assert findings(**GREEDY) == ()
+    cap = cluster(policy(cores=CorePolicy("cap")))
+    assert findings(cap, **GREEDY) == ()
+    alone = {"partition": "dim", "gpus_per_node": 8}
+    assert findings(**alone) == (), "derived cores are not held against the user"
+
+
+def test_old_comment_is_answered_with_what_to_type() -> None:
+    text = said("NC202", on(policy(comment=FIELDS), comment="pytorch"))
+    assert "--field FIELD --appl APPL" in text
+
+
+def test_severities() -> None:
+    """Mistakes that Slurm would refuse or never start are errors; usual exceptions only warn."""
+    warnings = {code for code, one in RULES.items() if one.severity == "warning"}
+    assert {"NC203", "NC304", "NC321", "NC402"} <= warnings
+    assert not {"NC101", "NC111", "NC121", "NC141", "NC201", "NC211"} & warnings
+    missing = {"here": Situation("kim", "/", script_problem="gone", log_problem="gone")}
+    assert [one.severity for one in findings(partition="old", gpus_per_node=1, **missing)] == [
+        "error",
+        "error",
+    ]
+    reviewed = findings(partition="old", gpus_per_node=1, reviewed=True, **missing)
+    assert {one.severity for one in reviewed} == {"warning"}
+
+
+def test_source_names_the_guide() -> None:
+    made = plan_of(partition="old", gpus_per_node=5)
+    catalog = Catalog({"toy": made.cluster}, "toy", (), {})
+    (found,) = check(Subject(made, catalog))
+    assert found.source == "toy guide, 2026-01"
+    assert made.partition is V100

@@ -129,7 +129,7 @@ def compress_hostlist(names: Iterable[str]) -> str:
     groups: Dict[Tuple[str, int], List[int]] = {}
     folded: List[Tuple[str, int, str]] = []
     for name in sorted(set(names)):
-        match = re.fullmatch(r"(.*?)(\d{1,15})", name, re.ASCII | re.DOTALL)
+        match = re.fullmatch(r"(.*?)(\d{1,15})", name, re.ASCII)
         if match is None:
             folded.append((name, -1, name))
             continue

@@ -67,7 +67,7 @@ def read(path: Path, error: Type[NeuronctlError]) -> Document:
     if len(content) > MAX_BYTES:
         raise error(f"{file}: is longer than {MAX_BYTES} bytes", "is this a YAML file at all?")
     try:
-        text = content.decode("utf-8-sig")
+        text = content.decode("utf-8")  # PyYAML takes a byte order mark away itself
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
         raise error(f"{file}:{line}: is not UTF-8 text", "save the file as UTF-8") from None

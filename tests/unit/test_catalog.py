@@ -75,6 +75,11 @@ def test_a_layer_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     assert str(catalog.location(*path)) == f"{file}:2"
 
 
+def test_a_user_may_be_limited_to_just_one_node(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.yaml", layer("gpus_per_node: 8, max_gpus", 8))
+    assert loader.load(str(file)).cluster().partition("cpu").max_gpus == 8
+
+
 def test_lists_are_replaced_and_null_takes_out(tmp_path: Path) -> None:
     file = write(
         tmp_path / "x.yaml",
@@ -174,6 +179,10 @@ def test_files_that_must_be_there_and_files_that_need_not(
     # A site's file that is there but no file at all is not passed over.
     site.mkdir(parents=True)
     with pytest.raises(CatalogError, match=r"Is a directory$"):
+        loader.load()
+    site.rmdir()
+    site.symlink_to(site)
+    with pytest.raises(CatalogError, match=r"symbolic links$"):
         loader.load()
 
 

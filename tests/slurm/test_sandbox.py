@@ -1,0 +1,442 @@
+"""The sandbox itself: what it is made of, what its Slurm refuses, and what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List, Set, Tuple
+
+import pytest
+from harness import COMMENT, Sandbox, sandbox_up
+
+from neuronctl.catalog.loader import load
+
+GPU_JOB = ["sbatch", "-p", "amd_a100nv_8", "--gres=gpu:1", "-t", "5"]
+SLEEP = "--wrap=sleep 300"
+
+
+# --------------------------------------------------------------------- what is there
+
+
+def test_up_again_is_the_same_sandbox(sandbox: Sandbox) -> None:
+    before = sandbox.status()
+    again = sandbox.neuronctl("sandbox", "up", "--nodes", "cas_v100nv_4=4")
+    assert "up already" in again.stdout
+    assert sandbox.status() == before
+
+
+def test_up_with_other_nodes_is_refused(sandbox: Sandbox) -> None:
+    result = sandbox.neuronctl("sandbox", "up", "--nodes", "cpu=1", check=False)
+    assert result.returncode == 2
+    assert "another sandbox is up" in result.stderr
+
+
+def test_sinfo_reads_as_the_catalog(sandbox: Sandbox) -> None:
+    form = "--format=%P|%N|%l|%c|%G|%s|%D|%t"
+    lines = sandbox.exec(["sinfo", "--noheader", form]).stdout.split()
+    seen = {line.split("|")[0]: line.split("|")[1:] for line in lines}
+    assert seen == {
+        "amd_a100nv_8": ["gpu[35-36]", "2-00:00:00", "64", "gpu:a100:8", "1-infinite", "2", "idle"],
+        "cas_v100nv_8": ["gpu[01-02]", "2-00:00:00", "32", "gpu:v100:8", "1-infinite", "2", "idle"],
+        "cas_v100nv_4": ["gpu[06-09]", "2-00:00:00", "40", "gpu:v100:4", "1-infinite", "4", "idle"],
+    }
+
+
+def test_the_cluster_is_named_as_in_the_catalog(sandbox: Sandbox) -> None:
+    assert sandbox.status()["cluster"] == load().default_cluster
+    config = sandbox.exec(["scontrol", "show", "config"]).stdout
+    assert f"ClusterName             = {load().default_cluster}\n" in config
+
+
+def test_limits_of_a_user_are_those_of_the_catalog(sandbox: Sandbox) -> None:
+    form = "format=Name,MaxSubmitPU,MaxJobsPU,MaxTRESPU"
+    words = ["sacctmgr", "--noheader", "--parsable2", "show", "qos", form]
+    qos = sandbox.exec(words).stdout.splitlines()
+    for name in ("amd_a100nv_8", "cas_v100nv_8", "cas_v100nv_4"):
+        part = load().cluster(None).partitions[name]
+        limits = f"{part.max_submit_jobs}|{part.max_running_jobs}|gres/gpu={part.max_gpus}"
+        assert f"p_{name}|{limits}" in qos
+
+
+def test_every_node_has_every_name(sandbox: Sandbox) -> None:
+    script = "hostname; hostname -I; getent hosts gpu35 gpu36 gpu01 glogin01; ls /tmp /dev/shm"
+    words = ["srun", "-p", "amd_a100nv_8", "-N2", "-n2", "--gres=gpu:1", COMMENT, "-t", "5"]
+    out = sandbox.exec([*words, "sh", "-c", script]).stdout
+    assert "127." not in out
+    assert out.count("gpu35\n") >= 2
+    there = sandbox.exec(["getent", "hosts", "gpu35", "gpu36", "gpu01", "glogin01"]).stdout
+    for line in there.splitlines():
+        assert out.count(line) == 2
+
+
+# ----------------------------------------------------------------------------- exec
+
+
+def test_commands_run_as_an_ordinary_user(sandbox: Sandbox) -> None:
+    status = sandbox.status()
+    script = 'id -u; id -un; pwd; hostname; echo "$HOME"; command -v neuronctl'
+    uid, name, place, host, home, program = sandbox.exec(["sh", "-c", script]).stdout.splitlines()
+    assert uid != "0"
+    assert (int(uid), name, place) == (status["uid"], status["user"], f"/scratch/{name}")
+    assert (host, home) == ("glogin01", status["home"])
+    assert program == str(Path(sys.executable).parent / "neuronctl")
+
+
+def test_neuronctl_in_there_knows_the_cluster(sandbox: Sandbox) -> None:
+    sandbox.write("a.py", "")
+    words = ["neuronctl", "generate", "-p", "amd_a100nv_8", "--gpus-per-node", "2", "-t", "10"]
+    out = sandbox.exec([*words, "--field", "misc", "--appl", "pytorch", "a.py"]).stdout
+    assert "#SBATCH --partition=amd_a100nv_8" in out
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)]
+)
+def test_exec_ends_as_the_command_does(sandbox: Sandbox, script: str, code: int) -> None:
+    assert sandbox.exec(["sh", "-c", script], check=False).returncode == code
+
+
+@pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_run(sandbox: Sandbox, command: str, code: int) -> None:
+    result = sandbox.exec([command], check=False)
+    assert result.returncode == code
+    assert result.stderr.startswith(f"neuronctl: {command}: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_exec_passes_input_arguments_and_both_outputs(sandbox: Sandbox) -> None:
+    words = ["a b", "$HOME", "*", "", "é", "--help", "-x"]
+    script = 'cat; printf "[%s]" "$@"; echo wrong >&2'
+    result = sandbox.exec(["sh", "-c", script, "sh", *words], input="in\n")
+    assert result.stdout == "in\n" + "".join(f"[{word}]" for word in words)
+    assert result.stderr == "wrong\n"
+
+
+def test_exec_passes_signals_on(sandbox: Sandbox) -> None:
+    script = 'trap "echo asked to end; exit 9" TERM; echo ready; sleep 60 >&- & wait'
+    with _exec(sandbox, script) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=30)[0] == "asked to end\n"
+    assert process.returncode == 9
+
+
+def test_a_killed_exec_takes_its_command_along(sandbox: Sandbox) -> None:
+    with _exec(sandbox, "echo $$; exec sleep 300") as process:
+        assert process.stdout is not None
+        inner = process.stdout.readline().strip()
+        process.kill()
+    probe = f"while kill -0 {inner}; do sleep 0.1; done"
+    sandbox.exec(["sh", "-c", probe], timeout=30)
+
+
+def test_the_shell_has_a_terminal_with_job_control(sandbox: Sandbox) -> None:
+    typed = [
+        (b"$ ", b"echo flags=_$-_; sleep 300\n"),
+        (b"m", b""),
+        (b"_\r\n", b"\x03"),
+        (b"$ ", b"echo code=$?; exit 5\n"),
+        (b"code=130", b""),
+    ]
+    assert _on_terminal(sandbox, typed) == 5
+
+
+def test_copy_brings_files_in(sandbox: Sandbox, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('trained')\n")
+    words = ["sh", "-c", "cat project/train.py; stat -c %U project/train.py"]
+    out = sandbox.exec(words, copy=[str(folder)]).stdout
+    assert out == f"print('trained')\n{sandbox.status()['user']}\n"
+
+
+# ----------------------------------------------------------------- the site's rules
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "--comment is mandatory"),
+        (["--comment=pytorch"], "--comment must have the form field=...;appl=..."),
+        (["--comment=field=misc;appl=nope"], "--comment: appl=nope is not allowed"),
+        (["--comment=field=misc;appl=pytorch;x=y"], "--comment must have the form"),
+        ([COMMENT, "--mem=1G"], "--mem is not allowed here"),
+        ([COMMENT, "--mem=0"], "--mem is not allowed here"),
+        ([COMMENT, "-c", "16"], "cores per node (16) exceed the allowed limit (8) for 1 GPU(s)"),
+        ([COMMENT, "-n", "3", "-c", "4"], "(12) exceed the allowed limit (8) for 1 GPU(s)"),
+        ([COMMENT, "--gres=gpu:4", "-c", "2"], "(2) are fewer than the GPUs per node (4)"),
+        ([COMMENT, "--gres="], "--gres=gpu:N is mandatory"),
+        ([COMMENT, "-D", "/tmp"], "jobs may be submitted from /scratch/"),
+        ([COMMENT, "-t", "3-0"], "time limit"),
+        ([COMMENT, "--gres=gpu:9"], "Requested node configuration is not available"),
+        ([COMMENT, "-A", "nobody"], "Invalid account"),
+    ],
+)
+def test_slurm_refuses_what_the_site_refuses(
+    sandbox: Sandbox, no_jobs: None, options: List[str], words: str
+) -> None:
+    result = sandbox.exec([*GPU_JOB, *options, SLEEP], check=False)
+    assert result.returncode == 1, result.stdout
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-c", "8"],
+        ["--gres=gpu:4", "-n", "4", "-c", "8"],
+        ["--gres=gpu:a100:2", "-N", "2"],
+        ["--gpus-per-node=2", "--ntasks-per-node=2", "-N", "2", "-c", "8"],
+        ["--exclusive"],
+    ],
+)
+def test_slurm_takes_what_the_site_takes(
+    sandbox: Sandbox, no_jobs: None, options: List[str]
+) -> None:
+    sandbox.exec([*GPU_JOB, COMMENT, *options, SLEEP])
+
+
+def test_a_job_that_names_no_cores_gets_the_gpus_share(sandbox: Sandbox, no_jobs: None) -> None:
+    words = ["salloc", "-p", "amd_a100nv_8", "--gres=gpu:2", COMMENT]
+    out = sandbox.exec([*words, "sh", "-c", "scontrol show job $SLURM_JOB_ID"]).stdout
+    assert "NumCPUs=16 " in out
+    assert "TimeLimit=08:00:00" in out
+
+
+def test_interactive_jobs_are_shorter(sandbox: Sandbox, no_jobs: None) -> None:
+    words = ["-p", "amd_a100nv_8", "--gres=gpu:1", COMMENT, "-t", "9:00:00"]
+    result = sandbox.exec(["salloc", *words, "true"], check=False)
+    assert result.returncode == 1
+    assert "interactive jobs may run for at most 480 minutes (540 were asked for)" in result.stderr
+    sandbox.exec(["sbatch", *words, SLEEP])
+
+
+def test_limits_of_a_user_wait_or_refuse(sandbox: Sandbox, no_jobs: None) -> None:
+    words = ["sbatch", "-p", "cas_v100nv_4", "--gres=gpu:4", COMMENT, "-t", "5", SLEEP]
+    for _ in range(8):  # max_submit_jobs; 12 GPUs are three nodes of four
+        sandbox.exec(words)
+    result = sandbox.exec(words, check=False)
+    assert result.returncode == 1
+    assert "QOSMaxSubmitJobPerUserLimit" in result.stderr
+    script = "while [ $(squeue -h -t R | wc -l) -lt 3 ]; do sleep 0.1; done; squeue -h -o '%T %r'"
+    states: List[str] = []
+    for _ in range(50):  # the reason is written when the scheduler next looks
+        states = sandbox.exec(["sh", "-c", script]).stdout.splitlines()
+        if "PENDING QOSMaxGRESPerUser" in states:
+            break
+        time.sleep(0.2)
+    assert states.count("RUNNING None") == 3
+    assert "PENDING QOSMaxGRESPerUser" in states
+
+
+def test_one_job_over_two_nodes(sandbox: Sandbox, no_jobs: None) -> None:
+    text = f"""#!/bin/bash
+#SBATCH --partition=amd_a100nv_8 --nodes=2 --gres=gpu:2 --ntasks-per-node=2 --cpus-per-task=4
+#SBATCH --time=5 --output=two.log
+#SBATCH "{COMMENT}"
+echo "batch $(id -u) $SLURM_GPUS_ON_NODE"
+srun --cpus-per-task=4 sh -c 'echo "task $(hostname) $SLURM_CPUS_PER_TASK $CUDA_VISIBLE_DEVICES"'
+"""
+    sandbox.write("two.sh", text)
+    sandbox.exec(["sbatch", "--wait", "two.sh"])
+    log = sorted(sandbox.exec(["cat", "two.log"]).stdout.splitlines())
+    uid = sandbox.status()["uid"]
+    tasks = [f"task {host} 4 0,1" for host in ("gpu35", "gpu35", "gpu36", "gpu36")]
+    assert log == [f"batch {uid} 2", *tasks]
+    jobs = sandbox.exec(["sacct", "-nXP", "-o", "JobName,State,ExitCode,Comment"]).stdout
+    assert "two.sh|COMPLETED|0:0|field=misc;appl=pytorch-ddp\n" in jobs
+
+
+# ------------------------------------------------------------------ what stays behind
+
+SMALL = ["--nodes", "amd_a100nv_8=1", "--nodes", "cas_v100nv_8=0"]
+PLACES = ("/", "/etc", "/etc/slurm", "/home", "/run", "/var/lib", "/var/log", "/var/spool")
+
+
+def _traces() -> Dict[str, Set[str]]:
+    """What a sandbox could leave on the machine."""
+    return {
+        "mounts": set(Path("/proc/self/mountinfo").read_text().splitlines()),
+        "interfaces": {path.name for path in Path("/sys/class/net").iterdir()},
+        "files": {str(path) for place in PLACES for path in Path(place).iterdir()},
+    }
+
+
+def _processes(first: int) -> Dict[Tuple[int, str], str]:
+    """(pid, start time) -> command, of all processes in the pid namespace of ``first``."""
+    space = os.readlink(f"/proc/{first}/ns/pid")
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(path / "ns/pid") == space:
+                found[int(path.name), _started(path)] = (path / "comm").read_text().strip()
+        except OSError:
+            continue
+    return found
+
+
+def _started(path: Path) -> str:
+    return (path / "stat").read_text().rpartition(")")[2].split()[19]
+
+
+def _alive(process: Tuple[int, str]) -> bool:
+    path = Path("/proc", str(process[0]))
+    try:
+        state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+        return _started(path) == process[1] and state != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("way", ["down", "kill -9", "TERM"])
+def test_nothing_stays_behind(slurm_there: None, way: str) -> None:
+    before = _traces()
+    name = f"pytest-{os.getpid()}-gone"
+    with sandbox_up(name, *SMALL) as made:
+        sandbox_pid = made.status()["pid"]
+        made.exec([*GPU_JOB, COMMENT, "--wrap=touch started; exec sleep 300"])
+        made.exec(["sh", "-c", "while [ ! -e started ]; do sleep 0.1; done"])
+        inside = _processes(sandbox_pid)
+        assert {"munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd"} <= set(inside.values())
+        assert {"slurmstepd", "sleep"} & set(inside.values())
+        if way == "down":
+            assert made.neuronctl("sandbox", "down").stdout == "sandbox down\n"
+        else:
+            os.kill(sandbox_pid, signal.SIGKILL if way == "kill -9" else signal.SIGTERM)
+            for _ in range(200):
+                if not any(_alive(process) for process in inside):
+                    break
+                time.sleep(0.05)
+        assert [inside[process] for process in inside if _alive(process)] == []
+        assert made.status() == {"schema": 1, "up": False}
+        assert made.exec(["true"], check=False).returncode == 6
+    after = _traces()
+    assert {kind: after[kind] - before[kind] for kind in before} == {kind: set() for kind in before}
+    assert name not in Path("/proc/net/unix").read_text()
+
+
+def test_an_interrupted_up_leaves_nothing(slurm_there: None) -> None:
+    made = Sandbox(f"pytest-{os.getpid()}-stopped")
+    words = [sys.executable, "-m", "neuronctl", "sandbox", "up", *SMALL]
+    with subprocess.Popen(words, env=made.environment(), stdout=subprocess.DEVNULL) as process:
+        for _ in range(1000):
+            if made.name in Path("/proc/net/unix").read_text():
+                break
+            time.sleep(0.01)
+        process.kill()
+    for _ in range(300):
+        if made.name not in Path("/proc/net/unix").read_text():
+            break
+        time.sleep(0.1)
+    assert made.name not in Path("/proc/net/unix").read_text()
+    assert made.status() == {"schema": 1, "up": False}
+
+
+def test_two_at_once_are_one(slurm_there: None) -> None:
+    made = Sandbox(f"pytest-{os.getpid()}-twice")
+    words = [sys.executable, "-m", "neuronctl", "sandbox", "up", *SMALL]
+    try:
+        processes = [
+            subprocess.Popen(words, env=made.environment(), stdout=subprocess.PIPE, text=True)
+            for _ in range(2)
+        ]
+        said = [process.communicate(timeout=120)[0] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0]
+        assert sorted("already" in words for words in said) == [False, True]
+    finally:
+        made.neuronctl("sandbox", "down")
+
+
+def test_down_of_none_is_no_error(slurm_there: None) -> None:
+    result = Sandbox("no-such").neuronctl("sandbox", "down")
+    assert result.stdout == "no sandbox is up\n"
+
+
+def test_an_older_cluster_of_the_catalog(slurm_there: None) -> None:
+    name = f"pytest-{os.getpid()}-older"
+    with sandbox_up(name, "--cluster", "neuron-2022", "--nodes", "bigmem=1") as made:
+        assert made.status()["cluster"] == "neuron-2022"
+        out = made.exec(["sinfo", "-h", "-o", "%P %N %D"]).stdout.splitlines()
+        assert len(out) == 3
+        result = made.exec([*GPU_JOB, "--comment=two words", SLEEP], check=False)
+        assert "--comment must be one word" in result.stderr
+        made.exec([*GPU_JOB, "--comment=pytorch", "--mem=1G", SLEEP])
+
+
+# ---------------------------------------------------------------------- without root
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="all other tests run without root already")
+def test_an_ordinary_user_needs_no_root(slurm_there: None) -> None:
+    for file in ("/etc/subuid", "/etc/subgid"):
+        if not Path(file).exists():
+            pytest.skip(f"this machine has no {file} to lay another over")
+    srun = f"srun -p amd_a100nv_8 -N2 --gres=gpu:1 -t 5 '{COMMENT}'"
+    script = f"""
+set -e
+neuronctl sandbox up
+trap 'neuronctl sandbox down' EXIT
+neuronctl sandbox exec -- id -un
+neuronctl sandbox exec -- sh -c "{srun} sh -c 'id -u; hostname; touch ~/made-on-\\$(hostname)'"
+stat -c '%n %U' made-on-*
+! neuronctl sandbox exec -- sbatch -p amd_a100nv_8 --gres=gpu:1 --wrap=true
+"""
+    helper = str(Path(__file__).with_name("as_user.py"))
+    result = subprocess.run(
+        [sys.executable, helper, "bash", "-c", script],
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.splitlines()[-1] == "sandbox down"
+    assert "--comment is mandatory" in result.stderr
+    lines = result.stdout.splitlines()
+    for line in ("alice", "gpu35", "gpu36", "made-on-gpu35 alice", "made-on-gpu36 alice"):
+        assert line in lines
+    assert lines.count("20101") == 2
+
+
+# -------------------------------------------------------------------------- helpers
+
+
+def _exec(sandbox: Sandbox, script: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--", "sh", "-c", script],
+        env=sandbox.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _on_terminal(sandbox: Sandbox, typed: List[Tuple[bytes, bytes]]) -> int:
+    """The exit code of ``sandbox shell``, when keys are typed as soon as the screen shows a text.
+
+    Each text is looked for in what came after the one before it.
+    """
+    child, terminal = pty.fork()
+    if child == 0:
+        env = {**sandbox.environment(), "TERM": "dumb"}
+        os.execve(sys.executable, [sys.executable, "-m", "neuronctl", "sandbox", "shell"], env)
+    shown = b""
+    for wanted, keys in typed:
+        while wanted not in shown:
+            assert select.select([terminal], [], [], 60)[0], f"no {wanted!r} in {shown!r}"
+            shown += os.read(terminal, 65536)
+        shown = shown.partition(wanted)[2]
+        os.write(terminal, keys)
+    with contextlib.suppress(OSError):  # which is how Linux says that the other end is closed
+        while os.read(terminal, 65536):
+            pass
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

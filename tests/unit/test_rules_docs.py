@@ -1,0 +1,63 @@
+"""docs/reference/rules.md, job-file.md and config.md say what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict
+
+import pytest
+
+from neuronctl.jobfile import read_config, read_job_file
+from neuronctl.options import BY_NAME, OPTIONS
+from neuronctl.rules import RULES, check
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+
+
+def page(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+def test_every_rule_is_documented_with_its_severity() -> None:
+    rows: Dict[str, str] = dict(
+        re.findall(r"^\| (NC\d+) \| ([a-z, ]+) \|", page("rules.md"), re.MULTILINE)
+    )
+    assert callable(check)  # importing it registers every rule
+    assert list(rows) == sorted(rows)
+    assert set(rows) == set(RULES)
+    for code, words in rows.items():
+        assert RULES[code].severity in words.split(", "), code
+
+
+@pytest.mark.parametrize(
+    ("name", "reader"), [("job-file.md", read_job_file), ("config.md", read_config)]
+)
+def test_example_file_is_read(name: str, reader: object, tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert callable(reader)
+    assert len(reader(path).values) >= 5
+
+
+def test_kinds_of_values_are_complete() -> None:
+    rows = dict(re.findall(r"^\| ([a-z ]+) \| (`.*?`|all others) \|", page("job-file.md"), re.M))
+    documented = {
+        key: set(re.findall(r"`([a-z-]+)`", rows[key])) for key in ("yes or no", "several")
+    }
+    flags = {option.long for option in OPTIONS if option.kind not in ("value", "list")}
+    lists = {option.long for option in OPTIONS if option.kind == "list"} - {"env"}
+    assert documented == {"yes or no": flags, "several": lists}
+
+
+def test_batch_only_options_are_named() -> None:
+    named = re.findall(r"\((`array`.*?)\)", page("config.md"), re.DOTALL)[0]
+    names = set(re.findall(r"`([a-z-]+)`", named))
+    assert names == {option.long for option in OPTIONS if option.batch_only}
+
+
+def test_every_key_of_the_text_exists() -> None:
+    for name in re.findall(r"`([a-z-]+)`", page("job-file.md")):
+        known = {*BY_NAME, "script", "args", "true", "false", "yes", "generate", "salloc"}
+        assert name in known, name

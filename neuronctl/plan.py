@@ -58,6 +58,15 @@ class Signal:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A part of an allocation: its nodes, the cores to use on each, and options of its srun."""
+
+    hosts: Tuple[str, ...]
+    cores: int
+    step_options: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Decision:
     """One value of the plan and why it is that: the rows of ``--explain``."""
 
@@ -98,6 +107,8 @@ class JobPlan:
     """The user's program and its arguments, behind whatever the launcher puts before it."""
     preflight: bool
     """Whether every node is looked at before the launch."""
+    hosts: Tuple[str, ...]
+    """The nodes to launch on where they are known; empty in a batch script."""
     activation: Tuple[Step, ...]
     """Script lines that bring the software up: modules, then conda or venv."""
     exports: Tuple[Export, ...]
@@ -149,18 +160,18 @@ def plan(
     cluster: Cluster,
     *,
     interactive: bool = False,
-    hosts: Tuple[str, ...] = (),
+    place: Optional[Place] = None,
 ) -> JobPlan:
     """Settle every value of ``request`` for ``cluster``.
 
     interactive
         For salloc: no program, no log files, one task a GPU unless asked.
-    hosts
-        The nodes to launch on, where they are known: inside an allocation.
+    place
+        The part of an allocation to launch on, where the plan is not for a job of its own.
 
     Raises UsageError for a launcher or a container runtime that does not exist.
     """
-    return _Planner(request, cluster, interactive, hosts).plan()
+    return _Planner(request, cluster, interactive, place).plan()
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -175,9 +186,13 @@ class _Planner:
     """One planning; holds the values settled so far, in the order they depend on each other."""
 
     def __init__(
-        self, request: JobRequest, cluster: Cluster, interactive: bool, hosts: Tuple[str, ...]
+        self,
+        request: JobRequest,
+        cluster: Cluster,
+        interactive: bool,
+        place: Optional[Place],
     ) -> None:
-        self.hosts = hosts
+        self.place = place
         self.request = request
         self.cluster = cluster
         self.interactive = interactive
@@ -223,9 +238,12 @@ class _Planner:
             cpus_per_task,
             gpus,
             processes,
-            hosts=self.hosts,
+            hosts=self.place.hosts if self.place else (),
             interface=self.cluster.network.interface,
-            srun_options=self.cluster.policy.srun_options,
+            srun_options=(
+                *self.cluster.policy.srun_options,
+                *(self.place.step_options if self.place else ()),
+            ),
         )
         launch = launcher.launch(shape)
         exports = self._exports(ntasks_per_node * cpus_per_task, processes)
@@ -260,6 +278,7 @@ class _Planner:
             wrapping=self._wrapping(launch, exports, gpus),
             program=self._program(launcher),
             preflight=self._preflight(nodes, launcher),
+            hosts=shape.hosts,
             activation=self._activation(),
             exports=exports,
             directives=self._directives(settled, gpus),
@@ -365,6 +384,11 @@ class _Planner:
         if asked is not None:
             self.asked("cpus-per-task", "cpus_per_task", asked)
             return asked
+        if self.place is not None:
+            value = max(1, self.place.cores // ntasks_per_node)
+            why = f"{self.place.cores} cores of the allocation / {ntasks_per_node} tasks"
+            self.decide("cpus-per-task", value, Source.DERIVED, why)
+            return value
         each = self.cluster.cores_per_gpu(partition)
         if gpus and each is not None:
             # More GPUs than a node has is NC121's to report; the cores shall not repeat it.

@@ -152,9 +152,12 @@ def render_shell(plan: JobPlan, *, command: bool, template: Optional[str] = None
     return _render(template or "salloc.sh.j2", plan, command=command)
 
 
-def render_run(plan: JobPlan) -> str:
-    """The shell text that launches ``plan`` from the allocation it stands in."""
-    return _render("run.sh.j2", plan)
+def render_run(plan: JobPlan, *, port: int) -> str:
+    """The shell text that launches ``plan`` from the allocation it stands in.
+
+    port: where its processes meet on the first node.
+    """
+    return _render("run.sh.j2", plan, port=str(port))
 
 
 def _render(name: str, plan: JobPlan, **more: Any) -> str:
@@ -188,6 +191,7 @@ def _render(name: str, plan: JobPlan, **more: Any) -> str:
         "exports": export_lines(plan),
         "launch": launch_text(plan),
         "checks": _checks(plan),
+        "port": "$((10000 + SLURM_JOB_ID % 20000))",
         **more,
     }
     try:

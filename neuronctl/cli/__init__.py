@@ -21,6 +21,7 @@ COMMANDS = {
     "submit": "Check a job, submit it with sbatch and record it.",
     "generate": "Print the script of a job for review.",
     "salloc": "Work interactively with the same wiring a job would get.",
+    "run": "Launch a program from the allocation this shell stands in.",
     "status": "Show what became of your jobs.",
     "logs": "Show or follow a job's log.",
     "cancel": "Cancel jobs.",

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import click
 
@@ -52,9 +52,8 @@ def job_command(
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        for option in reversed(OPTIONS):
-            if batch or not option.batch_only:
-                function = _click_option(option)(function)
+        names = [one.long for one in OPTIONS if batch or not one.batch_only]
+        function = job_options(names)(function)
         function = click.option(
             "-f", "--file", "job_file", metavar="JOB.YAML", help="Read the job from a file."
         )(function)
@@ -69,6 +68,18 @@ def job_command(
         )(function)
         context = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
         return click.command(name, cls=_JobCommand, context_settings=context, **settings)(function)
+
+    return decorate
+
+
+def job_options(names: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The job options of these names, for a click command."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(OPTIONS):
+            if option.long in names:
+                function = _click_option(option)(function)
+        return function
 
     return decorate
 
@@ -145,6 +156,64 @@ def prepare(
     made = plan(request, cluster, interactive=interactive)
     subject = Subject(made, catalog, look(made), reviewed)
     return Job(made, catalog, check(subject))
+
+
+def plan_in_allocation(
+    given: Dict[str, Any], *, words: Tuple[str, ...], catalog_file: Optional[str]
+) -> Tuple[JobPlan, int]:
+    """The plan of a launch on the allocation this process stands in, and the allocation's job id.
+
+    What is not asked for is what the allocation has. Raises UsageError outside an allocation,
+    and for more than it has.
+    """
+    from neuronctl import allocation, units
+    from neuronctl.catalog.loader import load
+    from neuronctl.jobfile import read_config
+    from neuronctl.paths import config_dir
+    from neuronctl.plan import Place, plan
+    from neuronctl.situation import find_image
+
+    if not words:
+        raise UsageError("no SCRIPT: there is no program to run", "name it behind the options")
+    has = allocation.from_environment(os.environ)
+    # Of the user's defaults only the cluster has to do with a launch.
+    config = read_config(config_dir() / "config.yaml")
+    defaults = Layer({k: v for k, v in config.values.items() if k == "cluster"}, config.origins)
+    request = build_request([defaults, _command_line(given, words)])
+    hosts = has.nodes
+    if request.nodelist is not None:
+        hosts = tuple(units.expand_hostlist(request.nodelist))
+        strangers = [host for host in hosts if host not in has.nodes]
+        if strangers:
+            raise UsageError(
+                f"--nodelist: {', '.join(strangers)} {'is' if len(strangers) == 1 else 'are'} not "
+                f"in this allocation, which has {', '.join(has.nodes)}"
+            )
+    wanted = request.nodes or len(hosts)
+    if wanted > len(hosts):
+        raise UsageError(f"--nodes: {wanted} nodes are asked for, there are {len(hosts)}")
+    gpus = has.gpus if request.gpus_per_node is None else request.gpus_per_node
+    if gpus > has.gpus:
+        raise UsageError(
+            f"--gpus-per-node: {gpus} GPUs a node are asked for, the allocation has {has.gpus}"
+        )
+    cluster = load(catalog_file).cluster(request.cluster)
+    image = request.container
+    request = dataclasses.replace(
+        request,
+        partition=has.partition or None,
+        nodes=wanted,
+        nodelist=None,
+        gpus_per_node=gpus or None,
+        ntasks_per_node=request.ntasks_per_node or (None if gpus else has.ntasks_per_node),
+        container=image and find_image(image, cluster.containers.image_dirs),
+    )
+    place = Place(
+        hosts=hosts[:wanted],
+        cores=has.cores * gpus // has.gpus if gpus else has.cores,
+        step_options=(f"--gres=gpu:{gpus}",) if gpus < has.gpus else (),
+    )
+    return plan(request, cluster, place=place), has.job_id
 
 
 def _command_line(given: Dict[str, Any], words: Tuple[str, ...]) -> Layer:

@@ -1,0 +1,67 @@
+"""The allocation a process stands in, as Slurm's variables tell it. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Mapping, Optional, Tuple
+
+from neuronctl import units
+from neuronctl.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What a job has; counts are per node, None where Slurm does not say.
+
+    partition: its name, or "". cores: of the node with the fewest.
+    """
+
+    job_id: int
+    nodes: Tuple[str, ...]
+    partition: str
+    gpus: int
+    cores: int
+    ntasks_per_node: Optional[int]
+    cpus_per_task: Optional[int]
+
+
+def from_environment(environ: Mapping[str, str]) -> Allocation:
+    """The allocation that ``environ`` describes; raises UsageError where there is none."""
+    job_id, nodes = environ.get("SLURM_JOB_ID"), environ.get("SLURM_JOB_NODELIST")
+    if not job_id or not nodes:
+        raise UsageError(
+            "this is no allocation: SLURM_JOB_ID and SLURM_JOB_NODELIST are not set",
+            "open one with 'neuronctl salloc', or submit a batch job with 'neuronctl submit'",
+        )
+    try:
+        return Allocation(
+            job_id=int(job_id),
+            nodes=tuple(units.expand_hostlist(nodes)),
+            partition=environ.get("SLURM_JOB_PARTITION", ""),
+            gpus=_gpus(environ),
+            cores=min(_counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "1"))),
+            ntasks_per_node=_number(environ.get("SLURM_NTASKS_PER_NODE")),
+            cpus_per_task=_number(environ.get("SLURM_CPUS_PER_TASK")),
+        )
+    except ValueError as error:
+        raise UsageError(f"the allocation's variables cannot be read: {error}") from None
+
+
+def _gpus(environ: Mapping[str, str]) -> int:
+    count = _number(environ.get("SLURM_GPUS_ON_NODE"))
+    if count is not None:
+        return count
+    visible = environ.get("SLURM_JOB_GPUS") or environ.get("CUDA_VISIBLE_DEVICES") or ""
+    return len([one for one in visible.split(",") if one])
+
+
+def _number(text: Optional[str]) -> Optional[int]:
+    # "2(x3)" where all nodes are alike.
+    match = re.match(r"\d+", text or "")
+    return int(match.group()) if match else None
+
+
+def _counts(text: str) -> Tuple[int, ...]:
+    """``16(x2),8`` -> (16, 8): the different counts of a per-node list."""
+    return tuple(int(count) for count in re.findall(r"(\d+)(?:\(x\d+\))?", text))

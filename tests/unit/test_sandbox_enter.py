@@ -1,0 +1,77 @@
+"""What a command in the sandbox gets from the one who runs it, and how the sandbox is named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
+from neuronctl.sandbox import client, enter
+from neuronctl.sandbox.setup import Running
+
+RUNNING = Running(
+    pid=1,
+    cluster="neuron",
+    partitions={"cpu": ["cpu01"]},
+    login_node="glogin01",
+    account="sandbox",
+    user="ada",
+    uid=1001,
+    gid=1001,
+    home="/home/ada",
+    shell="/bin/bash",
+    scratch="/scratch/ada",
+    started=0.0,
+    slurm="22.05.8",
+    root="/",
+    ssh=True,
+    modules=True,
+    catalog=None,
+)
+
+
+def test_a_command_starts_as_after_a_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MASTER_ADDR", "SLURM_CONF", "SBATCH_PARTITION", "PYTHONPATH", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, "outside")
+    monkeypatch.setenv("TERM", "vt100")
+    monkeypatch.setenv("NEURONCTL_DEBUG", "1")
+    monkeypatch.setenv(client.NAME_VARIABLE, "mine")
+    monkeypatch.setenv("NEURONCTL_CATALOG", "/outside.yaml")
+    env = enter.environment(RUNNING)
+    assert "outside" not in env.values()
+    assert not {client.NAME_VARIABLE, "NEURONCTL_CATALOG"} & set(env)
+    assert (env["TERM"], env["NEURONCTL_DEBUG"]) == ("vt100", "1")
+    assert (env["USER"], env["LOGNAME"], env["HOME"]) == ("ada", "ada", "/home/ada")
+    assert env["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+
+
+def test_records_inside_are_apart_from_the_users_own() -> None:
+    env = enter.environment(RUNNING)
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        assert env[name].startswith("/run/neuronctl/")
+
+
+def test_no_sandbox_is_an_error_that_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(client.NAME_VARIABLE, "there is none of this name")
+    assert client.find() is None
+    assert client.down() is False
+    with pytest.raises(SlurmUnavailableError) as caught:
+        client.require()
+    assert "neuronctl sandbox up" in caught.value.hint
+
+
+def test_a_name_too_long_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(client.NAME_VARIABLE, "x" * 61)
+    with pytest.raises(UsageError) as caught:
+        client.find()
+    assert client.NAME_VARIABLE in caught.value.message
+    assert isinstance(caught.value, NeuronctlError)
+
+
+def test_python_and_neuronctl_are_exposed() -> None:
+    exposed = client.exposed_directories()
+    for path in (sys.prefix, sys.base_prefix, str(Path(client.__file__).parents[2])):
+        assert any(Path(place) in (Path(path), *Path(path).parents) for place in exposed)
+    assert "/" not in exposed

@@ -1,0 +1,234 @@
+"""Slurm's own files, as the sandbox writes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Dict, List
+
+import pytest
+from test_sandbox_layout import A100, CPU, V100, cluster
+
+from neuronctl.catalog.model import (
+    CommentField,
+    CommentPolicy,
+    CorePolicy,
+    Partition,
+    Policy,
+    WallTime,
+)
+from neuronctl.sandbox import joblua, layout, setup, slurmconf
+
+LIMITED = dataclasses.replace(
+    A100,
+    wall_time=WallTime(default=3600, maximum=172800, interactive_maximum=28800),
+    max_nodes=4,
+    max_submit_jobs=20,
+    max_running_jobs=10,
+    max_gpus=88,
+)
+
+
+def made(*partitions: Partition, **values: object) -> layout.Layout:
+    return layout.build(cluster(*(partitions or (LIMITED, CPU)), **values), {"cpu": 1})
+
+
+def lines(text: str, start: str) -> List[str]:
+    return [line for line in text.splitlines() if line.startswith(start)]
+
+
+def words(line: str) -> Dict[str, str]:
+    return dict(word.split("=", 1) for word in line.split())
+
+
+def test_a_node_claims_what_the_catalog_says() -> None:
+    text = slurmconf.slurm_conf(made(), with_qos=True, pmix=True)
+    assert words(lines(text, "NodeName=gpu36")[0]) == {
+        "NodeName": "gpu36",
+        "NodeAddr": "10.77.1.2",
+        "Sockets": "2",
+        "CoresPerSocket": "32",
+        "ThreadsPerCore": "1",
+        "RealMemory": "256000",
+        "Gres": "gpu:a100:8",
+        "State": "UNKNOWN",
+    }
+    assert "Gres" not in words(lines(text, "NodeName=cpu01")[0])
+
+
+def test_an_odd_number_of_cores_is_one_socket() -> None:
+    odd = dataclasses.replace(CPU, cores_per_node=(7,))
+    text = slurmconf.slurm_conf(made(A100, odd), with_qos=True, pmix=True)
+    assert "Sockets=1 CoresPerSocket=7 " in lines(text, "NodeName=cpu01")[0]
+
+
+def test_a_partition_has_the_catalogs_limits() -> None:
+    policy = Policy(memory_fraction=0.95, cores=CorePolicy("cap"))
+    text = slurmconf.slurm_conf(made(LIMITED, CPU, policy=policy), with_qos=True, pmix=True)
+    assert words(lines(text, "PartitionName=amd")[0]) == {
+        "PartitionName": "amd_a100nv_8",
+        "Nodes": "gpu[35-36]",
+        "State": "UP",
+        "DefMemPerCPU": "3800",
+        "DefCpuPerGPU": "8",
+        "MaxTime": "2-00:00:00",
+        "DefaultTime": "01:00:00",
+        "MaxNodes": "4",
+        "QOS": "p_amd_a100nv_8",
+    }
+    assert "MaxTime" not in words(lines(text, "PartitionName=cpu")[0])
+
+
+def test_a_partition_names_no_qos_before_there_is_one() -> None:
+    text = slurmconf.slurm_conf(made(), with_qos=False, pmix=True)
+    assert "QOS=" not in text
+
+
+def test_a_partition_that_is_closed_is_closed() -> None:
+    closed = dataclasses.replace(CPU, open=False)
+    text = slurmconf.slurm_conf(made(A100, closed), with_qos=True, pmix=True)
+    assert [line for line in lines(text, "PartitionName") if "AllowGroups=root" in line] == lines(
+        text, "PartitionName=cpu"
+    )
+
+
+def test_the_default_partition_is_slurms_too() -> None:
+    text = slurmconf.slurm_conf(made(default_partition="cpu"), with_qos=True, pmix=True)
+    assert [line.split()[0] for line in lines(text, "PartitionName") if "Default=YES" in line] == [
+        "PartitionName=cpu"
+    ]
+
+
+def test_no_setting_is_empty_which_slurm_does_not_read() -> None:
+    for pmix in (True, False):
+        text = slurmconf.slurm_conf(made(), with_qos=True, pmix=pmix)
+        assert not [line for line in text.splitlines() if line.endswith("=")]
+        assert ("MpiDefault=pmix\n" in text) == pmix
+
+
+def test_gpus_by_their_device_files() -> None:
+    one = dataclasses.replace(V100, gpus_per_node=1, gpu=None)
+    assert slurmconf.gres_conf(made(A100, one, CPU)).splitlines() == [
+        f"NodeName=gpu35 Name=gpu Type=a100 File={slurmconf.GPU_DEVICE}[0-7]",
+        f"NodeName=gpu36 Name=gpu Type=a100 File={slurmconf.GPU_DEVICE}[0-7]",
+        f"NodeName=gpu01 Name=gpu File={slurmconf.GPU_DEVICE}0",
+        f"NodeName=gpu02 Name=gpu File={slurmconf.GPU_DEVICE}0",
+    ]
+    assert slurmconf.gpu_count(made(A100, one, CPU)) == 8
+
+
+def test_limits_of_a_user_wait_and_do_not_deny() -> None:
+    commands = slurmconf.sacctmgr_commands(made(), "ada", "sandbox")
+    assert commands == [
+        ["sacctmgr", "--immediate", *rest]
+        for rest in (
+            [
+                "add",
+                "qos",
+                "p_amd_a100nv_8",
+                "MaxSubmitJobsPerUser=20",
+                "MaxJobsPerUser=10",
+                "MaxTRESPerUser=gres/gpu=88",
+            ],
+            ["add", "qos", "p_cpu"],
+            ["add", "account", "sandbox", "Cluster=test"],
+            ["add", "user", "ada", "Account=sandbox", "Cluster=test"],
+        )
+    ]
+
+
+# ------------------------------------------------------------------- job_submit.lua
+
+FIELDS = CommentPolicy(
+    required=True,
+    form="fields",
+    fields=(CommentField("field", ("misc", "nlp")), CommentField("appl", ("pytorch",))),
+)
+
+
+def test_the_policy_is_in_the_lua_tables() -> None:
+    policy = Policy(
+        submit_from=("/scratch/{user}",),
+        comment=FIELDS,
+        forbidden_options={"mem": 'not "here"', "wckey": "cannot be seen by Slurm's plugin"},
+        gpus_required=True,
+        cores=CorePolicy("cap"),
+        account_required=True,
+    )
+    text = joblua.job_submit_lua(made(policy=policy), "ada")
+    for line in (
+        '  ["amd_a100nv_8"] = { gpus = 8, interactive_minutes = 480, cores_per_gpu = 8 },',
+        '  ["cpu"] = { gpus = 0 },',
+        'local submit_from = { "/scratch/ada" }',
+        r'local forbidden = { ["mem"] = "not \034here\034" }',
+        "local gpus_required = true",
+        "local account_required = true",
+        "local qos_required = false",
+        "local comment_required = true",
+        'local comment_form = "fields"',
+        '  { key = "field", values = { "misc", "nlp" } },',
+        '  { key = "appl", values = { "pytorch" } },',
+    ):
+        assert line in text.splitlines()
+
+
+def test_without_a_policy_nothing_is_refused() -> None:
+    text = joblua.job_submit_lua(made(), "ada")
+    for line in (
+        "local submit_from = {}",
+        "local forbidden = {}",
+        "local gpus_required = false",
+        'local comment_form = "any"',
+    ):
+        assert line in text.splitlines()
+    assert "cores_per_gpu = " not in text.partition("local submit_from")[0]
+
+
+def test_a_ratio_that_is_only_a_default_is_no_cap() -> None:
+    text = joblua.job_submit_lua(made(policy=Policy(cores=CorePolicy("default"))), "ada")
+    assert "cores_per_gpu = " not in text.partition("local submit_from")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("plain", '"plain"'),
+        ('a"b\\c', '"a\\034b\\092c"'),
+        ("two\nlines", '"two\\010lines"'),
+        ("é", '"\\195\\169"'),
+        ("1\x002", '"1\\0002"'),
+    ],
+)
+def test_texts_are_quoted_for_lua(text: str, quoted: str) -> None:
+    assert joblua.quote(text) == quoted
+
+
+# ---------------------------------------------------------------------- other files
+
+
+def test_a_made_user_is_added_and_a_known_one_is_not() -> None:
+    user = setup.User("neuron", 20000, 20000, "/home01/neuron", "/bin/bash", made=True)
+    told = setup.Setup(layout=made(), user=user, root="/", exposed=(), binds=(), config={})
+    files = setup.etc_files(told, "root:x:0:0::/root:/bin/sh", "root:x:0:\n")
+    assert files["passwd"].splitlines()[0] == "root:x:0:0::/root:/bin/sh"
+    assert files["passwd"].splitlines()[1].startswith("neuron:x:20000:20000:")
+    assert files["group"].splitlines() == ["root:x:0:", "neuron:x:20000:"]
+    again = setup.etc_files(told, files["passwd"], files["group"])
+    assert (again["passwd"], again["group"]) == (files["passwd"], files["group"])
+
+
+def test_the_sandbox_cluster_is_the_default_inside() -> None:
+    files = setup.config_files(made().cluster, "clusters: {}\n", None)
+    assert json.loads(files["config.yaml"]) == {"cluster": "test"}
+    assert files["partitions.yaml"] == "clusters: {}\n"
+    strict = made(policy=Policy(account_required=True)).cluster
+    named = setup.config_files(strict, None, "x")
+    assert json.loads(named["config.yaml"]) == {"cluster": "test", "account": "sandbox"}
+    assert sorted(named) == ["catalog.yaml", "config.yaml"]
+
+
+def test_every_node_has_a_cable_to_the_bridge() -> None:
+    text = setup.network_batch(made(), [11, 12, 13])
+    for number, pid in enumerate((11, 12, 13)):
+        assert f"link add node{number} type veth peer name eth0 netns {pid}\n" in text
+        assert f"link set node{number} master eth0\n" in text

@@ -1,0 +1,154 @@
+"""Which nodes a sandbox gets."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Dict, Optional, Tuple
+
+import pytest
+
+from neuronctl.catalog.model import Cluster, CorePolicy, Network, Partition, Policy
+from neuronctl.errors import UsageError
+from neuronctl.sandbox import layout
+
+
+def cluster(*partitions: Partition, scratch: Optional[str] = None, **values: object) -> Cluster:
+    made = Cluster(
+        name="test",
+        title="Test",
+        source="by hand",
+        date="2026-01-01",
+        partitions={partition.name: partition for partition in partitions},
+        scratch=scratch,
+    )
+    return dataclasses.replace(made, **values)
+
+
+A100 = Partition(
+    "amd_a100nv_8", nodes=9, node_list="gpu[35-43]", cores_per_node=(64,), gpus_per_node=8,
+    gpu="a100",
+)  # fmt: skip
+V100 = Partition(
+    "cas_v100nv_8", nodes=5, node_list="gpu[01-05]", cores_per_node=(32,), gpus_per_node=8,
+    gpu="v100", memory_mb_per_node=384000,
+)  # fmt: skip
+CPU = Partition("cpu", nodes=7, node_list="cpu[01-07]", cores_per_node=(48,))
+ODD = Partition("bigmem", nodes=3, node_list="bigmem[01-03]", cores_per_node=(48, 56, 24))
+
+
+def names(made: layout.Layout) -> Dict[str, Tuple[str, ...]]:
+    return {each.partition.name: each.nodes for each in made.partitions}
+
+
+def test_two_nodes_of_each_usual_partition() -> None:
+    made = layout.build(cluster(CPU, V100, A100), {})
+    assert names(made) == {"cas_v100nv_8": ("gpu01", "gpu02"), "amd_a100nv_8": ("gpu35", "gpu36")}
+
+
+def test_nodes_asked_for_are_laid_over_the_usual_ones() -> None:
+    made = layout.build(cluster(CPU, V100, A100), {"cpu": 1, "amd_a100nv_8": 3, "cas_v100nv_8": 0})
+    assert names(made) == {"cpu": ("cpu01",), "amd_a100nv_8": ("gpu35", "gpu36", "gpu37")}
+
+
+def test_another_cluster_gives_two_of_its_first_partition() -> None:
+    assert names(layout.build(cluster(CPU, ODD), {})) == {"cpu": ("cpu01", "cpu02")}
+    assert names(layout.build(cluster(CPU, ODD), {"bigmem": 1})) == {"bigmem": ("bigmem01",)}
+
+
+def test_a_partition_of_one_node_gets_one() -> None:
+    one = dataclasses.replace(A100, nodes=1, node_list="gpu45")
+    assert names(layout.build(cluster(one), {})) == {"amd_a100nv_8": ("gpu45",)}
+
+
+def test_nodes_are_as_the_catalog_says() -> None:
+    nodes = layout.build(cluster(V100, ODD), {"bigmem": 3}).nodes
+    assert [node.cores for node in nodes] == [32, 32, 48, 56, 24]
+    assert nodes[0].memory_mb == 384000
+    assert nodes[2].memory_mb == 48 * 4000
+    assert [(node.gpus, node.gpu) for node in nodes[1:3]] == [(8, "v100"), (0, None)]
+
+
+def test_cores_of_all_nodes_stand_in_for_cores_of_one() -> None:
+    some = dataclasses.replace(A100, nodes=14, node_list=None, cores_per_node=(), cores_total=868)
+    assert {node.cores for node in layout.build(cluster(some), {}).nodes} == {62}
+    none = dataclasses.replace(some, cores_total=None)
+    assert {node.cores for node in layout.build(cluster(none), {}).nodes} == {64}
+
+
+def test_names_are_made_up_where_the_catalog_names_too_few() -> None:
+    few = dataclasses.replace(A100, nodes=14, node_list="gpu[30,32]")
+    made = layout.build(cluster(few), {"amd_a100nv_8": 3})
+    assert names(made) == {"amd_a100nv_8": ("gpu30", "gpu32", "amd-a100nv-8-01")}
+
+
+def test_partitions_may_share_nodes() -> None:
+    both = dataclasses.replace(A100, name="other")
+    made = layout.build(cluster(A100, both), {"other": 3})
+    assert [node.name for node in made.nodes] == ["gpu35", "gpu36", "gpu37"]
+    assert len({node.address for node in made.nodes}) == 3
+
+
+def test_every_node_has_an_address_of_its_own() -> None:
+    many = Partition("many", cores_per_node=(4,))
+    nodes = layout.build(cluster(many), {"many": layout.MAX_NODES}).nodes
+    addresses = {node.address for node in nodes}
+    assert len(addresses) == layout.MAX_NODES
+    assert not any(address.endswith((".0", ".255")) for address in addresses)
+    assert layout.build(cluster(many), {}).login_address not in addresses
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message", "hint"),
+    [
+        ({"nope": 1}, "no partition 'nope'", "amd_a100nv_8"),
+        ({"amd_a100nv_8": 10}, "10 nodes were asked for in amd_a100nv_8, which has 9", "=9"),
+        ({"amd_a100nv_8": 0}, "at least one node", "--nodes"),
+        ({"free": 65, "amd_a100nv_8": 0}, "65 nodes were asked for", "fewer"),
+    ],
+)
+def test_nodes_that_cannot_be(wanted: Dict[str, int], message: str, hint: str) -> None:
+    free = Partition("free", cores_per_node=(4,))
+    with pytest.raises(UsageError) as caught:
+        layout.build(cluster(A100, free), wanted)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("pattern", "place"),
+    [
+        (None, "/scratch/ada"),
+        ("/scratch/{user}", "/scratch/ada"),
+        ("/p/scratch/{user}/", "/p/scratch/ada"),
+        ("/home/{user}/scratch", "/scratch/ada"),
+        ("/usr/{user}", "/scratch/ada"),
+        ("scratch/{user}", "/scratch/ada"),
+        ("/{user}", "/scratch/ada"),
+        ("/p/../etc/{user}", "/scratch/ada"),
+    ],
+)
+def test_scratch_lies_where_the_catalog_says_if_it_can(pattern: Optional[str], place: str) -> None:
+    assert layout.scratch(layout.build(cluster(A100, scratch=pattern), {}), "ada") == place
+
+
+def test_no_name_of_a_node_is_on_a_loopback() -> None:
+    lines = layout.hosts_file(layout.build(cluster(A100), {})).splitlines()
+    assert not [line for line in lines if line.startswith("127.") and "localhost" not in line]
+    assert "10.77.0.1 glogin01" in lines
+    assert "10.77.1.1 gpu35" in lines
+    assert "10.77.1.2 gpu36" in lines
+
+
+def test_nodes_have_their_name_on_the_fast_network_too() -> None:
+    booster = cluster(A100, network=Network("ib0", "i"))
+    assert "10.77.1.1 gpu35 gpu35i\n" in layout.hosts_file(layout.build(booster, {}))
+
+
+@pytest.mark.parametrize(
+    ("rule", "fixed", "cores"),
+    [("cap", None, 8), ("default", None, 8), ("cap", 7, 7), ("none", 7, None)],
+)
+def test_cores_that_go_with_a_gpu(rule: str, fixed: Optional[int], cores: Optional[int]) -> None:
+    policy = Policy(cores=CorePolicy(rule, fixed))
+    made = layout.build(cluster(A100, CPU, policy=policy), {"cpu": 1})
+    assert [layout.cores_per_gpu(made, each) for each in made.partitions] == [cores, None]

@@ -1,0 +1,83 @@
+"""What the sandbox says when the machine lacks something."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from neuronctl.errors import SlurmUnavailableError
+from neuronctl.sandbox import requirements
+from neuronctl.sandbox.requirements import SubIds
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", None),
+        ("other:100000:65536\n", None),
+        ("4711:100000:65536\n", SubIds(100000, 65536)),
+        ("4711:100000:65536\n4711:300000:70000\nother:1:99999\n", SubIds(300000, 70000)),
+        ("4711:x:65536\n4711:1\n4711\n:::\n", None),
+    ],
+)
+def test_sub_ids_of_a_user(tmp_path: Path, text: str, found: Optional[SubIds]) -> None:
+    file = tmp_path / "subuid"
+    file.write_text(text)
+    assert requirements.sub_ids(str(file), 4711) == found
+
+
+def test_no_file_is_no_sub_ids(tmp_path: Path) -> None:
+    assert requirements.sub_ids(str(tmp_path / "subuid"), 4711) is None
+
+
+def test_the_range_in_the_hint_is_free(tmp_path: Path) -> None:
+    users, groups = tmp_path / "subuid", tmp_path / "subgid"
+    assert requirements.free_range(str(users), str(groups)) == "100000-165535"
+    users.write_text("ada:100000:65536\n")
+    groups.write_text("ada:100000:65536\nbob:165536:65536\n")
+    assert requirements.free_range(str(users), str(groups)) == "231072-296607"
+
+
+def test_all_that_is_missing_is_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requirements, "SEARCH_PATH", str(tmp_path))
+    with pytest.raises(SlurmUnavailableError) as caught:
+        requirements.check(987654)
+    for word in ("slurm-wlm", "slurmdbd", "munge", "mariadb-server", "uidmap", "/etc/subuid"):
+        assert word in caught.value.message
+    assert "apt-get install" in caught.value.hint
+    assert "usermod --add-subuids" in caught.value.hint
+    assert "usermod --add-subgids" in caught.value.hint
+
+
+def test_root_needs_no_sub_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "SEARCH_PATH", str(tmp_path))
+    with pytest.raises(SlurmUnavailableError) as caught:
+        requirements.check(0)
+    assert "uidmap" not in caught.value.message
+    assert "/etc/subuid" not in caught.value.message
+
+
+def test_a_package_is_missing_if_one_of_its_programs_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for programs in requirements.PACKAGES.values():
+        for program in programs:
+            (tmp_path / program).write_text("")
+            (tmp_path / program).chmod(0o755)
+    (tmp_path / "munged").unlink()
+    monkeypatch.setattr(requirements, "SEARCH_PATH", str(tmp_path))
+    missing = requirements.missing_packages(as_root=False)
+    assert [package for package in missing if requirements.PACKAGES[package]] == ["munge"]
+
+
+def test_daemons_see_nothing_of_the_callers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/nowhere")
+    monkeypatch.setenv("LD_PRELOAD", "x.so")
+    env = requirements.clean_environment()
+    assert not {"SLURM_CONF", "LD_PRELOAD"} & set(env)
+    assert env["PATH"] != os.environ["PATH"]

@@ -33,7 +33,12 @@ def command(jobs: Tuple[str, ...]) -> Optional[int]:
     active = [job for job in asked if any(_is_active(status) for status in known[job])]
     refused: Dict[str, str] = {}
     if active:
-        refused = slurm.scancel(active).refused
+        # What ended in between is refused too, but that is all anybody wants.
+        refused = {
+            job: words
+            for job, words in slurm.scancel(active).refused.items()
+            if "already complet" not in words.lower()
+        }
     else:
         # Nothing to cancel: accounting may tell what became of those the controller forgot.
         _ask_accounting(known)
@@ -48,8 +53,8 @@ def command(jobs: Tuple[str, ...]) -> Optional[int]:
         else:
             missing.append(job)
     if refused:
-        words = "; ".join(f"{job}: {why}" for job, why in refused.items())
-        raise SlurmRefusedError(f"scancel refused: {words}")
+        said = "; ".join(f"{job}: {words}" for job, words in refused.items())
+        raise SlurmRefusedError(f"scancel refused: {said}")
     if missing:
         names = ", ".join(str(job) for job in missing)
         raise NoSuchJobError(f"no such job: {names}", "'neuronctl status' shows yours")

@@ -69,8 +69,10 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
     if pages:
         page = pages[0]
         path = page.stderr if err else page.stdout
-        if record is not None and "%N" not in record.draft.output:
-            path = record.log_path(page.id.task, own_id=page.job_id, err=err)
+        if record is not None:
+            path = record.log_path(
+                page.id.task, own_id=page.job_id, node_list=page.node_list, err=err
+            )
         failed = page.exit == slurm.ExitCode(0, 53)
         return _Place(page.id, path, page.state, page.reason, failed)
     past = merge(record, accounting=slurm.sacct([asked]).jobs)

@@ -40,7 +40,7 @@ def command(jobs: Tuple[str, ...], everybody: bool, as_json: bool) -> Optional[i
 
         print_json("neuronctl.status/1", {"jobs": [as_data(status) for status in found.jobs]})
     elif found.jobs:
-        _print(found.jobs)
+        _print(found.jobs, everybody)
     elif not asked and found.unavailable is None:
         click.echo(
             "no jobs in the queue" if everybody else "no jobs of yours, now or in the last day"
@@ -95,10 +95,9 @@ def _iso(moment: Optional[int]) -> Optional[str]:
     return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _print(jobs: Tuple[JobStatus, ...]) -> None:
+def _print(jobs: Tuple[JobStatus, ...], everybody: bool) -> None:
     from neuronctl.console import Column, print_table
 
-    several_users = len({status.user for status in jobs}) > 1
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("NAME", priority=3, no_wrap=True),
@@ -111,7 +110,7 @@ def _print(jobs: Tuple[JobStatus, ...]) -> None:
         Column("FROM", priority=5, style="dim"),
     ]
     rows = [_row(status) for status in jobs]
-    if several_users:
+    if everybody:
         columns.insert(1, Column("USER", no_wrap=True))
         for row, status in zip(rows, jobs):
             row.insert(1, status.user)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from neuronctl.records import JobRecord, RecordDraft, SeenState
 from neuronctl.slurm import AccountingJob, ExitCode, JobId, QueueJob
 from neuronctl.tracking import (
+    _STATE_CODES,
     ENDED,
+    REASONS,
     JobStatus,
     ending_words,
     exit_status,
@@ -177,3 +181,14 @@ def test_endings(state: str, exit: str, code: int, words: str) -> None:
     )  # fmt: skip
     assert status.ended and state in ENDED
     assert (exit_status(status), ending_words(status)) == (code, words)
+
+
+def test_the_states_page_is_true(root: Path) -> None:
+    """docs/reference/states.md lists every end, reason and word that neuronctl knows."""
+    text = (root / "docs/reference/states.md").read_text(encoding="utf-8")
+    ends = text.partition("These are the end:")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([A-Z_, ]+) \|", ends, re.MULTILINE)
+    assert {state for row in rows for state in row.split(", ")} == ENDED
+    assert dict(re.findall(r"^\| (\w+) \| (.+) \|$", text, re.MULTILINE)).items() >= REASONS.items()
+    for state, code in _STATE_CODES.items():
+        assert re.search(rf"^\| [A-Z_, ]*\b{state}\b[A-Z_, ]* \| {code} \|$", text, re.MULTILINE)

@@ -1,0 +1,21 @@
+"""Fake Slurm commands for the tests of the command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from fake_slurm import FakeSlurm
+
+
+@pytest.fixture
+def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    """Fake sbatch, squeue, sacct, scancel and scontrol first on PATH, all silent and content."""
+    directory = tmp_path / "fake-slurm"
+    directory.mkdir()
+    fake = FakeSlurm(directory)
+    for name, value in fake.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SLURM_CONF", os.devnull)
+    return fake

@@ -1,0 +1,141 @@
+"""neuronctl logs, with fake Slurm commands: the right file, or why there is none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from fake_slurm import FakeSlurm, accounting_row, queue_row
+
+from neuronctl.records import RecordDraft, RecordStore
+
+Run = Callable[..., Any]
+
+
+def record(job_id: int, output: str, **given: Any) -> None:
+    draft = RecordDraft(
+        cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
+        partition="cpu", output=output, **given,
+    )  # fmt: skip
+    store = RecordStore.default()
+    store.complete(store.begin(draft), job_id)
+
+
+def page(id: str, state: str, stdout: str, *, array: str = "", exit: str = "0:0") -> str:
+    return (
+        f"JobId={id} {array}JobName=train\n   JobState={state} Reason=Priority Dependency=(null)\n"
+        f"   Requeue=1 ExitCode={exit}\n   NodeList=gpu[07-08]\n   StdErr={stdout}.err\n"
+        f"   StdOut={stdout}\n   Power=\n\n"
+    )
+
+
+def test_the_record_knows_where(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, f"{tmp_path}/%x %j.out", error=f"{tmp_path}/%j.err")
+    (tmp_path / "train 7.out").write_text("loss 1\nno newline")
+    (tmp_path / "7.err").write_text("warned\n")
+    assert run("logs", "7").stdout == "loss 1\nno newline"
+    assert run("logs", "7", "--err").stdout == "warned\n"
+    assert fake_slurm.calls() == [], "no need to ask Slurm"
+
+
+def test_without_a_record_slurm_knows(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    log = tmp_path / "my log.out"
+    log.write_text("here\n")
+    Path(f"{log}.err").write_text("there\n")
+    fake_slurm.answer("scontrol", page("7", "RUNNING", str(log)))
+    assert run("logs", "7").stdout == "here\n"
+    assert run("logs", "7", "--err").stdout == "there\n"
+
+
+def test_first_node_in_the_name(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, f"{tmp_path}/%N-%j.out")
+    (tmp_path / "gpu07-7.out").write_text("here\n")
+    fake_slurm.answer("scontrol", page("7", "RUNNING", f"{tmp_path}/%N-7.out"))
+    assert run("logs", "7").stdout == "here\n"
+
+
+def test_a_task_of_an_array(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, f"{tmp_path}/%A_%a-%j.out", array="0-3")
+    (tmp_path / "7_3-10.out").write_text("three\n")
+    task = page("10", "RUNNING", "", array="ArrayJobId=7 ArrayTaskId=3 ")
+    fake_slurm.answer("scontrol", task)
+    assert run("logs", "7_3").stdout == "three\n"
+    waiting = page("7", "PENDING", "", array="ArrayJobId=7 ArrayTaskId=4-9 ")
+    fake_slurm.answer("scontrol", waiting + task)
+    result = run("logs", "7", code=2)
+    assert "has several tasks" in result.stderr and "neuronctl logs 7_3" in result.stderr
+
+
+def test_not_started_yet(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("scontrol", page("7", "PENDING", "/scratch/kim/7.out"))
+    result = run("logs", "7")
+    assert result.stdout == ""
+    assert result.stderr == (
+        "job 7 has not started (others are before it); its log will be /scratch/kim/7.out\n"
+    )
+
+
+def test_started_but_silent(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("scontrol", page("7", "RUNNING", "/scratch/kim/7.out"))
+    assert "is RUNNING and has no log yet" in run("logs", "7").stderr
+
+
+def test_no_log_directory(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("scontrol", page("7", "FAILED", "/no/7.out", exit="0:53"))
+    result = run("logs", "7", code=8)
+    assert "(FAILED, 0:53): it could not open its log /no/7.out" in result.stderr
+    assert "the log's directory has to exist" in result.stderr
+
+
+def forget(fake: FakeSlurm) -> None:
+    fake.answer("scontrol", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+    fake.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+
+
+def test_only_accounting_knows(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    forget(fake_slurm)
+    fake_slurm.accounting(accounting_row("7", work_dir=str(tmp_path)))
+    assert "there is no log at" in run("logs", "7", code=8).stderr
+    (tmp_path / "slurm-7.out").write_text("here\n")
+    assert run("logs", "7").stdout == "here\n"
+
+
+def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
+    forget(fake_slurm)
+    assert "no such job: 7" in run("logs", "7", code=8).stderr
+    assert "no such job: 7" in run("logs", "-f", "7", code=8).stderr
+
+
+def test_a_log_that_cannot_be_read(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, str(tmp_path))
+    assert "cannot be read: Is a directory" in run("logs", "7", code=8).stderr
+
+
+def test_following_a_job_that_has_ended(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    log = tmp_path / "7.out"
+    log.write_text("one\ntwo\n")
+    fake_slurm.queue(queue_row("7", state="FAILED"))
+    fake_slurm.answer("scontrol", page("7", "FAILED", str(log), exit="3:0"))
+    result = run("logs", "-f", "7")
+    assert result.stdout == "one\ntwo\n"
+    assert result.stderr.endswith("] job 7 ended: FAILED, exit code 3:0\n")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("flags", [(), ("-f",)])
+def test_no_slurm_at_all(run: Run, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    result = run("logs", *flags, "7", code=6, env={"PATH": str(tmp_path)})
+    assert "not found: there is no Slurm" in result.stderr
+
+
+def test_bytes_as_they_are(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    import subprocess
+
+    log = tmp_path / "7.out"
+    data = bytes(range(256)) * 1000
+    log.write_bytes(data)
+    record(7, str(log))
+    argv = [sys.executable, "-m", "neuronctl", "logs", "7"]
+    assert subprocess.run(argv, capture_output=True, check=True).stdout == data

@@ -1,0 +1,204 @@
+"""neuronctl status, with fake Slurm commands: whom it asks, and what it shows when they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import pytest
+from fake_slurm import FakeSlurm, accounting_row, queue_row
+
+from neuronctl.records import JobRecord, RecordDraft, RecordStore
+
+Run = Callable[..., Any]
+
+
+def record(job_id: int, **given: Any) -> JobRecord:
+    values = {
+        "cwd": "/scratch/kim", "command_line": (), "script": "", "request": {}, "nodes": 1,
+        "job_name": "train", "partition": "cpu", "output": "/scratch/kim/%x-%j.out",
+        "gpus_per_node": 2, "time_limit": 600, **given,
+    }  # fmt: skip
+    store = RecordStore.default()
+    return store.complete(store.begin(RecordDraft(**values)), job_id)
+
+
+def jobs(stdout: str) -> List[Dict[str, Any]]:
+    data = json.loads(stdout)
+    assert data["schema"] == "neuronctl.status/1"
+    found: List[Dict[str, Any]] = data["jobs"]
+    return found
+
+
+def test_no_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
+    assert run("status").stdout == "no jobs of yours, now or in the last day\n"
+    assert run("status", "--all").stdout == "no jobs in the queue\n"
+    assert jobs(run("status", "--json").stdout) == []
+    first, second, _ = fake_slurm.calls()
+    assert first[-1] == f"--user={os.getuid()}"
+    assert not [word for word in second if word.startswith("--user")]
+
+
+def test_queue_accounting_and_record_in_one_table(run: Run, fake_slurm: FakeSlurm) -> None:
+    for job_id in (1, 2, 3):
+        record(job_id)
+    fake_slurm.queue(
+        queue_row("1"),
+        queue_row("4", state="PENDING", reason="Priority", node_list="", name="a b|c\nd\x1b[31m"),
+        queue_row("5_[1-3%1]", state="PENDING", reason="BecauseX", node_list="", gres="N/A"),
+    )
+    fake_slurm.accounting(accounting_row("2", state="FAILED", exit="3:0"))
+    result = run("status")
+    assert result.stderr == ""
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert lines == [
+        "JOB NAME PARTITION STATE REASON OR EXIT USED/LIMIT NODES GPUS FROM",
+        "1 train cpu RUNNING on gpu01 1:02/10:00 1 2 squeue",
+        "2 train cpu FAILED exit code 3:0 1:02/10:00 1 2 sacct",
+        "3 train cpu UNKNOWN neither in the queue nor in accounting -/10:00 1 2 record",
+        "4 a b|c\\nd\\x1b[31m cpu PENDING others are before it 1:02/10:00 1 2 squeue",
+        "5_[1-3%1] train cpu PENDING BecauseX 1:02/10:00 1 squeue",
+    ]
+    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "sacct"]
+    assert "--jobs=2,3" in fake_slurm.calls("sacct")[0]
+
+
+def test_jobs_that_run_cost_one_process(run: Run, fake_slurm: FakeSlurm) -> None:
+    for job_id in range(1, 101):
+        record(job_id)
+    fake_slurm.queue(*(queue_row(str(job_id)) for job_id in range(1, 101)))
+    assert len(jobs(run("status", "--json").stdout)) == 100
+    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue"]
+
+
+def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
+    key = record(7).key
+    fake_slurm.queue(queue_row("7", state="FAILED", limit="UNLIMITED"))
+    fake_slurm.accounting(accounting_row("7", state="FAILED", exit="0:9"))
+    (job,) = jobs(run("status", "7", "--json").stdout)
+    assert job == {
+        "job_id": "7", "own_id": 7, "name": "train", "user": "kim", "partition": "cpu",
+        "state": "FAILED", "reason": "", "ended": True, "exit_code": 0, "signal": 9,
+        "cancelled_by": None, "submit": "2037-01-01T10:00:00Z", "start": "2037-01-01T10:00:05Z",
+        "end": "2037-01-01T10:10:05Z", "elapsed": 62, "time_limit": None, "unlimited": True,
+        "nodes": 1, "node_list": "gpu01", "gpus": 2, "work_dir": "/scratch/kim",
+        "stdout": "/scratch/kim/train-7.out", "stderr": "/scratch/kim/train-7.out",
+        "source": "squeue", "record": key,
+    }  # fmt: skip
+
+
+def test_the_json_page_names_every_key(run: Run, fake_slurm: FakeSlurm, root: Path) -> None:
+    fake_slurm.queue(queue_row("7"))
+    (job,) = jobs(run("status", "--json").stdout)
+    page = (root / "docs/reference/json.md").read_text(encoding="utf-8")
+    section = page.partition("## neuronctl.status/1")[2].partition("\n## ")[0]
+    assert [key for key in job if f"| `{key}` |" not in section] == []
+    assert section.count("\n| `") == len(job)
+
+
+def test_by_id(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7_3", own="9"), queue_row("7_[4-8]", state="PENDING"))
+    assert [job["job_id"] for job in jobs(run("status", "7", "--json").stdout)] == [
+        "7_3", "7_[4-8]",
+    ]  # fmt: skip
+    assert [job["job_id"] for job in jobs(run("status", "7_3", "--json").stdout)] == ["7_3"]
+    assert [job["job_id"] for job in jobs(run("status", "7_5", "--json").stdout)] == ["7_[4-8]"]
+    assert [job["job_id"] for job in jobs(run("status", "9", "--json").stdout)] == ["7_3"]
+
+
+def test_unknown_id(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7"))
+    result = run("status", "7", "99", "98_1", code=8)
+    assert "train" in result.stdout
+    assert "no such job: 99, 98_1" in result.stderr
+    fake_slurm.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+    assert "no such job: 99" in run("status", "99", code=8).stderr
+
+
+@pytest.mark.parametrize("word", ["x", "-1x", "0", "4711.batch"])
+def test_what_is_no_id(run: Run, fake_slurm: FakeSlurm, word: str) -> None:
+    run("status", "--", word, code=2)
+    assert fake_slurm.calls() == []
+
+
+def test_all_and_ids(run: Run, fake_slurm: FakeSlurm) -> None:
+    assert "exclude each other" in run("status", "--all", "7", code=2).stderr
+
+
+def test_everybody(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7"), queue_row("8", user="lee"))
+    lines = run("status", "--all").stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [["JOB", "USER"], ["7", "kim"], ["8", "lee"]]
+
+
+def test_slurm_does_not_answer(run: Run, fake_slurm: FakeSlurm) -> None:
+    record(7)
+    fake_slurm.answer(
+        "squeue", stderr="slurm_load_jobs error: Unable to contact slurm controller\n", code=1
+    )
+    result = run("status", code=6)
+    assert "UNKNOWN  Slurm does not answer" in result.stdout
+    assert "Unable to contact slurm controller; what you see is what" in result.stderr
+    (job,) = jobs(run("status", "7", "--json", code=6).stdout)
+    assert (job["state"], job["source"]) == ("UNKNOWN", "record")
+
+
+def test_no_slurm_at_all(run: Run, tmp_path: Path) -> None:
+    record(7)
+    result = run("status", code=6, env={"PATH": str(tmp_path)})
+    assert "train" in result.stdout
+    assert "squeue not found" in result.stderr and "neuronctl generate" in result.stderr
+
+
+def test_slurm_refuses(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("squeue", stderr="squeue: error: Invalid user: 1000\n", code=1)
+    assert "squeue refused: Invalid user: 1000" in run("status", code=7).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("Slurm accounting storage is disabled\n", "accounting is switched off"),
+        (
+            "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent "
+            "connection to host:db:6819: Connection refused\n",
+            "the accounting database does not answer",
+        ),
+    ],
+)
+def test_accounting_is_away(run: Run, fake_slurm: FakeSlurm, words: str, said: str) -> None:
+    record(7)
+    record(8)
+    fake_slurm.queue(queue_row("8", state="TIMEOUT"))
+    fake_slurm.answer("sacct", stderr=words, code=1)
+    result = run("status")
+    assert said in result.stderr
+    assert "no longer in the queue" in result.stdout and "time limit reached" in result.stdout
+    # The controller will forget it, and nobody else knows.
+    fake_slurm.queue()
+    (_, job) = jobs(run("status", "--json").stdout)
+    assert (job["state"], job["source"]) == ("TIMEOUT", "record")
+
+
+def test_garbage_from_squeue(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("squeue", stdout="<html>502 Bad Gateway</html>\n\x1f\x1f@END@\n")
+    assert run("status").stdout == "no jobs of yours, now or in the last day\n"
+
+
+def test_damaged_records_are_named(run: Run, fake_slurm: FakeSlurm) -> None:
+    record(7)
+    directory = RecordStore.default().directory
+    stamp = time.strftime("%Y%m%dT%H%M%S000", time.gmtime())
+    (directory / f"{stamp}Z-00000000.-.8.json").write_text("{")
+    result = run("status")
+    assert "skipped: not a whole record" in result.stderr and "train" in result.stdout
+
+
+def test_a_users_own_settings_change_nothing(run: Run, fake_slurm: FakeSlurm) -> None:
+    run("status", env={"SQUEUE_FORMAT": "%i", "SLURM_TIME_FORMAT": "relative", "TZ": "Asia/Seoul"})
+    seen = fake_slurm.seen_env("squeue")
+    assert "SQUEUE_FORMAT" not in seen and "SLURM_TIME_FORMAT" not in seen
+    assert seen["TZ"] == "UTC" and seen["SLURM_CONF"] == os.devnull

@@ -1,0 +1,189 @@
+"""Starting Slurm's commands: real executables of the test's own making, faults included."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from neuronctl import slurm
+from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.slurm import JobId
+
+Command = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """``command("sbatch", "echo 7")`` makes a shell script of that name, the only one on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+
+    def make(name: str, body: str) -> Path:
+        file = folder / name
+        file.write_text(f"#!/bin/sh\n{body}\n")
+        file.chmod(0o755)
+        return file
+
+    return make
+
+
+def test_script_and_options_arrive_as_they_are(command: Command, tmp_path: Path) -> None:
+    command("sbatch", 'cat > script; printf "%s\\n" "$@" > argv; pwd > dir; echo "7;neuron"')
+    script = "#!/bin/bash\npython 'a b' $HOME ü \udcff\n"
+    (tmp_path / "work").mkdir()
+    options = ["--hold", "--comment=a b;c $(id)"]
+    submitted = slurm.sbatch(script, options=options, cwd=str(tmp_path / "work"))
+    assert submitted == slurm.Submitted(7, "neuron", "")
+    assert (tmp_path / "work/script").read_bytes() == script.encode("utf-8", "surrogateescape")
+    assert (tmp_path / "work/argv").read_text().splitlines() == ["--parsable", *options]
+
+
+def test_warnings(command: Command) -> None:
+    command("sbatch", 'echo "sbatch: warning: half the nodes are down" >&2; echo 7')
+    assert slurm.sbatch("").warnings == "warning: half the nodes are down"
+
+
+def test_refused_in_slurms_own_words(command: Command) -> None:
+    command("sbatch", 'echo "sbatch: error: comment?\nsbatch: error: Failed: Denied" >&2; exit 1')
+    with pytest.raises(SlurmRefusedError, match="sbatch refused: comment\\?\nFailed: Denied"):
+        slurm.sbatch("")
+
+
+def test_controller_away(command: Command) -> None:
+    command("sbatch", 'echo "sbatch: error: Unable to contact slurm controller" >&2; exit 1')
+    with pytest.raises(SlurmUnavailableError, match="cannot reach Slurm") as caught:
+        slurm.sbatch("")
+    assert "not known" not in caught.value.hint, "it was surely not accepted"
+    command("sbatch", 'echo "sbatch: error: Socket timed out on send/recv" >&2; exit 1')
+    with pytest.raises(SlurmUnavailableError) as caught:
+        slurm.sbatch("")
+    assert "not known whether the job was accepted" in caught.value.hint
+
+
+def test_no_job_id(command: Command) -> None:
+    command("sbatch", "echo hello")
+    with pytest.raises(SlurmUnavailableError, match="printed no job id: hello") as caught:
+        slurm.sbatch("")
+    assert "not known whether the job was accepted" in caught.value.hint
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(check: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 30
+    while not check():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def test_hanging_is_ended_with_its_children(command: Command, tmp_path: Path) -> None:
+    command("sbatch", f"sleep 300 & echo $! > {tmp_path}/child; wait")
+    with pytest.raises(SlurmUnavailableError, match="did not answer within") as caught:
+        slurm.sbatch("x", timeout=0.5)
+    assert "not known whether the job was accepted" in caught.value.hint
+    assert "neuronctl status" in caught.value.hint
+    child = int((tmp_path / "child").read_text())
+    wait_for(lambda: not is_alive(child))
+
+
+def test_a_command_that_does_not_read_its_script(command: Command) -> None:
+    command("sbatch", "exec <&-; echo 'sbatch: error: no' >&2; exit 1")
+    with pytest.raises(SlurmRefusedError, match="no"):
+        slurm.sbatch("x" * 10_000_000)
+
+
+def test_ctrl_c_ends_the_command(command: Command, tmp_path: Path) -> None:
+    command("squeue", f"echo $$ > {tmp_path}/pid; sleep 300 & wait")
+    program = "from neuronctl import slurm; slurm.squeue()"
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == -signal.SIGINT
+    child = int((tmp_path / "pid").read_text())
+    wait_for(lambda: not is_alive(child))
+
+
+def test_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not slurm.installed()
+    for call in (lambda: slurm.sbatch(""), slurm.squeue, slurm.sacct):
+        with pytest.raises(SlurmUnavailableError, match="not found") as caught:
+            call()
+        assert "neuronctl generate" in caught.value.hint
+    with pytest.raises(SlurmUnavailableError, match="not found"):
+        slurm.run_interactive(["salloc"])
+
+
+def test_a_command_that_cannot_be_started(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = command("squeue", "")
+    file.chmod(0o644)
+    monkeypatch.setenv("PATH", str(file.parent))
+    with pytest.raises(SlurmUnavailableError, match="cannot be started: Permission denied"):
+        slurm.squeue()
+
+
+def test_a_directory_that_is_not_there(command: Command, tmp_path: Path) -> None:
+    command("sbatch", "echo 7")
+    with pytest.raises(UsageError, match="no such directory"):
+        slurm.sbatch("", cwd=str(tmp_path / "none"))
+
+
+def test_nul(command: Command) -> None:
+    command("sbatch", "echo 7")
+    with pytest.raises(UsageError, match="NUL"):
+        slurm.sbatch("", options=["--comment=a\0b"])
+
+
+def test_scancel_words_about_no_job(command: Command) -> None:
+    command("scancel", 'echo "scancel: error: Unable to open socket" >&2; exit 1')
+    with pytest.raises(SlurmRefusedError, match="Unable to open socket"):
+        slurm.scancel([JobId(7)])
+
+
+def test_output_that_is_not_text(command: Command) -> None:
+    command("squeue", "printf '\\377\\036'")
+    assert slurm.squeue() == ()
+
+
+def test_interactive(command: Command, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    command("salloc", 'echo "$@"; exit 3')
+    assert slurm.run_interactive(["salloc", "-N", "1"]) == 3
+    assert capfd.readouterr().out == "-N 1\n"
+    command("salloc", "kill -9 $$")
+    assert slurm.run_interactive(["salloc"]) == 137
+
+
+def test_ctrl_c_is_the_interactive_commands_business(command: Command, tmp_path: Path) -> None:
+    command("salloc", f"trap 'echo caught; exit 5' INT; echo > {tmp_path}/up; sleep 300 & wait")
+    program = "import sys; from neuronctl import slurm; sys.exit(slurm.run_interactive(['salloc']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_for(lambda: (tmp_path / "up").exists())
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everything in its foreground
+    wait_for(lambda: process.poll() is not None)
+    os.killpg(process.pid, signal.SIGKILL)  # the sleep, which a shell starts deaf to Ctrl-C
+    assert (process.returncode, process.communicate()[0]) == (5, "caught\n")
+
+
+def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = tmp_path / "slurm.conf"
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    assert slurm.local_cluster() is None
+    conf.write_text("ClusterName=Neuron\n")
+    assert slurm.local_cluster() == "neuron"

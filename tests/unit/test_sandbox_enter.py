@@ -11,7 +11,7 @@ from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import client, enter
 from neuronctl.sandbox.setup import Running
 
-RUNNING = Running(
+RUNNING = Running(  # noqa: S604 (a login shell is no shell=True)
     pid=1,
     cluster="neuron",
     partitions={"cpu": ["cpu01"]},

@@ -17,7 +17,6 @@ MAX_HOSTS = 65536
 _MAX_SECONDS = 2**31 - 1  # Slurm keeps a time limit in a C int
 _MAX_MEMORY_MB = 2**53
 _NO_VAL = 0xFFFFFFFE
-_BATCH_STEP = 0xFFFFFFFB
 
 
 # ---------------------------------------------------------------------------- time
@@ -98,8 +97,9 @@ def format_memory(megabytes: int) -> str:
 def expand_hostlist(text: str) -> List[str]:
     """Host names of a Slurm host list, in its order: ``gpu[01-03,07],cpu1`` gives five names.
 
-    A name may carry several brackets (``r[1-2]n[01-04]``), of which the last runs fastest.
-    Raises ValueError for what Slurm would not read, and beyond MAX_HOSTS names.
+    A name may carry several brackets (``r[1-2]n[01-04]``), of which the last runs fastest, and
+    may go on after them (which Slurm 22.05 does not read). Raises ValueError for what is no host
+    list, and beyond MAX_HOSTS names.
     """
     names: List[str] = []
     for item in _split_outside_brackets(text):
@@ -216,12 +216,12 @@ def expand_log_pattern(
     the array index, ``%j`` the job id, ``%J`` the same for a batch script, ``%n`` and ``%t`` the
     node and task number (0 for a batch script), ``%N`` the short host name, ``%s`` the step,
     ``%u`` and ``%x`` the user and job name. ``%5j`` pads numbers with zeros, to at most ten
-    digits. A backslash anywhere is taken out and switches all replacement off; what Slurm does
-    not know stays as it stands.
+    digits. A backslash anywhere switches all replacement off, and stands for the character
+    after it; what Slurm does not know stays as it stands.
     """
     if "\\" in pattern:
-        return pattern.replace("\\", "")
-    # Outside an array Slurm prints its "no value" for the index, and calls the batch step so too.
+        return re.sub(r"\\(.?)", r"\1", pattern, flags=re.DOTALL)
+    # Outside an array Slurm prints its "no value" for the index.
     numbers = {
         "A": job_id if array_job_id is None else array_job_id,
         "a": _NO_VAL if array_task_id is None else array_task_id,
@@ -229,10 +229,9 @@ def expand_log_pattern(
         "j": job_id,
         "J": job_id,
         "n": 0,
-        "s": _BATCH_STEP,
         "t": 0,
     }
-    words = {"%": "%", "N": node.split(".")[0], "u": user, "x": job_name}
+    words = {"%": "%", "s": "batch", "N": node.split(".")[0], "u": user, "x": job_name}
 
     def replace(match: re.Match[str]) -> str:
         width, key = match[1], match[2]

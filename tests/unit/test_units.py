@@ -185,6 +185,7 @@ def test_folding_loses_no_name_and_invents_none(names: List[str]) -> None:
         ("%%%j", "%4711"),
         ("/scratch/%u/%N.%n.%t", "/scratch/kim/gpu30.0.0"),
         ("a\\%j\\b", "a%jb"),
+        ("b\\\\%j", "b\\%j"),
         ("%q%", "%q%"),
         ("%", "%"),
         ("plain", "plain"),

@@ -44,11 +44,8 @@ def in_terminal(argv: List[str], cwd: Path, width: int, **env: str) -> str:
 def test_the_overview(run: Run) -> None:
     out = run("partitions").stdout
     lines = out.splitlines()
-    assert lines[:3] == [
-        "neuron: KISTI Neuron",
-        "source: KISTI Neuron user guide, 2026-08-12",
-        "other clusters (--cluster): neuron-2022",
-    ]
+    assert lines[:2] == ["neuron: KISTI Neuron", "source: KISTI Neuron user guide, 2026-08-12"]
+    assert lines[2].startswith("other clusters (--cluster): neuron-2022")
     rows = {line.split()[0]: " ".join(line.split()) for line in lines[4:17]}
     assert rows["PARTITION"] == "PARTITION NODES CORES GPUS SUBMIT RUN MAX GPUS TIME LIMIT"
     assert rows["amd_a100nv_8"] == "amd_a100nv_8 9 64 8 a100 nvlink 20 10 88 2-00:00:00"
@@ -119,7 +116,7 @@ def test_json(run: Run) -> None:
     ]  # fmt: skip
     assert answer["schema"] == "neuronctl.partitions/1"
     assert answer["default_cluster"] == "neuron"
-    assert answer["clusters"] == ["neuron", "neuron-2022"]
+    assert answer["clusters"][:2] == ["neuron", "neuron-2022"]
     assert answer["cluster"]["name"] == "neuron"
     assert answer["cluster"]["policy"]["comment"]["form"] == "fields"
     assert answer["cluster"]["wall_time"]["interactive_maximum"] == 28800

@@ -98,7 +98,7 @@ clusters:
 """,
     )
     catalog = loader.load(str(file))
-    assert list(catalog.clusters) == ["neuron"]
+    assert "neuron-2022" not in catalog.clusters
     cluster = catalog.cluster()
     assert cluster.modules == ("mine/1.0",)
     assert set(cluster.policy.forbidden_options) == {"mem-per-cpu", "mem-per-gpu"}
@@ -144,6 +144,7 @@ clusters:
       long: {}
 """,
     )
+    shipped = loader.load()
     catalog = loader.load(str(file))
     lab = catalog.cluster()
     assert (lab.name, lab.title, lab.date, lab.arch) == ("lab", "lab", "2026", "aarch64")
@@ -156,7 +157,7 @@ clusters:
     assert lab.policy.comment.values == ("a", "b")
     assert lab.environment == {"HF_HUB_OFFLINE": "1"}
     assert lab.default_partition == "gpu"
-    assert list(catalog.clusters) == ["neuron", "neuron-2022", "lab"]
+    assert list(catalog.clusters) == [*shipped.clusters, "lab"]
     assert catalog.location("lab", "partitions", "gpu", "wall_time", "maximum") == Location(
         str(file), 17
     )

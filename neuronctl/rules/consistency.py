@@ -123,12 +123,14 @@ _TORCHRUN_HANDLES = ("TERM", "15", "INT", "2", "HUP", "1", "QUIT", "3")
 @rule("NC321", "signal ends torchrun", WARNING)
 def signal_and_torchrun(subject: Subject) -> Iterator[Violation]:
     plan, signal = subject.plan, subject.plan.signal
-    if signal is None or plan.launcher.name != "torchrun" or signal.trapped_by_setup:
+    # What starts its own processes is torchrun, or stands on it.
+    on_torchrun = plan.launcher.one_task_per_node and plan.launcher.distributed
+    if signal is None or not on_torchrun or signal.trapped_by_setup:
         return
     if signal.name not in _TORCHRUN_HANDLES:
         yield Violation(
-            f"--signal={plan.request.signal}: {signal.name} ends torchrun at once, and its "
-            "processes never see it",
+            f"--signal={plan.request.signal}: {signal.name} ends {plan.launcher.name} at once, "
+            "and its processes never see it",
             "take --launcher srun, where every process gets it, or trap it in the batch shell: "
             f"--signal B:{signal.name}@120 --setup \"trap 'touch save-now' {signal.name}\"",
         )

@@ -8,12 +8,14 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from making import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
 
-from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, CorePolicy
+from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, CorePolicy, Partition
 from neuronctl.rules import RULES, Situation, Subject, check
 
 HERE = Situation(user="kim", directory="/scratch/kim/run")
 FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
 WORD = policy(comment=CommentPolicy(required=True, form="word", values=("pytorch", "python")))
+PYXIS: Dict[str, Any] = {"container": "x.sif", "container_runtime": "pyxis", "launcher": "srun"}
+ARM = cluster(partitions={"arm": Partition("arm", arch="aarch64", module_prefix="ARM_")})
 
 Case = Tuple[str, Dict[str, Any], List[str], Dict[str, Any]]
 
@@ -231,6 +233,45 @@ CASES: List[Case] = [
         {"launcher": "torchrun", "signal": "B:USR1@60"},
         ["trap"],
         {"launcher": "torchrun", "signal": "B:USR1@60", "setup": ("trap 'x' USR1",)},
+    ),
+    (
+        "NC321",
+        {"launcher": "accelerate", "signal": "USR2"},
+        ["USR2 ends accelerate"],
+        {"launcher": "srun", "signal": "USR2"},
+    ),
+    ("NC331", {"container": "x.sif", "venv": "y"}, ["--container and --venv"], {"venv": "y"}),
+    (
+        "NC332",
+        {"container": "x.sif", "cleanenv": True, "launcher": "mpirun"},
+        ["mpirun", "--cleanenv"],
+        {"container": "x.sif", "cleanenv": True, "launcher": "srun"},
+    ),
+    (
+        "NC333",
+        {**PYXIS, "launcher": "mpirun"},
+        ["Pyxis", "mpirun", "--launcher srun"],
+        {**PYXIS, "launcher": "srun"},
+    ),
+    ("NC334", PYXIS, ["Pyxis"], {"container": "x.sif"}),
+    (
+        "NC335",
+        {"binds": ("/data",), "cleanenv": True},
+        ["--bind, --cleanenv without --container"],
+        {"binds": ("/data",), "container": "x.sif"},
+    ),
+    ("NC403", here(image_problem="there is no x.sif"), ["there is no x.sif"], here()),
+    (
+        "NC404",
+        here(built_for=(("the image x.sif", "aarch64"),)),
+        ["the image x.sif", "aarch64", "gpu are x86_64"],
+        here(built_for=(("the image x.sif", "x86_64"),)),
+    ),
+    (
+        "NC405",
+        {"partition": "arm", "modules": ("ARM_gcc", "cuda/12"), "where": ARM},
+        ["begin with ARM_", "cuda/12"],
+        {"partition": "arm", "modules": ("ARM_gcc",), "where": ARM},
     ),
     ("NC401", here(script_problem="there is no x.py"), ["there is no x.py"], here()),
     ("NC402", here(has_directives=True), ["train.py has #SBATCH lines"], here()),

@@ -8,7 +8,12 @@ import sys
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional
 
+import hypothesis
 import pytest
+
+# No test asserts a time, and none depends on examples that an earlier run kept.
+hypothesis.settings.register_profile("neuronctl", deadline=None, database=None)
+hypothesis.settings.load_profile("neuronctl")
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""

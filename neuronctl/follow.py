@@ -1,8 +1,8 @@
 """Following a job until it really ends: its states, its log as it grows, its exit code.
 
-``follow(job_id, record=…) -> int`` prints state changes to standard error and the log to standard
-output; ``wait(job_id) -> int`` prints nothing. Both return tracking.exit_status(): the job's own
-exit code, and a non-zero one for every other bad end.
+``follow(job_id, record=…) -> int`` prints the log to standard output, and state changes and the log
+of standard error to standard error; ``wait(job_id) -> int`` prints nothing. Both return
+tracking.exit_status(): the job's own exit code, and a non-zero one for every other bad end.
 
 One squeue a poll, at first every second and then less and less often. A controller that does not
 answer is waited for. COMPLETING is not the end, and neither is a requeue.
@@ -37,23 +37,24 @@ def follow(
     record: Optional[JobRecord] = None,
     *,
     store: Optional[RecordStore] = None,
-    err: bool = False,
+    only_err: bool = False,
 ) -> int:
     """Print a job's states and log until it ends; its exit code, or 130 after Ctrl-C.
 
     record: the job's record, looked up in ``store`` (by default the user's own) where it is not
     given; it tells the log's path and keeps the states seen. A job without one is followed too.
-    err: the log of standard error, where it has a file of its own. An array is followed by
-    counts, without logs.
+    only_err: leave standard output's log away. An array is followed by counts, without logs.
 
     Raises NoSuchJobError where nobody knows the job, SlurmUnavailableError without Slurm
     commands. A controller that does not answer is waited for.
     """
     job = job_id if isinstance(job_id, JobId) else JobId(job_id)
     watch = _watch(job, record, store)
-    screen = _Screen(sys.stdout.buffer, sys.stderr)
+    screen = _Screen(sys.stderr)
+    logs = [] if only_err else [_Log(sys.stdout.buffer, err=False)]
+    logs.append(_Log(sys.stderr.buffer, err=True))
     try:
-        return _follow(watch, screen, err)
+        return _follow(watch, screen, logs)
     except KeyboardInterrupt:
         screen.say(
             f"stopped following; job {job} goes on. To follow it again: neuronctl logs -f {job}"
@@ -83,37 +84,45 @@ def _watch(job: JobId, record: Optional[JobRecord], store: Optional[RecordStore]
     return _Watch(job, record, store)
 
 
-def _follow(watch: _Watch, screen: _Screen, err: bool) -> int:
-    log = _Log()
+def _follow(watch: _Watch, screen: _Screen, logs: List[_Log]) -> int:
     due = 0.0
     while True:
         if time.monotonic() >= due:
             for line in watch.poll():
                 screen.say(line)
-            if log.path is None:
-                log.path = watch.log_path(err)
+            _find(logs, watch)
             due = time.monotonic() + watch.interval
-        screen.copy(log)
+        screen.copy(logs)
         if watch.ended:
             break
         time.sleep(_TICK)
     if watch.may_have_written:
-        _drain(log, screen)
-    if log.path is not None and not log.found:
-        screen.say(f"there is no log at {log.path}")
+        _drain(logs, screen)
+    for log in logs:
+        if log.path is not None and not log.found:
+            screen.say(f"there is no log at {log.path}")
     screen.say(watch.last_words())
     return watch.exit_status
 
 
-def _drain(log: _Log, screen: _Screen) -> None:
+def _find(logs: List[_Log], watch: _Watch) -> None:
+    for log in logs:
+        if log.path is None:
+            log.path = watch.log_path(log.err)
+    if len(logs) == 2 and logs[0].path is not None and logs[0].path == logs[1].path:
+        del logs[1]
+
+
+def _drain(logs: Sequence[_Log], screen: _Screen) -> None:
     """What a shared file system shows late: until nothing has come for a second."""
-    if log.path is None:
-        return
+    sought = [log for log in logs if log.path is not None]
     give_up = time.monotonic() + _DRAIN
     quiet = 0
-    while time.monotonic() < give_up and (quiet < 2 or not log.found):
+    while sought and time.monotonic() < give_up:
+        if quiet >= 2 and all(log.found for log in sought):
+            break
         time.sleep(_TICK)
-        quiet = 0 if screen.copy(log) else quiet + 1
+        quiet = 0 if screen.copy(sought) else quiet + 1
 
 
 class _Watch:
@@ -129,7 +138,7 @@ class _Watch:
         self._before = ""
         self._silent = False
         self._absent_since: Optional[float] = None
-        self._stdout: Dict[bool, str] = {}
+        self._paths: Dict[bool, str] = {}
 
     def poll(self) -> List[str]:
         """Ask once; the lines a user should see."""
@@ -212,15 +221,18 @@ class _Watch:
             return None
         status = self.statuses[0]
         path = status.stderr if err else status.stdout
-        if path is None and err not in self._stdout:
-            try:
-                pages = slurm.scontrol_show_job(self.job)
-            except NeuronctlError:
-                return None
-            self._stdout[err] = (pages[0].stderr if err else pages[0].stdout) if pages else ""
-        path = path or self._stdout.get(err) or None
+        if path is None:
+            if err not in self._paths:
+                self._ask_for_paths()
+            path = self._paths.get(err)
         # The first node's name is known when the job starts.
-        return None if path is not None and "%N" in path else path
+        return path if path and "%N" not in path else None
+
+    def _ask_for_paths(self) -> None:
+        with contextlib.suppress(NeuronctlError):
+            pages = slurm.scontrol_show_job(self.job)
+            if len(pages) == 1 and "%N" not in pages[0].stdout + pages[0].stderr:
+                self._paths = {False: pages[0].stdout, True: pages[0].stderr}
 
     @property
     def may_have_written(self) -> bool:
@@ -281,7 +293,9 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
 class _Log:
     """A growing file, opened anew at each look so that NFS shows what other nodes wrote."""
 
-    def __init__(self) -> None:
+    def __init__(self, sink: BinaryIO, *, err: bool) -> None:
+        self.sink = sink
+        self.err = err
         self.path: Optional[str] = None
         self.found = False
         self.position = 0
@@ -308,10 +322,9 @@ class _Log:
 
 
 class _Screen:
-    """The log on standard output, what is said about the job on standard error."""
+    """The logs, each on its stream, and what is said about the job on standard error."""
 
-    def __init__(self, out: BinaryIO, err: TextIO) -> None:
-        self.out = out
+    def __init__(self, err: TextIO) -> None:
         self.err = err
         self._mid_line = False
 
@@ -319,23 +332,22 @@ class _Screen:
         """One line about the job, with the time of day."""
         from neuronctl.console import print_text
 
-        if self._mid_line and self.out.isatty():
-            self.out.write(b"\n")
-            self.out.flush()
+        if self._mid_line:
+            print_text("", file=self.err)
             self._mid_line = False
         print_text(f"[{time.strftime('%H:%M:%S')}] {line}", file=self.err)
         self.err.flush()
 
-    def copy(self, log: _Log) -> bool:
-        """Show what the log has gained; whether that was anything."""
-        any_at_all = False
-        while True:
-            data = log.read()
-            if log.cut:
-                self.say("the log starts anew")
-            if not data:
-                return any_at_all
-            any_at_all = True
-            self.out.write(data)
-            self.out.flush()
-            self._mid_line = not data.endswith(b"\n")
+    def copy(self, logs: Sequence[_Log]) -> bool:
+        """Show what the logs have gained; whether that was anything."""
+        gained = False
+        for log in logs:
+            while data := log.read():
+                if log.cut:
+                    self.say("the log starts anew")
+                gained = True
+                log.sink.write(data)
+                log.sink.flush()
+                # On a terminal the next line about the job would go on where the log stopped.
+                self._mid_line = log.sink.isatty() and not data.endswith(b"\n")
+        return gained

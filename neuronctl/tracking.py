@@ -190,6 +190,8 @@ def _from_queue(
     if record is not None and record.states and exit is None and ended:
         last = record.states[-1]
         exit = ExitCode.parse(last.exit) if last.state == row.state else None
+    if exit is None and row.state == "COMPLETED":
+        exit = ExitCode(0, 0)  # that is what the word means
     if record is not None and gpus is None and record.draft.gpus_per_node is not None:
         gpus = record.draft.gpus_per_node * (row.nodes or 1)
     return JobStatus(

@@ -23,8 +23,8 @@ def command(job: str, go_on: bool, err: bool) -> Optional[int]:
     """Show or follow a job's log.
 
     JOB is a job id, or 4711_3 for a task of an array. Where there is no log yet, standard error
-    says why. With -f the job's states are said there too, and Ctrl-C ends the following, not
-    the job.
+    says why. With -f the job's states and what it writes to standard error are shown there too,
+    and Ctrl-C ends the following, not the job.
     """
     from neuronctl import slurm
     from neuronctl.records import RecordStore
@@ -37,7 +37,7 @@ def command(job: str, go_on: bool, err: bool) -> Optional[int]:
     if go_on:
         from neuronctl.follow import INTERRUPTED, follow
 
-        code = follow(asked, record, store=store, err=err)
+        code = follow(asked, record, store=store, only_err=err)
         return code if code == INTERRUPTED else None
     if record is not None and record.draft.array is None and _copy(record.log_path(err=err)):
         return None

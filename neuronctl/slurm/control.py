@@ -8,6 +8,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.slurm.process import failure, run
 from neuronctl.slurm.values import ExitCode, JobId, parse_timestamp
+from neuronctl.units import expand_hostlist
 
 # Values that are the rest of their line, blanks and all.
 _WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "JobName", "Reason")
@@ -15,7 +16,8 @@ _WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "Jo
 
 @dataclass(frozen=True)
 class ControlJob:
-    """What ``scontrol show job`` says of one job; paths are resolved, "" where there is none.
+    """What ``scontrol show job`` says of one job; paths are resolved, "" where there is none
+    (``%N`` stays until the job has nodes).
 
     Times are seconds since the epoch. ``exit`` is 0:0 until the job has ended.
     """
@@ -91,6 +93,13 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
     elif het.isdigit() and offset.isdigit():
         id = JobId(int(het), het=int(offset))
     reason = found.get("Reason", "")
+    node_list = found.get("NodeList", "").replace("(null)", "")
+
+    def path(name: str) -> str:
+        # Slurm resolves all of the pattern but the first node's name.
+        value = found.get(name, "")
+        return value.replace("%N", expand_hostlist(node_list)[0]) if node_list else value
+
     return ControlJob(
         id=id,
         job_id=int(own),
@@ -100,10 +109,10 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
         exit=ExitCode.parse(found.get("ExitCode", "")),
         start=parse_timestamp(found.get("StartTime", "")),
         end=parse_timestamp(found.get("EndTime", "")),
-        node_list="" if (nodes := found.get("NodeList", "")) == "(null)" else nodes,
+        node_list=node_list,
         work_dir=found.get("WorkDir", ""),
-        stdout=found.get("StdOut", ""),
-        stderr=found.get("StdErr", ""),
+        stdout=path("StdOut"),
+        stderr=path("StdErr"),
     )
 
 

@@ -294,7 +294,7 @@ def test_show_job() -> None:
     (job,) = parse_show_job(page())
     assert (job.id, job.job_id, job.name) == (JobId(9), 9, "a name=with all | sorts")
     assert (job.state, job.reason, job.exit) == ("FAILED", "JobLaunchFailure", ExitCode(0, 53))
-    assert job.stdout == "/scratch/neuron/sub/x-%N-9.out"
+    assert job.stdout == "/scratch/neuron/sub/x-gpu36-9.out"
     assert job.stderr == "/scratch/neuron/e r nodir2.err"
     assert job.node_list == "gpu36" and job.work_dir == "/scratch/neuron"
 

@@ -1,0 +1,372 @@
+"""status, logs, cancel and following, on a real Slurm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from harness import COMMENT, Sandbox
+
+JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
+
+# name -> (sbatch's further arguments; the state, exit code and signal it must end with)
+KINDS: Dict[str, Any] = {
+    "good": (["--wrap=echo fine"], ("COMPLETED", 0, 0)),
+    "code": (["--wrap=echo bad; exit 3"], ("FAILED", 3, 0)),
+    "signal": (["--wrap=kill -9 $$"], ("FAILED", 0, 9)),
+    "no-directory": (["-o", "/nowhere/%j.out", "--wrap=true"], ("FAILED", 0, 53)),
+    "odd": (["-J", "a b|c\n7\x1f\x1e", "--wrap=true"], ("COMPLETED", 0, 0)),
+    "cancelled": (["--wrap=sleep 300"], ("CANCELLED", 0, None)),
+    "node-in-name": (["-o", "on-%N-%j.out", "--wrap=hostname"], ("COMPLETED", 0, 0)),
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(no_jobs: None) -> None:
+    """Each test ends with an empty queue."""
+
+
+def submit(sandbox: Sandbox, *arguments: str) -> str:
+    return sandbox.exec([*JOB, *arguments]).stdout.strip()
+
+
+def status(sandbox: Sandbox, *arguments: str, code: int = 0) -> List[Dict[str, Any]]:
+    result = sandbox.exec(["neuronctl", "status", "--json", *arguments], check=False)
+    assert result.returncode == code, result.stderr
+    jobs: List[Dict[str, Any]] = json.loads(result.stdout)["jobs"]
+    return jobs
+
+
+def wait_until(check: Any, seconds: float = 60) -> Any:
+    give_up = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < give_up, "it never came to pass"
+        time.sleep(0.2)
+
+
+def wait_for_state(sandbox: Sandbox, job: str, state: str) -> Dict[str, Any]:
+    def look() -> Any:
+        return [row for row in status(sandbox, job) if row["state"] == state]
+
+    found: Dict[str, Any] = wait_until(look)[0]
+    return found
+
+
+def test_every_kind_of_end(sandbox: Sandbox) -> None:
+    ids = {name: submit(sandbox, *arguments) for name, (arguments, _) in KINDS.items()}
+    wait_for_state(sandbox, ids["cancelled"], "RUNNING")
+    result = sandbox.exec(["neuronctl", "cancel", ids["cancelled"]])
+    assert result.stdout == f"{ids['cancelled']} cancelled\n"
+
+    def all_ended() -> Any:
+        jobs = {row["job_id"]: row for row in status(sandbox, *ids.values())}
+        # Accounting may need a moment to hear of exit codes.
+        return jobs if all(row["exit_code"] is not None for row in jobs.values()) else None
+
+    jobs = wait_until(all_ended)
+    for name, (_, (state, code, number)) in KINDS.items():
+        job = jobs[ids[name]]
+        assert (job["state"], job["exit_code"], job["ended"]) == (state, code, True), name
+        assert number is None or job["signal"] == number, name
+        assert (job["nodes"], job["gpus"], job["time_limit"]) == (1, 1, 300), name
+    assert jobs[ids["odd"]]["name"] == "a b|c\n7\x1f\x1e"
+    assert jobs[ids["cancelled"]]["cancelled_by"] is not None
+    table = sandbox.exec(["neuronctl", "status"]).stdout
+    for words in ("signal 9, SIGKILL", "0:53: no log directory", "cancelled by you", "exit code 3"):
+        assert words in table, table
+
+    again = sandbox.exec(["neuronctl", "cancel", ids["code"], ids["good"]]).stdout
+    assert again == (
+        f"{ids['code']} had ended already: FAILED\n{ids['good']} had ended already: COMPLETED\n"
+    )
+    assert sandbox.exec(["neuronctl", "logs", ids["code"]]).stdout == "bad\n"
+    where = sandbox.exec(["neuronctl", "logs", ids["no-directory"]], check=False)
+    assert where.returncode == 8 and "could not open its log /nowhere/" in where.stderr
+    host = sandbox.exec(["neuronctl", "logs", ids["node-in-name"]]).stdout
+    assert host.startswith("gpu")
+
+
+def test_array(sandbox: Sandbox) -> None:
+    job = submit(sandbox, "--array=0-3%2", "--wrap=sleep 2; echo I am $SLURM_ARRAY_TASK_ID")
+    rows = status(sandbox, job)
+    assert {"job_id": f"{job}_[2-3%2]", "state": "PENDING"}.items() <= rows[-1].items() or (
+        rows[-1]["job_id"] == f"{job}_[0-3%2]"
+    )
+    result = sandbox.exec(["neuronctl", "logs", "-f", job])
+    assert re.search(rf"job {job} ended: 4 COMPLETED$", result.stderr.strip())
+    assert sandbox.exec(["neuronctl", "logs", f"{job}_2"]).stdout == "I am 2\n"
+    assert [row["job_id"] for row in status(sandbox, job)] == [f"{job}_{n}" for n in range(4)]
+    (own,) = [row["own_id"] for row in status(sandbox, f"{job}_1")]
+    assert [row["job_id"] for row in status(sandbox, str(own))][-1] == f"{job}_1"
+
+
+def test_array_part_cancelled(sandbox: Sandbox) -> None:
+    job = submit(sandbox, "--array=0-2%1", "--wrap=sleep 300")
+    wait_for_state(sandbox, f"{job}_0", "RUNNING")
+    assert sandbox.exec(["neuronctl", "cancel", f"{job}_2"]).stdout == f"{job}_2 cancelled\n"
+    wait_until(lambda: [row["state"] for row in status(sandbox, f"{job}_2")] == ["CANCELLED"])
+    assert status(sandbox, f"{job}_1")[0]["state"] == "PENDING"
+    assert sandbox.exec(["neuronctl", "cancel", f"{job}_7"], check=False).returncode == 8
+    sandbox.exec(["neuronctl", "cancel", job])
+    wait_until(lambda: {row["state"] for row in status(sandbox, job)} == {"CANCELLED"})
+
+
+def test_jobs_that_wait(sandbox: Sandbox) -> None:
+    first = submit(sandbox, "--hold", "--wrap=true")
+    second = submit(sandbox, f"--dependency=afternotok:{first}", "--wrap=true")
+    assert [row["reason"] for row in status(sandbox, first, second)] == [
+        "JobHeldUser",
+        "Dependency",
+    ]
+    table = sandbox.exec(["neuronctl", "status", first, second]).stdout
+    assert "scontrol release" in table and "waits for another job" in table
+    log = sandbox.exec(["neuronctl", "logs", first])
+    assert (log.stdout, log.returncode) == ("", 0)
+    assert f"job {first} has not started (held" in log.stderr
+
+
+def test_unknown_jobs(sandbox: Sandbox) -> None:
+    known = submit(sandbox, "--hold", "--wrap=true")
+    assert [row["job_id"] for row in status(sandbox, "999999", known, code=8)] == [known]
+    for argv in (["status"], ["logs"], ["logs", "-f"], ["cancel"]):
+        result = sandbox.exec(["neuronctl", *argv, "999999"], check=False)
+        assert result.returncode == 8 and "no such job: 999999" in result.stderr, argv
+
+
+def test_somebody_elses_job(sandbox: Sandbox) -> None:
+    """A job of the controller's own user: seen with --all, and not for us to cancel."""
+    if os.getuid() != 0:
+        pytest.skip("only root has a second user in there")
+    pid = int(sandbox.status()["pid"])
+    enter = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "--"]
+    submitted = subprocess.run(
+        [*enter, *JOB, "-D", "/", "-o", "/dev/null", "--hold", "--wrap=true"],
+        capture_output=True,
+        text=True,
+    )
+    assert submitted.returncode == 0, submitted.stderr
+    job = submitted.stdout.strip()
+    try:
+        assert job not in [row["job_id"] for row in status(sandbox)]
+        assert job in [row["job_id"] for row in status(sandbox, "--all")]
+        result = sandbox.exec(["neuronctl", "cancel", job], check=False)
+        assert result.returncode == 7
+        assert f"scancel refused: {job}: Access/permission denied" in result.stderr
+    finally:
+        subprocess.run([*enter, "scancel", job], check=True)
+
+
+def test_requeued_under_the_same_id(sandbox: Sandbox) -> None:
+    script = (
+        "#!/bin/bash\necho run $SLURM_RESTART_COUNT\n"
+        '[ -n "$SLURM_RESTART_COUNT" ] && exit 4\nsleep 300\n'
+    )
+    sandbox.write("again.sh", script)
+    job = submit(sandbox, "--requeue", "-o", "again-%j.out", "again.sh")
+    wait_for_state(sandbox, job, "RUNNING")
+    requeue = f"sleep 2; scontrol requeue {job}; scontrol update jobid={job} starttime=now"
+    helper = threading.Thread(target=sandbox.exec, args=(["sh", "-c", requeue],))
+    helper.start()
+    result = sandbox.exec(["neuronctl", "logs", "-f", job], timeout=240)
+    helper.join()
+    assert "RUNNING on gpu" in result.stderr and "PENDING" in result.stderr
+    assert result.stderr.rstrip().endswith(f"job {job} ended: FAILED, exit code 4:0")
+    assert "run 1" in result.stdout
+    assert [row["exit_code"] for row in status(sandbox, job)] == [4]
+
+
+def test_time_limit(sandbox: Sandbox) -> None:
+    job = submit(sandbox, "-t1", "--wrap=sleep 300")
+    result = sandbox.exec(["neuronctl", "logs", "-f", job], timeout=240)
+    assert f"job {job} ended: TIMEOUT" in result.stderr
+    (row,) = status(sandbox, job)
+    assert row["state"] == "TIMEOUT" and row["elapsed"] >= 60
+
+
+SUBMIT = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher", "python"]
+SUBMIT += ["--field", "misc", "--appl", "pytorch-ddp"]
+PROGRAM = """\
+import sys, time
+for step in range(3):
+    print("step", step, flush=True)
+    time.sleep(0.5)
+print("complaint", file=sys.stderr)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def test_submit_and_follow(sandbox: Sandbox) -> None:
+    sandbox.write("p.py", PROGRAM)
+    argv = ["neuronctl", "submit", *SUBMIT, "--follow", "p.py", "3"]
+    result = sandbox.exec(argv, check=False)
+    assert result.returncode == 3, result.stderr
+    steps = [line for line in result.stdout.splitlines() if line.startswith("step")]
+    assert steps == ["step 0", "step 1", "step 2"]
+    assert result.stderr.count("complaint") == 1
+    assert re.search(r"ended: FAILED, exit code 3:0$", result.stderr.strip())
+    newest = status(sandbox)[-1]
+    assert (newest["state"], newest["exit_code"]) == ("FAILED", 3)
+    assert newest["record"] is not None and newest["stdout"].startswith(sandbox.scratch)
+    (record,) = _records(sandbox, newest["job_id"])
+    assert [seen["state"] for seen in record["states"]][-1] == "FAILED"
+    assert record["states"][-1]["exit"] == "3:0"
+
+
+def _records(sandbox: Sandbox, job: str) -> List[Dict[str, Any]]:
+    shell = f'cat "$XDG_STATE_HOME"/neuronctl/jobs/*.{job}.json'
+    return [json.loads(sandbox.exec(["sh", "-c", shell]).stdout)]
+
+
+def test_submit_and_wait(sandbox: Sandbox) -> None:
+    sandbox.write("p.py", PROGRAM)
+    argv = ["neuronctl", "submit", *SUBMIT, "--wait", "p.py", "5"]
+    result = sandbox.exec(argv, check=False)
+    assert result.returncode == 5
+    assert "step" not in result.stdout and "complaint" not in result.stderr
+
+
+def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
+    job = submit(sandbox, "--wrap=echo up; sleep 300")
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "neuronctl",
+            "sandbox",
+            "exec",
+            "--",
+            "neuronctl",
+            "logs",
+            "-f",
+            job,
+        ],
+        env=sandbox.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"stopped following; job {job} goes on" in err and f"neuronctl logs -f {job}" in err
+    assert status(sandbox, job)[0]["state"] == "RUNNING"
+
+
+# ---------------------------------------------------------------- the cluster at fault
+
+
+def pid_in(sandbox: Sandbox, daemon: str) -> int:
+    """A daemon of this sandbox, by its number out here."""
+    home = os.readlink(f"/proc/{sandbox.status()['pid']}/ns/pid")
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if (folder / "comm").read_text().strip() != daemon:
+                continue
+            if os.readlink(folder / "ns/pid") == home:
+                return int(folder.name)
+    raise AssertionError(f"no {daemon} in there")
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_controller_that_hangs_while_following(sandbox: Sandbox) -> None:
+    job = submit(sandbox, "--wrap=echo up; sleep 20; echo done; exit 6")
+    controller = pid_in(sandbox, "slurmctld")
+    wait_for_state(sandbox, job, "RUNNING")
+
+    def pause() -> None:
+        time.sleep(2)
+        with stopped(controller):
+            time.sleep(13)
+
+    helper = threading.Thread(target=pause)
+    helper.start()
+    result = sandbox.exec(["neuronctl", "logs", "-f", job])
+    helper.join()
+    assert "did not answer within 10 s; trying on" in result.stderr
+    assert "Slurm answers again" in result.stderr
+    assert result.stderr.rstrip().endswith(f"job {job} ended: FAILED, exit code 6:0")
+    assert result.stdout == "up\ndone\n"
+
+
+def test_a_controller_that_hangs(sandbox: Sandbox) -> None:
+    with stopped(pid_in(sandbox, "slurmctld")):
+        result = sandbox.exec(["neuronctl", "status"], check=False)
+    assert result.returncode == 6
+    assert "squeue did not answer within 10 s; what you see is what" in result.stderr
+
+
+def with_conf(sandbox: Sandbox, name: str, *edits: str) -> List[str]:
+    """A prefix that runs a command with a slurm.conf of its own, changed by sed."""
+    script = " ".join(f"-e '{edit}'" for edit in edits)
+    sandbox.exec(["sh", "-c", f"sed {script} /etc/slurm/slurm.conf > {name}"])
+    return ["env", f"SLURM_CONF={sandbox.scratch}/{name}"]
+
+
+def test_no_controller(sandbox: Sandbox) -> None:
+    nobody = with_conf(sandbox, "nobody.conf", "$aSlurmctldPort=9", "$aMessageTimeout=2")
+    for argv in (["status"], ["cancel", "1"], ["logs", "1"]):
+        result = sandbox.exec([*nobody, "neuronctl", *argv], check=False)
+        assert result.returncode == 6, (argv, result.stderr)
+        assert "Unable to contact slurm controller" in result.stderr
+
+
+def test_accounting_switched_off(sandbox: Sandbox) -> None:
+    none = "$aAccountingStorageType=accounting_storage/none"
+    off = with_conf(sandbox, "off.conf", "/^AccountingStorage/d", none)
+    job = submit(sandbox, "--wrap=exit 3")
+    followed = sandbox.exec([*off, "neuronctl", "logs", "-f", job])
+    assert f"job {job} ended: FAILED, exit code 3:0" in followed.stderr, (
+        "the controller still knows"
+    )
+    result = sandbox.exec([*off, "neuronctl", "status", job])
+    assert "accounting is switched off" in result.stderr and "FAILED" in result.stdout
+    gone = sandbox.exec([*off, "neuronctl", "status", "999999"], check=False)
+    assert gone.returncode == 8
+
+
+def test_accounting_database_down(sandbox: Sandbox) -> None:
+    down = with_conf(sandbox, "down.conf", "$aAccountingStoragePort=9")
+    job = submit(sandbox, "--wrap=exit 3")
+    wait_for_state(sandbox, job, "FAILED")
+    result = sandbox.exec([*down, "neuronctl", "status", job])
+    assert "the accounting database does not answer" in result.stderr
+    assert "FAILED" in result.stdout
+
+
+def test_a_users_own_settings_change_nothing(sandbox: Sandbox) -> None:
+    job = submit(sandbox, "--hold", "--wrap=true")
+    mine = [
+        "env",
+        "SQUEUE_FORMAT=%i",
+        "SQUEUE_STATES=R",
+        "SLURM_TIME_FORMAT=relative",
+        "TZ=Asia/Seoul",
+    ]
+    result = sandbox.exec([*mine, "neuronctl", "status", "--json", job])
+    (row,) = json.loads(result.stdout)["jobs"]
+    (plain,) = status(sandbox, job)
+    assert row == plain and row["submit"] is not None

@@ -50,9 +50,10 @@ def command(jobs: Tuple[str, ...], everybody: bool, as_json: bool) -> Optional[i
         raise found.unavailable
     if found.missing:
         names = ", ".join(str(job) for job in found.missing)
-        raise NoSuchJobError(
-            f"no such job: {names}", "Slurm does not know it (any more), and neither do the records"
-        )
+        hint = "Slurm does not know it (any more), and neither do the records"
+        if any(job.task is not None for job in found.missing):
+            hint += "; a task that is cancelled before it starts leaves no trace"
+        raise NoSuchJobError(f"no such job: {names}", hint)
     return None
 
 

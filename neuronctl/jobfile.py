@@ -57,7 +57,7 @@ def _read(path: Path, source: Source, program_keys: Sequence[str]) -> Layer:
             try:
                 fields = option.parse(_texts(option, data, text, place))
             except ValueError as error:
-                raise JobFileError(f"{place}: {key}: {error}") from None
+                raise JobFileError(f"{place}: {key}: {error}", option.usage) from None
         for name, value in fields.items():
             if name in values:
                 raise JobFileError(

@@ -34,6 +34,11 @@ class Option:
     group: str = "Slurm"
     batch_only: bool = False
 
+    @property
+    def usage(self) -> str:
+        """What to type, and what it means: for hints."""
+        return f"--{self.long} {self.metavar}: {self.help}"
+
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -13,7 +14,7 @@ from typing import Any, List, Optional
 import click
 
 from neuronctl import __version__
-from neuronctl.errors import NeuronctlError
+from neuronctl.errors import NeuronctlError, UsageError
 
 # name -> one-line help; the module neuronctl.cli.NAME holds the command. The help stands here so
 # that `neuronctl --help` need not import every command.
@@ -30,8 +31,18 @@ COMMANDS = {
 }
 
 
+class ReaderGone(Exception):
+    """Nobody reads standard output any more; click would end with exit code 1 by itself."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported only when they run or show their own help."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderGone from None
 
     def list_commands(self, ctx: click.Context) -> List[str]:
         return list(COMMANDS)
@@ -94,11 +105,14 @@ def main(argv: Optional[List[str]] = None) -> None:
     except KeyboardInterrupt:
         click.echo("neuronctl: interrupted", err=True)
         sys.exit(130)
-    except BrokenPipeError:
+    except ReaderGone:
         # `neuronctl status | head`: the reader has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+            report(UsageError("standard output cannot be written: no space is left"))
+            sys.exit(UsageError.exit_code)
         if os.environ.get("NEURONCTL_DEBUG"):
             raise
         kind = type(error).__name__

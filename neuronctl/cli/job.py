@@ -232,7 +232,7 @@ def _command_line(given: Dict[str, Any], words: Tuple[str, ...]) -> Layer:
         try:
             fields = option.parse(texts)
         except ValueError as error:
-            raise UsageError(f"--{option.long}: {error}") from None
+            raise UsageError(f"--{option.long}: {error}", option.usage) from None
         for name, parsed in fields.items():
             origin = Origin(Source.ASKED, f"--{option.long}")
             if name in values and values[name] != parsed:
@@ -246,7 +246,10 @@ def _command_line(given: Dict[str, Any], words: Tuple[str, ...]) -> Layer:
         origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
     for text in words:
         if any("\ud800" <= character <= "\udfff" for character in text):
-            raise UsageError(f"the argument {text!r} is not valid UTF-8")
+            raise UsageError(
+                f"the argument {text!r} is not valid UTF-8",
+                "a script is UTF-8 text: rename the file, or read such a value from one",
+            )
     return Layer(values, origins)
 
 

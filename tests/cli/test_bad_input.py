@@ -1,0 +1,366 @@
+"""What people get wrong: the right exit code, one message, one hint, no traceback, nothing done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, List
+
+import pytest
+from fake_slurm import FakeSlurm
+
+Result = subprocess.CompletedProcess
+Run = Callable[..., "Result[str]"]
+
+HERE = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"]
+"""A cluster that jobs may be submitted to from anywhere."""
+ONE = [*HERE, "--gpus-per-node", "1"]
+
+
+@pytest.fixture(autouse=True)
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text("print('training')\n")
+    return path
+
+
+def one_error(result: Result[str], *words: str) -> None:
+    """One message and at most one hint, on standard error; nothing on standard output."""
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.splitlines()
+    assert sum(line.startswith("  hint: ") for line in lines) == 1, result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+def records() -> List[Path]:
+    return list(Path(os.environ["XDG_STATE_HOME"]).rglob("*.json"))
+
+
+# --------------------------------------------------------------------- wrong usage: exit 2
+
+USAGE = [
+    (["-t", "24h"], ["--time", "'24h' is not a time"]),
+    (["-t", "1:2:3:4"], ["--time"]),
+    (["-J", "two\nlines"], ["--job-name", "control character '\\n'"]),
+    (["-J", ""], ["--job-name: is empty"]),
+    (["-p", ""], ["--partition: is empty"]),
+    (["-N", "two"], ["--nodes", "'two' is not a whole number"]),
+    (["-N", "9" * 5000], ["--nodes"]),
+    (["--gpus-per-node", "2", "--gres", "gpu:4"], ["--gpus-per-node", "--gres", "contradict"]),
+    (["--env", "A"], ["--env", "NAME=VALUE"]),
+    (["--launcher", "tochrun"], ["unknown launcher 'tochrun'", "torchrun"]),
+    (["--sbatch", "partition=x"], ["write --partition=x"]),
+    (["--no-such-option"], ["--no-such-option"]),
+    (["--mem", "lots"], ["--mem", "'lots'"]),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), USAGE)
+def test_wrong_usage(options: List[str], words: List[str], run: Run, fake_slurm: FakeSlurm) -> None:
+    one_error(run("submit", *HERE, *options, "train.py", code=2), *words)
+    assert fake_slurm.calls("sbatch") == []
+    assert records() == []
+
+
+def test_no_script(run: Run) -> None:
+    one_error(run("generate", *ONE, code=2), "no SCRIPT", "script:")
+
+
+def test_empty_script(run: Run) -> None:
+    one_error(run("generate", *ONE, "", code=2), "SCRIPT is empty")
+
+
+def test_argument_that_is_no_text(run: Run) -> None:
+    one_error(run("generate", *ONE, "train.py", "a\udcff", code=2), "not valid UTF-8")
+
+
+def test_current_directory_is_gone(run: Run, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"cd {gone} && rmdir {gone} && exec {sys.executable} -m neuronctl generate x.py"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert result.returncode == 2
+    one_error(result, "current directory")
+
+
+# ----------------------------------------------------------------------- wrong files: exit 3
+
+
+def test_unknown_key_in_job_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("nodes: 2\n\nparition: gpu\n")
+    result = run("submit", "-f", "job.yaml", "train.py", code=3)
+    one_error(result, "job.yaml:3: unknown key 'parition'", "did you mean partition")
+
+
+@pytest.mark.parametrize("name", ["none.yaml", "."])
+def test_job_file_that_cannot_be_read(name: str, run: Run) -> None:
+    result = run("generate", "-f", name, "train.py", code=3)
+    assert "cannot read" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_wrong_configuration(run: Run, clean_home: Path) -> None:
+    path = clean_home / ".config" / "neuronctl" / "config.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("acount: x\n")
+    one_error(run("generate", *ONE, "train.py", code=3), f"{path}:1: unknown key 'acount'")
+
+
+def test_unknown_cluster(run: Run) -> None:
+    result = run("generate", "--cluster", "neutron", "train.py", code=3)
+    one_error(result, "'neutron'", "did you mean neuron")
+
+
+# ----------------------------------------------------- what the cluster does not take: exit 4
+
+
+def refused(result: Result[str], code: str, *words: str) -> None:
+    assert result.stdout == ""
+    assert f"neuronctl: error {code}: " in result.stderr
+    assert "nothing was done" in result.stderr
+    for word in words:
+        assert word in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+NEURON = ["--field", "misc", "--appl", "pytorch", "--gpus-per-node", "1"]
+REFUSED = [
+    ([*HERE[:2], "-p", "amd_a100", "--comment", "x"], "NC101", ["amd_a100nv_8", "amd_a100_4"]),
+    ([*HERE, "--gpus-per-node", "9"], "NC121", ["9 GPUs", "has 8", "-N 2"]),
+    ([*ONE, "-t", "3-0"], "NC141", ["3-00:00:00", "2-00:00:00"]),
+    (["-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch"], "NC202", ["--field"]),
+    (["-p", "amd_a100nv_8", *NEURON, "--mem", "8G"], "NC211", ["--mem=8G"]),
+    ([*ONE, "-N", "999999999"], "NC111", ["999999999 nodes"]),
+    ([*ONE, "-w", "gpu[1-99999999]"], "NC312", ["--nodelist"]),
+]
+
+
+@pytest.mark.parametrize(("options", "code", "words"), REFUSED)
+def test_refused_by_the_catalog(
+    options: List[str], code: str, words: List[str], run: Run, fake_slurm: FakeSlurm
+) -> None:
+    refused(run("submit", *options, "train.py", code=4), code, *words)
+    assert fake_slurm.calls("sbatch") == []
+    assert records() == []
+
+
+def test_script_that_does_not_exist(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    refused(run("submit", *ONE, "tain.py", code=4), "NC401", "tain.py", str(tmp_path))
+    assert fake_slurm.calls("sbatch") == []
+    shown = run("generate", *ONE, "tain.py")
+    assert "warning NC401" in shown.stderr
+
+
+def test_script_that_is_a_directory_or_a_fifo(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "dir.py").mkdir()
+    os.mkfifo(tmp_path / "fifo.py")
+    for name in ("dir.py", "fifo.py"):
+        refused(run("submit", *ONE, name, code=4), "NC401", "is not a file")
+
+
+def test_log_directory_that_does_not_exist(run: Run, fake_slurm: FakeSlurm) -> None:
+    refused(run("submit", *ONE, "-o", "logs/%j.out", "train.py", code=4), "NC411", "'logs'")
+    refused(run("submit", *ONE, "-o", ".", "train.py", code=4), "NC411", "is a directory")
+    fake_slurm.answer("sbatch", "1\n")
+    run("submit", *ONE, "-o", "/dev/null", "train.py")
+
+
+def test_everything_at_once(run: Run) -> None:
+    options = [*HERE, "--gpus-per-node", "9", "-t", "9-0", "-N", "99"]
+    result = run("submit", *options, "none.py", code=4)
+    for code in ("NC111", "NC121", "NC141", "NC401"):
+        assert f"error {code}" in result.stderr
+    assert "4 errors" in result.stderr or "5 errors" in result.stderr
+
+
+def test_force(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    result = run("submit", *ONE, "-t", "3-0", "--force", "train.py")
+    assert "4711" in result.stdout and "NC141" in result.stderr
+    assert "#SBATCH --time=3-00:00:00" in fake_slurm.stdin()
+
+
+# --------------------------------------------------------------------- Slurm: exit 6 and 7
+
+
+def test_no_slurm(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    result = run("submit", *ONE, "train.py", code=6, env={"PATH": str(tmp_path / "bin")})
+    one_error(result, "sbatch not found", "neuronctl generate")
+
+
+def test_no_slurm_for_salloc(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    result = run("salloc", *ONE, code=6, env={"PATH": str(tmp_path / "bin")})
+    one_error(result, "salloc not found")
+
+
+def test_sbatch_refuses(run: Run, fake_slurm: FakeSlurm) -> None:
+    words = "sbatch: error: Batch job submission failed: Invalid account or partition"
+    fake_slurm.answer("sbatch", stderr=words + "\n", code=1)
+    result = run("submit", *ONE, "train.py", code=7)
+    assert "Invalid account or partition" in result.stderr
+    assert (result.stdout, result.stderr.count("Invalid account")) == ("", 1)
+
+
+def test_controller_does_not_answer(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer(
+        "sbatch", stderr="sbatch: error: Unable to contact slurm controller\n", code=1
+    )
+    one_error(run("submit", *ONE, "train.py", code=6), "Unable to contact slurm controller")
+
+
+SHORT = """
+from neuronctl.cli import main
+from neuronctl.slurm import submit
+submit.sbatch.__kwdefaults__["timeout"] = 0.5
+main()
+"""
+
+
+def test_sbatch_hangs(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    """The real command line, with a time limit of half a second instead of half a minute."""
+    fake_slurm.answer("sbatch", "4711\n", delay=60)
+    result = subprocess.run(
+        [sys.executable, "-c", SHORT, "submit", *ONE, "train.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=50,
+    )
+    assert result.returncode == 6
+    one_error(result, "sbatch did not answer within 0.5 s", "not known whether", "neuronctl status")
+
+
+def test_sbatch_prints_no_job_id(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "Welcome to the cluster\n")
+    one_error(run("submit", *ONE, "train.py", code=6), "no job id", "Welcome to the cluster")
+
+
+def test_ctrl_c_during_sbatch(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n", delay=60)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "neuronctl", "submit", *ONE, "train.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    while not fake_slurm.calls("sbatch"):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=50)
+    assert (process.returncode, stdout) == (130, "")
+    assert "interrupted" in stderr and "may be in the queue" in stderr
+    assert "Traceback" not in stderr
+
+
+# ---------------------------------------------------------- the record cannot be written
+
+
+@pytest.mark.parametrize("kind", ["file", "read-only", "full"])
+def test_job_id_is_printed_without_a_record(
+    kind: str, run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    state = tmp_path / "state"
+    mount: List[str] = []
+    if kind == "file":  # the only one of the three that stops root without a mount
+        state.write_text("")
+    else:
+        state.mkdir()
+        option = "ro" if kind == "read-only" else "size=4k,nr_inodes=2"
+        mount = ["unshare", "--map-root-user", "--mount", "bash", "-c"]
+        mount += [f'mount -t tmpfs -o {option} none "$0" && exec "$@"', str(state)]
+        if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
+            pytest.skip("no mount namespace here")
+    command = [*mount, sys.executable, "-m", "neuronctl", "submit", *ONE, "train.py"]
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "XDG_STATE_HOME": str(state)},
+    )
+    assert result.returncode == 0, result.stderr
+    assert "4711" in result.stdout
+    assert "record cannot be written" in result.stderr and str(state) in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+# ----------------------------------------------------------------------------- --write
+
+
+def test_write_never_over_a_file(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text("mine\n")
+    one_error(run("generate", *ONE, "--write", "job.sh", "train.py", code=2), "there already")
+    assert path.read_text() == "mine\n"
+    run("generate", *ONE, "--write", "job.sh", "--force", "train.py")
+    assert path.read_text().startswith("#!/bin/bash\n")
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_write_never_over_what_is_no_file(force: List[str], run: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "dir").mkdir()
+    for name in ("fifo", "dir", ".", "/dev/null", ""):
+        result = run("generate", *ONE, *force, "--write", name, "train.py", code=2)
+        one_error(result)
+    assert (tmp_path / "fifo").is_fifo()
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("name", ["no/such/dir.sh", "train.py/x.sh", "x" * 300, "/proc/x.sh"])
+def test_write_where_nothing_can_be_written(name: str, run: Run, tmp_path: Path) -> None:
+    before = sorted(os.listdir(tmp_path))
+    result = run("generate", *ONE, "--write", name, "train.py", code=2)
+    assert "cannot be written" in result.stderr and "Traceback" not in result.stderr
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+# ------------------------------------------------------------------------ broken outputs
+
+
+def test_reader_that_has_seen_enough(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "neuronctl", "generate", *ONE, "train.py"]
+    read, write = os.pipe()
+    os.close(read)
+    result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_closed_standard_output(tmp_path: Path) -> None:
+    command = f"exec {sys.executable} -m neuronctl generate {' '.join(ONE)} train.py >&-"
+    result = subprocess.run(
+        ["bash", "-c", command], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert "Traceback" not in result.stderr and "defect" not in result.stderr
+
+
+def test_full_standard_output(tmp_path: Path) -> None:
+    command = f"exec {sys.executable} -m neuronctl generate {' '.join(ONE)} train.py >/dev/full"
+    result = subprocess.run(
+        ["bash", "-c", command], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert result.returncode == 2
+    assert "no space is left" in result.stderr and "defect" not in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+# --------------------------------------------------------------------------------- JSON
+
+
+def test_errors_are_no_json(run: Run, fake_slurm: FakeSlurm) -> None:
+    """A program that reads --json gets the exit code, and nothing that it could misread."""
+    for options in (["--dry-run"], []):
+        result = run("submit", *ONE, "-t", "3-0", "--json", *options, "train.py", code=4)
+        assert result.stdout == ""
+    one_error(run("submit", *ONE, "--json", "-N", "x", "train.py", code=2))

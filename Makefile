@@ -21,7 +21,7 @@ help: ## show the targets
 demo: install packages $(VENV)/torch.stamp ## watch a training run on two nodes of a real Slurm
 	@tools/demo
 
-test: install packages $(VENV)/torch.stamp ## all tests, with a real Slurm and real training
+test: install test-packages $(VENV)/torch.stamp ## all tests, with a real Slurm and real training
 	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest
 
 test-fast: install ## the tests that need neither Slurm nor the network, in under a minute
@@ -33,7 +33,7 @@ lint: install ## ruff, mypy --strict, and shellcheck over our scripts and the ge
 	$(BIN)/mypy
 	find tests/golden -name '*.sh' -print0 | xargs -0 -n 1 bash -n
 	find tests/golden -name '*.sh' -print0 | xargs -0 $(BIN)/shellcheck
-	$(BIN)/shellcheck .ci/run tools/apt-install tools/demo
+	$(BIN)/shellcheck .ci/run tools/apt-install tools/build-* tools/demo
 
 docs: install ## write the generated pages of docs/reference anew
 	$(BIN)/python -m pytest tests/docs --update-docs
@@ -42,6 +42,13 @@ install: $(VENV)/install.stamp ## neuronctl and its tools in .venv
 
 packages: install ## the Debian packages of the sandbox, where they are missing
 	@tools/apt-install $$($(BIN)/neuronctl sandbox packages)
+
+# Horovod is built with the first line, and another Debian to run Apptainer in with the last.
+TEST_PACKAGES := g++ make libopenmpi-dev openmpi-bin \
+	debootstrap
+
+test-packages: install
+	@tools/apt-install $$($(BIN)/neuronctl sandbox packages --all) $(TEST_PACKAGES)
 
 clean: ## remove .venv and everything built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -62,4 +69,4 @@ $(VENV)/torch.stamp: $(VENV)/python.stamp
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-fast lint docs install packages clean
+.PHONY: help demo test test-fast lint docs install packages test-packages clean

@@ -6,6 +6,7 @@ import os
 from typing import Iterator
 
 import pytest
+from bench import bench, container_bench, debian13, horovod_venv, image  # noqa: F401, fixtures
 from harness import Sandbox, sandbox_up
 
 from neuronctl.errors import SlurmUnavailableError

@@ -1,0 +1,157 @@
+"""What the launchers and wrappers are run with: built once, kept in the user's cache directory.
+
+Horovod's environment, a newer Debian for the sandbox's root, and a SIF image. Each is made by a
+script in tools/, aside, and appears when it is whole; its name changes with the script and with
+the versions it is made of, and a lock keeps two test runs from building the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Iterator, List, NoReturn, Sequence
+
+import pytest
+from harness import COMMENT, Sandbox, sandbox_up
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+HOME = pwd.getpwuid(os.getuid()).pw_dir
+CACHE = Path(HOME, ".cache", "neuronctl-tests")
+IMAGES = "/apps/applications/singularity_images/ngc"
+"""Where the catalog's cluster keeps its images, and the container bench its one, IMAGE."""
+IMAGE = "horovod.sif"
+
+_BUILD_TIMEOUT = 2400
+
+
+def cannot(reason: str) -> NoReturn:
+    """Skip the test, or fail it where every part of the bench is required."""
+    if os.environ.get("NEURONCTL_REQUIRE_SLURM") == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def need_programs(**packages: str) -> None:
+    """Each program must be there; ``cannot`` names the Debian package of those that are not."""
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    missing = {package for name, package in packages.items() if not shutil.which(name, path=path)}
+    if missing:
+        cannot(f"Debian packages not installed: {' '.join(sorted(missing))}")
+
+
+def built(name: str, tool: str, arguments: Sequence[str], made_of: Sequence[str]) -> Path:
+    """The path of a part of the bench, which ``tools/TOOL PATH ARGUMENTS…`` builds if need be.
+
+    ``made_of`` are the versions that make it another one.
+    """
+    script = TOOLS / tool
+    digest = hashlib.sha256(script.read_bytes())
+    for word in made_of:
+        digest.update(word.encode() + b"\0")
+    path = CACHE / f"{name}-{digest.hexdigest()[:16]}"
+    with _locked(CACHE / f"{name}.lock"):
+        result = subprocess.run(
+            [str(script), str(path), *arguments],
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_TIMEOUT,
+        )
+    if result.returncode != 0:
+        words = "\n".join(result.stderr.strip().splitlines()[-30:])
+        cannot(f"tools/{tool} ended with exit code {result.returncode}:\n{words}")
+    return path
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _environment() -> Dict[str, str]:
+    """The environment of the person who runs the tests, which conftest has hidden in part."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("XDG_", "PYTEST_")) and name != "PYTHONWARNINGS"
+    }
+    return {**env, "HOME": HOME}
+
+
+def job(
+    sandbox: Sandbox, lines: Sequence[str], nodes: int = 2, tasks: int = 2, code: int = 0
+) -> List[str]:
+    """Run a batch job of ``tasks`` tasks on each of ``nodes`` nodes to its end; its log's lines."""
+    sandbox.write("bench.sh", "#!/bin/bash\n" + "\n".join(lines) + "\n")
+    size = [f"--nodes={nodes}", f"--ntasks-per-node={tasks}", "--gres=gpu:2", "--time=10"]
+    end = ["--output=%j.out", "bench.sh"]
+    result = sandbox.exec(
+        ["sbatch", "--wait", "--parsable", "--partition=amd_a100nv_8", COMMENT, *size, *end],
+        check=False,
+        timeout=600,
+    )
+    number = result.stdout.strip()
+    log = sandbox.exec(["cat", f"{number}.out"], check=False).stdout
+    assert result.returncode == code, f"exit code {result.returncode}\n{result.stderr}\n{log}"
+    return log.splitlines()
+
+
+@pytest.fixture(scope="session")
+def horovod_venv(slurm_there: None) -> Path:
+    """An environment with PyTorch, Horovod (Gloo and MPI), accelerate, torchrun_jsc and mpi4py."""
+    need_programs(**{"g++": "g++", "make": "make", "mpicxx": "libopenmpi-dev"})
+    try:
+        torch = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        cannot("PyTorch is not installed beside neuronctl: 'make test' installs it")
+    mpi = subprocess.run(["mpicxx", "--showme:version"], capture_output=True, text=True).stdout
+    made_of = [sys.version, sys.base_prefix, torch, mpi]
+    python = str(Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}"))
+    return built("horovod", "build-horovod", [python, f"torch=={torch}"], made_of)
+
+
+@pytest.fixture(scope="session")
+def debian13(slurm_there: None) -> Path:
+    """A directory with Debian 13, its Slurm, Open MPI and Apptainer."""
+    if os.getuid() != 0:
+        cannot("only root can build the directory with Debian 13")
+    need_programs(debootstrap="debootstrap")
+    python = str(Path(sys.executable).resolve())
+    return built("debian13", "build-root", [python], [python, sys.version])
+
+
+@pytest.fixture(scope="session")
+def image(debian13: Path, horovod_venv: Path) -> Path:
+    """A SIF image, in a directory of its own, with what ``horovod_venv`` has."""
+    made_of = [str(debian13), str(horovod_venv)]
+    directory = built("image", "build-image", [str(debian13), str(horovod_venv), IMAGE], made_of)
+    return directory / IMAGE
+
+
+@pytest.fixture(scope="session")
+def bench(horovod_venv: Path) -> Iterator[Sandbox]:
+    """A sandbox with the machine's own Slurm that shows ``horovod_venv``."""
+    name = f"bench-{os.getpid()}"
+    with sandbox_up(name, "--nodes", "cas_v100nv_8=0", "--bind", str(horovod_venv)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def container_bench(debian13: Path, image: Path, horovod_venv: Path) -> Iterator[Sandbox]:
+    """A sandbox with Debian 13's Slurm and Apptainer, and the image in the cluster's place."""
+    options = ["--nodes", "cas_v100nv_8=0", "--root", str(debian13), "--bind", str(horovod_venv)]
+    options += ["--bind", f"{image.parent}:{IMAGES}"]
+    with sandbox_up(f"bench13-{os.getpid()}", *options) as made:
+        yield made

@@ -1,0 +1,50 @@
+"""A real SIF image, run by Apptainer as the ordinary user, on Debian 13's Slurm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench import IMAGE, IMAGES, job
+from harness import Sandbox
+from test_bench_horovod import HOSTS, RANKS, SUM, ranks
+
+EXEC = f"singularity --quiet exec --nv {IMAGES}/{IMAGE}"
+
+
+def test_the_sandbox_runs_slurm_24_11_from_its_own_root(
+    container_bench: Sandbox, debian13: Path
+) -> None:
+    status = container_bench.status()
+    assert (status["root"], status["slurm"][:6]) == (str(debian13), "24.11.")
+    assert container_bench.exec(["sinfo", "--version"]).stdout == f"slurm-wlm {status['slurm']}\n"
+    assert container_bench.exec(["neuronctl", "partitions"]).stdout.count("amd_a100nv_8") == 1
+
+
+def test_an_image_runs_under_srun_as_the_ordinary_user(container_bench: Sandbox) -> None:
+    tell = 'echo "$(id -u) $(hostname) $SLURM_PROCID $(command -v python) $PWD"'
+    log = job(container_bench, [f"srun {EXEC} sh -c '{tell}'"])
+    status = container_bench.status()
+    assert sorted(log) == sorted(
+        f"{status['uid']} gpu{35 + rank // 2} {rank} /opt/venv/bin/python {status['scratch']}"
+        for rank in range(4)
+    )
+
+
+def test_horovod_in_the_image_trains_under_srun(container_bench: Sandbox) -> None:
+    container_bench.write("sum.py", SUM)
+    assert ranks(job(container_bench, [f"srun --mpi=pmix {EXEC} python sum.py"])) == RANKS
+
+
+def test_horovod_in_the_image_trains_under_mpirun(container_bench: Sandbox) -> None:
+    container_bench.write("sum.py", SUM)
+    log = job(container_bench, [HOSTS, f'mpirun -np 4 -H "$hosts" {EXEC} python sum.py'])
+    assert ranks(log) == RANKS
+
+
+def test_horovodrun_starts_the_image_on_every_node(
+    container_bench: Sandbox, horovod_venv: Path
+) -> None:
+    container_bench.write("sum.py", SUM)
+    launch = f'{horovod_venv}/bin/horovodrun --gloo -np 4 -H "$hosts" {EXEC} python sum.py'
+    lines = [HOSTS, f"export PATH={horovod_venv}/bin:$PATH", launch]
+    assert ranks(job(container_bench, lines)) == RANKS

@@ -86,6 +86,7 @@ class _Search:
         self.accounting = accounting
         self.cluster = slurm.local_cluster()
         self.notes: List[str] = []
+        self.without_record: Set[int] = set()
 
     def run(self, asked: Sequence[JobId], user: Optional[str]) -> Found:
         records = self._records(asked)
@@ -128,8 +129,10 @@ class _Search:
         return {}
 
     def _find_records(self, numbers: Set[int], records: Dict[int, JobRecord]) -> None:
+        wanted = numbers - set(records) - self.without_record
         with self._tolerant():
-            records.update(self.store.find(numbers - set(records), self.cluster))
+            records.update(self.store.find(wanted, self.cluster))
+        self.without_record.update(wanted - set(records))
 
     def _accounting(
         self,

@@ -31,13 +31,13 @@ import dataclasses
 import json
 import os
 import re
-import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError
+from neuronctl.slurm.values import epoch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class RecordStore:
                 draft.script.encode("utf-8", "surrogateescape")
             ).hexdigest(),
             user=_login_name(),
-            host=socket.gethostname(),
+            host=os.uname().nodename,
             version=__version__,
         )
         self._write(f"{key}.intent.json", record)
@@ -343,7 +343,7 @@ class RecordStore:
             entries[match["key"]] = _Entry(
                 name,
                 match["key"],
-                _epoch(match["time"]),
+                _moment(match["time"]),
                 None if match["job"] is None else int(match["job"]),
                 match["cluster"] or "",
             )
@@ -387,7 +387,7 @@ class RecordStore:
     def _write(self, name: str, record: JobRecord) -> None:
         data = {"schema": SCHEMA, **dataclasses.asdict(record)}
         text = json.dumps(data, indent=1)
-        temp = self.directory / f".{name}.{socket.gethostname()}.{os.getpid()}.tmp"
+        temp = self.directory / f".{name}.{os.uname().nodename}.{os.getpid()}.tmp"
         try:
             self._make_directory()
             descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -442,15 +442,13 @@ def _file_word(cluster: Optional[str]) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", cluster) if cluster else "-"
 
 
-def _epoch(stamp: str) -> int:
-    """``20261121T003400123`` (UTC) as whole seconds since the epoch, without importing calendar."""
-    year, month, day = int(stamp[:4]), int(stamp[4:6]), int(stamp[6:8])
-    # Days since the epoch; the year begins in March, so that February's length is no case apart.
-    year -= month < 3
-    shifted = (month + 9) % 12
-    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 + day - 1
-    hours, minutes, seconds = int(stamp[9:11]), int(stamp[11:13]), int(stamp[13:15])
-    return ((days - 719468) * 24 + hours) * 3600 + minutes * 60 + seconds
+def _moment(stamp: str) -> int:
+    """``20261121T003400123`` as whole seconds since the epoch."""
+    date, _, clock = stamp.partition("T")
+    return epoch(
+        int(date[:4]), int(date[4:6]), int(date[6:]), int(clock[:2]), int(clock[2:4]),
+        int(clock[4:6]),
+    )  # fmt: skip
 
 
 def _login_name() -> str:

@@ -89,13 +89,17 @@ class _Tasks:
 
 def parse_timestamp(text: str) -> Optional[int]:
     """``2026-08-12T09:30:00`` (UTC) as seconds since the epoch; None for N/A, Unknown, NONE."""
-    from datetime import datetime, timezone
+    match = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)", text.strip())
+    return epoch(*map(int, match.groups())) if match else None
 
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return int(moment.replace(tzinfo=timezone.utc).timestamp())
+
+def epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
+    """Seconds since the epoch of a moment in UTC (datetime would cost its import at each start)."""
+    # The year begins in March here, so that February's length is no case apart.
+    year -= month < 3
+    shifted = (month + 9) % 12
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 + day - 1
+    return ((days - 719468) * 24 + hour) * 3600 + minute * 60 + second
 
 
 def parse_seconds(text: str) -> Optional[int]:

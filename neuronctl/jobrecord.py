@@ -1,0 +1,205 @@
+"""What a record of a job holds, and its form as JSON data; the store is records.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.plan import JobPlan
+    from neuronctl.rules import Finding
+
+SCHEMA = 1
+"""Raised by whatever an older neuronctl could not read."""
+
+
+@dataclass(frozen=True)
+class RecordDraft:
+    """What is known before sbatch. Times in seconds; rows of strings, as they are shown.
+
+    request: JobRequest as plain JSON data. decisions: (name, value, source, why). findings:
+    (code, severity, title, message, source, hint). output, error: log patterns as sbatch takes
+    them, absolute; error None where standard error goes to output.
+    """
+
+    cwd: str
+    command_line: Tuple[str, ...]
+    script: str
+    request: Mapping[str, Any]
+    job_name: str
+    partition: str
+    output: str
+    error: Optional[str] = None
+    array: Optional[str] = None
+    nodes: Optional[int] = None
+    gpus_per_node: Optional[int] = None
+    time_limit: Optional[int] = None
+    catalog_cluster: str = ""
+    catalog_date: str = ""
+    decisions: Tuple[Tuple[str, ...], ...] = ()
+    findings: Tuple[Tuple[str, ...], ...] = ()
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class SeenState:
+    """A state as Slurm named it, and when (epoch seconds) it was first seen.
+
+    exit: ``code:signal`` of an ended job, "" where not known.
+    """
+
+    at: int
+    state: str
+    reason: str = ""
+    exit: str = ""
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A record as read. status: ``"intent"``, ``"submitted"`` or ``"failed"``.
+
+    begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None where not known.
+    draft.script and draft.command_line are masked. user, host: who submitted, from where.
+    """
+
+    key: str
+    status: str
+    begun_at: int
+    draft: RecordDraft
+    script_sha256: str
+    user: str
+    host: str
+    version: str
+    job_id: Optional[int] = None
+    cluster: Optional[str] = None
+    submitted_at: Optional[int] = None
+    failure: str = ""
+    states: Tuple[SeenState, ...] = ()
+
+    def log_path(
+        self,
+        task: Optional[int] = None,
+        *,
+        own_id: Optional[int] = None,
+        node_list: str = "",
+        err: bool = False,
+    ) -> str:
+        """The log file of the job, or of one task of an array (``own_id``: the task's own number).
+
+        Standard error's where ``err`` and it has a file of its own. node_list: where it runs, for
+        ``%N``, which stays as it is until that is known.
+        """
+        from neuronctl.units import expand_hostlist, expand_log_pattern
+
+        pattern = self.draft.error if err and self.draft.error is not None else self.draft.output
+        assert self.job_id is not None
+        return expand_log_pattern(
+            pattern,
+            job_id=self.job_id if own_id is None else own_id,
+            array_job_id=self.job_id,
+            array_task_id=task,
+            job_name=self.draft.job_name,
+            user=self.user,
+            node=expand_hostlist(node_list)[0] if node_list else "%N",
+        )
+
+
+def draft_of(
+    plan: JobPlan,
+    *,
+    script: str,
+    command_line: Sequence[str],
+    cwd: str,
+    findings: Sequence[Finding] = (),
+    forced: bool = False,
+) -> RecordDraft:
+    """The draft of a plan's record. script: as submitted. command_line: the user's argv."""
+    error = plan.error
+    request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
+    del request["origins"]
+    return RecordDraft(
+        cwd=cwd,
+        command_line=tuple(command_line),
+        script=script,
+        request={name: value for name, value in request.items() if value not in (None, ())},
+        job_name=plan.job_name,
+        partition=plan.partition.name,
+        output=os.path.join(cwd, plan.output or "slurm-%j.out"),
+        error=None if error is None else os.path.join(cwd, error),
+        array=plan.request.array,
+        nodes=plan.nodes,
+        gpus_per_node=plan.gpus_per_node,
+        time_limit=plan.time_limit,
+        catalog_cluster=plan.cluster.name,
+        catalog_date=plan.cluster.date,
+        decisions=tuple(
+            (decision.name, decision.value, decision.source.value, decision.why)
+            for decision in plan.decisions
+        ),
+        findings=tuple(
+            (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in findings
+        ),
+        forced=forced,
+    )
+
+
+def without_secrets(draft: RecordDraft) -> RecordDraft:
+    from neuronctl.masking import Masker, secret_values
+
+    env = draft.request.get("env", ())
+    known = secret_values(draft.command_line, {name: value for name, value in env})
+    known |= secret_values(draft.request.get("args", ()), {})
+    masker = Masker(known)
+    return dataclasses.replace(
+        draft,
+        command_line=masker.words(draft.command_line),
+        script=masker.text(draft.script),
+        request=masker.data(draft.request),
+        decisions=tuple(masker.words(row) for row in draft.decisions),
+        findings=tuple(masker.words(row) for row in draft.findings),
+    )
+
+
+def to_data(record: JobRecord) -> Dict[str, Any]:
+    """The record as it is stored."""
+    return {"schema": SCHEMA, **dataclasses.asdict(record)}
+
+
+def from_data(data: Dict[str, Any]) -> JobRecord:
+    """A record from its JSON data; KeyError or TypeError where it is of another shape."""
+    values = {field.name: data[field.name] for field in dataclasses.fields(JobRecord)}
+    draft = data["draft"]
+    inner = {field.name: draft[field.name] for field in dataclasses.fields(RecordDraft)}
+    for name in ("command_line",):
+        inner[name] = _strings(inner[name])
+    for name in ("decisions", "findings"):
+        inner[name] = tuple(_strings(row) for row in inner[name])
+    for name in ("cwd", "script", "job_name", "partition", "output"):
+        _check(inner, name, str)
+    for name in ("nodes", "gpus_per_node", "time_limit"):
+        _check(inner, name, int, type(None))
+    _check(inner, "error", str, type(None))
+    _check(inner, "request", dict)
+    for name in ("key", "status", "script_sha256", "user", "host", "version", "failure"):
+        _check(values, name, str)
+    _check(values, "begun_at", int)
+    for name in ("job_id", "submitted_at"):
+        _check(values, name, int, type(None))
+    _check(values, "cluster", str, type(None))
+    values["draft"] = RecordDraft(**inner)
+    values["states"] = tuple(SeenState(**state) for state in values["states"])
+    return JobRecord(**values)
+
+
+def _check(data: Mapping[str, Any], name: str, *kinds: type) -> None:
+    if not isinstance(data[name], kinds):
+        raise TypeError(f"{name} is {data[name]!r}")
+
+
+def _strings(row: Sequence[Any]) -> Tuple[str, ...]:
+    if not isinstance(row, list) or not all(isinstance(item, str) for item in row):
+        raise TypeError(f"{row!r} is not a list of strings")
+    return tuple(row)

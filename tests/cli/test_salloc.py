@@ -1,0 +1,106 @@
+"""``neuronctl salloc``: the command it starts, the wiring it hands to the first node."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Callable, List
+
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+SITE = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "python"]
+
+# salloc starts its command, as the real one does; srun skips its options and starts the rest.
+SALLOC = """#!/bin/bash
+printf '%s\\0' "$@" >"$RECORD/salloc.argv"
+while [ "${1#-}" != "$1" ]; do shift; done
+SLURM_JOB_ID=4711 SLURM_JOB_NODELIST=n1 exec "$@"
+"""
+SRUN = """#!/bin/bash
+printf '%s\\0' "$@" >"$RECORD/srun.argv"
+while [ "${1#-}" != "$1" ]; do shift; done
+exec "$@"
+"""
+
+
+@pytest.fixture
+def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    for name, text in (("salloc", SALLOC), ("srun", SRUN)):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+    monkeypatch.setenv("RECORD", str(directory))
+    return directory
+
+
+def argv(fakes: Path, name: str) -> List[str]:
+    return (fakes / f"{name}.argv").read_text().split("\0")[:-1]
+
+
+def test_command_runs_wired_and_gives_its_exit_code(run: Run, fakes: Path) -> None:
+    hostile = ["a b", "$HOME", "it's", "", "*", "-x", "--", "a\nb"]
+    show = 'printf "%s\\n" "$MASTER_PORT" "$OMP_NUM_THREADS" "$VALUE"; printf "%s|" "$@"; exit 7'
+    options = ["--gpus-per-node", "1", "--env", "VALUE=two words"]
+    result = run("salloc", *SITE, *options, "--", "bash", "-c", show, "x", *hostile, code=7)
+    expected = f"{10000 + 4711}\n8\ntwo words\n" + "".join(f"{word}|" for word in hostile)
+    assert result.stdout == expected
+    assert "--gres=gpu:1" in argv(fakes, "salloc")
+    assert "--overlap" in argv(fakes, "srun"), "else the sruns inside would wait for ever"
+
+
+def test_failing_wiring_runs_nothing(run: Run, fakes: Path) -> None:
+    result = run(
+        "salloc", *SITE, "--gpus-per-node", "1", "--venv", "no", "--", "echo", "ran", code=1
+    )
+    assert "ran" not in result.stdout
+
+
+def test_secret_is_not_on_any_command_line(run: Run, fakes: Path) -> None:
+    options = ["--gpus-per-node", "1", "--env", "HF_TOKEN=hf_secret_value"]
+    result = run("salloc", *SITE, *options, "--", "printenv", "HF_TOKEN")
+    assert result.stdout == "hf_secret_value\n"
+    assert "hf_secret_value" not in " ".join(argv(fakes, "salloc") + argv(fakes, "srun"))
+    shown = run("salloc", *SITE, *options, "--dry-run", "--", "printenv")
+    assert "hf_secret_value" not in shown.stdout
+
+
+def test_a_shell_without_a_terminal_reads_its_wiring(run: Run, fakes: Path) -> None:
+    result = run("salloc", *SITE, "--gpus-per-node", "1", input="echo port=$MASTER_PORT\n")
+    assert f"port={10000 + 4711}" in result.stdout
+    assert "--pty" in argv(fakes, "srun")
+
+
+def test_dry_run_starts_nothing(run: Run, fakes: Path) -> None:
+    result = run("salloc", *SITE, "--gpus-per-node", "1", "--dry-run")
+    assert result.stdout.startswith("salloc --job-name=interactive --partition=amd_a100nv_8 ")
+    assert not (fakes / "salloc.argv").exists()
+
+
+def test_batch_options_are_not_salloc_s(run: Run, fakes: Path, clean_home: Path) -> None:
+    for option in (["--array", "1-3"], ["--requeue"], ["-o", "x"], ["-e", "x"]):
+        run("salloc", *SITE, *option, "--dry-run", code=2)
+    config = clean_home / ".config" / "neuronctl" / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("requeue: true\noutput: x\n")
+    result = run("salloc", *SITE, "--gpus-per-node", "1", "--dry-run")
+    assert "requeue" not in result.stdout and "--output" not in result.stdout
+
+
+def test_interactive_limit(run: Run, tmp_path: Path) -> None:
+    options = ["-p", "amd_a100nv_8", "--field", "misc", "--appl", "pytorch", "--gpus-per-node", "1"]
+    result = run("salloc", *options, "-t", "8:00:01", "--dry-run", code=4)
+    assert "NC141" in result.stderr and "interactive jobs" in result.stderr
+    shown = run("salloc", *options, "--force", "--dry-run")
+    assert "--time=08:00:00" in shown.stdout
+
+
+def test_everything_after_double_dash_is_the_command(run: Run) -> None:
+    result = run(
+        "salloc", *SITE, "--gpus-per-node", "1", "--dry-run", "--", "x", "--help", "-N", "3"
+    )
+    assert result.stdout.splitlines()[0].endswith(" bash x --help -N 3")

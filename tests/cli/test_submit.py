@@ -1,0 +1,128 @@
+"""``neuronctl submit``: what sbatch is given, what the user sees, what is recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import pytest
+from fake_slurm import FakeSlurm
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+ONE = [
+    *["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"],
+    *["--gpus-per-node", "1", "-t", "1:00:00"],
+]
+
+
+@pytest.fixture(autouse=True)
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text("print('training')\n")
+    return path
+
+
+def records() -> List[Dict[str, Any]]:
+    found = sorted(Path(os.environ["XDG_STATE_HOME"]).rglob("*.json"))
+    for path in found:
+        assert path.stat().st_mode & 0o077 == 0
+    return [json.loads(path.read_text()) for path in found]
+
+
+def test_what_was_reviewed_is_what_is_submitted(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    reviewed = run("generate", *ONE, "train.py", "a b").stdout
+    dry = run("submit", *ONE, "--dry-run", "train.py", "a b")
+    assert dry.stdout == reviewed
+    assert fake_slurm.calls("sbatch") == [] and records() == []
+    result = run("submit", *ONE, "train.py", "a b")
+    assert fake_slurm.stdin() == reviewed
+    assert result.stdout.splitlines()[0].startswith("Submitted batch job 4711")
+    assert "train_4711.out" in result.stdout
+    assert "neuronctl logs -f 4711" in result.stdout
+
+
+def test_record(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    fake_slurm.answer("sbatch", "4711;toy\n")
+    run("submit", *ONE, "train.py")
+    (record,) = records()
+    assert (record["job_id"], record["cluster"], record["status"]) == (4711, "toy", "submitted")
+    assert record["draft"]["script"] == fake_slurm.stdin()
+    assert record["draft"]["cwd"] == str(tmp_path)
+    assert record["draft"]["output"] == f"{tmp_path}/%x_%j.out"
+
+
+def test_refused_submission_is_recorded_as_such(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", stderr="sbatch: error: no\n", code=1)
+    run("submit", *ONE, "train.py", code=7)
+    (record,) = records()
+    assert (record["status"], record["job_id"]) == ("failed", None)
+
+
+def test_secret_reaches_sbatch_and_nothing_else(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    secret = "hf_0123456789abcdefghij"
+    result = run("submit", *ONE, "--env", f"HF_TOKEN={secret}", "--env", "A=1", "train.py")
+    assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == secret
+    assert secret not in fake_slurm.stdin()
+    assert secret not in result.stdout + result.stderr
+    assert secret not in json.dumps(records())
+    assert secret not in str(fake_slurm.calls())
+    assert "export A=1\n" in fake_slurm.stdin()
+
+
+def test_stale_variables_do_not_reach_the_job(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    stale = {"SBATCH_PARTITION": "x", "MASTER_ADDR": "x", "RANK": "1", "SLURM_JOB_ID": "9"}
+    run("submit", *ONE, "train.py", env={**stale, "MINE": "1"})
+    seen = fake_slurm.seen_env("sbatch")
+    assert not set(stale) & set(seen)
+    assert seen["MINE"] == "1"
+
+
+def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    data = json.loads(run("submit", *ONE, "--json", "train.py").stdout)
+    text = json.dumps(data)
+    assert "4711" in text and "amd_a100nv_8" in text
+    dry = json.loads(run("submit", *ONE, "--json", "--dry-run", "train.py").stdout)
+    assert set(dry) == set(data)
+
+
+def test_one_log_for_both(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    result = run("submit", *ONE, "-o", "%x.log", "train.py")
+    assert "#SBATCH --error" not in fake_slurm.stdin()
+    assert "train.log" in result.stdout and "errors" not in result.stdout
+
+
+def test_sbatchs_own_warnings_are_shown(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n", stderr="sbatch: the cluster sleeps on Sunday\n")
+    result = run("submit", *ONE, "train.py")
+    assert "the cluster sleeps on Sunday" in result.stderr
+    assert "4711" in result.stdout
+
+
+def test_two_submissions_at_once(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n", delay=0.3)
+    command = [sys.executable, "-m", "neuronctl", "submit", *ONE, "train.py"]
+    running = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for process in running:
+        stdout, stderr = process.communicate(timeout=100)
+        assert (process.returncode, stderr) == (0, b"")
+        assert b"4711" in stdout
+    assert [record["job_id"] for record in records()] == [4711, 4711]
+
+
+def test_follow_goes_with_no_other(run: Run) -> None:
+    for other in ("--wait", "--json"):
+        result = run("submit", *ONE, "--follow", other, "train.py", code=2)
+        assert "--follow" in result.stderr

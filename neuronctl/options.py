@@ -193,46 +193,74 @@ _NOT_IN_A_SCRIPT = {
 _ENV = "Environment"
 
 OPTIONS: Tuple[Option, ...] = (
-    Option("job-name", "Name of the job.", _text("job_name"), "J", "NAME"),
+    Option("job-name", "Name of the job (default: the script's).", _text("job_name"), "J", "NAME"),
     Option("partition", "Partition.", _text("partition"), "p", "NAME"),
     Option("nodes", "Number of nodes.", _count("nodes"), "N", "N"),
-    Option("ntasks", "Tasks in all.", _count("ntasks"), "n", "N"),
-    Option("ntasks-per-node", "Tasks a node.", _count("ntasks_per_node"), metavar="N"),
-    Option("cpus-per-task", "Cores a task.", _count("cpus_per_task"), "c", "N"),
-    Option("gpus-per-node", "GPUs a node.", _gpus_per_node, metavar="[TYPE:]N"),
-    Option("gres", "Generic resources a node, such as gpu:4.", _gres, metavar="LIST"),
-    Option("time", "Wall-time limit: MM, HH:MM:SS, D-HH:MM:SS.", _time, "t", "TIME"),
+    Option("ntasks", "Tasks on all nodes together.", _count("ntasks"), "n", "N"),
+    Option(
+        "ntasks-per-node",
+        "Tasks a node (default: as the launcher wants it).",
+        _count("ntasks_per_node"),
+        metavar="N",
+    ),
+    Option(
+        "cpus-per-task",
+        "Cores a task (default: what comes with the GPUs).",
+        _count("cpus_per_task"),
+        "c",
+        "N",
+    ),
+    Option(
+        "gpus-per-node", "GPUs a node, such as 2 or a100:2.", _gpus_per_node, metavar="[TYPE:]N"
+    ),
+    Option("gres", "Generic resources a node, such as gpu:2.", _gres, metavar="LIST"),
+    Option("time", "Wall time at most: 90 (minutes), 8:00:00 or 1-12:00:00.", _time, "t", "TIME"),
     Option("account", "Account to charge.", _text("account"), "A", "NAME"),
     Option("qos", "Quality of service.", _text("qos"), "q", "NAME"),
     Option("comment", "Comment, where the site wants one.", _text("comment"), metavar="TEXT"),
-    Option("field", "field= of the site's comment.", _text("field"), metavar="NAME"),
-    Option("appl", "appl= of the site's comment.", _text("appl"), metavar="NAME"),
-    Option("mem", "Memory a node.", _memory, metavar="SIZE"),
-    Option("exclusive", "Whole nodes.", _flag("exclusive"), kind="flag"),
-    Option("constraint", "Features the nodes must have.", _text("constraint"), "C", "LIST"),
+    Option("mem", "Memory a node, such as 80G.", _memory, metavar="SIZE"),
+    Option("exclusive", "Whole nodes, shared with nobody.", _flag("exclusive"), kind="flag"),
+    Option("constraint", "Features that the nodes must have.", _text("constraint"), "C", "LIST"),
     Option("reservation", "Reservation to use.", _text("reservation"), metavar="NAME"),
-    Option("nodelist", "Nodes to use.", _text("nodelist"), "w", "LIST"),
+    Option("nodelist", "Nodes to use, such as gpu[35-36].", _text("nodelist"), "w", "LIST"),
     Option("exclude", "Nodes to avoid.", _text("exclude"), "x", "LIST"),
-    Option("dependency", "Jobs to wait for.", _text("dependency"), "d", "LIST"),
     Option(
-        "array", "Array of tasks, such as 0-9%2.", _text("array"), "a", "INDEXES", batch_only=True
+        "dependency", "Jobs to wait for, such as afterok:4711.", _text("dependency"), "d", "LIST"
     ),
-    Option("signal", "Signal before the end.", _signal, metavar="[B:]SIG[@SECONDS]"),
+    Option(
+        "array",
+        "An array of jobs: 0-9, at most two at a time: 0-9%2.",
+        _text("array"),
+        "a",
+        "INDEXES",
+        batch_only=True,
+    ),
+    Option(
+        "signal",
+        "Signal before the time is up, such as B:USR1@120.",
+        _signal,
+        metavar="[B:]SIG[@SECONDS]",
+    ),
     Option(
         "requeue",
-        "Requeue after a node's failure.",
+        "Start again when a node failed, or never do.",
         _flag("requeue"),
         kind="switch",
         batch_only=True,
     ),
-    Option("mail-type", "When to send mail.", _text("mail_type"), metavar="TYPE"),
-    Option("mail-user", "Whom to send mail.", _text("mail_user"), metavar="ADDRESS"),
+    Option("mail-type", "When to send mail, such as END,FAIL.", _text("mail_type"), metavar="TYPE"),
+    Option("mail-user", "Where to send it.", _text("mail_user"), metavar="ADDRESS"),
     Option(
-        "output", "Log file (default %x_%j.out).", _text("output"), "o", "FILE", batch_only=True
+        "output",
+        "Log file (default %x_%j.out: job's name and id).",
+        _text("output"),
+        "o",
+        "FILE",
+        batch_only=True,
     ),
     Option(
         "error",
-        "Standard error (default %x_%j.err, or with -o the same file).",
+        "Log of standard error (default %x_%j.err; with -o the same file).",
         _text("error"),
         "e",
         "FILE",
@@ -241,8 +269,26 @@ OPTIONS: Tuple[Option, ...] = (
     Option(
         "sbatch", "Any other sbatch option, such as nice=100.", _sbatch, "", "OPTION", kind="list"
     ),
-    Option("cluster", "Cluster of the catalog.", _text("cluster"), metavar="NAME", group="Job"),
-    Option("launcher", "How to start it.", _text("launcher"), "", "NAME", group="Job"),
+    Option(
+        "cluster",
+        "Cluster of the catalog to plan for.",
+        _text("cluster"),
+        metavar="NAME",
+        group="Job",
+    ),
+    Option(
+        "field", "Field of work, for the site's comment.", _text("field"), "", "NAME", group="Job"
+    ),
+    Option("appl", "Application, for the site's comment.", _text("appl"), "", "NAME", group="Job"),
+    Option(
+        "launcher",
+        "What starts the program: python, srun, torchrun, torchrun_jsc, accelerate, horovodrun, "
+        "horovodrun-mpi or mpirun (default: by nodes, tasks and GPUs).",
+        _text("launcher"),
+        "",
+        "NAME",
+        group="Job",
+    ),
     Option(
         "preflight",
         "Look at every node before the launch (default with several nodes).",
@@ -251,11 +297,29 @@ OPTIONS: Tuple[Option, ...] = (
         group="Job",
         batch_only=True,
     ),
-    Option("env", "Export a variable.", _env, "", "NAME=VALUE", "list", _ENV),
-    Option("module", "Load a module, after a purge.", _texts("modules"), "", "NAME", "list", _ENV),
+    Option(
+        "env",
+        "Export a variable; NAME alone takes its value from here.",
+        _env,
+        "",
+        "NAME=VALUE",
+        "list",
+        _ENV,
+    ),
+    Option(
+        "module",
+        "Load a module, after a purge; again for more.",
+        _texts("modules"),
+        "",
+        "NAME",
+        "list",
+        _ENV,
+    ),
     Option("conda", "Activate a conda environment.", _text("conda"), "", "ENV", group=_ENV),
     Option("venv", "Activate a virtual environment.", _text("venv"), "", "DIR", group=_ENV),
-    Option("container", "Run in this image.", _text("container"), "", "IMAGE", group=_ENV),
+    Option(
+        "container", "Run inside this container image.", _text("container"), "", "IMAGE", group=_ENV
+    ),
     Option(
         "container-runtime",
         "singularity, apptainer or pyxis (default: the cluster's).",
@@ -264,11 +328,31 @@ OPTIONS: Tuple[Option, ...] = (
         "NAME",
         group=_ENV,
     ),
-    Option("bind", "Bind a directory into it.", _texts("binds"), "", "SRC[:DST]", "list", _ENV),
     Option(
-        "cleanenv", "Keep other variables out of it.", _flag("cleanenv"), kind="flag", group=_ENV
+        "bind",
+        "Bind a directory into the container; again for more.",
+        _texts("binds"),
+        "",
+        "SRC[:DST]",
+        "list",
+        _ENV,
     ),
-    Option("setup", "A shell line to run before the launch.", _setup, "", "LINE", "list", _ENV),
+    Option(
+        "cleanenv",
+        "Keep your shell's variables out of the container.",
+        _flag("cleanenv"),
+        kind="flag",
+        group=_ENV,
+    ),
+    Option(
+        "setup",
+        "A shell line to run before the launch; again for more.",
+        _setup,
+        "",
+        "LINE",
+        "list",
+        _ENV,
+    ),
 )
 
 BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}

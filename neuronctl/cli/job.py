@@ -35,9 +35,9 @@ class _JobCommand(click.Command):
             if record is not None and isinstance(parameter, click.Option):
                 group = by_name.get(parameter.name or "", "Command")
                 groups.setdefault(group, []).append(record)
-        for group in ("Command", "Job", "Environment", "Slurm"):
+        for group in ("Slurm", "Job", "Environment", "Command"):
             if group in groups:
-                title = "Options as sbatch spells them" if group == "Slurm" else f"{group} options"
+                title = "Options as Slurm spells them" if group == "Slurm" else f"{group} options"
                 with formatter.section(title if group != "Command" else "Options"):
                     formatter.write_dl(groups[group])
 

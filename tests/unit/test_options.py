@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List
 
 import pytest
 
 from neuronctl import job
+from neuronctl.launchers import LAUNCHERS
 from neuronctl.options import BY_NAME, OPTIONS, find
 
 GOOD: List[Any] = [
@@ -134,3 +136,10 @@ def test_every_option_sets_fields_of_a_request() -> None:
 def test_yaml_keys_take_dashes_and_underscores(name: str) -> None:
     assert find(name) is BY_NAME["gpus-per-node"]
     assert find("no-such") is None
+
+
+def test_help_names_every_launcher() -> None:
+    text = BY_NAME["launcher"].help
+    assert set(re.findall(r"[a-z_-]+", text.partition(":")[2].partition("(")[0])) - {"or"} == set(
+        LAUNCHERS
+    )

@@ -85,7 +85,8 @@ class Launcher:
 def srun_words(shape: Shape) -> Tuple[Word, ...]:
     """srun over the whole allocation, or over the hosts of ``shape``.
 
-    ``--cpus-per-task`` stands here since srun does not take it over from sbatch (Slurm 22.05
+    ``--ntasks`` stands here since $SLURM_NTASKS of the allocation would overrule a smaller
+    ``--ntasks-per-node``; ``--cpus-per-task`` stands here since srun does not take it over from sbatch (Slurm 22.05
     and later); ``--kill-on-bad-exit`` ends the step when one task fails.
     """
     where = (f"--nodelist={','.join(shape.hosts)}",) if shape.hosts else ()
@@ -93,6 +94,7 @@ def srun_words(shape: Shape) -> Tuple[Word, ...]:
         "srun",
         f"--nodes={shape.nodes}",
         *where,
+        f"--ntasks={shape.nodes * shape.ntasks_per_node}",
         f"--ntasks-per-node={shape.ntasks_per_node}",
         f"--cpus-per-task={shape.cpus_per_task}",
         *shape.srun_options,

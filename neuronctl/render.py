@@ -114,7 +114,10 @@ class Checks:
 
 
 def _checks(plan: JobPlan) -> Checks:
-    srun = ["srun", f"--nodes={plan.nodes}", "--ntasks-per-node=1", "--cpus-per-task=1"]
+    srun = ["srun", f"--nodes={plan.nodes}", f"--ntasks={plan.nodes}", "--ntasks-per-node=1"]
+    # --overlap: a step that takes nothing; seen on Slurm 22.05, one launch in eight was refused
+    # ("Invalid generic resource") right behind a step that had held the GPUs.
+    srun += ["--cpus-per-task=1", "--overlap"]
     srun.append("--kill-on-bad-exit=0")  # every node shall say what it lacks
     script, image = plan.request.script or "", plan.request.container
     files = [script] if "/" in script or script.endswith(".py") else []

@@ -31,7 +31,7 @@ export OMP_NUM_THREADS=4   # 32 cores / 8 processes
 
 # Look at every node first: a line for each defect, instead of a training that hangs.
 echo "preflight: $SLURM_JOB_NODELIST, 8 GPUs a node"
-srun --nodes=4 --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
+srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
@@ -64,7 +64,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
-srun --nodes=4 --ntasks-per-node=8 --cpus-per-task=4 --kill-on-bad-exit=1 bash -c '
+srun --nodes=4 --ntasks=32 --ntasks-per-node=8 --cpus-per-task=4 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=8
   exec "$@"' task python train_hvd.py

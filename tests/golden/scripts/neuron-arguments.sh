@@ -27,7 +27,7 @@ export OMP_NUM_THREADS=8   # 16 cores / 2 processes
 
 # Look at every node first: a line for each defect, instead of a training that hangs.
 echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs a node"
-srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
@@ -60,7 +60,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
-srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c '
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c '
   exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
       "$@"' torchrun train.py '' 'two words' '$HOME' '$(touch seen)' '`touch seen`' 'it'"'"'s' 'say "no"' \

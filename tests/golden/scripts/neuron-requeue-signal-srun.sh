@@ -30,7 +30,7 @@ export OMP_NUM_THREADS=8   # 16 cores / 2 processes
 
 # Look at every node first: a line for each defect, instead of a training that hangs.
 echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs a node"
-srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
@@ -65,7 +65,7 @@ echo "preflight: all is well"
 
 # Slurm signals this shell before the end; pass that on to the program.
 trap 'kill -s USR1 "$program"' USR1
-srun --nodes=2 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
+srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=2
   exec "$@"' task python train.py &

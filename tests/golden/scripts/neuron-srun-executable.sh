@@ -30,7 +30,7 @@ export OMP_NUM_THREADS=1   # 48 cores / 48 processes
 
 # Look at every node first: a line for each defect, instead of a training that hangs.
 echo "preflight: $SLURM_JOB_NODELIST, 0 GPUs a node"
-srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 [ -r ./solver ] || defect 'cannot read ./solver'
@@ -59,7 +59,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
-srun --nodes=2 --ntasks-per-node=48 --cpus-per-task=1 --kill-on-bad-exit=1 bash -c '
+srun --nodes=2 --ntasks=96 --ntasks-per-node=48 --cpus-per-task=1 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=48
   exec "$@"' task ./solver 'input file.dat'

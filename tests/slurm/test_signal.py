@@ -1,0 +1,48 @@
+"""``--signal B:…``: from Slurm through the batch shell and srun to every process."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from harness import Sandbox
+
+PROGRAM = """
+import os, signal, sys, time
+
+def save(number, frame):
+    print("saved by rank", os.environ["RANK"], flush=True)
+    sys.exit(0)
+
+signal.signal(signal.SIGUSR1, save)
+print("ready", flush=True)
+time.sleep(300)
+sys.exit(3)
+"""
+
+
+def test_every_process_gets_the_signal(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("save.py", PROGRAM)
+    options = ["-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", "-c", "1", "-t", "5"]
+    options += ["--field", "misc", "--appl", "pytorch", "--launcher", "srun", "--no-preflight"]
+    options += ["--signal", "B:USR1@60", "-o", "save.log", "--json"]
+    submitted = sandbox.exec(["neuronctl", "submit", *options, "save.py"])
+    job_id = str(json.loads(submitted.stdout)["job_id"])
+    look = ["sh", "-c", "cat save.log 2>/dev/null || true"]
+    until(lambda: sandbox.exec(look).stdout.count("ready") == 4)
+    # As slurmctld does 60 s before the time is up.
+    sandbox.exec(["scancel", "--batch", "--signal=USR1", job_id])
+    until(lambda: sandbox.exec(look).stdout.count("saved") == 4)
+    query = ["sacct", "-X", "-n", "-P", "-j", job_id, "-o", "State,ExitCode"]
+    until(lambda: sandbox.exec(query).stdout.strip() == "COMPLETED|0:0")
+    text = sandbox.exec(look).stdout
+    assert all(f"saved by rank {rank}\n" in text for rank in range(4))
+
+
+def until(true: object, seconds: float = 60) -> None:
+    """Wait for something that will come."""
+    assert callable(true)
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.3)

@@ -244,18 +244,17 @@ def test_sbatch_prints_no_job_id(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_ctrl_c_during_sbatch(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     fake_slurm.answer("sbatch", "4711\n", delay=60)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "neuronctl", "submit", *ONE, "train.py"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-    )
-    while not fake_slurm.calls("sbatch"):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=50)
+    ) as process:
+        while not fake_slurm.calls("sbatch") and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=50)
     assert (process.returncode, stdout) == (130, "")
     assert "interrupted" in stderr and "may be in the queue" in stderr
     assert "Traceback" not in stderr

@@ -115,9 +115,9 @@ def test_two_submissions_at_once(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
         subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(2)
     ]
-    for process in running:
-        stdout, stderr = process.communicate(timeout=100)
-        assert (process.returncode, stderr) == (0, b"")
+    ended = [(process.communicate(timeout=100), process.returncode) for process in running]
+    for (stdout, stderr), code in ended:
+        assert (code, stderr) == (0, b"")
         assert b"4711" in stdout
     assert [record["job_id"] for record in records()] == [4711, 4711]
 

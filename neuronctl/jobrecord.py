@@ -42,6 +42,7 @@ class RecordDraft:
     decisions: Tuple[Tuple[str, ...], ...] = ()
     findings: Tuple[Tuple[str, ...], ...] = ()
     forced: bool = False
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ def draft_of(
     cwd: str,
     findings: Sequence[Finding] = (),
     forced: bool = False,
+    verdict: str = "",
 ) -> RecordDraft:
     """The draft of a plan's record. script: as submitted. command_line: the user's argv."""
     error = plan.error
@@ -143,6 +145,7 @@ def draft_of(
             (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in findings
         ),
         forced=forced,
+        verdict=verdict,
     )
 
 
@@ -172,12 +175,14 @@ def from_data(data: Dict[str, Any]) -> JobRecord:
     """A record from its JSON data; KeyError or TypeError where it is of another shape."""
     values = {field.name: data[field.name] for field in dataclasses.fields(JobRecord)}
     draft = data["draft"]
-    inner = {field.name: draft[field.name] for field in dataclasses.fields(RecordDraft)}
+    # Records of before there was a verdict are read all the same.
+    inner = {"verdict": "", **draft}
+    inner = {field.name: inner[field.name] for field in dataclasses.fields(RecordDraft)}
     for name in ("command_line",):
         inner[name] = _strings(inner[name])
     for name in ("decisions", "findings"):
         inner[name] = tuple(_strings(row) for row in inner[name])
-    for name in ("cwd", "script", "job_name", "partition", "output"):
+    for name in ("cwd", "script", "job_name", "partition", "output", "verdict"):
         _check(inner, name, str)
     for name in ("nodes", "gpus_per_node", "time_limit"):
         _check(inner, name, int, type(None))

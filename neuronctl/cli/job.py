@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from neuronctl.catalog.model import Catalog
+    from neuronctl.live.verdict import Verdict
     from neuronctl.plan import JobPlan
     from neuronctl.rules import Finding
 
@@ -109,6 +110,8 @@ class Job:
     plan: JobPlan
     catalog: Catalog
     findings: Tuple[Finding, ...]
+    verdict: Optional[Verdict] = None
+    """What would happen to it now; None where Slurm is not asked (``generate``)."""
 
     @property
     def errors(self) -> Tuple[Finding, ...]:
@@ -127,7 +130,7 @@ def prepare(
 ) -> Job:
     """From the command line's values to a plan and the findings on it.
 
-    reviewed: the script is only shown; see rules.Subject.
+    reviewed: the script is only shown; see rules.Subject. Else Slurm is asked what it says now.
     """
     from pathlib import Path
 
@@ -154,8 +157,12 @@ def prepare(
         image = find_image(request.container, cluster.containers.image_dirs)
         request = dataclasses.replace(request, container=image)
     made = plan(request, cluster, interactive=interactive)
-    subject = Subject(made, catalog, look(made), reviewed)
-    return Job(made, catalog, check(subject))
+    if reviewed:
+        return Job(made, catalog, check(Subject(made, catalog, look(made), reviewed)))
+    from neuronctl.live.gate import judge_now
+
+    judged = judge_now(made, catalog, look(made))
+    return Job(made, catalog, judged.findings, judged.verdict)
 
 
 def plan_in_allocation(
@@ -271,7 +278,11 @@ def _program(script: str) -> str:
 
 def refuse_or_warn(job: Job, *, force: bool) -> None:
     """Say what the rules found, on standard error; raises PolicyError for errors, unless forced."""
+    from neuronctl.rules.now import WAITS
+
     for one in job.findings:
+        if one.code in WAITS and not job.errors:
+            continue  # the verdict says it
         click.echo(f"neuronctl: {one.severity} {one.code}: {one.message}", err=True)
         if one.hint:
             click.echo(f"  hint: {one.hint}", err=True)
@@ -280,6 +291,26 @@ def refuse_or_warn(job: Job, *, force: bool) -> None:
     if job.errors and not force:
         count = "1 error" if len(job.errors) == 1 else f"{len(job.errors)} errors"
         raise PolicyError(f"refused: {count}; nothing was done", "--force goes on in spite of it")
+
+
+def show_verdict(job: Job) -> None:
+    """Say on standard error what would happen to the job if it were submitted now."""
+    if job.verdict is None:
+        return
+    click.echo(f"neuronctl: {job.verdict}", err=True)
+    for source in dict.fromkeys(_wait_sources(job)):
+        click.echo(f"  from: {source}", err=True)
+
+
+def _wait_sources(job: Job) -> List[str]:
+    from neuronctl.rules.now import WAITS
+
+    return [one.source for one in job.findings if one.code in WAITS and one.source]
+
+
+def verdict_data(job: Job) -> Optional[Dict[str, Any]]:
+    """The verdict for --json."""
+    return None if job.verdict is None else dataclasses.asdict(job.verdict)
 
 
 def findings_data(findings: Tuple[Finding, ...]) -> List[Dict[str, str]]:

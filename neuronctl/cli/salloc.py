@@ -6,7 +6,7 @@ from typing import Any, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import job_command, prepare, refuse_or_warn
+from neuronctl.cli.job import job_command, prepare, refuse_or_warn, show_verdict
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.
@@ -37,6 +37,7 @@ def command(
 
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
     refuse_or_warn(job, force=force)
+    show_verdict(job)
     wiring = render_shell(job.plan, command=bool(words), template=template)
     argv = _argv([f"--{one}" for one in job.plan.salloc_options], words)
     if dry_run:

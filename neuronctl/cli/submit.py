@@ -14,6 +14,8 @@ from neuronctl.cli.job import (
     prepare,
     program_arguments,
     refuse_or_warn,
+    show_verdict,
+    verdict_data,
 )
 from neuronctl.errors import NeuronctlError, RecordError, SlurmRefusedError, UsageError
 
@@ -55,6 +57,7 @@ def command(
     refuse_or_warn(job, force=force)
     script = render_job(job.plan, template=template)
     cwd = str(Path.cwd())
+    show_verdict(job)
     if dry_run:
         _show_dry_run(job, script, as_json)
         return 0
@@ -64,7 +67,8 @@ def command(
         command_line=["neuronctl", *sys.argv[1:]],
         cwd=cwd,
         findings=job.findings,
-        forced=force,
+        forced=force and bool(job.errors),
+        verdict=str(job.verdict),
     )
     job_id, record = _submit(job, draft)
     _show_submitted(job, job_id, record, script, as_json)
@@ -169,6 +173,7 @@ def _data(job: Job, script: str, logs: Dict[str, str]) -> Dict[str, Any]:
         "time_limit": plan.time_limit,
         "launcher": plan.launcher.name,
         "logs": logs,
+        "verdict": verdict_data(job),
         "findings": findings_data(job.findings),
         "script": script,
     }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, Optional, Tuple
+from dataclasses import dataclass, field
+from typing import Callable, Dict, Iterator, Mapping, Optional, Tuple
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.model import Catalog, Path
 from neuronctl.plan import JobPlan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.live.facts import Live
 
 ERROR = "error"
 WARNING = "warning"
@@ -55,16 +59,22 @@ class Subject:
     """What is judged: a plan, the catalog it was made from, and the situation it stands in.
 
     reviewed is set where the script is only shown (``generate``): what depends on this machine
-    then warns instead of refusing, as the script may be meant for another.
+    then warns instead of refusing, as the script may be meant for another. live: what Slurm says
+    now, None where it was not asked or did not answer; sources: who says a figure that is Slurm's
+    and not the catalog's, by its place below the cluster.
     """
 
     plan: JobPlan
     catalog: Catalog
     situation: Optional[Situation] = None
     reviewed: bool = False
+    live: Optional[Live] = None
+    sources: Mapping[Path, str] = field(default_factory=dict)
 
     def cite(self, *path: str) -> str:
-        """The source of a cluster's value: its file and line, and who said so when."""
+        """The source of a cluster's value: Slurm, or its file and line and who said so when."""
+        if path in self.sources:
+            return self.sources[path]
         cluster = self.plan.cluster
         place = self.catalog.location(cluster.name, *path)
         said = f"{cluster.source}, {cluster.date}"

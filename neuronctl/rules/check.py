@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from neuronctl.rules import consistency, here, policy, resources  # noqa: F401  (they register)
+from neuronctl.rules import (  # noqa: F401  (they register)
+    consistency,
+    here,
+    now,
+    policy,
+    resources,
+)
 from neuronctl.rules.base import RULES, Finding, Subject
 
 

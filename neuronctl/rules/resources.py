@@ -156,6 +156,17 @@ def cores_a_node(subject: Subject) -> Iterator[Violation]:
             ),
             subject.cite_partition("cores_per_node"),
         )
+        return
+    sizes = partition.cores_per_node
+    fitting = sum(1 for cores in sizes if cores >= plan.cores_per_node)
+    if len(sizes) == partition.nodes and len(sizes) > 1 and fitting < plan.nodes:
+        yield Violation(
+            f"{plan.cores_per_node} cores a node are asked for on {plan.nodes} nodes, {fitting} of "
+            f"{partition.name} {'has' if fitting == 1 else 'have'} so many "
+            f"({', '.join(str(cores) for cores in sizes)})",
+            f"ask for at most -N {fitting}, or for fewer cores",
+            subject.cite_partition("cores_per_node"),
+        )
 
 
 @rule("NC132", "more cores a GPU than the site allows")
@@ -207,9 +218,15 @@ def wall_time(subject: Subject) -> Iterator[Violation]:
         f"{asked} asked for as wall time, {kind} jobs in {plan.partition.name} may run "
         f"{units.format_time(limit)}; Slurm may accept it and never start it",
         f"ask for at most -t {units.format_time(limit)}",
-        subject.cite_partition("wall_time")
-        if subject.catalog.locations.get(
-            (plan.cluster.name, "partitions", plan.partition.name, "wall_time", key)
-        )
-        else subject.cite("wall_time", key),
+        _cite_wall_time(subject, key),
     )
+
+
+def _cite_wall_time(subject: Subject, key: str) -> str:
+    place = ("partitions", subject.plan.partition.name, "wall_time")
+    if key == "maximum" and place in subject.sources:
+        return subject.sources[place]
+    # Most partitions have it from their cluster.
+    if (subject.plan.cluster.name, *place, key) in subject.catalog.locations:
+        return subject.cite(*place, key)
+    return subject.cite("wall_time", key)

@@ -7,6 +7,7 @@ Pure ``…_argv`` and ``parse_…`` functions stand around one ``run``. What the
 ``sacct(job_ids=(), *, user=None, since=None, timeout=10.0) -> Accounting(jobs, off)``
 ``scancel(job_ids, *, signal=None, timeout=30.0) -> Cancelled(refused, words)``
 ``scontrol_show_job(job, *, timeout=10.0) -> Tuple[ControlJob, ...]``
+``ask_now(*, nodes="", limits_of=None, job_ids=(), timeout) -> Now``: my jobs, nodes, limits at once
 ``run_interactive(argv) -> int``: salloc on the user's own terminal
 ``local_cluster() -> Optional[str]``: ClusterName as far as a file here tells it; no process
 ``installed() -> bool``: whether there is a squeue on PATH
@@ -23,20 +24,31 @@ from __future__ import annotations
 from neuronctl.slurm.accounting import Accounting, AccountingJob, sacct
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.control import Cancelled, ControlJob, scancel, scontrol_show_job
+from neuronctl.slurm.mine import Limits, MyJob, Now, ask_now
 from neuronctl.slurm.process import installed, run_interactive
 from neuronctl.slurm.queue import QueueJob, squeue
+from neuronctl.slurm.site import Association, Qos, SiteConfig, SiteNode, SitePartition
 from neuronctl.slurm.submit import Submitted, sbatch
 from neuronctl.slurm.values import ExitCode, JobId
 
 __all__ = [
     "Accounting",
     "AccountingJob",
+    "Association",
     "Cancelled",
     "ControlJob",
     "ExitCode",
     "JobId",
+    "Limits",
+    "MyJob",
+    "Now",
+    "Qos",
     "QueueJob",
+    "SiteConfig",
+    "SiteNode",
+    "SitePartition",
     "Submitted",
+    "ask_now",
     "installed",
     "local_cluster",
     "run_interactive",

@@ -14,14 +14,21 @@ def local_cluster() -> Optional[str]:
 
     None where no such file can be read (a configless login node without slurmd's copy).
     """
+    path = config_file()
+    if path is None:
+        return None
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return parse_cluster_name(file.read())
+    except OSError:
+        return None
+
+
+def config_file() -> Optional[str]:
+    """The slurm.conf that Slurm's commands here would read; None where there is none to read."""
     asked = os.environ.get("SLURM_CONF")
-    for place in (asked,) if asked else _PLACES:
-        try:
-            with open(place, encoding="utf-8", errors="replace") as file:
-                return parse_cluster_name(file.read())
-        except OSError:
-            continue
-    return None
+    places = (asked,) if asked else _PLACES
+    return next((place for place in places if os.access(place, os.R_OK)), None)
 
 
 def parse_cluster_name(text: str) -> Optional[str]:

@@ -7,8 +7,9 @@ import os
 import re
 import signal
 import subprocess
+import time
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 
@@ -106,16 +107,70 @@ def run(
 
     Raises SlurmUnavailableError where the command does not exist or does not answer.
     """
+    started = _start(argv, cwd, for_job, environment, reads=input is not None)
+    try:
+        return _finish(started, input, timeout, silence)
+    except BaseException:
+        _kill(started.process)
+        raise
+
+
+def run_together(
+    commands: Sequence[Tuple[Sequence[str], Optional[str]]], *, timeout: float
+) -> List[Union[Result, SlurmUnavailableError]]:
+    """Run several queries, (argv, standard input) each, at the same time; their answers in order.
+
+    timeout: seconds of wall time for all of them together. A command that does not exist or does
+    not answer is an answer too, and leaves those of the others.
+    """
+    deadline = time.monotonic() + timeout
+    started: List[Union[_Started, SlurmUnavailableError]] = []
+    answers: List[Union[Result, SlurmUnavailableError]] = []
+    try:
+        for argv, input in commands:
+            try:
+                started.append(_start(argv, None, False, None, reads=input is not None))
+            except SlurmUnavailableError as error:
+                started.append(error)
+        for one, (_, input) in zip(started, commands):
+            if isinstance(one, SlurmUnavailableError):
+                answers.append(one)
+                continue
+            left = max(0.01, deadline - time.monotonic())
+            try:
+                answers.append(_finish(one, input, left, "", said=timeout))
+            except SlurmUnavailableError as error:
+                answers.append(error)
+        return answers
+    finally:
+        for one in started:
+            if isinstance(one, _Started) and one.process.returncode is None:
+                _kill(one.process)
+
+
+@dataclass(frozen=True)
+class _Started:
+    argv: Sequence[str]
+    process: subprocess.Popen[bytes]
+
+
+def _start(
+    argv: Sequence[str],
+    cwd: Optional[str],
+    for_job: bool,
+    environment: Optional[Mapping[str, str]],
+    *,
+    reads: bool,
+) -> _Started:
     for word in argv:
         if "\0" in word:
             raise UsageError(f"{argv[0]}: an argument holds a NUL character: {word!r}")
-    command = argv[0]
     try:
         # A session of its own: Ctrl-C reaches neuronctl, which then ends the command and
         # whatever a site's wrapper around it has started.
         process = subprocess.Popen(
             list(argv),
-            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+            stdin=subprocess.PIPE if reads else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**clean_environment(os.environ, for_job=for_job), **(environment or {})},
@@ -123,20 +178,27 @@ def run(
             start_new_session=True,
         )
     except OSError as error:
-        raise _cannot_start(command, error, cwd) from None
+        raise _cannot_start(argv[0], error, cwd) from None
+    return _Started(tuple(argv), process)
+
+
+def _finish(
+    started: _Started,
+    input: Optional[str],
+    timeout: float,
+    silence: str,
+    *,
+    said: Optional[float] = None,
+) -> Result:
     data = None if input is None else input.encode("utf-8", "surrogateescape")
     try:
-        stdout, stderr = process.communicate(data, timeout=timeout)
+        stdout, stderr = started.process.communicate(data, timeout=timeout)
     except subprocess.TimeoutExpired:
-        _kill(process)
         raise SlurmUnavailableError(
-            f"{command} did not answer within {timeout:g} s",
+            f"{started.argv[0]} did not answer within {timeout if said is None else said:g} s",
             silence or "the controller may be busy or restarting: try again in a while",
         ) from None
-    except BaseException:
-        _kill(process)
-        raise
-    return Result(tuple(argv), _text(stdout), _text(stderr), process.returncode)
+    return Result(started.argv, _text(stdout), _text(stderr), started.process.returncode)
 
 
 def failure(result: Result, *, hint: str = "") -> Exception:

@@ -296,7 +296,8 @@ def test_boundary(code: str, bad: Dict[str, Any], words: List[str], good: Dict[s
 
 
 def test_every_rule_has_cases() -> None:
-    assert set(RULES) <= {code for code, *_ in CASES}
+    # NC5xx look at what Slurm says: test_live.py has their cases.
+    assert {code for code in RULES if code < "NC5"} <= {code for code, *_ in CASES}
 
 
 def test_codes_have_one_form_and_order() -> None:

@@ -1,0 +1,79 @@
+"""Asks Slurm, once, what a verdict needs: at most two processes while the limits are known."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Tuple
+
+from neuronctl.errors import SlurmUnavailableError
+from neuronctl.live import cache
+from neuronctl.live.facts import Live, as_known
+from neuronctl.live.waits import dependency_ids
+from neuronctl.plan import JobPlan
+
+TIMEOUT = 1.5
+"""Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
+
+
+def ask_live(plan: JobPlan, *, fresh: bool = False, timeout: float = TIMEOUT) -> Live:
+    """Slurm's figures for a plan's cluster.
+
+    fresh: read the limits anew, whatever is kept of them. Raises SlurmUnavailableError where
+    Slurm is not there or does not answer in time, or is another cluster's; SlurmRefusedError.
+    """
+    from neuronctl import slurm
+    from neuronctl.situation import user_name
+
+    name = slurm.local_cluster()
+    if name is not None:
+        _check_cluster(plan, name)
+    made_from = cache.key()
+    kept = None if fresh else cache.read(made_from)
+    nodes = ""
+    if kept is not None:
+        here = next((one for one in kept[0].partitions if one.name == plan.partition.name), None)
+        nodes = here.node_list if here is not None else ""
+    now = slurm.ask_now(
+        nodes=nodes,
+        limits_of=(user_name(), name or "") if kept is None else None,
+        job_ids=dependency_ids(plan),
+        timeout=timeout,
+    )
+    asked_at = int(time.time())
+    if kept is None:
+        assert now.limits is not None
+        kept = now.limits, asked_at
+        # Half an answer is good for now, but not for an hour.
+        if now.limits.qos is not None or "limits" not in now.limits.config.enforce:
+            cache.write(made_from, *kept)
+    limits, limits_at = kept
+    _check_cluster(plan, limits.config.cluster)
+    return Live(
+        limits=limits,
+        limits_at=limits_at,
+        jobs=now.jobs,
+        nodes=tuple(one for one in now.nodes if plan.partition.name in one.partitions),
+        job_states=now.job_states,
+        asked_at=asked_at,
+        groups=_groups(),
+    )
+
+
+def _check_cluster(plan: JobPlan, name: str) -> None:
+    if name and not as_known(plan.cluster, name):
+        raise SlurmUnavailableError(
+            f"the Slurm here is that of cluster '{name}', and the job is for {plan.cluster.name}"
+        )
+
+
+def _groups() -> Tuple[str, ...]:
+    import grp
+
+    names = []
+    for number in os.getgroups():
+        try:
+            names.append(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue
+    return tuple(names)

@@ -1,0 +1,95 @@
+"""The cluster's limits, kept for an hour so that a submission need not ask for them.
+
+One file a user and cluster below the cache directory, written aside and renamed; it can be
+deleted at any time, and whatever is wrong with it only means that Slurm is asked again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any, Dict, Optional, Tuple, Type, TypeVar
+
+from neuronctl import __version__
+from neuronctl.slurm import Association, Limits, Qos, SiteConfig, SiteNode, SitePartition
+
+MAX_AGE = 3600
+"""Seconds after which the limits are read anew."""
+
+T = TypeVar("T")
+
+
+def key() -> str:
+    """What the limits are made from: the user, slurm.conf as it lies there, the cluster's name."""
+    from neuronctl.slurm.cluster import config_file, local_cluster
+
+    path = config_file()
+    parts = [__version__, str(os.getuid()), local_cluster() or "", path or ""]
+    with contextlib.suppress(OSError):
+        if path:
+            status = os.stat(path)
+            parts += [str(status.st_mtime_ns), str(status.st_ino), str(status.st_size)]
+    return "\n".join(parts)
+
+
+def file_of(made_from: str) -> Path:
+    """The file for a key; one cluster's key changes seldom, so old files are few."""
+    import hashlib
+
+    from neuronctl.paths import cache_dir
+
+    return cache_dir() / f"limits-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}.json"
+
+
+def read(made_from: str, *, now: Optional[float] = None) -> Optional[Tuple[Limits, int]]:
+    """The limits and when they were read (epoch seconds); None where they are old or damaged."""
+    try:
+        data = json.loads(file_of(made_from).read_bytes())
+        if data["made_from"] != made_from:
+            return None
+        age = (time.time() if now is None else now) - data["at"]
+        if not 0 <= age < MAX_AGE:
+            return None
+        return _limits(data["limits"]), int(data["at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write(made_from: str, limits: Limits, at: int) -> None:
+    """Keep the limits; where that cannot be done, nothing is lost but time."""
+    path = file_of(made_from)
+    data = {"made_from": made_from, "at": at, "limits": dataclasses.asdict(limits)}
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                json.dump(data, file)
+            os.replace(aside, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+            raise
+    except OSError:
+        pass
+
+
+def _limits(data: Dict[str, Any]) -> Limits:
+    qos = data["qos"]
+    return Limits(
+        config=_one(SiteConfig, data["config"]),
+        partitions=tuple(_one(SitePartition, one) for one in data["partitions"]),
+        nodes=tuple(_one(SiteNode, one) for one in data["nodes"]),
+        qos=None if qos is None else tuple(_one(Qos, one) for one in qos),
+        associations=tuple(_one(Association, one) for one in data["associations"]),
+    )
+
+
+def _one(kind: Type[T], data: Dict[str, Any]) -> T:
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})

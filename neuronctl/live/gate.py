@@ -1,0 +1,53 @@
+"""The gate before a submission: the rules over the catalog and over what Slurm says now."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+from neuronctl.catalog.model import Catalog
+from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.live.facts import Live, overlay
+from neuronctl.live.verdict import Verdict, verdict
+from neuronctl.plan import JobPlan
+from neuronctl.rules import Finding, Situation, Subject, check
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the rules found, and what would happen to the job."""
+
+    findings: Tuple[Finding, ...]
+    verdict: Verdict
+
+
+def judge_now(plan: JobPlan, catalog: Catalog, situation: Situation) -> Judged:
+    """Judge a plan with Slurm's own figures; by the catalog alone where it does not answer."""
+    from neuronctl.live.ask import ask_live
+
+    subject = Subject(plan, catalog, situation)
+    try:
+        live = ask_live(plan)
+        judged = judge(subject, live)
+        if live.limits_at < live.asked_at and _by_slurm(judged):
+            # Nothing is refused by a limit that was read an hour ago.
+            judged = judge(subject, ask_live(plan, fresh=True))
+        return judged
+    except (SlurmUnavailableError, SlurmRefusedError) as error:
+        return judge(subject, None, error.message)
+
+
+def judge(subject: Subject, live: Optional[Live], why_not: str = "") -> Judged:
+    """Judge with what Slurm said, or without it because of ``why_not``. Pure."""
+    if live is not None:
+        plan, sources = overlay(subject.plan, live)
+        subject = dataclasses.replace(subject, plan=plan, live=live, sources=sources)
+    findings = check(subject)
+    return Judged(findings, verdict(subject.plan, findings, live, subject.cite_partition, why_not))
+
+
+def _by_slurm(judged: Judged) -> bool:
+    return any(
+        one.severity == "error" and one.source.startswith("Slurm itself") for one in judged.findings
+    )

@@ -1,0 +1,68 @@
+"""Refused, will wait or can start now: the one sentence before a submission. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Optional, Sequence
+
+from neuronctl.live.facts import Live
+from neuronctl.live.waits import array_size, free_nodes, waits
+from neuronctl.plan import JobPlan
+from neuronctl.rules import Finding
+
+REFUSED = "refused"
+WILL_WAIT = "will wait"
+CAN_START = "can start now"
+NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """kind: one of the four words above. cause: Slurm's reason, or the codes that refuse.
+
+    until: epoch seconds by which it starts at the latest, as far as the user's own limits go;
+    None: not known. judged_by: ``"Slurm"``, or why it was the catalog alone.
+    """
+
+    kind: str
+    words: str
+    cause: str = ""
+    until: Optional[int] = None
+    judged_by: str = "Slurm"
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.words}" if self.words else self.kind
+
+
+def verdict(
+    plan: JobPlan,
+    findings: Sequence[Finding],
+    live: Optional[Live],
+    cite: Callable[[str], str],
+    why_not: str = "",
+) -> Verdict:
+    """What would happen to the job if it were submitted now.
+
+    live: None where Slurm did not tell, because of ``why_not``.
+    """
+    judged_by = "Slurm" if live is not None else f"the catalog alone: {why_not}"
+    errors = [one for one in findings if one.severity == "error"]
+    if errors:
+        codes = " ".join(sorted({one.code for one in errors}))
+        return Verdict(REFUSED, errors[0].message, codes, judged_by=judged_by)
+    if live is None:
+        return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
+    found = list(waits(plan, live, cite))
+    if found:
+        known = [one.until for one in found]
+        until = None if None in known else max(one for one in known if one is not None)
+        words = "; ".join(one.words for one in found)
+        return Verdict(WILL_WAIT, words, found[0].cause, until)
+    free = free_nodes(plan, live)
+    if free is None:
+        return Verdict(NOT_KNOWN, "no limit of yours is in its way; what is free is not known")
+    words = f"{len(free)} node{'s have' if len(free) > 1 else ' has'} room for its share"
+    size = array_size(plan)
+    if size > 1:
+        words += f"; its {size} tasks start as far as that and your limits reach"
+    return Verdict(CAN_START, words)

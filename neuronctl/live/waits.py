@@ -1,0 +1,222 @@
+"""What a job would wait for, with figures, and until when at most. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Callable, Iterator, List, Optional, Tuple
+
+from neuronctl import units
+from neuronctl.live.facts import Limit, Live, running, user_limit
+from neuronctl.plan import JobPlan
+from neuronctl.slurm import MyJob, SiteNode
+
+_UNUSABLE = re.compile(
+    r"DOWN|DRAIN|FAIL|MAINT|RESERVED|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"
+    r"|POWER|REBOOT|PERFCTRS|BLOCKED|INVAL|\*"
+)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One thing a job waits for.
+
+    code: the rule's. cause: Slurm's reason. until: epoch seconds by which it ends at the latest
+    where nothing else of the user's waits before it; None: not known.
+    """
+
+    code: str
+    cause: str
+    words: str
+    source: str = ""
+    until: Optional[int] = None
+
+
+def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wait]:
+    """Everything the job would wait for now, in the order in which Slurm names its reason.
+
+    cite: the source of a catalog figure of the job's partition, by its key.
+    """
+    here = live.partition(plan.partition.name)
+    if here is not None and here.state in ("DOWN", "INACTIVE"):
+        words = f"partition {here.name} is {here.state}: nothing starts there now"
+        yield Wait("NC505", f"Partition{here.state.capitalize()}", words)
+    yield from _own_wish(plan, live)
+    limit = user_limit("max_running_jobs", plan, live, cite)
+    if limit is not None and limit.used >= limit.figure:
+        excess = limit.used - limit.figure + 1
+        yield Wait(
+            "NC502",
+            limit.reason,
+            f"{limit.used} of your jobs run, at most {limit.figure} may; it waits until "
+            + _until_words(limit, live, excess, by_gpus=False),
+            limit.source,
+            _until(limit, excess, by_gpus=False),
+        )
+    yield from _resources(plan, live)
+    limit = user_limit("max_gpus", plan, live, cite)
+    if limit is not None and plan.gpus <= limit.figure < limit.used + plan.gpus:
+        excess = limit.used + plan.gpus - limit.figure
+        yield Wait(
+            "NC503",
+            limit.reason,
+            f"you hold {limit.used} of {limit.figure} GPUs; {plan.gpus} more will wait until "
+            + _until_words(limit, live, excess, by_gpus=True),
+            limit.source,
+            _until(limit, excess, by_gpus=True),
+        )
+
+
+def array_size(plan: JobPlan) -> int:
+    """How many jobs it counts for: the tasks of an array, else 1."""
+    from neuronctl.slurm.values import JobId
+
+    text = plan.request.array
+    return 1 if text is None else JobId(1, tasks=text).count
+
+
+def option(plan: JobPlan, name: str) -> Optional[str]:
+    """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
+    for one in plan.request.sbatch:
+        key, _, value = one.partition("=")
+        if key == name:
+            return value
+    return None
+
+
+def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
+    """The job ids that ``--dependency`` names."""
+    text = plan.request.dependency or ""
+    return tuple(int(one) for one in re.findall(r"(?<=:)(\d{1,10})(?=[_+:,?]|$)", text))
+
+
+def _own_wish(plan: JobPlan, live: Live) -> Iterator[Wait]:
+    if option(plan, "hold") is not None:
+        yield Wait("NC506", "JobHeldUser", "it is held (--hold) until you release it")
+    begin = option(plan, "begin")
+    if begin:
+        yield Wait("NC506", "BeginTime", f"it begins at {begin} (--begin) at the earliest")
+    ids = dependency_ids(plan)
+    active = [str(one) for one in ids if live.job_states.get(one) in _ACTIVE]
+    if active:
+        words = f"it depends on {_jobs(active)} (--dependency), which {_has(active)} not ended"
+        yield Wait("NC506", "Dependency", words)
+
+
+_ACTIVE = frozenset(
+    {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "STAGE_OUT"}
+)
+
+
+def _jobs(ids: List[str]) -> str:
+    return ("job " if len(ids) == 1 else "jobs ") + ", ".join(ids)
+
+
+def _has(ids: List[str]) -> str:
+    return "has" if len(ids) == 1 else "have"
+
+
+def _ends(limit: Limit, excess: int, *, by_gpus: bool) -> Optional[MyJob]:
+    """The running job with whose end ``excess`` GPUs (or jobs) are free; None: not known."""
+    jobs = [one for one in running(limit.jobs) if one.end is not None]
+    for one in sorted(jobs, key=lambda job: job.end or 0):
+        excess -= (one.gpus or 0) if by_gpus else 1
+        if excess <= 0:
+            return one
+    return None
+
+
+def _ahead(limit: Limit) -> int:
+    """The user's own jobs that wait for the same."""
+    mine = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
+    return sum(one.count for one in limit.jobs if one.state == "PENDING" and one.reason not in mine)
+
+
+def _until(limit: Limit, excess: int, *, by_gpus: bool) -> Optional[int]:
+    job = _ends(limit, excess, by_gpus=by_gpus)
+    return None if job is None or _ahead(limit) else job.end
+
+
+def _until_words(limit: Limit, live: Live, excess: int, *, by_gpus: bool) -> str:
+    job = _ends(limit, excess, by_gpus=by_gpus)
+    if job is None or job.end is None:
+        text = "some of them end, when is not known"
+    else:
+        left = units.format_time(max(0, job.end - live.asked_at))
+        text = f"job {job.id} ends, at most {left} from now"
+    ahead = _ahead(limit)
+    if ahead:
+        text += f"; {ahead} of your jobs wait{'s' if ahead == 1 else ''} before it"
+    return text
+
+
+# ---------------------------------------------------------------------------- resources
+
+
+def free_nodes(plan: JobPlan, live: Live) -> Optional[Tuple[SiteNode, ...]]:
+    """The nodes that could take one node's share of the job now; None where that is not known."""
+    request = plan.request
+    unknown = ("mem-per-cpu", "mem-per-gpu", "gpus", "gpus-per-task", "licenses", "contiguous")
+    if request.reservation is not None or any(option(plan, one) is not None for one in unknown):
+        return None
+    if request.constraint is not None and not re.fullmatch(r"[\w.&,-]+", request.constraint):
+        return None
+    if not live.nodes:
+        return None
+    memory = _memory(plan, live)
+    wanted = set(re.split(r"[&,]", request.constraint)) if request.constraint else set()
+    avoided = set(_hosts(request.exclude))
+    named = set(_hosts(request.nodelist))
+    if len(named) >= plan.nodes:
+        pool = [one for one in live.nodes if one.name in named]
+    else:
+        pool = list(live.nodes)
+    return tuple(
+        one
+        for one in pool
+        if plan.partition.name in one.partitions
+        and not _UNUSABLE.search(one.state)
+        and one.name not in avoided
+        and wanted <= set(one.features)
+        and one.cores - one.cores_used >= plan.cores_per_node
+        and one.gpus - one.gpus_used >= plan.gpus_per_node
+        and one.memory_mb - one.memory_mb_used >= memory
+        and (not request.exclusive or one.cores_used == 0)
+    )
+
+
+def _hosts(text: Optional[str]) -> List[str]:
+    if text is None or "/" in text:
+        return []
+    try:
+        return units.expand_hostlist(text)
+    except ValueError:
+        return []
+
+
+def _memory(plan: JobPlan, live: Live) -> int:
+    """MB of one node that the job takes; 0 where memory is no resource there."""
+    here = live.partition(plan.partition.name)
+    if not live.limits.config.memory_counts or here is None:
+        return 0
+    if plan.request.mem is not None:
+        return units.parse_memory(plan.request.mem)
+    return (here.memory_mb_per_cpu or 0) * plan.cores_per_node
+
+
+def _resources(plan: JobPlan, live: Live) -> Iterator[Wait]:
+    free = free_nodes(plan, live)
+    if free is None or len(free) >= plan.nodes:
+        return
+    share = f"{plan.cores_per_node} cores"
+    if plan.gpus_per_node:
+        share = f"{plan.gpus_per_node} GPUs and {share}"
+    name = plan.partition.name
+    have = "no node" if not free else f"{len(free)} node{'s' if len(free) > 1 else ''}"
+    yield Wait(
+        "NC504",
+        "Resources",
+        f"{have} of {name} {'have' if len(free) > 1 else 'has'} {share} free now, and "
+        f"{plan.nodes} {'is' if plan.nodes == 1 else 'are'} asked for; when that ends is not known",
+        "Slurm itself: scontrol show node",
+    )

@@ -1,0 +1,182 @@
+"""NC5xx: what Slurm itself says now: jobs, GPUs, nodes, arrays, accounts. Silent without Slurm."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from neuronctl.rules.base import WARNING, Subject, Violation, rule
+
+WAITS = ("NC502", "NC503", "NC504", "NC505", "NC506")
+"""Codes that do not stand against a job: they say what it waits for."""
+
+
+@rule("NC501", "more jobs than a user may submit")
+def jobs_submitted(subject: Subject) -> Iterator[Violation]:
+    if subject.live is None:
+        return
+    from neuronctl.live.facts import user_limit
+    from neuronctl.live.waits import array_size
+
+    limit = user_limit("max_submit_jobs", subject.plan, subject.live, subject.cite_partition)
+    size = array_size(subject.plan)
+    if limit is not None and limit.used + size > limit.figure:
+        left = max(0, limit.figure - limit.used)
+        more = "1 more" if size == 1 else f"the array's {size} tasks"
+        yield Violation(
+            f"{limit.used} of your jobs are in the queue, at most {limit.figure} may be: {more} "
+            "would be refused",
+            "wait until some have ended, or cancel one: neuronctl status"
+            + (f"; {left} more would still be taken" if size > 1 and left else ""),
+            limit.source,
+        )
+
+
+def _waits(subject: Subject, code: str) -> Iterator[Violation]:
+    if subject.live is None:
+        return
+    from neuronctl.live.waits import waits
+
+    for one in waits(subject.plan, subject.live, subject.cite_partition):
+        if one.code == code:
+            yield Violation(one.words, "", one.source)
+
+
+@rule("NC502", "waits for a running job's end", WARNING)
+def jobs_running(subject: Subject) -> Iterator[Violation]:
+    return _waits(subject, "NC502")
+
+
+@rule("NC503", "waits for GPUs a user may hold", WARNING)
+def gpus_held(subject: Subject) -> Iterator[Violation]:
+    return _waits(subject, "NC503")
+
+
+@rule("NC504", "waits for free nodes", WARNING)
+def nodes_free(subject: Subject) -> Iterator[Violation]:
+    return _waits(subject, "NC504")
+
+
+@rule("NC505", "waits for the partition", WARNING)
+def partition_up(subject: Subject) -> Iterator[Violation]:
+    return _waits(subject, "NC505")
+
+
+@rule("NC506", "waits as asked", WARNING)
+def own_wish(subject: Subject) -> Iterator[Violation]:
+    return _waits(subject, "NC506")
+
+
+@rule("NC511", "array index over MaxArraySize")
+def array_index(subject: Subject) -> Iterator[Violation]:
+    text, live = subject.plan.request.array, subject.live
+    if text is None or live is None or live.limits.config.max_array_size is None:
+        return
+    import re
+
+    most = live.limits.config.max_array_size - 1
+    # Behind "-" stands an end, behind ":" a step, behind "%" how many at a time.
+    indexes = [int(one) for one in re.findall(r"(?<![:%\d])\d+", text)]
+    highest = max(indexes, default=0)
+    if highest > most:
+        yield Violation(
+            f"--array={text}: the index {highest} is over {most}, the highest there is "
+            f"(MaxArraySize {most + 1})",
+            f"number the tasks from 0 to {most}, and let each do more",
+            live.said("scontrol show config"),
+        )
+
+
+@rule("NC512", "dependency on an unknown job", WARNING)
+def dependency(subject: Subject) -> Iterator[Violation]:
+    if subject.live is None:
+        return
+    from neuronctl.live.waits import dependency_ids
+
+    known = {one.id.job for one in subject.live.jobs} | set(subject.live.job_states)
+    for number in dependency_ids(subject.plan):
+        if number not in known:
+            yield Violation(
+                f"--dependency names job {number}, which Slurm does not know (any more): it does "
+                "not wait for it, or waits for ever",
+                "look with 'neuronctl status " + str(number) + "'",
+                "Slurm itself: scontrol show job",
+            )
+
+
+@rule("NC521", "QOS cannot be used")
+def qos_known(subject: Subject) -> Iterator[Violation]:
+    plan, live = subject.plan, subject.live
+    asked = plan.request.qos
+    if live is None or live.limits.qos is None or asked is None:
+        return
+    names = tuple(one.name for one in live.limits.qos)
+    if live.qos(asked) is None:
+        yield Violation(
+            f"Slurm knows no QOS '{asked}'",
+            "there are: " + ", ".join(names),
+            live.said("sacctmgr show qos"),
+        )
+        return
+    association = live.association(plan)
+    allowed = () if association is None else association.qos
+    enforced = "qos" in live.limits.config.enforce
+    if enforced and allowed and asked.lower() not in [one.lower() for one in allowed]:
+        yield Violation(
+            f"the QOS '{asked}' is not one you may use: {', '.join(allowed)}",
+            "leave -q out, or take one of them",
+            live.said("sacctmgr show associations"),
+        )
+
+
+@rule("NC522", "account cannot be used")
+def account_known(subject: Subject) -> Iterator[Violation]:
+    plan, live = subject.plan, subject.live
+    asked = plan.request.account
+    if live is None or asked is None or not live.limits.associations:
+        return
+    mine = tuple(dict.fromkeys(one.account for one in live.limits.associations))
+    if "associations" in live.limits.config.enforce and asked.lower() not in mine:
+        yield Violation(
+            f"the account '{asked}' is not one of yours: {', '.join(mine)}",
+            "take one of them with -A, or leave it out",
+            live.said("sacctmgr show associations"),
+        )
+
+
+@rule("NC523", "partition does not take this account or QOS")
+def partition_allows(subject: Subject) -> Iterator[Violation]:
+    plan, live = subject.plan, subject.live
+    here = None if live is None else live.partition(plan.partition.name)
+    if live is None or here is None:
+        return
+    association = live.association(plan)
+    account = plan.request.account or (association.account if association is not None else "")
+    for kind, own, allowed in (
+        ("account", account, here.allow_accounts),
+        ("QOS", live.job_qos(plan), here.allow_qos),
+    ):
+        if own and allowed and own.lower() not in [one.lower() for one in allowed]:
+            yield Violation(
+                f"partition {here.name} takes the {kind} {' or '.join(allowed)} only, and this "
+                f"job's is {own}",
+                "take another partition, or one of them",
+                live.said(f"scontrol show partition {here.name}"),
+            )
+
+
+@rule("NC524", "feature that no node has")
+def features(subject: Subject) -> Iterator[Violation]:
+    import re
+
+    plan, live = subject.plan, subject.live
+    text = plan.request.constraint
+    if live is None or text is None or not live.nodes or not re.fullmatch(r"[\w.&,-]+", text):
+        return
+    there = {feature for one in live.nodes for feature in one.features}
+    for name in re.split(r"[&,]", text):
+        if name not in there:
+            yield Violation(
+                f"--constraint={text}: no node of {plan.partition.name} has the feature '{name}'",
+                "they have: " + (", ".join(sorted(there)) or "none"),
+                live.said("scontrol show node"),
+            )

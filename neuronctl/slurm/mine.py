@@ -1,0 +1,173 @@
+"""What Slurm says just now, for the gate before a submission: two processes at the same time.
+
+One squeue for the user's own jobs and one scontrol for the nodes; where the limits have to be
+read too, a sacctmgr beside them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from neuronctl.errors import SlurmUnavailableError, UsageError
+from neuronctl.slurm import site
+from neuronctl.slurm.process import Result, failure, run_together
+from neuronctl.slurm.values import (
+    SEPARATOR,
+    JobId,
+    parse_count,
+    parse_gres_gpus,
+    parse_timestamp,
+    parse_tres_gpus,
+)
+
+_FIELDS = (
+    "JobArrayID",
+    "Partition",
+    "Account",
+    "QOS",
+    "State",
+    "Reason",
+    "NumNodes",
+    "tres-alloc",
+    "tres-per-node",
+    "EndTime",
+)
+
+
+@dataclass(frozen=True)
+class MyJob:
+    """A job of the user's that waits or runs.
+
+    count: how many tasks the row stands for. gpus: of one task on all its nodes; None where
+    Slurm does not tell. end: when its time limit ends it (epoch seconds).
+    """
+
+    id: JobId
+    partitions: Tuple[str, ...]
+    account: str
+    qos: str
+    state: str
+    reason: str
+    count: int
+    gpus: Optional[int]
+    end: Optional[int]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The cluster's own figures, which change seldom; qos None: the database did not answer."""
+
+    config: site.SiteConfig
+    partitions: Tuple[site.SitePartition, ...]
+    nodes: Tuple[site.SiteNode, ...]
+    qos: Optional[Tuple[site.Qos, ...]]
+    associations: Tuple[site.Association, ...]
+
+
+@dataclass(frozen=True)
+class Now:
+    """The answer. limits: only where they were asked for. job_states: of the ids asked about."""
+
+    jobs: Tuple[MyJob, ...]
+    nodes: Tuple[site.SiteNode, ...]
+    job_states: Dict[int, str]
+    limits: Optional[Limits]
+
+
+def squeue_mine_argv() -> List[str]:
+    """The user's jobs that are not over, one row a job or the waiting tasks of an array."""
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in _FIELDS)
+    return ["squeue", "--noheader", f"--user={os.getuid()}", f"--Format={fields}"]
+
+
+def parse_mine(text: str) -> Tuple[MyJob, ...]:
+    """squeue's rows; ValueError where a row is of another shape, since a count would be wrong."""
+    jobs = []
+    for line in text.splitlines():
+        fields = line.split(SEPARATOR)
+        if len(fields) != len(_FIELDS) + 1:
+            raise ValueError(line)
+        id, partition, account, qos, state, reason, nodes, tres, per_node, end = (
+            one.strip() for one in fields[:-1]
+        )
+        job = JobId.parse(id)
+        gpus = parse_tres_gpus(tres)
+        if gpus is None:
+            each = parse_gres_gpus(per_node)
+            gpus = None if each is None else each * (parse_count(nodes) or 1)
+        jobs.append(
+            MyJob(
+                id=job,
+                partitions=tuple(partition.split(",")),
+                account=account,
+                qos=qos,
+                state=state,
+                reason="" if reason == "None" else reason,
+                count=job.count,
+                gpus=gpus,
+                end=parse_timestamp(end),
+            )
+        )
+    return tuple(jobs)
+
+
+def ask_now(
+    *,
+    nodes: str = "",
+    limits_of: Optional[Tuple[str, str]] = None,
+    job_ids: Sequence[int] = (),
+    timeout: float,
+) -> Now:
+    """Ask squeue and scontrol, and sacctmgr where limits are wanted, at the same time.
+
+    nodes: the host list to look at (all nodes where limits are asked for). limits_of: (login
+    name, ClusterName or "") whose limits to read. timeout: seconds for all of it. Raises
+    SlurmUnavailableError, SlurmRefusedError; a sacctmgr that fails only leaves ``qos`` None.
+    """
+    everything = limits_of is not None
+    questions: List[Tuple[Sequence[str], Optional[str]]] = [(squeue_mine_argv(), None)]
+    argv, text = site.scontrol_questions(nodes, everything=everything, job_ids=job_ids)
+    if text:
+        questions.append((argv, text))
+    if limits_of is not None:
+        questions.append(site.sacctmgr_questions(*limits_of))
+    answers = run_together(questions, timeout=timeout)
+    try:
+        jobs = parse_mine(_good(answers[0]).stdout)
+    except (ValueError, UsageError) as error:
+        raise SlurmUnavailableError(
+            f"squeue's answer cannot be read: {str(error)[:80]!r}"
+        ) from None
+    if not text:
+        return Now(jobs, (), {}, None)
+    told = _good(answers[1], unknown_job=bool(job_ids)).stdout
+    seen = site.parse_nodes(told)
+    limits = None
+    if limits_of is not None:
+        said = answers[2]
+        known = isinstance(said, Result) and said.returncode == 0
+        accounting = said.stdout if isinstance(said, Result) and known else ""
+        limits = Limits(
+            config=site.parse_config(told),
+            partitions=site.parse_partitions(told),
+            nodes=seen,
+            qos=site.parse_qos(accounting) or None,
+            associations=site.parse_associations(accounting),
+        )
+        if not limits.partitions:
+            raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
+    return Now(jobs, seen, site.parse_job_states(told), limits)
+
+
+def _good(answer: object, *, unknown_job: bool = False) -> Result:
+    if isinstance(answer, SlurmUnavailableError):
+        raise answer
+    assert isinstance(answer, Result)
+    # scontrol ends with 1 for a job it does not know, after answering everything else.
+    if answer.returncode != 0 and not (
+        unknown_job and "Invalid job id" in answer.stdout + answer.stderr
+    ):
+        raise failure(answer)
+    return answer

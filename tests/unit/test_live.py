@@ -1,0 +1,297 @@
+"""The live gate: Slurm's answers read, laid over the catalog, and judged."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, List, Optional, Set, Tuple
+
+import pytest
+from making import cluster, plan_of
+
+from neuronctl.catalog.model import Catalog
+from neuronctl.live import cache
+from neuronctl.live.facts import Live
+from neuronctl.live.gate import Judged, judge
+from neuronctl.rules import RULES, Subject
+from neuronctl.slurm import (
+    Association,
+    JobId,
+    Limits,
+    MyJob,
+    Qos,
+    SiteConfig,
+    SiteNode,
+    SitePartition,
+)
+from neuronctl.slurm.mine import parse_mine
+from neuronctl.slurm.site import parse_config, parse_nodes, parse_partitions, parse_qos
+
+NOW = 1_800_000_000
+PARTITION = SitePartition(
+    "gpu", "UP", "n[1-4]", 4, 48 * 3600, 3600, None, "p_gpu", False, 1000, (), (), ()
+)
+OTHER = dataclasses.replace(PARTITION, name="cpu", qos="", node_list="c1", nodes=1)
+QOS = Qos("p_gpu", (), 4, 3, 16, None, None)
+NORMAL = Qos("normal", (), None, None, None, None, None)
+MINE = Association("lab", "", None, None, ("normal",), "normal")
+CONFIG = SiteConfig("toy", "22.05.8", 101, ("associations", "limits", "qos"), True)
+
+
+def node(name: str, used: int = 0, **fields: Any) -> SiteNode:
+    """A node of 64 cores and 8 GPUs, ``used`` of them."""
+    return dataclasses.replace(
+        SiteNode(name, "IDLE", ("gpu",), 64, used * 8, 512000, 0, 8, used, "a100", "x86_64", ()),
+        **fields,
+    )
+
+
+NODES = tuple(node(f"n{number}") for number in range(1, 5))
+LIMITS = Limits(CONFIG, (PARTITION, OTHER), NODES, (NORMAL, QOS), (MINE,))
+
+
+def job(number: int, gpus: int = 0, state: str = "RUNNING", **fields: Any) -> MyJob:
+    base = MyJob(JobId(number), ("gpu",), "lab", "normal", state, "", 1, gpus, NOW + number)
+    return dataclasses.replace(base, **fields)
+
+
+def live(jobs: Tuple[MyJob, ...] = (), limits: Limits = LIMITS, **fields: Any) -> Live:
+    return dataclasses.replace(Live(limits, NOW, jobs, limits.nodes, {}, NOW), **fields)
+
+
+def judged(look: Optional[Live], *, why_not: str = "", **request: Any) -> Judged:
+    made = plan_of(cluster(), **request)
+    catalog = Catalog({"toy": made.cluster}, "toy", (), {})
+    return judge(Subject(made, catalog), look, why_not)
+
+
+def with_partition(**fields: Any) -> Limits:
+    changed = dataclasses.replace(PARTITION, **fields)
+    return dataclasses.replace(LIMITS, partitions=(changed, OTHER))
+
+
+BUSY = tuple(job(number, 1) for number in (1, 2, 3))
+FULL = tuple(node(f"n{number}", 8) for number in range(1, 5))
+WAITING = job(9, state="PENDING", id=JobId(9, tasks="1-3"), count=3)
+ASK_ARRAY = {"gpus_per_node": 1, "array": "0-100"}
+
+# code, what Slurm says, the request, words of the finding, what just does not violate it
+CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
+    ("NC501", live((*BUSY, job(4))), {}, ["4 of your jobs", "at most 4"], live(BUSY), {}),
+    ("NC501", live((job(1), WAITING)), {}, ["4 of your jobs"], live((WAITING,)), {}),
+    ("NC501", live((job(1),)), {"array": "1-4"}, ["array's 4 tasks", "3 more"], live(), {}),
+    (
+        "NC502",
+        live(BUSY),
+        {},
+        ["3 of your jobs run, at most 3", "until job 1 ends, at most 00:00:01"],
+        live(BUSY[:2]),
+        {},
+    ),
+    (
+        "NC503",
+        live((job(5, 8), job(7, 4))),
+        {"gpus_per_node": 8},
+        ["you hold 12 of 16 GPUs; 8 more", "until job 5 ends, at most 00:00:05"],
+        live((job(5, 8),)),
+        {"gpus_per_node": 8},
+    ),
+    (
+        "NC504",
+        live(nodes=(*FULL[:3], node("n4"))),
+        {"gpus_per_node": 1, "nodes": 2},
+        ["1 node of gpu has 1 GPUs", "2 are asked for"],
+        live(nodes=(*FULL[:2], *NODES[2:])),
+        {"gpus_per_node": 1, "nodes": 2},
+    ),
+    ("NC504", live(nodes=(node("n1", state="IDLE+DRAIN"),)), {}, ["no node"], live(), {}),
+    ("NC505", live(limits=with_partition(state="DOWN")), {}, ["gpu is DOWN"], live(), {}),
+    ("NC506", live(), {"sbatch": ("hold",)}, ["it is held"], live(), {}),
+    (
+        "NC506",
+        live(job_states={7: "RUNNING"}),
+        {"dependency": "afterok:7"},
+        ["depends on job 7"],
+        live(job_states={7: "COMPLETED"}),
+        {"dependency": "afterok:7"},
+    ),
+    ("NC511", live(), {"array": "5,0-101:50%2"}, ["index 101 is over 100"], live(), ASK_ARRAY),
+    (
+        "NC512",
+        live(),
+        {"dependency": "afterany:7"},
+        ["names job 7"],
+        live((job(7),)),
+        {"dependency": "afterany:7"},
+    ),
+    ("NC521", live(), {"qos": "fast"}, ["no QOS 'fast'", "normal"], live(), {"qos": "normal"}),
+    ("NC521", live(), {"qos": "p_gpu"}, ["not one you may use"], live(), {"qos": "NORMAL"}),
+    ("NC522", live(), {"account": "x"}, ["not one of yours: lab"], live(), {"account": "lab"}),
+    (
+        "NC523",
+        live(limits=with_partition(allow_accounts=("staff",))),
+        {},
+        ["account staff only", "is lab"],
+        live(limits=with_partition(allow_accounts=("lab",))),
+        {},
+    ),
+    (
+        "NC524",
+        live(),
+        {"constraint": "hwperf"},
+        ["feature 'hwperf'"],
+        live(nodes=(node("n1", features=("hwperf",)),)),
+        {"constraint": "hwperf"},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "wrong", "asked", "words", "right", "instead"),
+    CASES,
+    ids=[f"{n}-{one[0]}" for n, one in enumerate(CASES)],
+)
+def test_each_rule_at_its_boundary(
+    code: str, wrong: Live, asked: Any, words: List[str], right: Live, instead: Any
+) -> None:
+    (found,) = (one for one in judged(wrong, **asked).findings if one.code == code)
+    assert found.severity == RULES[code].severity
+    for word in words:
+        assert word in found.message + found.hint
+    assert code not in codes(judged(right, **instead))
+
+
+def codes(result: Judged) -> Set[str]:
+    return {one.code for one in result.findings}
+
+
+def test_every_live_rule_has_a_case() -> None:
+    assert {code for code in RULES if code > "NC5"} == {one[0] for one in CASES}
+
+
+def test_without_slurm_they_are_silent_and_the_verdict_says_so() -> None:
+    result = judged(None, why_not="squeue did not answer within 1.5 s", sbatch=("hold",))
+    assert not {code for code in codes(result) if code > "NC5"}
+    assert str(result.verdict) == (
+        "not known: judged by the catalog alone: squeue did not answer within 1.5 s"
+    )
+
+
+def test_the_three_verdicts() -> None:
+    start = judged(live(), gpus_per_node=8).verdict
+    assert (start.kind, start.cause) == ("can start now", "")
+    wait = judged(live((job(5, 8), job(7, 4))), gpus_per_node=8).verdict
+    assert (wait.kind, wait.cause, wait.until) == ("will wait", "QOSMaxGRESPerUser", NOW + 5)
+    no = judged(live((*BUSY, job(4)))).verdict
+    assert (no.kind, no.cause) == ("refused", "NC501")
+
+
+def test_jobs_that_wait_before_it_leave_the_time_open() -> None:
+    first = job(9, 8, "PENDING", reason="QOSMaxGRESPerUser")
+    verdict = judged(live((job(5, 16), first)), gpus_per_node=8).verdict
+    assert verdict.until is None
+    assert "1 of your jobs waits before it" in verdict.words
+
+
+def test_slurms_own_figures_count_instead_of_the_catalogs() -> None:
+    # The catalog has 24 GPUs a user and 3 nodes a job; Slurm says 16, and no such limit of nodes.
+    (found,) = (
+        one for one in judged(live(), nodes=4, gpus_per_node=8).findings if one.severity == "error"
+    )
+    assert (found.code, found.source[:12]) == ("NC124", "Slurm itself")
+    assert "hold 16" in found.message
+    smaller = dataclasses.replace(LIMITS, nodes=tuple(node(f"n{n}", gpus=4) for n in (1, 2)))
+    assert "NC121" in codes(judged(live(limits=smaller), gpus_per_node=8))
+
+
+def test_limits_that_slurm_does_not_enforce_are_the_catalogs() -> None:
+    lax = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, enforce=()))
+    assert "NC501" not in codes(judged(live((*BUSY, job(4)), limits=lax)))
+    result = judged(live((job(5, 20),), limits=lax), gpus_per_node=8)
+    assert "you hold 20 of 24 GPUs" in result.verdict.words
+
+
+def test_a_partition_that_slurm_does_not_have() -> None:
+    assert "NC101" in codes(judged(live(), partition="old"))
+
+
+def test_what_is_free_is_not_known_with_a_reservation() -> None:
+    assert judged(live(), gpus_per_node=1, reservation="course").verdict.kind == "not known"
+
+
+# ------------------------------------------------------------------------- the answers
+
+
+def test_squeue_rows() -> None:
+    rows = (
+        "4711_[1-5%2]\x1fgpu,old\x1flab\x1fnormal\x1fPENDING\x1fResources\x1f2\x1f"
+        "cpu=1,gres/gpu=4\x1fgres:gpu:2\x1fN/A\x1f\n"
+        "4712\x1fgpu\x1flab\x1fnormal\x1fRUNNING\x1fNone\x1f2\x1fcpu=1\x1fgres:gpu:2\x1f"
+        "2026-08-12T09:30:00\x1f\n"
+    )
+    first, second = parse_mine(rows)
+    assert (first.count, first.gpus, first.partitions, first.end) == (5, 4, ("gpu", "old"), None)
+    assert (second.gpus, second.reason, second.end) == (4, "", 1786527000)
+
+
+@pytest.mark.parametrize("text", ["garbage\n", "1\x1f2\n", "x\x1f" * 10 + "\n"])
+def test_a_row_of_another_shape_is_no_answer(text: str) -> None:
+    with pytest.raises(Exception, match=r".") as caught:
+        parse_mine(text)
+    assert type(caught.value).__name__ in ("ValueError", "UsageError")
+
+
+def test_scontrol_and_sacctmgr_rows() -> None:
+    config = parse_config(
+        "scontrol: show config\nMaxArraySize            = 1001\nClusterName             = Toy\n"
+        "AccountingStorageEnforce = associations,limits\nSelectTypeParameters    = CR_CORE_MEMORY\n"
+    )
+    assert (config.cluster, config.max_array_size, config.memory_counts) == ("toy", 1001, True)
+    (part,) = parse_partitions(
+        "PartitionName=gpu AllowGroups=ALL AllowAccounts=a,b QoS=N/A DefaultTime=NONE "
+        "MaxNodes=UNLIMITED MaxTime=UNLIMITED Nodes=(null) State=UP TotalNodes=0 Default=YES\n"
+    )
+    assert (part.qos, part.max_nodes, part.max_time, part.node_list) == ("", None, -1, "")
+    assert (part.allow_groups, part.allow_accounts, part.default) == ((), ("a", "b"), True)
+    (one,) = parse_nodes(
+        "NodeName=n1 CPUAlloc=8 CPUTot=64 Gres=gpu:a100:8(S:0-1) GresUsed=gpu:a100:3(IDX:0-2) "
+        "RealMemory=1000 AllocMem=10 State=MIXED Partitions=gpu,old  Reason=State=x\n"
+    )
+    assert (one.gpus, one.gpus_used, one.gpu, one.cores_used, one.state) == (
+        8,
+        3,
+        "a100",
+        8,
+        "MIXED",
+    )
+    (qos,) = parse_qos("sacctmgr: show qos\np||10|4|cpu=1,gres/gpu=8||1-00:00:00\nx|y\n")
+    assert (qos.max_submit_jobs, qos.max_running_jobs, qos.max_gpus) == (10, 4, 8)
+    assert (qos.max_gpus_per_job, qos.max_wall) == (None, 86400)
+
+
+# ---------------------------------------------------------------------------- the cache
+
+
+def test_limits_are_kept_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache.read("key") is None
+    cache.write("key", LIMITS, NOW)
+    assert cache.read("key", now=NOW + 3599) == (LIMITS, NOW)
+    assert cache.read("key", now=NOW + 3600) is None
+    assert cache.read("key", now=NOW - 1) is None
+    assert cache.read("another", now=NOW) is None
+    assert cache.file_of("key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"made_from": "key", "at": "x"}'])
+def test_a_damaged_file_is_no_answer(text: str) -> None:
+    cache.write("key", LIMITS, NOW)
+    cache.file_of("key").write_text(text)
+    assert cache.read("key", now=NOW) is None
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    cache.write("key", LIMITS, NOW)
+    assert cache.read("key", now=NOW) is None

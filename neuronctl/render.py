@@ -73,6 +73,14 @@ def _wrap(texts: Sequence[str], indent: str) -> str:
     return " \\\n".join(lines)
 
 
+# srun ends with the highest exit code of its tasks, and a task that it ended itself because
+# another one had failed counts as 143. Other signals are the program's business: bash waits.
+_GUARD = (
+    "  # Tasks that Slurm stops because another one failed do not hide its exit code.",
+    "  trap stopped=1 TERM; trap : HUP INT USR1 USR2",
+)
+
+
 def launch_text(plan: JobPlan) -> str:
     """The command that starts the program.
 
@@ -91,7 +99,12 @@ def launch_text(plan: JobPlan) -> str:
     lines: List[str] = []
     if exports:
         lines.append("  " + _wrap(["export", *exports], "      "))
-    lines.append("  " + _wrap(["exec", *inner, '"$@"'], "      "))
+    if plan.launch.per_task:
+        lines += _GUARD
+        lines.append("  " + _wrap([*inner, '"$@"'], "      "))
+        lines += ["  code=$?", '  exit "$((stopped ? 0 : code))"']
+    else:
+        lines.append("  " + _wrap(["exec", *inner, '"$@"'], "      "))
     task = quote("\n" + "\n".join(lines))
     name = launch.inner[0] if launch.inner else "task"
     head = _wrap([*map(quote, outer), "bash", "-c"], "    ")

@@ -67,4 +67,8 @@ echo "preflight: all is well"
 srun --nodes=4 --ntasks=32 --ntasks-per-node=8 --cpus-per-task=4 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=8
-  exec "$@"' task python train_hvd.py
+  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  "$@"
+  code=$?
+  exit "$((stopped ? 0 : code))"' task python train_hvd.py

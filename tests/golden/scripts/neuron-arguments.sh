@@ -61,9 +61,13 @@ PREFLIGHT
 echo "preflight: all is well"
 
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c '
-  exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
-      "$@"' torchrun train.py '' 'two words' '$HOME' '$(touch seen)' '`touch seen`' 'it'"'"'s' 'say "no"' \
+      "$@"
+  code=$?
+  exit "$((stopped ? 0 : code))"' torchrun train.py '' 'two words' '$HOME' '$(touch seen)' '`touch seen`' 'it'"'"'s' 'say "no"' \
     'a
 b' 'tab	here' 'back\slash' '*' '~' '!' 'a;b' 'a&b' -p --help -- --name='with blank' \
     '실험'

@@ -71,6 +71,10 @@ PREFLIGHT
 echo "preflight: all is well"
 
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 bash -c '
-  exec torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
-      "$@"' torchrun train.py --lr 0.10 --name 'a first run'
+      "$@"
+  code=$?
+  exit "$((stopped ? 0 : code))"' torchrun train.py --lr 0.10 --name 'a first run'

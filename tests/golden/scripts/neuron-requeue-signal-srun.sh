@@ -68,7 +68,11 @@ trap 'kill -s USR1 "$program"' USR1
 srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=2
-  exec "$@"' task python train.py &
+  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  "$@"
+  code=$?
+  exit "$((stopped ? 0 : code))"' task python train.py &
 program=$!
 # A signal interrupts 'wait': wait until the program itself has ended, and end with its exit code.
 while kill -0 "$program" 2>/dev/null; do

@@ -62,4 +62,8 @@ echo "preflight: all is well"
 srun --nodes=2 --ntasks=96 --ntasks-per-node=48 --cpus-per-task=1 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=48
-  exec "$@"' task ./solver 'input file.dat'
+  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  "$@"
+  code=$?
+  exit "$((stopped ? 0 : code))"' task ./solver 'input file.dat'

@@ -134,7 +134,7 @@ def merge(
     for id, row in told.items():
         # Before its tasks start, sacct has one row for all of them, as squeue has.
         if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
-            found.append(_from_accounting(row, record, absent))
+            found.append(_from_accounting(row))
     if record is not None and found:
         found = [_with_logs(status, record) for status in found]
     elif record is not None and record.job_id is not None:
@@ -217,7 +217,7 @@ def _from_queue(
     )
 
 
-def _from_accounting(past: AccountingJob, record: Optional[JobRecord], absent: str) -> JobStatus:
+def _from_accounting(past: AccountingJob) -> JobStatus:
     ended = past.state in ENDED
     return JobStatus(
         id=past.id,
@@ -226,7 +226,7 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord], absent: s
         user=past.user,
         partition=past.partition,
         state=past.state,
-        reason="" if ended else absent,
+        reason="" if ended else "no longer in the queue; accounting lags behind",
         source="sacct",
         exit=past.exit if ended else None,
         cancelled_by=past.cancelled_by,

@@ -88,13 +88,9 @@ def test_accounting_that_lags_tells_nothing() -> None:
 def test_forgotten_by_the_controller() -> None:
     (status,) = merge(record(), [], [past(state="TIMEOUT")])
     assert (status.state, status.source, status.reason) == ("TIMEOUT", "sacct", "")
-    (status,) = merge(record(), [], [past(state="RUNNING")], absent="gone")
-    assert (status.state, status.ended, status.exit, status.reason) == (
-        "RUNNING",
-        False,
-        None,
-        "gone",
-    )
+    (status,) = merge(record(), [], [past(state="RUNNING")])
+    assert (status.state, status.ended, status.exit) == ("RUNNING", False, None)
+    assert status.reason == "no longer in the queue; accounting lags behind"
 
 
 def test_absent_is_not_completed() -> None:

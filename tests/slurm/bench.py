@@ -16,6 +16,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Dict, Iterator, List, NoReturn, Sequence
 
@@ -30,6 +31,7 @@ IMAGES = "/apps/applications/singularity_images/ngc"
 IMAGE = "horovod.sif"
 
 _BUILD_TIMEOUT = 2400
+_KEPT_DAYS = 30
 
 
 def cannot(reason: str) -> NoReturn:
@@ -58,6 +60,7 @@ def built(name: str, tool: str, arguments: Sequence[str], made_of: Sequence[str]
         digest.update(word.encode() + b"\0")
     path = CACHE / f"{name}-{digest.hexdigest()[:16]}"
     with _locked(CACHE / f"{name}.lock"):
+        _forget(name, path)
         result = subprocess.run(
             [str(script), str(path), *arguments],
             env=_environment(),
@@ -69,7 +72,17 @@ def built(name: str, tool: str, arguments: Sequence[str], made_of: Sequence[str]
     if result.returncode != 0:
         words = "\n".join(result.stderr.strip().splitlines()[-30:])
         cannot(f"tools/{tool} ended with exit code {result.returncode}:\n{words}")
+    os.utime(path)
     return path
+
+
+def _forget(name: str, wanted: Path) -> None:
+    """Remove what an interrupted build left, and what no test has used for long."""
+    for path in CACHE.glob(f"{name}-*"):
+        old = path.stat().st_mtime < time.time() - _KEPT_DAYS * 86400
+        if path != wanted and (path.suffix or old):
+            # Not shutil.rmtree: should a mount be left in there, what it shows must stay.
+            subprocess.run(["rm", "-rf", "--one-file-system", str(path)], check=True)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ from bench import IMAGE, IMAGES, job
 from harness import Sandbox
 from test_bench_horovod import HOSTS, RANKS, SUM, ranks
 
+import neuronctl
+
 EXEC = f"singularity --quiet exec --nv {IMAGES}/{IMAGE}"
 
 
@@ -17,7 +19,8 @@ def test_the_sandbox_runs_slurm_24_11_from_its_own_root(
     status = container_bench.status()
     assert (status["root"], status["slurm"][:6]) == (str(debian13), "24.11.")
     assert container_bench.exec(["sinfo", "--version"]).stdout == f"slurm-wlm {status['slurm']}\n"
-    assert container_bench.exec(["neuronctl", "partitions"]).stdout.count("amd_a100nv_8") == 1
+    said = container_bench.exec(["sh", "-c", "cat /etc/debian_version; neuronctl --version"]).stdout
+    assert said.startswith("13.") and neuronctl.__version__ in said
 
 
 def test_an_image_runs_under_srun_as_the_ordinary_user(container_bench: Sandbox) -> None:

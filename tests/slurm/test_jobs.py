@@ -1,0 +1,190 @@
+"""The main job and its parts, on a real Slurm: what is generated runs, and does what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+from harness import Sandbox
+
+EXAMPLES = str(Path(__file__).resolve().parents[2] / "examples")
+JOB = ("-p", "amd_a100nv_8", "-t", "10", "--field", "misc", "--appl", "pytorch-ddp")
+
+PROBE = """\
+import json, os, subprocess, sys
+names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+         "SLURM_CPUS_PER_TASK", "SLURM_STEP_ID", "SLURMD_NODENAME", "CUDA_VISIBLE_DEVICES",
+         "OMP_NUM_THREADS"]
+said = {name: os.environ.get(name) for name in names}
+if said["RANK"] in ("0", None):
+    step = f"{os.environ['SLURM_JOB_ID']}.{said['SLURM_STEP_ID']}"
+    said["step"] = subprocess.run(["scontrol", "show", "step", step], stdout=subprocess.PIPE,
+                                  universal_newlines=True).stdout
+os.makedirs(sys.argv[1], exist_ok=True)
+with open(f"{sys.argv[1]}/{said['RANK']}.json", "w") as file:
+    json.dump(said, file)
+"""
+
+
+def submit(sandbox: Sandbox, *words: str, copy: List[str]) -> Dict[str, object]:
+    """Submit and wait for the end: what ``submit --json`` said."""
+    result = sandbox.exec(
+        ["neuronctl", "submit", *JOB, "--json", "--wait", *words], copy=copy, timeout=300
+    )
+    said: Dict[str, object] = json.loads(result.stdout)
+    return said
+
+
+def test_two_node_training_by_torchrun(sandbox: Sandbox, no_jobs: None) -> None:
+    pytest.importorskip("torch")
+    followed = sandbox.exec(
+        ["neuronctl", "submit", *JOB, "-N", "2", "--gpus-per-node", "2", "--launcher", "torchrun"]
+        + ["--follow", "examples/train_ddp.py", "--epochs", "3"],
+        copy=[EXAMPLES],
+        timeout=400,
+    )
+    text = followed.stdout
+    ranks = re.findall(r"rank (\d) of 4 on (gpu\d+): local rank (\d)", text)
+    assert sorted(ranks) == [
+        ("0", "gpu35", "0"), ("1", "gpu35", "1"), ("2", "gpu36", "0"), ("3", "gpu36", "1")
+    ]  # fmt: skip
+    losses = [float(loss) for loss in re.findall(r"epoch \d+ loss ([\d.]+)", text)]
+    assert len(losses) == 3 and losses[0] > losses[1] > losses[2]
+    assert "all-reduce over 4 ranks: 6, as expected" in text
+    job_id = re.search(r"Submitted batch job (\d+)", text)
+    assert job_id is not None
+    status = sandbox.exec(["neuronctl", "status", job_id[1]]).stdout
+    assert "COMPLETED" in status and "0:0" in status
+
+
+@pytest.mark.parametrize("options", [(), ("-c", "2")], ids=["derived", "asked"])
+def test_srun_passes_the_cores_on(sandbox: Sandbox, no_jobs: None, options: List[str]) -> None:
+    """Slurm 22.05 and later do not hand --cpus-per-task from sbatch to srun."""
+    sandbox.write("probe.py", PROBE)
+    directory = f"probe{len(options)}"
+    submit(
+        sandbox,
+        *("-N", "2", "--gpus-per-node", "2", "--launcher", "srun", *options),
+        *("probe.py", directory),
+        copy=[],
+    )
+    said = [
+        json.loads(sandbox.exec(["cat", f"{directory}/{rank}.json"]).stdout) for rank in range(4)
+    ]
+    cores = 2 if options else 8
+    assert [one["SLURM_CPUS_PER_TASK"] for one in said] == [str(cores)] * 4
+    assert f"CPUs={4 * cores} Tasks=4" in said[0]["step"]
+    assert [one["LOCAL_RANK"] for one in said] == ["0", "1", "0", "1"]
+    assert [one["SLURMD_NODENAME"] for one in said] == ["gpu35", "gpu35", "gpu36", "gpu36"]
+    assert {one["WORLD_SIZE"] for one in said} == {"4"}
+    assert {one["LOCAL_WORLD_SIZE"] for one in said} == {"2"}
+    assert {one["CUDA_VISIBLE_DEVICES"] for one in said} == {"0,1"}
+    assert {one["OMP_NUM_THREADS"] for one in said} == {str(cores)}
+    address = sandbox.exec(["getent", "hosts", "gpu35"]).stdout.split()[0]
+    assert {one["MASTER_ADDR"] for one in said} == {address}
+    assert 10000 <= int(said[0]["MASTER_PORT"]) < 30000
+
+
+def test_stale_variables_do_not_reach_a_lone_process(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("probe.py", PROBE)
+    script = sandbox.exec(
+        ["neuronctl", "generate", *JOB, "--gpus-per-node", "1", "probe.py", "stale"]
+    ).stdout
+    sandbox.write("stale.sh", script)
+    sandbox.exec(
+        ["env", "RANK=3", "WORLD_SIZE=4", "MASTER_ADDR=nowhere", "sbatch", "--wait", "stale.sh"]
+    )
+    said = json.loads(sandbox.exec(["cat", "stale/None.json"]).stdout)
+    assert said["RANK"] is said["WORLD_SIZE"] is said["MASTER_ADDR"] is None
+
+
+def test_generated_script_needs_no_neuronctl(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("probe.py", PROBE)
+    script = sandbox.exec(
+        ["neuronctl", "generate", *JOB, "-N", "2", "--gpus-per-node", "1", "--launcher", "srun"]
+        + ["probe.py", "plain"]
+    ).stdout
+    assert "neuronctl" not in script
+    sandbox.write("plain.sh", script)
+    sandbox.exec(["sbatch", "--wait", "plain.sh"])
+    assert sandbox.exec(["ls", "plain"]).stdout.split() == ["0.json", "1.json"]
+
+
+def test_failure_is_the_jobs_own_exit_code(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("fail.py", "import sys\nsys.exit(23)\n")
+    result = sandbox.exec(
+        ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", "--wait", "fail.py"], check=False
+    )
+    assert result.returncode == 23
+
+
+def test_signal_reaches_the_program(sandbox: Sandbox, no_jobs: None) -> None:
+    """B: signals the batch shell only, which would run its trap after the program's end."""
+    sandbox.write(
+        "catch.py",
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: (print('caught', flush=True), sys.exit(9)))\n"
+        "print('ready', flush=True)\ntime.sleep(100)\n",
+    )
+    job_id = sandbox.exec(
+        ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", "--signal", "B:USR1@60"]
+        + ["-o", "catch_%j.out", "catch.py"]
+    ).stdout.split()[3]
+    ready = f"until grep -q ready catch_{job_id}.out 2>/dev/null; do sleep 0.2; done"
+    sandbox.exec(["bash", "-c", f"{ready}; scancel --batch --signal=USR1 {job_id}"], timeout=60)
+    sandbox.exec(["bash", "-c", f"while squeue -h -j {job_id} | grep -q .; do sleep 0.2; done"])
+    assert "caught" in sandbox.exec(["cat", f"catch_{job_id}.out"]).stdout
+    # slurmdbd hears of the end a little later than squeue shows it.
+    ended = f"until neuronctl status {job_id} | grep 'exit code 9:0'; do sleep 0.5; done"
+    sandbox.exec(["bash", "-c", ended], timeout=30)
+
+
+def test_secret_reaches_the_job_but_no_file(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("token.py", "import os\nprint('length', len(os.environ['HF_TOKEN']))\n")
+    said = submit(
+        sandbox,
+        *("--gpus-per-node", "1", "--env", "HF_TOKEN=hf_notforfiles", "-o", "token.out"),
+        "token.py",
+        copy=[],
+    )
+    assert sandbox.exec(["cat", "token.out"]).stdout.strip() == "length 14"
+    assert "hf_notforfiles" not in str(said)
+    found = sandbox.exec(["bash", "-c", 'grep -rl hf_notforfiles "$XDG_STATE_HOME" .; true']).stdout
+    assert found == ""
+
+
+def test_salloc_runs_a_command_on_the_first_node(sandbox: Sandbox, no_jobs: None) -> None:
+    command = 'hostname; echo "$MASTER_PORT $SLURM_NTASKS"; srun -l hostname | sort'
+    result = sandbox.exec(
+        ["neuronctl", "salloc", *JOB, "-N", "2", "--gpus-per-node", "2"]
+        + ["--", "bash", "-c", command],
+        timeout=60,
+    )
+    lines = result.stdout.splitlines()
+    assert lines[0] == "gpu35"
+    assert lines[1].split()[1] == "4"
+    assert lines[2:] == ["0: gpu35", "1: gpu35", "2: gpu36", "3: gpu36"]
+
+
+def test_salloc_ends_with_the_commands_exit_code(sandbox: Sandbox, no_jobs: None) -> None:
+    result = sandbox.exec(
+        ["neuronctl", "salloc", *JOB, "--gpus-per-node", "1", "--", "bash", "-c", "exit 5"],
+        check=False,
+    )
+    assert result.returncode == 5
+
+
+def test_slurm_refuses_in_its_own_words(sandbox: Sandbox, no_jobs: None) -> None:
+    """Forced past what neuronctl itself would say: exit code 7, and no job."""
+    sandbox.write("probe.py", PROBE)
+    result = sandbox.exec(
+        ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", "-q", "no-such-qos"]
+        + ["--force", "probe.py", "x"],
+        check=False,
+    )
+    assert result.returncode == 7
+    assert "Invalid qos specification" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -210,7 +210,11 @@ class _Planner:
         decision = self.decisions.get(name)
         if decision is None or name not in _REMARKED:
             return ""
-        return decision.why if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
+        why = decision.why if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
+        memory = self.decisions.get("memory a node")
+        if name == "cpus-per-task" and memory is not None:
+            why += f"{'; ' if why else ''}{memory.value} of memory a node"
+        return why
 
     def plan(self) -> JobPlan:
         request = self.request
@@ -227,6 +231,7 @@ class _Planner:
         ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
         processes = self._processes(launcher, ntasks_per_node, gpus)
         cpus_per_task = self._cpus_per_task(partition, ntasks_per_node, gpus)
+        self._memory(partition, ntasks_per_node * cpus_per_task)
         time_limit, time_text = self._time(partition)
         comment = self._comment()
         job_name = self._job_name()
@@ -404,6 +409,18 @@ class _Planner:
         why = "one core a GPU unless asked" if gpus > 1 else "one core a task unless asked"
         self.decide("cpus-per-task", value, Source.DERIVED, why)
         return value
+
+    def _memory(self, partition: Partition, cores: int) -> None:
+        request = self.request
+        if request.mem is not None:
+            self.asked("mem", "mem", request.mem)
+            return
+        memory = self.cluster.memory_mb(partition, cores)
+        if memory is None or self.place is not None or request.exclusive:
+            return
+        fraction = self.cluster.policy.memory_fraction
+        why = f"{cores} cores x {fraction} x node memory / cores a node"
+        self.decide("memory a node", f"about {memory // 1024} GB", Source.DERIVED, why)
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         text = self.request.time_limit

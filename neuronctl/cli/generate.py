@@ -6,7 +6,14 @@ from typing import Any, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import job_command, prepare, program_arguments, refuse_or_warn, write_text
+from neuronctl.cli.job import (
+    job_command,
+    prepare,
+    program_arguments,
+    refuse_or_warn,
+    show_explanation,
+    write_text,
+)
 
 
 @job_command("generate")
@@ -18,6 +25,7 @@ def command(
     catalog: Optional[str],
     template: Optional[str],
     force: bool,
+    explain: bool,
     write: Optional[str],
     **given: Any,
 ) -> None:
@@ -30,6 +38,8 @@ def command(
     from neuronctl.render import render_job
 
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file, reviewed=True)
+    if explain:
+        show_explanation(job)
     refuse_or_warn(job, force=force)
     script = render_job(job.plan, template=template)
     if write is None:

@@ -65,6 +65,9 @@ def job_command(
             "--template", metavar="FILE", help="Template in place of the shipped one."
         )(function)
         function = click.option(
+            "--explain", is_flag=True, help="Show every value with its reason."
+        )(function)
+        function = click.option(
             "--force", is_flag=True, help="Go on in spite of what the catalog says."
         )(function)
         context = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
@@ -291,6 +294,20 @@ def refuse_or_warn(job: Job, *, force: bool) -> None:
     if job.errors and not force:
         count = "1 error" if len(job.errors) == 1 else f"{len(job.errors)} errors"
         raise PolicyError(f"refused: {count}; nothing was done", "--force goes on in spite of it")
+
+
+def show_explanation(job: Job) -> None:
+    """Every value and where it comes from, on standard error: the script may go into a file."""
+    import sys
+
+    from neuronctl.console import Column, print_table
+
+    columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
+    rows = [
+        [one.name, one.value, f"{one.source.value}: {one.why}" if one.why else one.source.value]
+        for one in job.plan.decisions
+    ]
+    print_table(columns, rows, file=sys.stderr)
 
 
 def show_verdict(job: Job) -> None:

@@ -6,7 +6,7 @@ from typing import Any, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import job_command, prepare, refuse_or_warn, show_verdict
+from neuronctl.cli.job import job_command, prepare, refuse_or_warn, show_explanation, show_verdict
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.
@@ -24,6 +24,7 @@ def command(
     catalog: Optional[str],
     template: Optional[str],
     force: bool,
+    explain: bool,
     dry_run: bool,
     **given: Any,
 ) -> int:
@@ -36,6 +37,8 @@ def command(
     from neuronctl.shell import join
 
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
+    if explain:
+        show_explanation(job)
     refuse_or_warn(job, force=force)
     show_verdict(job)
     wiring = render_shell(job.plan, command=bool(words), template=template)

@@ -14,13 +14,16 @@ from neuronctl.cli.job import (
     prepare,
     program_arguments,
     refuse_or_warn,
+    show_explanation,
     show_verdict,
     verdict_data,
 )
 from neuronctl.errors import NeuronctlError, RecordError, SlurmRefusedError, UsageError
+from neuronctl.job import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from neuronctl.plan import JobPlan
     from neuronctl.records import JobRecord, RecordDraft
 
 
@@ -36,6 +39,7 @@ def command(
     catalog: Optional[str],
     template: Optional[str],
     force: bool,
+    explain: bool,
     dry_run: bool,
     as_json: bool,
     follow: bool,
@@ -54,9 +58,12 @@ def command(
     if follow and (wait or as_json):
         raise UsageError("--follow goes with neither --wait nor --json", "keep one of them")
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file)
+    if explain:
+        show_explanation(job)
     refuse_or_warn(job, force=force)
     script = render_job(job.plan, template=template)
     cwd = str(Path.cwd())
+    _show_summary(job, dry_run)
     show_verdict(job)
     if dry_run:
         _show_dry_run(job, script, as_json)
@@ -139,14 +146,27 @@ def _summary(job: Job) -> str:
     parts = [nodes + (gpus if plan.gpus_per_node else "")]
     tasks = "1 task" if plan.ntasks_per_node == 1 else f"{plan.ntasks_per_node} tasks"
     cores = "1 core" if plan.cpus_per_task == 1 else f"{plan.cpus_per_task} cores"
-    parts.append(f"{tasks} x {cores} a node")
-    memory = plan.cluster.memory_mb(plan.partition, plan.cores_per_node)
-    if memory is not None and plan.request.mem is None:
-        parts.append(f"about {memory // 1024} GB a node")
+    each = plan.cluster.cores_per_gpu(plan.partition)
+    ratio = f" ({each} a GPU)" if plan.gpus_per_node and _derived(plan, "cpus-per-task") else ""
+    parts.append(f"{tasks} x {cores} a node{ratio}")
+    memory = plan.decision("memory a node")
+    if memory is not None:
+        fraction = plan.cluster.policy.memory_fraction
+        parts.append(f"{memory.value} a node ({fraction} x node memory / cores)")
     time = next((one.value for one in plan.directives if one.option == "time"), None)
     if time is not None:
         parts.append(f"at most {time}")
     return ", ".join(parts)
+
+
+def _show_summary(job: Job, dry_run: bool) -> None:
+    would = "would submit" if dry_run else "submitting"
+    click.echo(f"neuronctl: {would} to {job.plan.partition.name}: {_summary(job)}", err=True)
+
+
+def _derived(plan: JobPlan, name: str) -> bool:
+    decision = plan.decision(name)
+    return decision is not None and decision.source is Source.DERIVED
 
 
 def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[str, str]:
@@ -173,6 +193,10 @@ def _data(job: Job, script: str, logs: Dict[str, str]) -> Dict[str, Any]:
         "time_limit": plan.time_limit,
         "launcher": plan.launcher.name,
         "logs": logs,
+        "decisions": [
+            {"name": one.name, "value": one.value, "source": one.source.value, "why": one.why}
+            for one in plan.decisions
+        ],
         "verdict": verdict_data(job),
         "findings": findings_data(job.findings),
         "script": script,
@@ -187,7 +211,6 @@ def _show_dry_run(job: Job, script: str, as_json: bool) -> None:
         print_json("neuronctl.submit/1", {"job_id": None, **_data(job, script, logs)})
         return
     click.echo(script, nl=False)
-    click.echo(f"would submit to {job.plan.partition.name}: {_summary(job)}", err=True)
 
 
 def _show_submitted(
@@ -200,7 +223,6 @@ def _show_submitted(
         print_json("neuronctl.submit/1", {"job_id": job_id, **_data(job, script, logs)})
         return
     click.echo(f"Submitted batch job {job_id} to {job.plan.partition.name}")
-    click.echo(f"  {_summary(job)}")
     click.echo(f"  log     {logs['output']}")
     if logs["error"] != logs["output"]:
         click.echo(f"  errors  {logs['error']}")

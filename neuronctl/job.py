@@ -2,7 +2,7 @@
 
 The command line overrides the job file, which overrides the user's configuration. ``None`` (or
 an empty tuple) means "not asked"; nothing here is derived and nothing here is checked against a
-cluster: that is plan.py's and the rules' work.
+cluster: that is the plan's and the rules' work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""plan(request, cluster) -> JobPlan: every value a script needs, each with its reason. Pure.
+"""Settles the values of a plan, each with its reason.
 
 A plan is made for bad requests too, so that the rules can report everything at once.
 """
@@ -6,8 +6,7 @@ A plan is made for bad requests too, so that the rules can report everything at 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -16,143 +15,9 @@ from neuronctl.environments import ENVIRONMENTS, Step, load_modules
 from neuronctl.errors import UsageError
 from neuronctl.job import JobRequest, Source
 from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape
-from neuronctl.masking import is_secret_name
+from neuronctl.plan.directives import directives
+from neuronctl.plan.model import Decision, Export, JobPlan, Place, is_secret
 from neuronctl.shell import Shell, Word
-
-
-@dataclass(frozen=True)
-class Directive:
-    """One ``#SBATCH --option=value`` line; ``value`` None for a flag.
-
-    ``remark`` says where a value came from that the user did not ask for.
-    """
-
-    option: str
-    value: Optional[str] = None
-    remark: str = ""
-
-
-@dataclass(frozen=True)
-class Export:
-    """One variable of the job; ``value`` None where it comes from the submitting shell alone.
-
-    A secret is never written into a script: the script only demands that it is there.
-    """
-
-    name: str
-    value: Optional[str]
-    remark: str = ""
-
-
-@dataclass(frozen=True)
-class Signal:
-    """What ``--signal`` asks for: its name without SIG (or its number), and who gets it.
-
-    to_batch_shell: the batch shell alone (``B:``), else the job steps' tasks. trapped_by_setup:
-    that shell's own trap is among the user's setup lines.
-    """
-
-    name: str
-    to_batch_shell: bool
-    trapped_by_setup: bool
-
-
-@dataclass(frozen=True)
-class Place:
-    """A part of an allocation: its nodes, the cores to use on each, and options of its srun."""
-
-    hosts: Tuple[str, ...]
-    cores: int
-    step_options: Tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One value of the plan and why it is that: the rows of ``--explain``."""
-
-    name: str
-    value: str
-    source: Source
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class JobPlan:
-    """A job whose every value is settled; what render(), the rules and the records work from."""
-
-    request: JobRequest
-    cluster: Cluster
-    partition: Partition
-    """A bare ``Partition(name)`` where the catalog does not know it; its name may be empty."""
-    interactive: bool
-    job_name: str
-    nodes: int
-    ntasks_per_node: int
-    cpus_per_task: int
-    gpus_per_node: int
-    processes_per_node: int
-    """Training processes a node: ntasks_per_node, or what torchrun starts in its one task."""
-    time_limit: Optional[int]
-    """Seconds, units.UNLIMITED, or None where neither the user nor the catalog says."""
-    comment: Optional[str]
-    output: Optional[str]
-    """Log file pattern as sbatch takes it; None for an interactive allocation."""
-    error: Optional[str]
-    """The same for standard error; None also where it goes into ``output``."""
-    launcher: Launcher
-    launch: Launch
-    wrapping: Wrapping
-    """What a container adds to the launch; empty without one."""
-    program: Tuple[Word, ...]
-    """The user's program and its arguments, behind whatever the launcher puts before it."""
-    preflight: bool
-    """Whether every node is looked at before the launch."""
-    hosts: Tuple[str, ...]
-    """The nodes to launch on where they are known; empty in a batch script."""
-    activation: Tuple[Step, ...]
-    """Script lines that bring the software up: modules, then conda or venv."""
-    exports: Tuple[Export, ...]
-    """The variables the script exports, in order."""
-    directives: Tuple[Directive, ...]
-    decisions: Tuple[Decision, ...]
-
-    @property
-    def secrets(self) -> Dict[str, str]:
-        """Variables of the request that go into the job's environment and never into a script."""
-        return {name: value for name, value in self.request.env if _is_secret(name, value)}
-
-    @property
-    def signal(self) -> Optional[Signal]:
-        """The request's ``--signal``, taken apart."""
-        match = re.fullmatch(r"(?:([BR]+):)?(?:SIG)?([^@]+)(?:@.*)?", self.request.signal or "")
-        if match is None:
-            return None
-        to_shell, name = "B" in (match[1] or ""), match[2]
-        trap = rf"\btrap\b.*\b(SIG)?{re.escape(name)}\b"
-        own = to_shell and any(re.search(trap, line) for line in self.request.setup)
-        return Signal(name, to_shell, own)
-
-    @property
-    def salloc_options(self) -> Tuple[str, ...]:
-        """The directives as arguments of salloc, without their dashes."""
-        return tuple(
-            one.option if one.value is None else f"{one.option}={one.value}"
-            for one in self.directives
-        )
-
-    @property
-    def gpus(self) -> int:
-        """GPUs in all."""
-        return self.nodes * self.gpus_per_node
-
-    @property
-    def cores_per_node(self) -> int:
-        """Cores asked for a node."""
-        return self.ntasks_per_node * self.cpus_per_task
-
-    def decision(self, name: str) -> Optional[Decision]:
-        """The decision on the value ``name`` (sbatch's long option name)."""
-        return next((one for one in self.decisions if one.name == name), None)
 
 
 def plan(
@@ -172,10 +37,6 @@ def plan(
     Raises UsageError for a launcher or a container runtime that does not exist.
     """
     return _Planner(request, cluster, interactive, place).plan()
-
-
-def _is_secret(name: str, value: str) -> bool:
-    return bool(value) and is_secret_name(name)
 
 
 # Directives whose derivation a reader of the script wants to see beside them.
@@ -286,7 +147,14 @@ class _Planner:
             hosts=shape.hosts,
             activation=self._activation(),
             exports=exports,
-            directives=self._directives(settled, gpus),
+            directives=directives(
+                request,
+                self.cluster.policy,
+                settled,
+                gpus=gpus,
+                interactive=self.interactive,
+                remark=self.remark,
+            ),
             decisions=tuple(self.decisions.values()),
         )
 
@@ -531,9 +399,12 @@ class _Planner:
         script = self.request.script
         if script is None:
             return ()
-        if self._is_python():
-            return (*launcher.python, script, *self.request.args)
-        return (*launcher.executable, script, *self.request.args)
+        words = launcher.python if self._is_python() else launcher.executable
+        # Launchers that read the script's name themselves do it with argparse, which drops a "--"
+        # right behind that name unless there is one before it.
+        if not launcher.python and self.request.args[:1] == ("--",):
+            words += ("--",)
+        return (*words, script, *self.request.args)
 
     def _activation(self) -> Tuple[Step, ...]:
         request = self.request
@@ -557,68 +428,5 @@ class _Planner:
             if name not in given:
                 exports.append(Export(name, value, f"{self.cluster.name} wants it"))
         for name, value in given.items():
-            exports.append(Export(name, None if _is_secret(name, value) else value))
+            exports.append(Export(name, None if is_secret(name, value) else value))
         return tuple(exports)
-
-    def _directives(self, settled: Mapping[str, Optional[str]], gpus: int) -> Tuple[Directive, ...]:
-        request = self.request
-        lines: List[Directive] = []
-
-        def add(option: str, value: Optional[str]) -> None:
-            if value is not None:
-                lines.append(Directive(option, value, self.remark(option)))
-
-        def flag(option: str, wanted: Optional[bool]) -> None:
-            if wanted:
-                lines.append(Directive(option))
-
-        add("job-name", settled["job-name"])
-        add("partition", settled["partition"])
-        for option in ("account", "qos"):
-            add(option, getattr(request, option))
-        for option in ("nodes", "ntasks-per-node", "cpus-per-task"):
-            add(option, settled[option])
-        lines += self._gpu_directives(gpus)
-        add("mem", request.mem)
-        flag("exclusive", request.exclusive)
-        for option in ("constraint", "reservation", "nodelist", "exclude"):
-            add(option, getattr(request, option))
-        add("time", settled["time"])
-        add("comment", settled["comment"])
-        add("dependency", request.dependency)
-        if not self.interactive:
-            lines += self._batch_directives()
-        add("signal", request.signal)
-        add("mail-type", request.mail_type)
-        add("mail-user", request.mail_user)
-        add("output", settled["output"])
-        add("error", settled["error"])
-        for option in request.sbatch:
-            name, equals, value = option.partition("=")
-            lines.append(Directive(name, value if equals else None))
-        return tuple(lines)
-
-    def _batch_directives(self) -> List[Directive]:
-        """What salloc does not know (options.Option.batch_only), but for the log files."""
-        request = self.request
-        lines = [] if request.array is None else [Directive("array", request.array)]
-        if request.requeue is not None:
-            lines.append(Directive("requeue" if request.requeue else "no-requeue"))
-        if request.requeue and not any(one.startswith("open-mode") for one in request.sbatch):
-            lines.append(Directive("open-mode", "append", "a requeued job keeps its log"))
-        return lines
-
-    def _gpu_directives(self, gpus: int) -> List[Directive]:
-        request = self.request
-        lines = []
-        amount = f"{request.gpu_type}:{gpus}" if request.gpu_type else str(gpus)
-        # One spelling a site, whichever the user typed: what its own guide and staff use.
-        option = self.cluster.policy.gpu_option
-        others = list(request.gres)
-        if gpus and option == "gres":
-            others.insert(0, f"gpu:{amount}")
-        elif gpus:
-            lines.append(Directive("gpus-per-node", amount))
-        if others:
-            lines.append(Directive("gres", ",".join(others)))
-        return lines

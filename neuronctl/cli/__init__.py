@@ -27,6 +27,7 @@ COMMANDS = {
     "logs": "Show or follow a job's log.",
     "cancel": "Cancel jobs.",
     "partitions": "Show the partition catalog.",
+    "catalog": "Check a catalog, draft one from Slurm, compare the two.",
     "sandbox": "Run a real Slurm on this machine, built from the catalog.",
 }
 

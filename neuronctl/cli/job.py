@@ -326,8 +326,16 @@ def _wait_sources(job: Job) -> List[str]:
 
 
 def verdict_data(job: Job) -> Optional[Dict[str, Any]]:
-    """The verdict for --json."""
-    return None if job.verdict is None else dataclasses.asdict(job.verdict)
+    """The verdict for --json; ``until`` as every time there."""
+    if job.verdict is None:
+        return None
+    until = job.verdict.until
+    text = None
+    if until is not None:
+        from datetime import datetime, timezone
+
+        text = datetime.fromtimestamp(until, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**dataclasses.asdict(job.verdict), "until": text}
 
 
 def findings_data(findings: Tuple[Finding, ...]) -> List[Dict[str, str]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional, Sequence
 
 from neuronctl.live.facts import Live
-from neuronctl.live.waits import array_size, free_nodes, waits
+from neuronctl.live.waits import ahead, array_size, free_nodes, waits
 from neuronctl.plan import JobPlan
 from neuronctl.rules import Finding
 
@@ -61,6 +61,13 @@ def verdict(
     free = free_nodes(plan, live)
     if free is None:
         return Verdict(NOT_KNOWN, "no limit of yours is in its way; what is free is not known")
+    before = ahead(plan, live)
+    if before:
+        words = (
+            f"there is room for it, but your job {before[0].id} waits for nodes before it; it "
+            "starts earlier only where that one is not delayed"
+        )
+        return Verdict(NOT_KNOWN, words, "Priority")
     words = f"{len(free)} node{'s have' if len(free) > 1 else ' has'} room for its share"
     size = array_size(plan)
     if size > 1:

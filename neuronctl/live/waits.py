@@ -53,7 +53,6 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
             limit.source,
             _until(limit, excess, by_gpus=False),
         )
-    yield from _resources(plan, live)
     limit = user_limit("max_gpus", plan, live, cite)
     if limit is not None and plan.gpus <= limit.figure < limit.used + plan.gpus:
         excess = limit.used + plan.gpus - limit.figure
@@ -65,6 +64,7 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
             limit.source,
             _until(limit, excess, by_gpus=True),
         )
+    yield from _resources(plan, live)
 
 
 def array_size(plan: JobPlan) -> int:
@@ -182,6 +182,25 @@ def free_nodes(plan: JobPlan, live: Live) -> Optional[Tuple[SiteNode, ...]]:
         and one.gpus - one.gpus_used >= plan.gpus_per_node
         and one.memory_mb - one.memory_mb_used >= memory
         and (not request.exclusive or one.cores_used == 0)
+    )
+
+
+def ahead(plan: JobPlan, live: Live) -> Tuple[MyJob, ...]:
+    """The user's own jobs that wait for nodes of the partition, and whose turn is before this one.
+
+    Slurm starts a later job earlier only where that delays none of them: for certain where it
+    ends before Slurm expects them to start.
+    """
+    ends = None
+    if plan.time_limit is not None and plan.time_limit != units.UNLIMITED:
+        ends = live.asked_at + plan.time_limit
+    return tuple(
+        one
+        for one in live.jobs
+        if one.state == "PENDING"
+        and one.reason in ("Resources", "Priority")
+        and plan.partition.name in one.partitions
+        and (one.start is None or ends is None or ends > one.start)
     )
 
 

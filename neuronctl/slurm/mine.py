@@ -33,6 +33,7 @@ _FIELDS = (
     "tres-alloc",
     "tres-per-node",
     "EndTime",
+    "StartTime",
 )
 
 
@@ -41,7 +42,8 @@ class MyJob:
     """A job of the user's that waits or runs.
 
     count: how many tasks the row stands for. gpus: of one task on all its nodes; None where
-    Slurm does not tell. end: when its time limit ends it (epoch seconds).
+    Slurm does not tell. end: when its time limit ends it, start: when Slurm expects a waiting one
+    to start (epoch seconds).
     """
 
     id: JobId
@@ -53,6 +55,7 @@ class MyJob:
     count: int
     gpus: Optional[int]
     end: Optional[int]
+    start: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def parse_mine(text: str) -> Tuple[MyJob, ...]:
         fields = line.split(SEPARATOR)
         if len(fields) != len(_FIELDS) + 1:
             raise ValueError(line)
-        id, partition, account, qos, state, reason, nodes, tres, per_node, end = (
+        id, partition, account, qos, state, reason, nodes, tres, per_node, end, start = (
             one.strip() for one in fields[:-1]
         )
         job = JobId.parse(id)
@@ -108,6 +111,7 @@ def parse_mine(text: str) -> Tuple[MyJob, ...]:
                 count=job.count,
                 gpus=gpus,
                 end=parse_timestamp(end),
+                start=parse_timestamp(start),
             )
         )
     return tuple(jobs)

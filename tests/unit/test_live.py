@@ -192,6 +192,16 @@ def test_jobs_that_wait_before_it_leave_the_time_open() -> None:
     assert "1 of your jobs waits before it" in verdict.words
 
 
+def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
+    first = job(9, 8, "PENDING", reason="Resources", start=NOW + 3600)
+    assert judged(live((first,)), gpus_per_node=1, time_limit="60").verdict.kind == "can start now"
+    later = judged(live((first,)), gpus_per_node=1, time_limit="61").verdict
+    assert (later.kind, later.cause) == ("not known", "Priority")
+    assert "your job 9 waits for nodes before it" in later.words
+    elsewhere = dataclasses.replace(first, partitions=("cpu",))
+    assert judged(live((elsewhere,)), gpus_per_node=1).verdict.kind == "can start now"
+
+
 def test_slurms_own_figures_count_instead_of_the_catalogs() -> None:
     # The catalog has 24 GPUs a user and 3 nodes a job; Slurm says 16, and no such limit of nodes.
     (found,) = (
@@ -224,16 +234,16 @@ def test_what_is_free_is_not_known_with_a_reservation() -> None:
 def test_squeue_rows() -> None:
     rows = (
         "4711_[1-5%2]\x1fgpu,old\x1flab\x1fnormal\x1fPENDING\x1fResources\x1f2\x1f"
-        "cpu=1,gres/gpu=4\x1fgres:gpu:2\x1fN/A\x1f\n"
+        "cpu=1,gres/gpu=4\x1fgres:gpu:2\x1fN/A\x1f2026-08-12T09:30:00\x1f\n"
         "4712\x1fgpu\x1flab\x1fnormal\x1fRUNNING\x1fNone\x1f2\x1fcpu=1\x1fgres:gpu:2\x1f"
-        "2026-08-12T09:30:00\x1f\n"
+        "2026-08-12T09:30:00\x1fN/A\x1f\n"
     )
     first, second = parse_mine(rows)
     assert (first.count, first.gpus, first.partitions, first.end) == (5, 4, ("gpu", "old"), None)
     assert (second.gpus, second.reason, second.end) == (4, "", 1786527000)
 
 
-@pytest.mark.parametrize("text", ["garbage\n", "1\x1f2\n", "x\x1f" * 10 + "\n"])
+@pytest.mark.parametrize("text", ["garbage\n", "1\x1f2\n", "x\x1f" * 11 + "\n"])
 def test_a_row_of_another_shape_is_no_answer(text: str) -> None:
     with pytest.raises(Exception, match=r".") as caught:
         parse_mine(text)

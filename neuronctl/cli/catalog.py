@@ -1,0 +1,135 @@
+"""``neuronctl catalog``: check a catalog file, draft one from Slurm, compare the two."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional
+
+import click
+
+if TYPE_CHECKING:
+    from neuronctl.slurm import Limits
+
+_TIMEOUT = 20.0
+
+
+@click.group()
+def command() -> None:
+    """Check a partition catalog, draft one from Slurm, or compare it with Slurm."""
+
+
+@command.command()
+@click.argument("file", metavar="FILE")
+def check(file: str) -> None:
+    """Check a catalog file, as it would be laid over the others with --catalog FILE.
+
+    What is wrong is said with its file and line, and ends with exit code 3.
+    """
+    from neuronctl import yamlfile
+    from neuronctl.catalog.loader import load
+    from neuronctl.errors import CatalogError
+
+    document = yamlfile.read(Path(file).expanduser(), CatalogError)
+    known = load(file)
+    for name in document.data.get("clusters") or {}:
+        cluster = known.clusters.get(name)
+        if cluster is None:
+            click.echo(f"{name}: taken out")
+            continue
+        count = len(cluster.partitions)
+        click.echo(f"{name}: {count} partition{'' if count == 1 else 's'}, {cluster.source}")
+    click.echo(f"{file}: good; the default cluster is {known.default_cluster}")
+
+
+@command.command("import")
+@click.option("--write", metavar="FILE", help="Write the draft to FILE instead.")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def import_(write: Optional[str], force: bool) -> None:
+    """Draft a catalog file from the Slurm here: partitions, nodes, GPUs, cores, memory, limits.
+
+    Laid over the others as ~/.config/neuronctl/partitions.yaml, or a site's
+    /etc/neuronctl/partitions.yaml, it makes this cluster the default one.
+    """
+    from neuronctl.cli.job import write_text
+
+    text = _draft(_ask())
+    if write is None:
+        click.echo(text, nl=False)
+        return
+    path = Path(write)
+    write_text(path, text, force=force)
+    path.chmod(0o644)
+    click.echo(f"wrote {write}: look it through, then 'neuronctl catalog check {write}'", err=True)
+
+
+@command.command()
+@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
+@click.option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
+    """Show where the catalog and the Slurm here differ, figure by figure."""
+    from neuronctl import console, yamlfile
+    from neuronctl.catalog.drafting import differences
+    from neuronctl.catalog.loader import load, merge
+    from neuronctl.errors import CatalogError
+    from neuronctl.live.facts import as_known
+
+    limits = _ask()
+    known = load(catalog)
+    here = limits.config.cluster
+    if cluster is None:
+        names = [one.name for one in known.clusters.values() if as_known(one, here)]
+        if not names:
+            raise CatalogError(
+                f"the catalog does not know the cluster '{here}', whose Slurm this is",
+                "name one with --cluster, or draft it: neuronctl catalog import",
+            )
+        cluster = names[0]
+    ours = known.cluster(cluster)
+    text = _draft(limits)
+    theirs = merge([yamlfile.parse(text, "Slurm", CatalogError)])
+    found = differences(ours, theirs.cluster())
+    if as_json:
+        rows = [dataclasses.asdict(one) for one in found]
+        data = {"cluster": ours.name, "slurm_cluster": here, "differences": rows}
+        console.print_json("neuronctl.catalog-diff/1", data)
+        return
+    if not found:
+        click.echo(f"{ours.name}: the catalog says what Slurm says")
+        return
+    columns = [
+        console.Column("PARTITION", style="bold", no_wrap=True),
+        console.Column("KEY", no_wrap=True),
+        console.Column(f"CATALOG ({ours.date})"),
+        console.Column("SLURM"),
+    ]
+    cells = [[one.partition, one.key, one.catalog or "-", one.slurm or "-"] for one in found]
+    console.print_table(columns, cells)
+
+
+@command.command()
+def schema() -> None:
+    """Print the JSON Schema of a catalog file, for an editor that completes and checks."""
+    import json
+
+    from neuronctl.catalog.jsonschema import catalog_schema
+
+    click.echo(json.dumps(catalog_schema(), indent=2))
+
+
+def _ask() -> Limits:
+    from neuronctl import slurm
+    from neuronctl.situation import user_name
+
+    limits = slurm.ask_now(limits_of=(user_name(), ""), timeout=_TIMEOUT).limits
+    assert limits is not None
+    return limits
+
+
+def _draft(limits: Limits) -> str:
+    import time
+
+    from neuronctl.catalog.drafting import draft
+
+    return draft(limits, time.strftime("%Y-%m-%d"))

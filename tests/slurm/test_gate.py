@@ -1,0 +1,162 @@
+"""The gate on a real Slurm: refused, will wait, and what Slurm then says itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterator
+
+import pytest
+from harness import COMMENT, Result, Sandbox, sandbox_up
+
+PARTITION = "cas_v100nv_4"  # 4 nodes of 4 GPUs; a user may have 8 jobs, and hold 12 GPUs
+JOB = ["-p", PARTITION, "-t", "10", "--field", "misc", "--appl", "pytorch"]
+RAW = ["sbatch", "--parsable", "-p", PARTITION, "-t", "10", COMMENT, "--wrap", "sleep 300"]
+
+
+@pytest.fixture(autouse=True)
+def program(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("t.py", "print(1)\n")
+
+
+def submit(sandbox: Sandbox, *options: str, code: int = 0) -> Result[str]:
+    result = sandbox.exec(["neuronctl", "submit", *JOB, *options, "t.py"], check=False)
+    assert result.returncode == code, result.stdout + result.stderr
+    return result
+
+
+def settled(sandbox: Sandbox) -> None:
+    """Every job runs, or waits for a reason."""
+    waiting = "while squeue -h -t PD -o %r | grep -qx -e None -e ''; do sleep 0.1; done"
+    sandbox.exec(["sh", "-c", waiting])
+
+
+def reason_of(sandbox: Sandbox, job_id: int) -> str:
+    settled(sandbox)
+    return sandbox.exec(["squeue", "-h", "-j", str(job_id), "-o", "%r"]).stdout.strip()
+
+
+def test_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
+    for _ in range(8):
+        sandbox.exec([*RAW, "--gres=gpu:1", "--hold"])
+    refused = submit(sandbox, "--gpus-per-node", "1", code=4)
+    assert "error NC501: 8 of your jobs are in the queue, at most 8 may be" in refused.stderr
+    assert "Slurm itself: sacctmgr show qos p_cas_v100nv_4" in refused.stderr
+    raw = sandbox.exec([*RAW, "--gres=gpu:1"], check=False)
+    assert raw.returncode == 1
+    assert "QOSMaxSubmitJobPerUserLimit" in raw.stderr
+    forced = submit(sandbox, "--gpus-per-node", "1", "--force", code=7)
+    assert "QOSMaxSubmitJobPerUserLimit" in forced.stderr
+
+
+def test_with_all_gpus_held_it_waits_and_slurm_says_why(sandbox: Sandbox) -> None:
+    held = [int(sandbox.exec([*RAW, "--gres=gpu:4"]).stdout) for _ in range(3)]
+    sandbox.exec(["sh", "-c", "until [ $(squeue -h -t R | wc -l) = 3 ]; do sleep 0.1; done"])
+    result = submit(sandbox, "--gpus-per-node", "4", "--json")
+    answer = json.loads(result.stdout)
+    assert "will wait: you hold 12 of 12 GPUs; 4 more will wait until job " in result.stderr
+    verdict = answer["verdict"]
+    assert (verdict["kind"], verdict["cause"]) == ("will wait", "QOSMaxGRESPerUser")
+    ends = sandbox.exec(["squeue", "-h", "-j", ",".join(map(str, held)), "-o", "%e"])
+    assert ends.stdout
+    assert verdict["until"] is not None
+    assert reason_of(sandbox, answer["job_id"]) == "QOSMaxGRESPerUser"
+    assert record(sandbox, answer["job_id"])["verdict"].startswith("will wait: you hold 12 of 12")
+
+
+def test_an_empty_queue_lets_it_start(sandbox: Sandbox) -> None:
+    result = submit(sandbox, "--gpus-per-node", "4", "-N", "2")
+    assert "neuronctl: can start now: 4 nodes have room for its share" in result.stderr
+
+
+def test_more_than_the_wall_time_is_refused(sandbox: Sandbox) -> None:
+    result = submit(sandbox, "-t", "3-0", "--gpus-per-node", "1", code=4)
+    assert "NC141: 3-00:00:00 is asked for" in result.stderr
+    assert "may run 2-00:00:00" in result.stderr
+
+
+def test_the_old_comment_is_refused_with_the_form(sandbox: Sandbox) -> None:
+    words = ["-p", PARTITION, "-t", "10", "--gpus-per-node", "1", "--comment", "pytorch", "t.py"]
+    result = sandbox.exec(["neuronctl", "submit", *words], check=False)
+    assert result.returncode == 4
+    assert "is not of the form field=FIELD;appl=APPL" in result.stderr
+    assert "near 'pytorch' are: pytorch pytorch-" in result.stderr
+
+
+def test_force_is_recorded(sandbox: Sandbox) -> None:
+    words = ["--gpus-per-node", "1", "-c", "1", "--dependency", "afterany:999999", "--json"]
+    # A GPU type that the catalog does not know of; Slurm does not either, and says so.
+    forced = submit(sandbox, *words, "--force", "-o", "no-such-directory/x.out")
+    answer = json.loads(forced.stdout)
+    kept = record(sandbox, answer["job_id"])
+    assert kept["forced"] is True
+    assert "NC411" in [finding[0] for finding in kept["findings"]]
+    assert answer["verdict"]["kind"] == "refused"
+
+
+def record(sandbox: Sandbox, job_id: int) -> Any:
+    """The draft in the record of a job."""
+    find = f'cat "${{XDG_STATE_HOME:-$HOME/.local/state}}"/neuronctl/jobs/*.{job_id}.json'
+    return json.loads(sandbox.exec(["sh", "-c", find]).stdout)["draft"]
+
+
+def test_two_processes_a_verdict(sandbox: Sandbox) -> None:
+    submit(sandbox, "--gpus-per-node", "1", "--dry-run")  # the limits are known now
+    spy = (
+        "mkdir -p spy && for name in squeue scontrol sacctmgr sinfo sbatch; do "
+        'printf \'#!/bin/sh\\necho %s >>"$HOME/spied"\\nexec /usr/bin/%s "$@"\\n\' $name $name '
+        '>spy/$name; chmod +x spy/$name; done; rm -f "$HOME/spied"; '
+        'PATH=$PWD/spy:$PATH neuronctl submit "$@"; sort "$HOME/spied"'
+    )
+    words = ["sh", "-c", spy, "sh", *JOB, "--gpus-per-node", "1", "--dry-run", "t.py"]
+    assert sandbox.exec(words).stdout.splitlines()[-2:] == ["scontrol", "squeue"]
+
+
+def test_slurm_that_hangs_is_not_waited_for(sandbox: Sandbox) -> None:
+    spy = (
+        "mkdir -p slow && printf '#!/bin/sh\\nsleep 60\\n' >slow/squeue && chmod +x slow/squeue; "
+        'PATH=$PWD/slow:$PATH timeout 20 neuronctl submit "$@"'
+    )
+    words = ["sh", "-c", spy, "sh", *JOB, "--gpus-per-node", "1", "--dry-run", "t.py"]
+    result = sandbox.exec(words)
+    assert (
+        "not known: judged by the catalog alone: squeue did not answer within 1.5 s"
+        in result.stderr
+    )
+
+
+def test_a_lower_limit_of_slurms_is_read_again_before_it_refuses(sandbox: Sandbox) -> None:
+    # Kept figures say 8 jobs; the administrator allows more meanwhile: no wrong refusal.
+    submit(sandbox, "--gpus-per-node", "1", "--dry-run")
+    find = 'ls "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*.json'
+    change = f'sed -i \'s/"max_submit_jobs": 8/"max_submit_jobs": 0/\' $({find})'
+    sandbox.exec(["sh", "-c", change])
+    assert "can start now" in submit(sandbox, "--gpus-per-node", "1", "--dry-run").stderr
+
+
+# ------------------------------------------------------------------------- the catalog
+
+
+def test_an_imported_catalog_is_what_the_sandbox_was_built_from(sandbox: Sandbox) -> None:
+    sandbox.exec(["neuronctl", "catalog", "import", "--force", "--write", "draft.yaml"])
+    assert "good" in sandbox.exec(["neuronctl", "catalog", "check", "draft.yaml"]).stdout
+    text = sandbox.exec(["neuronctl", "catalog", "diff", "--json"]).stdout
+    for one in json.loads(text)["differences"]:
+        # The sandbox has fewer nodes than the cluster, and memory where no guide tells it.
+        small = one["key"] in ("nodes", "node_list", "partition")
+        assert small or (one["key"], one["catalog"]) == ("memory_mb_per_node", ""), one
+
+
+def test_the_old_word_passes_on_the_old_cluster(slurm_there: None) -> None:
+    for made in _old_cluster():
+        made.write("t.py", "print(1)\n")
+        words = ["-p", "cas_v100nv_8", "-t", "10", "--gpus-per-node", "1", "--comment", "pytorch"]
+        place = ["neuronctl", "submit", "--cluster", "neuron-2022", *words, "t.py"]
+        assert "can start now" in made.exec(place).stderr
+
+
+def _old_cluster() -> Iterator[Sandbox]:
+    import os
+
+    name = f"pytest-{os.getpid()}-2022"
+    with sandbox_up(name, "--cluster", "neuron-2022", "--nodes", "amd_a100nv_8=0") as made:
+        yield made

@@ -186,4 +186,6 @@ def hosts_file(layout: Layout) -> str:
     everyone += [(node.address, node.name) for node in layout.nodes]
     for address, name in everyone:
         lines.append(f"{address} {name} {name}{suffix}" if suffix else f"{address} {name}")
+        # PyTorch asks for the name behind this form of the address, and warns where there is none.
+        lines.append(f"::ffff:{address} {name}.{layout.cluster.name}")
     return "\n".join(lines) + "\n"

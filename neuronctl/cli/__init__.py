@@ -24,6 +24,7 @@ COMMANDS = {
     "salloc": "Work interactively with the same wiring a job would get.",
     "run": "Launch a program from the allocation this shell stands in.",
     "status": "Show what became of your jobs.",
+    "why": "Say why a job waits, or how it ended and why.",
     "logs": "Show or follow a job's log.",
     "cancel": "Cancel jobs.",
     "partitions": "Show the partition catalog.",

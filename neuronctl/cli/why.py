@@ -1,0 +1,211 @@
+"""neuronctl why."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any, Dict, List, Sequence, Tuple
+
+import click
+
+from neuronctl.diagnosis import Diagnosis, Evidence, diagnose
+from neuronctl.errors import NoSuchJobError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.tracking import UNKNOWN, JobStatus, is_launch_failure
+
+_MOST = 4  # kinds of ends of one array that are explained
+
+
+@click.command("why")
+@click.argument("job", metavar="JOB")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.why/1).")
+def command(job: str, as_json: bool) -> None:
+    """Say why a job waits, or how it ended and why.
+
+    JOB is a job id, or 4711_3 for a task of an array. What Slurm says is told as a fact; what
+    an exit code or a line in the last 256 KiB of the log usually means is called likely.
+    """
+    from neuronctl.lookup import look_up
+    from neuronctl.records import RecordStore
+    from neuronctl.slurm import JobId
+
+    asked = JobId.parse(job)
+    found = look_up([asked], RecordStore.default())
+    for note in found.notes:
+        click.echo(f"neuronctl: {note}", err=True)
+    if not found.jobs:
+        if found.unavailable is not None:
+            raise found.unavailable
+        raise NoSuchJobError(
+            f"no such job: {asked}",
+            "Slurm does not know it (any more), and neither do the records; "
+            "'neuronctl history' shows yours",
+        )
+    groups = _groups(found.jobs)
+    shown = [(same, *_look(same[0])) for same in groups[:_MOST]]
+    if as_json:
+        from neuronctl.console import print_json
+
+        print_json("neuronctl.why/1", {"jobs": [_data(*one) for one in shown]})
+    else:
+        for number, (same, evidence, diagnosis) in enumerate(shown):
+            if number:
+                click.echo()
+            _print(same, evidence, diagnosis)
+        if len(groups) > _MOST:
+            click.echo(f"\n{len(groups) - _MOST} more kinds of ends: name a task to see its own.")
+    if found.unavailable is not None:
+        found.unavailable.message += "; this is what neuronctl recorded"
+        raise found.unavailable
+
+
+def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
+    """Tasks of an array that have the same to tell, bad ends first."""
+    groups: Dict[Tuple[Any, ...], List[JobStatus]] = {}
+    for status in jobs:
+        groups.setdefault((status.state, status.exit, status.reason), []).append(status)
+
+    def order(same: List[JobStatus]) -> int:
+        if same[0].ended:
+            return 2 if same[0].state == "COMPLETED" else 0
+        return 1
+
+    return sorted(groups.values(), key=order)
+
+
+def _look(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
+    evidence = gather(status)
+    return evidence, diagnose(evidence)
+
+
+def gather(status: JobStatus) -> Evidence:
+    """Read the job's logs, and ask for its partition's queue where it waits for its turn."""
+    from neuronctl.logtext import read_tail
+    from neuronctl.lookup import canceller
+    from neuronctl.slurm.partqueue import PartitionJob, partition_queue
+
+    paths, guessed = _log_paths(status)
+    logs = []
+    began = status.ended or status.state == UNKNOWN or bool(status.elapsed)
+    if began and not is_launch_failure(status) and status.elapsed != 0:
+        logs = [log for log in map(read_tail, paths) if not log.problem]
+    queue: Tuple[PartitionJob, ...] = ()
+    if status.state == "PENDING" and status.source == "squeue" and status.partition:
+        # The reason is known all the same.
+        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+            queue = partition_queue(status.partition)
+    return Evidence(
+        status=status,
+        now=int(time.time()),
+        canceller=canceller(status),
+        logs=tuple(logs),
+        log_guessed=guessed,
+        directory_problem="" if guessed else _directory_problem(paths),
+        queue=queue,
+    )
+
+
+def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
+    """Standard output's and error's logs, and whether they are only where sbatch puts them."""
+    if status.id.tasks is not None:
+        return [], False
+    if status.stdout is not None:
+        paths = [status.stdout, status.stderr or status.stdout]
+        return [path for path in dict.fromkeys(paths) if "%N" not in path], False
+    return [os.path.join(status.work_dir, f"slurm-{status.id}.out")], True
+
+
+def _directory_problem(paths: Sequence[str]) -> str:
+    for path in paths:
+        directory = os.path.dirname(path)
+        if not os.path.isdir(directory):
+            return f"there is no directory {directory}"
+        if not os.access(directory, os.W_OK | os.X_OK):
+            return f"the directory {directory} is not writable for you"
+    return ""
+
+
+# ------------------------------------------------------------------------------- output
+
+
+def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> None:
+    from neuronctl.console import is_terminal, print_text, terminal_width
+
+    width = min(terminal_width(), 100) if is_terminal() else 80
+    print_text(_wrap(paragraph(same, diagnosis), width))
+    print_text("")
+    rows = [("state", _state_words(evidence))]
+    line = diagnosis.line
+    if line is not None:
+        place = "last line" if line.number == 1 else f"line {line.number} from its end"
+        guess = " (no record of it: this is where sbatch puts a log)" * evidence.log_guessed
+        rows.append(("log", f"{line.path}, {place}{guess}:\n{line.text[:600]}"))
+    elif evidence.log_guessed and same[0].ended and not evidence.logs:
+        rows.append(("log", "not known: it was not submitted by neuronctl, and there is none where "
+                     "sbatch puts it by default"))  # fmt: skip
+    for name, text in rows:
+        head, _, quote = text.partition("\n")
+        print_text(_wrap(head, width, f"  {name:<6} ", " " * 9))
+        if quote:
+            print_text(_wrap(quote, width, " " * 9, " " * 9), "bold")
+
+
+def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
+    """What happened, the likely cause and the remedy, for a person."""
+    status = same[0]
+    name = f"Job {status.id} ({status.name})"
+    if len(same) > 1:
+        name = f"{sum(one.id.count for one in same)} tasks of job {status.id.job} ({status.name})"
+        name += f", such as {status.id}"
+    parts = [f"{name}: {diagnosis.what}."]
+    if diagnosis.cause:
+        sure = diagnosis.certain
+        parts.append(_sentence(diagnosis.cause if sure else f"Likely cause: {diagnosis.cause}"))
+    if diagnosis.remedy:
+        parts.append(f"What to do: {diagnosis.remedy}.")
+    return " ".join(parts)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+def _state_words(evidence: Evidence) -> str:
+    status = evidence.status
+    words = [status.state]
+    if status.reason:
+        words.append(f"reason {status.reason}")
+    if status.exit is not None and status.ended:
+        words.append(f"exit code {status.exit.code}, signal {status.exit.signal}")
+    return f"{', '.join(words)} (from {status.source})"
+
+
+def _wrap(text: str, width: int, first: str = "", later: str = "") -> str:
+    import textwrap
+
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False
+    )
+
+
+def _data(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> Dict[str, Any]:
+    status, line = evidence.status, diagnosis.line
+    return {
+        "job_id": str(status.id),
+        "tasks": [str(one.id) for one in same],
+        "name": status.name,
+        "state": status.state,
+        "reason": status.reason,
+        "exit_code": None if status.exit is None else status.exit.code,
+        "signal": None if status.exit is None else status.exit.signal,
+        "cancelled_by": status.cancelled_by,
+        "source": status.source,
+        "kind": diagnosis.kind,
+        "what": diagnosis.what,
+        "cause": diagnosis.cause,
+        "certain": diagnosis.certain,
+        "remedy": diagnosis.remedy,
+        "log": None
+        if line is None
+        else {"path": line.path, "line": line.text, "from_end": line.number},
+    }

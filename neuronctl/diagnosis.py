@@ -1,0 +1,440 @@
+"""Why a job waits or how it ended: evidence in, a cause and a remedy out. Pure.
+
+What Slurm says is a fact; what is read from an exit code or a line of the log is only likely, and
+``certain`` tells the two apart.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Dict, Optional, Sequence, Tuple
+
+from neuronctl import signs, tracking
+from neuronctl.logtext import LogTail
+from neuronctl.slurm.partqueue import PartitionJob
+from neuronctl.tracking import JobStatus
+from neuronctl.units import UNLIMITED
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of a log: ``number`` counted from the end (1: the last)."""
+
+    path: str
+    text: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of one job (or one task of an array).
+
+    canceller: login name, "you", or "" where not known. logs: those there are. log_guessed: no
+    record tells their path. directory_problem: why the log's directory cannot be written to, as
+    seen from here. queue: the jobs of its partition, for a job that waits. now: epoch seconds.
+    """
+
+    status: JobStatus
+    now: int
+    canceller: str = ""
+    logs: Tuple[LogTail, ...] = ()
+    log_guessed: bool = False
+    directory_problem: str = ""
+    queue: Tuple[PartitionJob, ...] = ()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """what: the facts, one sentence. cause: why, "" where ``what`` says it all. remedy: what to do.
+
+    kind: a word for programs. certain: whether ``cause`` is a fact and not only likely.
+    """
+
+    kind: str
+    what: str
+    cause: str = ""
+    remedy: str = ""
+    certain: bool = True
+    line: Optional[LogLine] = None
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """The cause of what became of a job."""
+    status = evidence.status
+    if status.state == tracking.UNKNOWN:
+        return Diagnosis(
+            "unknown",
+            f"nobody can say how it ended: {status.reason}",
+            remedy="its log may tell, if there is one; where accounting is off, 'neuronctl logs "
+            "-f' while a job runs keeps its end",
+            line=_found_line(evidence, _search(evidence)) or _last_line(evidence),
+        )
+    if not status.ended:
+        return _waiting(evidence) if status.state == "PENDING" else _running(evidence)
+    if status.state == "COMPLETED":
+        return _completed(evidence)
+    if tracking.is_launch_failure(status):
+        return _launch_failure(evidence)
+    if status.state in _BY_STATE:
+        return _by_state(evidence)
+    return _failed(evidence)
+
+
+# ---------------------------------------------------------------------------- ended
+
+
+# state -> (kind, what, remedy); {limit}, {nodes} and {by} are filled in.
+_BY_STATE: Dict[str, Tuple[str, str, str]] = {
+    "TIMEOUT": (
+        "time-limit",
+        "Slurm ended it at its time limit{limit}",
+        "ask for more with -t ('neuronctl partitions' shows the most that a partition gives), or "
+        "save checkpoints: '--signal B:USR1@120' tells the job two minutes before",
+    ),
+    "DEADLINE": (
+        "deadline",
+        "Slurm ended it because its --deadline had passed",
+        "give a later deadline, or none",
+    ),
+    "OUT_OF_MEMORY": (
+        "out-of-memory",
+        "a process was killed because the memory that the job had on a node was full",
+        "ask for more with --mem (or for more cores, where memory comes with them), or need less: "
+        "fewer DataLoader workers, smaller caches",
+    ),
+    "NODE_FAIL": (
+        "node-failure",
+        "Slurm lost contact with a node of it{nodes}",
+        "this is not the program's fault: submit it again ('neuronctl resubmit {id}'); with "
+        "--requeue Slurm does so by itself",
+    ),
+    "BOOT_FAIL": (
+        "node-failure",
+        "a node did not boot for it{nodes}",
+        "submit it again, and tell the site's support if it happens twice",
+    ),
+    "LAUNCH_FAILED": (
+        "launch-failure",
+        "Slurm could not start it on its nodes{nodes}",
+        "submit it again, and tell the site's support if it happens twice",
+    ),
+    "RECONFIG_FAIL": (
+        "launch-failure",
+        "a node could not be set up for it{nodes}",
+        "submit it again, and tell the site's support if it happens twice",
+    ),
+    "PREEMPTED": (
+        "preempted",
+        "it had to make room for a job of higher priority",
+        "submit it again; with --requeue Slurm does so by itself, and checkpoints keep the work",
+    ),
+    "REVOKED": (
+        "revoked",
+        "another cluster of the federation runs it",
+        "ask there",
+    ),
+    "CANCELLED": ("cancelled", "it was cancelled{by}", ""),
+}
+
+
+def _by_state(evidence: Evidence) -> Diagnosis:
+    status = evidence.status
+    kind, what, remedy = _BY_STATE[status.state]
+    limit = f" of {clock(status.time_limit)}" if status.time_limit is not None else ""
+    nodes = f" ({status.node_list})" if status.node_list else ""
+    by = f" by {evidence.canceller}" if evidence.canceller else ""
+    if not by and status.cancelled_by is not None:
+        by = f" by the user with uid {status.cancelled_by}"
+    if status.state == "CANCELLED":
+        before = not status.elapsed
+        by += " before it started" if before else f" after {clock(status.elapsed)}"
+        if status.reason.startswith("DependencyNeverSatisfied"):
+            kind, by = "dependency", f"{by}: the job it depends on did not end as asked for"
+            remedy = "mend and submit that job first, then 'neuronctl resubmit {id}'"
+        elif status.cancelled_by == 0 and evidence.canceller != "you":
+            remedy = "root is an administrator, or Slurm itself: ask the site's support why"
+        elif evidence.canceller and evidence.canceller != "you":
+            remedy = f"ask {evidence.canceller} why"
+    what = what.format(limit=limit, nodes=nodes, by=by)
+    line = None
+    if status.elapsed:
+        slurms = {"OUT_OF_MEMORY": "oom", "TIMEOUT": "time limit", "NODE_FAIL": "node failure"}
+        word = slurms.get(status.state)
+        line = (word and _line_with(evidence, word)) or _last_line(evidence)
+    return Diagnosis(kind, what, remedy=remedy.replace("{id}", str(status.id)), line=line)
+
+
+def _completed(evidence: Evidence) -> Diagnosis:
+    status = evidence.status
+    what = f"it ended well, with exit code 0, after {clock(status.elapsed)}"
+    found = _search(evidence)
+    if found is not None and found[1].kind == "exception":
+        return Diagnosis(
+            "completed",
+            what,
+            "the script went on after a Python exception and ended with exit code 0 all the same",
+            "'set -e' in a script ends it at the first error",
+            certain=False,
+            line=_found_line(evidence, found),
+        )
+    return Diagnosis("completed", what)
+
+
+def _launch_failure(evidence: Evidence) -> Diagnosis:
+    status = evidence.status
+    path = status.stdout or ""
+    what = "it ended before its first line ran: Slurm gave it exit code 0:53"
+    if evidence.directory_problem:
+        cause = f"its log could not be opened: {evidence.directory_problem}"
+    elif path and not evidence.log_guessed:
+        cause = f"its log {path} could not be opened on the node"
+    else:
+        cause = "its log could not be opened: the directory was missing, or not writable for you"
+    remedy = (
+        "make the log's directory before you submit, on a file system that the nodes see, and "
+        "name it without shell variables (#SBATCH lines do not expand them)"
+    )
+    return Diagnosis("log-directory", what, cause, remedy, certain=False)
+
+
+# signal -> what it usually means, what to do
+_SIGNALS: Dict[int, Tuple[str, str]] = {
+    2: ("it was interrupted as by Ctrl-C", ""),
+    4: (
+        "the program was built for another processor than this node's",
+        "build it on a node of that partition",
+    ),
+    6: ("the program gave up by itself (abort), as libraries do after a fatal error", ""),
+    7: (
+        "a file or shared memory that it had mapped went away or was full (/dev/shm)",
+        "fewer DataLoader workers; look at 'df -h /dev/shm' on the node",
+    ),
+    8: ("it divided by zero, in whole numbers", ""),
+    9: (
+        "it was killed from outside, most often because the node's memory was full",
+        "ask for more with --mem (or more cores, where memory comes with them)",
+    ),
+    10: (
+        "it was sent SIGUSR1 (--signal, or cancel --signal) and does not handle it",
+        "handle the signal in the program, or send it to the batch shell only: --signal B:USR1@…",
+    ),
+    11: (
+        "the program or a library of it has a defect, or was built for other libraries",
+        "'--env PYTHONFAULTHANDLER=1' shows where Python was",
+    ),
+    12: (
+        "it was sent SIGUSR2 (--signal, or cancel --signal) and does not handle it",
+        "handle the signal in the program, or send it to the batch shell only: --signal B:USR2@…",
+    ),
+    13: ("whatever read its output had gone", ""),
+    15: ("it was asked to end (SIGTERM), by Slurm, by its launcher or by somebody", ""),
+    24: ("it used more CPU time than a limit (ulimit -t) allows", ""),
+    25: ("a file grew over a limit (ulimit -f)", ""),
+}
+
+# exit code of a shell, env or timeout -> kind, cause, remedy
+_CODES: Dict[int, Tuple[str, str, str]] = {
+    2: ("usage", "the program did not understand its arguments", "look at its last lines"),
+    124: ("time-limit", "a 'timeout' in the script ended the program", "give it more time"),
+    126: ("permission", "the program is there and cannot be run", "chmod +x, and look at '#!'"),
+    127: (
+        "command-not-found",
+        "a program was not found on the node",
+        "load its module with --module or name its environment with --conda or --venv",
+    ),
+}
+
+
+def _failed(evidence: Evidence) -> Diagnosis:
+    """FAILED, and states that this table does not know."""
+    status = evidence.status
+    exit = status.exit
+    number = 0
+    if exit is None:
+        what = "it failed, and nobody knows its exit code"
+    elif exit.signal and not exit.code:
+        number = exit.signal
+        what = f"it was ended by {tracking.signal_name(number)}"
+    else:
+        what = f"it ended with exit code {exit.code}"
+        if 128 < exit.code <= 192:
+            number = exit.code - 128
+            what += f": a program in it was ended by {tracking.signal_name(number)}"
+    if status.state != "FAILED":
+        what = f"it is {status.state}: {what}"
+    found = _search(evidence)
+    line = _found_line(evidence, found)
+    # What a log says in so many words goes before what a number usually means, unless all the
+    # log has is that another process died.
+    if found is not None and not (number and found[1].kind in ("child", "peer")):
+        return Diagnosis(
+            found[1].kind, what, found[1].cause, found[1].remedy, certain=False, line=line
+        )
+    line = line or _last_line(evidence)
+    if number:
+        cause, remedy = _SIGNALS.get(number, ("", ""))
+        return Diagnosis("signal", what, cause, remedy, certain=False, line=line)
+    code = 0 if exit is None else exit.code
+    kind, cause, remedy = _CODES.get(code, ("exit-code", "", ""))
+    if not cause:
+        remedy = (
+            "nothing in the end of its log is well known here: read it with "
+            f"'neuronctl logs {status.id}'"
+            if line is not None
+            else "it wrote nothing to a log that is known here"
+        )
+    return Diagnosis(kind, what, cause, remedy, certain=False, line=line)
+
+
+# ---------------------------------------------------------------------------- not ended
+
+
+def _running(evidence: Evidence) -> Diagnosis:
+    status = evidence.status
+    where = f" on {status.node_list}" if status.node_list else ""
+    what = f"it is {status.state}{where}, {clock(status.elapsed)} after its start"
+    if status.time_limit == UNLIMITED:
+        what += ", without a time limit"
+    elif status.time_limit is not None and status.elapsed is not None:
+        what += f"; {clock(max(0, status.time_limit - status.elapsed))} are left"
+    found = _search(evidence)
+    if found is not None:
+        return Diagnosis(
+            "running",
+            what,
+            f"its log already has a bad line: {found[1].cause}",
+            found[1].remedy,
+            certain=False,
+            line=_found_line(evidence, found),
+        )
+    return Diagnosis("running", what, line=_last_line(evidence))
+
+
+def _waiting(evidence: Evidence) -> Diagnosis:
+    status = evidence.status
+    words = tracking.reason_words(status.reason) or "Slurm has not looked at it yet"
+    since = ""
+    if status.submit is not None and evidence.now > status.submit:
+        since = f" for {clock(evidence.now - status.submit)}"
+    what = f"it has waited{since}: {words}"
+    kind = "waiting"
+    cause, remedy = "", ""
+    name = status.reason.partition(",")[0]
+    own = next((row for row in evidence.queue if row.job_id == status.job_id), None)
+    if name.startswith("Dependency"):
+        kind = "dependency"
+        cause = _dependency_words(own.dependency if own is not None else "")
+        remedy = ""
+        if name == "DependencyNeverSatisfied":
+            remedy = (
+                f"it will wait for ever: 'neuronctl cancel {status.id}', mend the job it depends "
+                "on, then submit both again"
+            )
+    elif own is not None and name in ("Priority", "Resources"):
+        cause = _turn(evidence, own)
+    if status.start is not None and status.start > evidence.now:
+        moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.start))
+        ahead = clock(status.start - evidence.now)
+        expected = f"Slurm expects it to start at {moment} (in {ahead}) at the latest"
+        cause = f"{cause}; {expected}" if cause else expected
+    return Diagnosis(kind, what, cause, remedy)
+
+
+def _dependency_words(dependency: str) -> str:
+    """``afterok:12(unfulfilled),…`` in words."""
+    parts = []
+    meaning = {
+        "after": "started",
+        "afterany": "ended",
+        "afterok": "ended well",
+        "afternotok": "ended badly",
+        "aftercorr": "ended its same task well",
+    }
+    for part in dependency.replace("?", ",").split(","):
+        kind, _, rest = part.partition(":")
+        job, _, state = rest.partition("(")
+        if kind in meaning and job:
+            failed = " and did not" if state.startswith("failed") else ""
+            parts.append(f"job {job} has to have {meaning[kind]}{failed}")
+        elif kind == "singleton" or part.startswith("singleton"):
+            parts.append("your other jobs of the same name have to have ended")
+        elif part:
+            parts.append(part)
+    return "; ".join(parts)
+
+
+def _turn(evidence: Evidence, own: PartitionJob) -> str:
+    waiting = [row for row in evidence.queue if row.state == "PENDING" and row != own]
+    ahead = sum(1 for row in waiting if (row.priority or 0) > (own.priority or 0))
+    running = [row for row in evidence.queue if row.state == "RUNNING"]
+    before = "none" if not ahead else f"{ahead}"
+    jobs = "job waits" if ahead == 1 else "jobs wait"
+    words = f"{before} of the {len(waiting)} other waiting jobs of {evidence.status.partition}"
+    words += " is before it" if ahead < 2 else " are before it"
+    if not waiting:
+        words = f"no other {jobs} in {evidence.status.partition}"
+    ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
+    if running:
+        count = "1 job runs" if len(running) == 1 else f"{len(running)} jobs run"
+        words += f", {count} there"
+        if ends:
+            left = clock(min(ends) - evidence.now)
+            words += f", the first of which ends in {left} at the latest"
+    return words
+
+
+# ---------------------------------------------------------------------------- logs
+
+
+def _search(evidence: Evidence) -> Optional[Tuple[LogTail, signs.Found]]:
+    """The best line of all logs: a cause before a consequence; standard error's first."""
+    best = None
+    for log in reversed(evidence.logs):
+        found = signs.search(log.lines)
+        if found is not None and (best is None or (best[1].consequence and not found.consequence)):
+            best = (log, found)
+    return best
+
+
+def _found_line(
+    evidence: Evidence, found: Optional[Tuple[LogTail, signs.Found]]
+) -> Optional[LogLine]:
+    return None if found is None else LogLine(found[0].path, found[1].line, found[1].number)
+
+
+def _line_with(evidence: Evidence, words: str) -> Optional[LogLine]:
+    """Slurm's own line that says it."""
+    for log in reversed(evidence.logs):
+        for number, line in enumerate(reversed(log.lines), start=1):
+            if re.match(r"(?:slurmstepd|srun)\S*: ", line) and words in line.lower():
+                return LogLine(log.path, line, number)
+    return None
+
+
+def _last_line(evidence: Evidence) -> Optional[LogLine]:
+    for log in reversed(evidence.logs):
+        for number, line in enumerate(reversed(log.lines), start=1):
+            if line.strip():
+                return LogLine(log.path, line.strip(), number)
+    return None
+
+
+def clock(seconds: Optional[int]) -> str:
+    """``45 s``, ``5 min``, ``1 h 20 min``, ``3 days 4 h``: two figures are enough for a person."""
+    if seconds is None:
+        return "an unknown time"
+    if seconds == UNLIMITED:
+        return "unlimited length"
+    steps: Sequence[Tuple[int, str]] = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    parts = []
+    for size, name in steps:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count} {name}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts) or "0 s"

@@ -1,0 +1,64 @@
+"""The end of a log, however large it is and whatever it holds: bounded, decoded, in lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from typing import Tuple
+
+TAIL = 256 * 1024
+"""Bytes that are read from the end of a log."""
+
+_LONGEST = 2000  # characters of a line; a binary file may have no line ends at all
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+
+
+@dataclass(frozen=True)
+class LogTail:
+    """The last lines of a file, without colours and with progress bars as they stood last.
+
+    cut: whether the file begins before these lines. problem: why there are none to read, else "".
+    """
+
+    path: str
+    lines: Tuple[str, ...] = ()
+    size: int = 0
+    cut: bool = False
+    problem: str = ""
+
+
+def read_tail(path: str, most: int = TAIL) -> LogTail:
+    """The last ``most`` bytes of a log as lines; never raises, never waits for a pipe's writer."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        return LogTail(path, problem=getattr(error, "strerror", None) or str(error))
+    with os.fdopen(descriptor, "rb") as file:
+        kind = os.fstat(file.fileno())
+        if not stat.S_ISREG(kind.st_mode):
+            return LogTail(path, problem="not a file whose content is kept")
+        start = max(0, kind.st_size - most)
+        try:
+            file.seek(start)
+            data = file.read(most)
+        except OSError as error:
+            return LogTail(path, size=kind.st_size, problem=error.strerror or "cannot be read")
+    lines = text_lines(data)
+    # The first line is half a line, unless that is all there is.
+    return LogTail(path, lines[1:] if start and len(lines) > 1 else lines, kind.st_size, start > 0)
+
+
+def text_lines(data: bytes) -> Tuple[str, ...]:
+    """Lines as a terminal would have left them; bytes that are no UTF-8 become U+FFFD."""
+    text = data.decode("utf-8", "replace")
+    lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    return tuple(_as_left(line) for line in lines)
+
+
+def _as_left(line: str) -> str:
+    line = line.rstrip("\r").rpartition("\r")[2]
+    return _ESCAPES.sub("", line[:_LONGEST]).rstrip()

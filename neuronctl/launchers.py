@@ -10,6 +10,7 @@ runs on each node.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import Template
 from typing import Callable, Mapping, Optional, Tuple
 
 from neuronctl.shell import Shell, Word
@@ -46,7 +47,8 @@ class Launch:
     ``exports`` are NAME -> shell text, set in each task. ``per_task`` says that the inner part
     has to be evaluated on each node. ``rendezvous`` says whether the processes find each other
     through MASTER_ADDR and MASTER_PORT. ``own_variables`` says that the launcher tells each
-    process its rank through the environment from outside a container.
+    process its rank through the environment from outside a container. ``macros`` says that it
+    fills ``${local_rank}`` into the program's words, as a string.Template.
     """
 
     before: Tuple[str, ...] = ()
@@ -56,6 +58,7 @@ class Launch:
     per_task: bool = False
     rendezvous: bool = False
     own_variables: bool = False
+    macros: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,18 @@ class Launcher:
     """What stands before a program that is not a Python file."""
 
 
+def not_a_macro(word: str) -> str:
+    """``word`` as it has to be for a launcher with ``macros`` to hand it on as it was."""
+    as_read = Template(word).safe_substitute(local_rank="0")
+    return word if as_read == word else word.replace("$", "$$")
+
+
 def srun_words(shape: Shape) -> Tuple[Word, ...]:
     """srun over the whole allocation, or over the hosts of ``shape``.
 
     ``--ntasks`` stands here since $SLURM_NTASKS of the allocation would overrule a smaller
-    ``--ntasks-per-node``; ``--cpus-per-task`` stands here since srun does not take it over from sbatch (Slurm 22.05
-    and later); ``--kill-on-bad-exit`` ends the step when one task fails.
+    ``--ntasks-per-node``; ``--cpus-per-task`` stands here since srun does not take it over from
+    sbatch (Slurm 22.05 and later); ``--kill-on-bad-exit`` ends the step when one task fails.
     """
     where = (f"--nodelist={','.join(shape.hosts)}",) if shape.hosts else ()
     return (
@@ -135,6 +144,7 @@ def _c10d(command: str, shape: Shape) -> Launch:
         ),
         per_task=True,
         rendezvous=True,
+        macros=True,
     )
 
 
@@ -144,6 +154,7 @@ def _torchrun(shape: Shape) -> Launch:
     return Launch(
         outer=srun_words(shape),
         inner=("torchrun", "--standalone", f"--nproc-per-node={shape.processes_per_node}"),
+        macros=True,
     )
 
 
@@ -158,7 +169,8 @@ def _accelerate(shape: Shape) -> Launch:
     if shape.nodes == 1:
         # Port 0 lets torch choose a free one.
         alone: Tuple[Word, ...] = ("--num_machines=1", "--main_process_port=0")
-        return Launch(outer=srun_words(shape), inner=inner + alone)
+        # A single process it starts itself, several through torchrun.
+        return Launch(outer=srun_words(shape), inner=inner + alone, macros=shape.processes > 1)
     return Launch(
         outer=srun_words(shape),
         inner=(
@@ -170,6 +182,7 @@ def _accelerate(shape: Shape) -> Launch:
         ),
         per_task=True,
         rendezvous=True,
+        macros=True,
     )
 
 

@@ -38,7 +38,8 @@ _TOKEN = re.compile(
       | AIza[\w-]{30,} | wandb_v\d_\w{20,} | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,} )""",
     re.VERBOSE,
 )
-_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)")
+# A scheme has no 30 letters; without a bound a long word is read again from each of its letters.
+_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)")
 
 # "x" or "1" masked everywhere would leave no text; shorter ones go only where they were found.
 _SHORTEST = 6

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from neuronctl.errors import TemplateError
 from neuronctl.paths import config_dir, data_path
 from neuronctl.plan import Directive, JobPlan
-from neuronctl.shell import Word, join, quote
+from neuronctl.shell import Word, join, positional, quote
 
 WIDTH = 96
 """Columns after which a command is continued on the next line."""
@@ -92,23 +92,24 @@ def launch_text(plan: JobPlan) -> str:
     if wrapping.srun and not launch.outer:
         outer = ["srun", "--ntasks=1", f"--cpus-per-task={plan.cpus_per_task}", *wrapping.srun]
     inner = [quote(word) for word in (*wrapping.prefix, *launch.inner)]
-    program = [quote(word) for word in plan.program]
+    arguments, words = positional(plan.program)
     exports = [f"{name}={value}" for name, value in (*launch.exports, *wrapping.exports)]
-    if not exports and not launch.per_task:
-        return _wrap([*map(quote, outer), *inner, *program], "    ")
+    split = outer and words != plan.program
+    if not exports and not launch.per_task and not split:
+        return _wrap([*map(quote, outer), *inner, *map(quote, plan.program)], "    ")
     lines: List[str] = []
     if exports:
         lines.append("  " + _wrap(["export", *exports], "      "))
     if plan.launch.per_task:
         lines += _GUARD
-        lines.append("  " + _wrap([*inner, '"$@"'], "      "))
+        lines.append("  " + _wrap([*inner, arguments], "      "))
         lines += ["  code=$?", '  exit "$((stopped ? 0 : code))"']
     else:
-        lines.append("  " + _wrap(["exec", *inner, '"$@"'], "      "))
+        lines.append("  " + _wrap(["exec", *inner, arguments], "      "))
     task = quote("\n" + "\n".join(lines))
     name = launch.inner[0] if launch.inner else "task"
     head = _wrap([*map(quote, outer), "bash", "-c"], "    ")
-    return head + " " + task + " " + _wrap([quote(name), *program], "    ")
+    return head + " " + task + " " + _wrap([quote(name), *map(quote, words)], "    ")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Sequence, Union
+from typing import List, Sequence, Tuple, Union
 
 
 class Shell(str):
@@ -28,10 +28,37 @@ def quote(word: Word) -> str:
     # --option=value reads better as --option='the value' than as '--option=the value'.
     name, equals, value = word.partition("=")
     if equals and name.startswith("--") and shlex.quote(name) == name and value:
-        return f"{name}={shlex.quote(value)}"
-    return shlex.quote(word)
+        return f"{name}={_literal(value)}"
+    return _literal(word)
+
+
+def _literal(word: str) -> str:
+    # sbatch refuses a script with CR LF anywhere in it.
+    return shlex.quote(word).replace("\r", "'$'\\r''")
 
 
 def join(words: Sequence[Word]) -> str:
     """A command line of quoted words."""
     return " ".join(quote(word) for word in words)
+
+
+def positional(words: Sequence[Word]) -> Tuple[str, Tuple[Word, ...]]:
+    """Shell text that stands for ``words``, and the arguments that the shell is to be given.
+
+    srun, salloc and mpirun begin another command at an argument ``:``, wherever it stands; such a
+    word goes into the text and not among the arguments.
+    """
+    if ":" not in words:
+        return '"$@"', tuple(words)
+    parts: List[str] = []
+    given: List[Word] = []
+    start = 1
+    for word in [*words, ":"]:
+        if word != ":":
+            given.append(word)
+            continue
+        if len(given) >= start:
+            parts.append(f'"${{@:{start}:{len(given) - start + 1}}}"')
+            start = len(given) + 1
+        parts.append(":")
+    return " ".join(parts[:-1]), tuple(given)

@@ -60,8 +60,12 @@ def _argv(options: List[str], words: Tuple[str, ...]) -> List[str]:
     --preserve-env keeps SLURM_NTASKS and the like those of the allocation, not of this one task;
     the sruns inside inherit --distribution, whose default for one task deals ranks out in turn.
     """
+    from neuronctl.shell import positional
+
     step = ["srun", "--nodes=1", "--ntasks=1", "--overlap", "--preserve-env"]
     step.append("--distribution=block")
     if words:
-        return ["salloc", *options, *step, "bash", "-c", _COMMAND, "bash", *words]
+        text, given = positional(words)
+        command = _COMMAND if given == words else f"set -- {text}; {_COMMAND}"
+        return ["salloc", *options, *step, "bash", "-c", command, "bash", *given]
     return ["salloc", *options, *step, "--pty", "bash", "-c", _SHELL]

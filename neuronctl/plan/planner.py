@@ -14,7 +14,7 @@ from neuronctl.containers import RUNTIMES, Image, Wrapping
 from neuronctl.environments import ENVIRONMENTS, Step, load_modules
 from neuronctl.errors import UsageError
 from neuronctl.job import JobRequest, Source
-from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape
+from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape, not_a_macro
 from neuronctl.plan.directives import directives
 from neuronctl.plan.model import Decision, Export, JobPlan, Place, is_secret
 from neuronctl.shell import Shell, Word
@@ -142,7 +142,7 @@ class _Planner:
             launcher=launcher,
             launch=launch,
             wrapping=self._wrapping(launch, exports, gpus),
-            program=self._program(launcher),
+            program=self._program(launcher, launch),
             preflight=self._preflight(nodes, launcher),
             hosts=shape.hosts,
             activation=self._activation(),
@@ -395,16 +395,19 @@ class _Planner:
     def _is_python(self) -> bool:
         return (self.request.script or "").endswith(".py")
 
-    def _program(self, launcher: Launcher) -> Tuple[Word, ...]:
-        script = self.request.script
+    def _program(self, launcher: Launcher, launch: Launch) -> Tuple[Word, ...]:
+        script, args = self.request.script, self.request.args
         if script is None:
             return ()
         words = launcher.python if self._is_python() else launcher.executable
         # Launchers that read the script's name themselves do it with argparse, which drops a "--"
         # right behind that name unless there is one before it.
-        if not launcher.python and self.request.args[:1] == ("--",):
+        if not launcher.python and args[:1] == ("--",):
             words += ("--",)
-        return (*words, script, *self.request.args)
+        if launch.macros:
+            script = not_a_macro(script) if self._is_python() else script
+            args = tuple(map(not_a_macro, args))
+        return (*words, script, *args)
 
     def _activation(self) -> Tuple[Step, ...]:
         request = self.request

@@ -2,67 +2,249 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+import sys
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.errors import NoSuchJobError, SlurmRefusedError
+from neuronctl.errors import NoSuchJobError, SlurmRefusedError, UsageError
 from neuronctl.slurm import JobId
 from neuronctl.tracking import JobStatus
 
+_SHORT = {
+    "PD": "PENDING",
+    "R": "RUNNING",
+    "S": "SUSPENDED",
+    "CF": "CONFIGURING",
+    "CG": "COMPLETING",
+    "ST": "STOPPED",
+}
+_SHOWN = 10  # jobs that are named before the question
+
 
 @click.command("cancel")
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
-def command(jobs: Tuple[str, ...]) -> Optional[int]:
-    """Cancel jobs, waiting or running.
+@click.argument("jobs", metavar="[JOB]...", nargs=-1)
+@click.option("--name", metavar="PATTERN", help="Jobs of yours with such a name: 'train*'.")
+@click.option("--state", metavar="STATE", help="Only jobs in this state: pending, running, …")
+@click.option("--signal", metavar="SIGNAL", help="Send this signal (USR1) instead of ending them.")
+@click.option("--batch", is_flag=True, help="The signal goes to the batch shell, not to the steps.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def command(
+    jobs: Tuple[str, ...],
+    name: Optional[str],
+    state: Optional[str],
+    signal: Optional[str],
+    batch: bool,
+    yes: bool,
+) -> None:
+    """Cancel jobs, waiting or running, by id, by name or by state.
 
-    JOB is a job id, or 4711_3 for a task of an array. Jobs that have ended already are named
-    with their state, and are no error.
+    JOB is a job id, 4711_3 for a task of an array, or '4711_[1-5]' for several. With --name or
+    --state and no JOB, all of your own jobs of that kind are meant. Jobs that have ended
+    already are named with their state, and are no error. On a terminal you are asked before more
+    than one job is cancelled.
     """
-    from neuronctl import slurm
-    from neuronctl.lookup import look_up, matches
+    if not jobs and name is None and state is None:
+        raise UsageError("no job is named", "name one by its id, or with --name or --state")
+    if batch and signal is None:
+        raise UsageError("--batch goes with --signal", "name the signal, such as --signal USR1")
+    what = _What(signal and _signal_name(signal), batch, yes)
+    choice = _Choice(name, _state_name(state) if state is not None else None)
+    if jobs:
+        _by_id(list(dict.fromkeys(JobId.parse(job) for job in jobs)), choice, what)
+    else:
+        _all_of(choice, what)
+
+
+@dataclass(frozen=True)
+class _What:
+    """What to do to them."""
+
+    signal: Optional[str]
+    batch: bool
+    yes: bool
+
+    @property
+    def done(self) -> str:
+        return "cancelled" if self.signal is None else f"was sent {self.signal}"
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Which of them: None means any."""
+
+    name: Optional[str]
+    state: Optional[str]
+
+    def takes(self, status: JobStatus) -> bool:
+        import fnmatch
+
+        if self.name is not None and not fnmatch.fnmatchcase(status.name, self.name):
+            return False
+        return self.state is None or status.state == self.state
+
+    @property
+    def narrow(self) -> bool:
+        return self.name is not None or self.state is not None
+
+
+def _by_id(asked: List[JobId], choice: _Choice, what: _What) -> None:
+    from neuronctl.lookup import look_up
     from neuronctl.records import RecordStore
 
-    asked = list(dict.fromkeys(JobId.parse(job) for job in jobs))
-    found = look_up(asked, RecordStore.default(), accounting=False)
+    # A part of an array may be folded into a larger one: all of the array is looked at.
+    numbers = [JobId(job.job) if job.tasks is not None else job for job in asked]
+    found = look_up(list(dict.fromkeys(numbers)), RecordStore.default(), accounting=False)
     for note in found.notes:
         click.echo(f"neuronctl: {note}", err=True)
     if found.unavailable is not None:
         raise found.unavailable
-    known = {job: [s for s in found.jobs if matches(job, s)] for job in asked}
-    active = [job for job in asked if any(_is_active(status) for status in known[job])]
+    known = {job: [s for s in found.jobs if _means(job, s)] for job in asked}
+    targets: Dict[JobId, List[JobId]] = {}
+    for job, statuses in known.items():
+        active = [status for status in statuses if _is_active(status)]
+        taken = [status for status in active if choice.takes(status) and _may(status, what)]
+        if taken:
+            whole = len(taken) == len(active) or job.task is not None
+            targets[job] = [job] if whole else [status.id for status in taken]
     refused: Dict[str, str] = {}
-    if active:
-        # What ended in between is refused too, but that is all anybody wants.
-        refused = {
-            job: words
-            for job, words in slurm.scancel(active).refused.items()
-            if "already complet" not in words.lower()
-        }
-    else:
+    if targets:
+        answer = _cancel([id for ids in targets.values() for id in ids], what, found.jobs)
+        if answer is None:
+            return
+        refused = answer
+    elif not any(_is_active(status) for statuses in known.values() for status in statuses):
         # Nothing to cancel: accounting may tell what became of those the controller forgot.
         _ask_accounting(known)
     missing = []
     for job in asked:
-        if job in active:
-            if str(job) not in refused:
-                click.echo(f"{job} cancelled")
+        if job in targets:
+            for id in targets[job]:
+                if _scancel_name(id) not in refused:
+                    click.echo(f"{id} {what.done}")
         elif known[job]:
-            states = sorted({status.state for status in known[job]})
-            click.echo(f"{job} had ended already: {', '.join(states)}")
+            _tell_untouched(job, known[job], choice)
         else:
             missing.append(job)
-    if refused:
-        said = "; ".join(f"{job}: {words}" for job, words in refused.items())
-        raise SlurmRefusedError(f"scancel refused: {said}")
+    _complain(refused)
     if missing:
         names = ", ".join(str(job) for job in missing)
         raise NoSuchJobError(f"no such job: {names}", "'neuronctl status' shows yours")
-    return None
+
+
+def _all_of(choice: _Choice, what: _What) -> None:
+    """The user's own jobs of this kind."""
+    import os
+
+    from neuronctl import slurm, tracking
+
+    rows = slurm.squeue(user=str(os.getuid()))
+    mine = tracking.merge(None, rows)
+    taken = [s for s in mine if _is_active(s) and choice.takes(s) and _may(s, what)]
+    if not taken:
+        click.echo("no jobs of yours are like that")
+        return
+    ids = [status.id for status in taken]
+    if choice.state is None and what.signal is None:
+        # All tasks of an array have one name: the array goes as a whole.
+        ids = list(dict.fromkeys(JobId(id.job) for id in ids))
+    refused = _cancel(ids, what, taken)
+    if refused is None:
+        return
+    for id in ids:
+        if _scancel_name(id) not in refused:
+            click.echo(f"{id} {what.done}")
+    _complain(refused)
+
+
+def _cancel(
+    ids: Sequence[JobId], what: _What, jobs: Sequence[JobStatus]
+) -> Optional[Dict[str, str]]:
+    """One scancel for all; what Slurm refused, by id. None where the user thought better of it."""
+    from neuronctl import slurm
+
+    if len(ids) > 1 and not what.yes and sys.stdin.isatty() and sys.stdout.isatty():
+        names = {status.id.job: status.name for status in jobs}
+        from neuronctl.console import print_text
+
+        for id in ids[:_SHOWN]:
+            print_text(f"  {id}  {names.get(id.job, '')}".rstrip())
+        if len(ids) > _SHOWN:
+            print_text(f"  and {len(ids) - _SHOWN} more")
+        deed = "Cancel" if what.signal is None else f"Send {what.signal} to"
+        if not click.confirm(f"{deed} these {len(ids)} jobs?"):
+            click.echo("nothing was done")
+            return None
+    refused = slurm.scancel(ids, signal=what.signal, batch=what.batch).refused
+    # What ended in between is refused too, but that is all anybody wants.
+    return {job: words for job, words in refused.items() if "already complet" not in words.lower()}
+
+
+def _scancel_name(id: JobId) -> str:
+    """An id as scancel names it in its complaints: without an array's ``%2``."""
+    return str(id).partition("%")[0] + ("]" if "%" in str(id) else "")
+
+
+def _complain(refused: Dict[str, str]) -> None:
+    if refused:
+        said = "; ".join(f"{job}: {words}" for job, words in refused.items())
+        raise SlurmRefusedError(f"scancel refused: {said}")
+
+
+def _tell_untouched(job: JobId, statuses: Sequence[JobStatus], choice: _Choice) -> None:
+    states = sorted({status.state for status in statuses})
+    active = [status for status in statuses if _is_active(status)]
+    if not active:
+        click.echo(f"{job} had ended already: {', '.join(states)}")
+    elif any(choice.takes(status) for status in active):
+        click.echo(f"{job} has not started: there is nothing to send a signal to")
+    else:
+        click.echo(f"{job} is not of that kind: {', '.join(states)}, named {active[0].name!r}")
+
+
+def _means(asked: JobId, status: JobStatus) -> bool:
+    from neuronctl.lookup import matches
+
+    return matches(asked, status) or asked.overlaps(status.id)
 
 
 def _is_active(status: JobStatus) -> bool:
     return status.source == "squeue" and not status.ended
+
+
+def _may(status: JobStatus, what: _What) -> bool:
+    """A job that waits has no process that a signal could reach."""
+    return what.signal is None or status.state != "PENDING"
+
+
+def _signal_name(text: str) -> str:
+    """``SIGUSR1``, ``usr1`` or ``10`` as ``USR1``."""
+    import signal
+
+    from neuronctl.errors import did_you_mean
+
+    names = {one.name[3:]: one for one in signal.Signals}
+    word = text.strip().upper()
+    word = word[3:] if word.startswith("SIG") else word
+    if word.isdigit():
+        word = next((name for name, one in names.items() if one.value == int(word)), word)
+    if word not in names:
+        raise UsageError(f"--signal: '{text}' is no signal", did_you_mean(word, names))
+    return word
+
+
+def _state_name(text: str) -> str:
+    word = text.strip().upper()
+    word = _SHORT.get(word, word)
+    if word not in _SHORT.values():
+        from neuronctl.errors import did_you_mean
+
+        raise UsageError(
+            f"--state: no job that could be cancelled is '{text}'",
+            did_you_mean(word.lower(), [name.lower() for name in _SHORT.values()]),
+        )
+    return word
 
 
 def _ask_accounting(known: Dict[JobId, List[JobStatus]]) -> None:

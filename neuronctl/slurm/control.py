@@ -129,12 +129,20 @@ def scontrol_show_job(job: JobId, *, timeout: float = 10.0) -> Tuple[ControlJob,
     return tuple(parse_show_job(result.stdout))
 
 
-def scancel_argv(job_ids: Sequence[JobId], signal: Optional[str] = None) -> List[str]:
-    """One scancel for all; with ``signal`` (``USR1``) they are only sent that signal."""
+def scancel_argv(
+    job_ids: Sequence[JobId], signal: Optional[str] = None, batch: bool = False
+) -> List[str]:
+    """One scancel for all; with ``signal`` (``USR1``) they are only sent that signal.
+
+    batch: the signal goes to the batch shell instead of the job steps.
+    """
     argv = ["scancel"]
     if signal is not None:
         argv.append("--signal=" + signal)
-    return argv + [str(job) for job in job_ids]
+    if batch:
+        argv.append("--batch")
+    # scancel knows no "%2" (how many may run at once) behind the tasks.
+    return argv + [re.sub(r"%\d+\]$", "]", str(job)) for job in job_ids]
 
 
 def parse_scancel(stderr: str) -> Dict[str, str]:
@@ -148,13 +156,18 @@ def parse_scancel(stderr: str) -> Dict[str, str]:
 
 
 def scancel(
-    job_ids: Sequence[JobId], *, signal: Optional[str] = None, timeout: float = 30.0
+    job_ids: Sequence[JobId],
+    *,
+    signal: Optional[str] = None,
+    batch: bool = False,
+    timeout: float = 30.0,
 ) -> Cancelled:
     """Cancel (or signal) jobs with one scancel; what Slurm refused is in the answer, by id.
 
+    batch: the signal goes to the batch shell instead of the job steps.
     Raises SlurmUnavailableError, and SlurmRefusedError where Slurm's words name no job.
     """
-    result = run(scancel_argv(job_ids, signal), timeout=timeout)
+    result = run(scancel_argv(job_ids, signal, batch), timeout=timeout)
     refused = parse_scancel(result.stderr)
     if result.returncode != 0 and not refused:
         raise failure(result)

@@ -69,6 +69,14 @@ class JobId:
             return other.task in _Tasks(self.tasks)
         return self == other
 
+    def overlaps(self, other: JobId) -> bool:
+        """Whether some task is in both: 4711_[1-5] and 4711_[3-9%2]."""
+        if self.covers(other) or other.covers(self):
+            return True
+        if self.job != other.job or self.tasks is None or other.tasks is None:
+            return False
+        return _Tasks(self.tasks).meets(_Tasks(other.tasks))
+
 
 class _Tasks:
     """Membership and size of an array expression, without expanding it (it may be millions)."""
@@ -85,6 +93,10 @@ class _Tasks:
 
     def __len__(self) -> int:
         return sum(len(tasks) for tasks in self._ranges())
+
+    def meets(self, other: _Tasks) -> bool:
+        """Whether an index is in both."""
+        return any(index in other for tasks in self._ranges() for index in tasks)
 
 
 def parse_timestamp(text: str) -> Optional[int]:

@@ -62,3 +62,83 @@ def test_usage(run: Run, fake_slurm: FakeSlurm) -> None:
     run("cancel", code=2)
     run("cancel", "7", "x", code=2)
     assert fake_slurm.calls() == []
+
+
+def test_by_name_and_state(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(
+        queue_row("7", name="train-a"),
+        queue_row("8", name="train-b", state="PENDING"),
+        queue_row("9", name="other"),
+        queue_row("10", name="train-c", state="FAILED"),
+        queue_row("11_[0-9%2]", name="train-d", state="PENDING"),
+        queue_row("11_3", name="train-d", own="14"),
+    )
+    assert run("cancel", "--name", "train-*").stdout == "7 cancelled\n8 cancelled\n11 cancelled\n"
+    assert fake_slurm.calls()[-1] == ["scancel", "7", "8", "11"]
+    assert len(fake_slurm.calls()) == 2
+    result = run("cancel", "--name", "train-*", "--state", "pd")
+    assert result.stdout == "8 cancelled\n11_[0-9%2] cancelled\n"
+    assert fake_slurm.calls()[-1] == ["scancel", "8", "11_[0-9]"]
+    assert run("cancel", "11", "9", "--state", "running").stdout == "11_3 cancelled\n9 cancelled\n"
+    assert "no jobs of yours" in run("cancel", "--name", "TRAIN*").stdout
+    assert "9 is not of that kind" in run("cancel", "9", "--name", "train*").stdout
+
+
+def test_part_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7_[4-9%2]", state="PENDING"), queue_row("7_3"))
+    assert run("cancel", "7_[5-6]").stdout == "7_[5-6] cancelled\n"
+    assert fake_slurm.calls()[-1] == ["scancel", "7_[5-6]"]
+    assert "no such job: 7_[12-13]" in run("cancel", "7_[12-13]", code=8).stderr
+
+
+def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7"), queue_row("8", state="PENDING"))
+    result = run("cancel", "7", "8", "--signal", "sigusr1", "--batch")
+    assert result.stdout == (
+        "7 was sent USR1\n8 has not started: there is nothing to send a signal to\n"
+    )
+    assert fake_slurm.calls()[-1] == ["scancel", "--signal=USR1", "--batch", "7"]
+    assert "--signal=USR1" in run_argv(run, fake_slurm, "cancel", "7", "--signal", "10")
+    assert "is no signal" in run("cancel", "7", "--signal", "HUPP", code=2).stderr
+    assert "goes with --signal" in run("cancel", "7", "--batch", code=2).stderr
+
+
+def run_argv(run: Run, fake: FakeSlurm, *argv: str) -> Any:
+    run(*argv)
+    return fake.calls()[-1]
+
+
+def on_terminal(answer: str, *argv: str) -> str:
+    """Run neuronctl on a terminal of its own and answer its question."""
+    import os
+    import pty
+    import sys
+
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "neuronctl", *argv])
+    said = b""
+    os.write(terminal, answer.encode())
+    while True:
+        try:
+            data = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        said += data
+    os.waitpid(child, 0)
+    return said.decode()
+
+
+def test_asks_on_a_terminal_for_more_than_one(fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7"), queue_row("8"))
+    assert "nothing was done" in on_terminal("n\n", "cancel", "7", "8")
+    assert fake_slurm.calls("scancel") == []
+    said = on_terminal("y\n", "cancel", "7", "8")
+    assert "Cancel these 2 jobs?" in said and "8 cancelled" in said
+    assert "Cancel" not in on_terminal("", "cancel", "7")
+    assert "Cancel" not in on_terminal("", "cancel", "-y", "7", "8")
+    assert fake_slurm.calls("scancel") == [
+        ["scancel", "7", "8"], ["scancel", "7"], ["scancel", "7", "8"]
+    ]  # fmt: skip

@@ -44,7 +44,7 @@ packages: install ## the Debian packages of the sandbox, where they are missing
 	@tools/apt-install $$($(BIN)/neuronctl sandbox packages)
 
 # Horovod is built with the first line, and another Debian to run Apptainer in with the last.
-TEST_PACKAGES := g++ make libopenmpi-dev openmpi-bin \
+TEST_PACKAGES := g++ make pkg-config python3-dev libopenmpi-dev openmpi-bin \
 	debootstrap
 
 test-packages: install

@@ -31,7 +31,7 @@ def load(option_file: Optional[str] = None) -> Catalog:
     files += [file for file in (SITE_FILE, config_dir() / "partitions.yaml") if _present(file)]
     named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
     files += [FilePath(name).expanduser() for name in named if name]
-    return merge([yamlfile.read(file, CatalogError) for file in files])
+    return merge([yamlfile.read(file, CatalogError, keep=True) for file in files])
 
 
 def merge(layers: List[yamlfile.Document]) -> Catalog:

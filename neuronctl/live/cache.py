@@ -10,12 +10,12 @@ import contextlib
 import dataclasses
 import json
 import os
-import socket
 import time
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
 from neuronctl import __version__
+from neuronctl.files import write_private
 from neuronctl.slurm import Association, Limits, Qos, SiteConfig, SiteNode, SitePartition
 
 MAX_AGE = 3600
@@ -64,20 +64,8 @@ def write(made_from: str, limits: Limits, at: int) -> None:
     """Keep the limits; where that cannot be done, nothing is lost but time."""
     path = file_of(made_from)
     data = {"made_from": made_from, "at": at, "limits": dataclasses.asdict(limits)}
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                json.dump(data, file)
-            os.replace(aside, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                aside.unlink()
-            raise
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        write_private(path, json.dumps(data))
 
 
 def _limits(data: Dict[str, Any]) -> Limits:

@@ -1,77 +1,18 @@
-"""The one reader of YAML: plain values, and the line every one of them stands on.
-
-Stricter and plainer than YAML 1.1, because a person writes these files for Slurm:
-
-- ``24:00:00`` and ``2026-08-12`` are text, not numbers and dates; so are ``on``, ``no``, ``1_000``
-  and ``010``. Only ``true`` and ``false`` are booleans; only ``null``, ``~`` and nothing are null.
-- A key given twice is an error, and so are tags (``!!python/…``), anchors and aliases, and a
-  second document.
-"""
+"""The one place that imports yaml: text to a Document, with file and line for what is wrong."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Tuple, Type
+from typing import Any, Dict, Iterator, List, Type
 
 import yaml
 
 from neuronctl.errors import NeuronctlError
+from neuronctl.yamlfile.document import Document, KeyPath
 
-KeyPath = Tuple[str, ...]
-"""Keys from the top down; a list's entries are ``"0"``, ``"1"``, …"""
-
-MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 
 _BLANKS_HINT = "YAML is indented with blanks, and a value with ': ' or '#' in it needs quotes"
-
-
-@dataclass(frozen=True)
-class Document:
-    """What a YAML file says.
-
-    data
-        The top mapping; values are dict, list, str, int, float, bool and None.
-    lines
-        The line (from 1) of every key path in ``data``; ``()`` is the first line.
-    raw
-        How a number, boolean or null was typed, by key path: ``1.10`` where ``data`` has 1.1.
-    """
-
-    file: str
-    data: Mapping[str, Any]
-    lines: Mapping[KeyPath, int]
-    raw: Mapping[KeyPath, str]
-
-    def where(self, path: KeyPath) -> str:
-        """``file:line`` of a key path, or of the nearest thing around it."""
-        while path not in self.lines:
-            path = path[:-1]
-        return f"{self.file}:{self.lines[path]}"
-
-
-def read(path: Path, error: Type[NeuronctlError]) -> Document:
-    """Read one YAML file whose top level is a mapping with at least one key.
-
-    Raises ``error`` with file and line for anything else, also where the file cannot be read.
-    """
-    file = str(path)
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
-        reason = getattr(problem, "strerror", None) or str(problem)
-        raise error(f"cannot read {file}: {reason}") from None
-    if len(content) > MAX_BYTES:
-        raise error(f"{file}: is longer than {MAX_BYTES} bytes", "is this a YAML file at all?")
-    try:
-        text = content.decode("utf-8")  # PyYAML takes a byte order mark away itself
-    except UnicodeDecodeError as problem:
-        line = content.count(b"\n", 0, problem.start) + 1
-        raise error(f"{file}:{line}: is not UTF-8 text", "save the file as UTF-8") from None
-    return parse(text, file, error)
 
 
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:

@@ -52,6 +52,8 @@ class JobRequest:
     gpus_per_node: Optional[int] = None
     """GPUs a node, from ``--gpus-per-node`` or ``--gres=gpu[:TYPE]:N``."""
     gpu_type: Optional[str] = None
+    gpu_models: Tuple[str, ...] = ()
+    """GPU models that will do (``--gpu``); the partition's has to be one of them."""
     gres: Tuple[str, ...] = ()
     """Generic resources other than GPUs, as typed."""
     time_limit: Optional[str] = None

@@ -102,6 +102,14 @@ def _gpus_per_node(texts: Sequence[str]) -> Fields:
     return _gpus(one_line(texts[0]))
 
 
+def _models(texts: Sequence[str]) -> Fields:
+    names = tuple(one for one in one_line(texts[0]).split(",") if one)
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+            raise ValueError(f"'{name}' is no GPU model; write a100 or a100,h200")
+    return {"gpu_models": names}
+
+
 def _gres(texts: Sequence[str]) -> Fields:
     fields: Fields = {}
     others = []
@@ -194,7 +202,7 @@ _ENV = "Environment"
 
 OPTIONS: Tuple[Option, ...] = (
     Option("job-name", "Name of the job (default: the script's).", _text("job_name"), "J", "NAME"),
-    Option("partition", "Partition.", _text("partition"), "p", "NAME"),
+    Option("partition", "Partition, or auto.", _text("partition"), "p", "NAME"),
     Option("nodes", "Number of nodes.", _count("nodes"), "N", "N"),
     Option("ntasks", "Tasks on all nodes together.", _count("ntasks"), "n", "N"),
     Option(
@@ -213,6 +221,7 @@ OPTIONS: Tuple[Option, ...] = (
     Option(
         "gpus-per-node", "GPUs a node, such as 2 or a100:2.", _gpus_per_node, metavar="[TYPE:]N"
     ),
+    Option("gpu", "GPU models that will do.", _models, metavar="LIST", group="Job"),
     Option("gres", "Generic resources a node, such as gpu:2.", _gres, metavar="LIST"),
     Option("time", "Wall time at most: 90 (minutes), 8:00:00 or 1-12:00:00.", _time, "t", "TIME"),
     Option("account", "Account to charge.", _text("account"), "A", "NAME"),

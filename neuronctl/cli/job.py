@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from neuronctl.catalog.model import Catalog
+    from neuronctl.live.choose import Candidate
     from neuronctl.live.verdict import Verdict
     from neuronctl.plan import JobPlan
     from neuronctl.rules import Finding
@@ -115,6 +116,8 @@ class Job:
     findings: Tuple[Finding, ...]
     verdict: Optional[Verdict] = None
     """What would happen to it now; None where Slurm is not asked (``generate``)."""
+    choice: Tuple[Candidate, ...] = ()
+    """With ``-p auto``, every partition: those that can hold it, the one taken in front."""
 
     @property
     def errors(self) -> Tuple[Finding, ...]:
@@ -160,12 +163,51 @@ def prepare(
         image = find_image(request.container, cluster.containers.image_dirs)
         request = dataclasses.replace(request, container=image)
     made = plan(request, cluster, interactive=interactive)
+    choice: Tuple[Candidate, ...] = ()
+    if request.partition == "auto":
+        made, choice = _choose(made, catalog, ask=not reviewed)
     if reviewed:
         return Job(made, catalog, check(Subject(made, catalog, look(made), reviewed)))
     from neuronctl.live.gate import judge_now
 
     judged = judge_now(made, catalog, look(made))
-    return Job(made, catalog, judged.findings, judged.verdict)
+    return Job(made, catalog, judged.findings, judged.verdict, choice)
+
+
+def _choose(made: JobPlan, catalog: Catalog, *, ask: bool) -> Tuple[JobPlan, Tuple[Candidate, ...]]:
+    """The plan for the best partition; says on standard error why it, and why not the others."""
+    from neuronctl.live.choose import choose
+    from neuronctl.plan import plan
+    from neuronctl.situation import look
+
+    best, others = choose(
+        made.request,
+        catalog,
+        made.cluster,
+        look(made),
+        interactive=made.interactive,
+        ask=ask,
+    )
+    first = best[0]
+    click.echo(f"neuronctl: -p auto takes {_candidate(first)}", err=True)
+    for one in best[1:]:
+        click.echo(f"  after it  {_candidate(one)}", err=True)
+    for one in others:
+        click.echo(f"  left out  {one.name}: {one.why_not}", err=True)
+    origins = {**made.request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
+    request = dataclasses.replace(made.request, partition=first.name, origins=origins)
+    return plan(request, made.cluster, interactive=made.interactive), (*best, *others)
+
+
+def _candidate(one: Candidate) -> str:
+    import time
+
+    if one.verdict.judged_by != "Slurm":
+        return f"{one.name} (by the catalog alone)"
+    words = f"{one.name}: {one.verdict}"
+    if one.start is not None:
+        words += time.strftime("; Slurm expects %Y-%m-%d %H:%M:%S", time.localtime(one.start))
+    return words
 
 
 def plan_in_allocation(
@@ -325,17 +367,34 @@ def _wait_sources(job: Job) -> List[str]:
     return [one.source for one in job.findings if one.code in WAITS and one.source]
 
 
-def verdict_data(job: Job) -> Optional[Dict[str, Any]]:
-    """The verdict for --json; ``until`` as every time there."""
-    if job.verdict is None:
+def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
+    """A verdict for --json."""
+    if verdict is None:
         return None
-    until = job.verdict.until
-    text = None
-    if until is not None:
-        from datetime import datetime, timezone
+    return {**dataclasses.asdict(verdict), "until": utc(verdict.until)}
 
-        text = datetime.fromtimestamp(until, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {**dataclasses.asdict(job.verdict), "until": text}
+
+def choice_data(choice: Sequence[Candidate]) -> List[Dict[str, Any]]:
+    """The partitions of ``-p auto`` for --json, best first."""
+    return [
+        {
+            "partition": one.name,
+            "verdict": None if one.why_not else verdict_data(one.verdict),
+            "start": utc(one.start),
+            "free_nodes": one.free,
+            "why_not": one.why_not,
+        }
+        for one in choice
+    ]
+
+
+def utc(moment: Optional[int]) -> Optional[str]:
+    """Seconds since the epoch as every time in JSON: ISO 8601, UTC."""
+    if moment is None:
+        return None
+    from datetime import datetime, timezone
+
+    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def findings_data(findings: Tuple[Finding, ...]) -> List[Dict[str, str]]:

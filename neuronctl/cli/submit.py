@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import click
 
 from neuronctl.cli.job import (
     Job,
+    choice_data,
     findings_data,
     job_command,
     prepare,
@@ -77,7 +78,7 @@ def command(
         forced=force and bool(job.errors),
         verdict=str(job.verdict),
     )
-    job_id, record = _submit(job, draft)
+    job_id, record = submit_draft(draft, job.plan.secrets)
     _show_submitted(job, job_id, record, script, as_json)
     sys.stdout.flush()
     if follow:
@@ -91,20 +92,27 @@ def command(
     return 0
 
 
-def _submit(job: Job, draft: RecordDraft) -> Tuple[int, Optional[JobRecord]]:
-    """sbatch between two writes of the record; a record that cannot be kept is only a warning."""
+def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, Optional[JobRecord]]:
+    """sbatch between two writes of the record; a record that cannot be kept is only a warning.
+
+    secrets: variables that the job gets and no record holds.
+    """
     from neuronctl import slurm
     from neuronctl.records import RecordStore
 
     key: Optional[str] = None
     store: Optional[RecordStore] = None
+    from neuronctl.recovery import recover
+
     try:
         store = RecordStore.default()
+        for note in recover(store):
+            click.echo(f"neuronctl: {note}", err=True)
         key = store.begin(draft)
     except RecordError as error:
         _warn(error)
     try:
-        submitted = slurm.sbatch(draft.script, cwd=draft.cwd, environment=job.plan.secrets)
+        submitted = slurm.sbatch(draft.script, mark=key or "", cwd=draft.cwd, environment=secrets)
     except KeyboardInterrupt:
         click.echo(
             "neuronctl: interrupted while sbatch ran: the job may be in the queue "
@@ -197,7 +205,8 @@ def _data(job: Job, script: str, logs: Dict[str, str]) -> Dict[str, Any]:
             {"name": one.name, "value": one.value, "source": one.source.value, "why": one.why}
             for one in plan.decisions
         ],
-        "verdict": verdict_data(job),
+        "verdict": verdict_data(job.verdict),
+        "choice": choice_data(job.choice),
         "findings": findings_data(job.findings),
         "script": script,
     }

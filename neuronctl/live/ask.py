@@ -53,7 +53,7 @@ def ask_live(plan: JobPlan, *, fresh: bool = False, timeout: float = TIMEOUT) ->
         limits=limits,
         limits_at=limits_at,
         jobs=now.jobs,
-        nodes=tuple(one for one in now.nodes if plan.partition.name in one.partitions),
+        nodes=now.nodes,
         job_states=now.job_states,
         asked_at=asked_at,
         groups=_groups(),

@@ -21,7 +21,7 @@ class Live:
     """One look at Slurm. Times are seconds since the epoch.
 
     limits, limits_at: the cluster's figures and when they were read. nodes: those of the job's
-    partition, as they are now. groups: the user's. job_states: of the ids a dependency names.
+    partition, or all, as they are now. groups: the user's. job_states: by the ids asked about.
     """
 
     limits: Limits

@@ -170,9 +170,12 @@ def features(subject: Subject) -> Iterator[Violation]:
 
     plan, live = subject.plan, subject.live
     text = plan.request.constraint
-    if live is None or text is None or not live.nodes or not re.fullmatch(r"[\w.&,-]+", text):
+    if live is None or text is None or not re.fullmatch(r"[\w.&,-]+", text):
         return
-    there = {feature for one in live.nodes for feature in one.features}
+    nodes = [one for one in live.nodes if plan.partition.name in one.partitions]
+    if not nodes:
+        return
+    there = {feature for one in nodes for feature in one.features}
     for name in re.split(r"[&,]", text):
         if name not in there:
             yield Violation(

@@ -128,6 +128,24 @@ def gpu_model(subject: Subject) -> Iterator[Violation]:
         )
 
 
+@rule("NC125", "not one of the GPU models")
+def gpu_models(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, _known(subject)
+    models = plan.request.gpu_models
+    if partition is None or not models or (partition.gpu or "") in models:
+        return
+    having = [
+        one.name
+        for one in plan.cluster.partitions.values()
+        if one.open and (one.gpu or "") in models
+    ]
+    yield Violation(
+        f"--gpu={','.join(models)}: {partition.name} has {partition.gpu or 'none of them'}",
+        f"take -p {' or '.join(having)}, or -p auto" if having else "no partition has them",
+        subject.cite_partition("gpu"),
+    )
+
+
 @rule("NC124", "more GPUs than a user may hold")
 def gpus_a_user(subject: Subject) -> Iterator[Violation]:
     plan, partition = subject.plan, subject.plan.partition

@@ -8,6 +8,7 @@ Pure ``…_argv`` and ``parse_…`` functions stand around one ``run``. What the
 ``scancel(job_ids, *, signal=None, timeout=30.0) -> Cancelled(refused, words)``
 ``scontrol_show_job(job, *, timeout=10.0) -> Tuple[ControlJob, ...]``
 ``ask_now(*, nodes="", limits_of=None, job_ids=(), timeout) -> Now``: my jobs, nodes, limits at once
+``predict_start(options, *, timeout) -> Optional[int]``: sbatch --test-only
 ``run_interactive(argv) -> int``: salloc on the user's own terminal
 ``local_cluster() -> Optional[str]``: ClusterName as far as a file here tells it; no process
 ``installed() -> bool``: whether there is a squeue on PATH
@@ -28,7 +29,7 @@ from neuronctl.slurm.mine import Limits, MyJob, Now, ask_now
 from neuronctl.slurm.process import installed, run_interactive
 from neuronctl.slurm.queue import QueueJob, squeue
 from neuronctl.slurm.site import Association, Qos, SiteConfig, SiteNode, SitePartition
-from neuronctl.slurm.submit import Submitted, sbatch
+from neuronctl.slurm.submit import Submitted, predict_start, sbatch
 from neuronctl.slurm.values import ExitCode, JobId
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "ask_now",
     "installed",
     "local_cluster",
+    "predict_start",
     "run_interactive",
     "sacct",
     "sbatch",

@@ -8,6 +8,9 @@ from typing import List, Mapping, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.slurm.process import failure, plain_words, run
+from neuronctl.slurm.values import parse_timestamp
+
+_MARK = re.compile(r"/dev/stdin neuronctl-(\S+)")
 
 # The controller may have taken the job although its answer was lost on the way.
 _ANSWER_LOST = re.compile(r"socket timed out|zero bytes|connection reset", re.IGNORECASE)
@@ -22,9 +25,20 @@ class Submitted:
     warnings: str = ""
 
 
-def sbatch_argv(options: Sequence[str] = ()) -> List[str]:
-    """The command that reads the script from its standard input."""
-    return ["sbatch", "--parsable", *options]
+def sbatch_argv(options: Sequence[str] = (), mark: str = "") -> List[str]:
+    """The command that reads the script from its standard input.
+
+    mark: becomes the script's first argument, which Slurm keeps with the job (squeue's and
+    scontrol's Command, sacct's SubmitLine) and no generated script reads.
+    """
+    argv = ["sbatch", "--parsable", *options]
+    return [*argv, "/dev/stdin", f"neuronctl-{mark}"] if mark else argv
+
+
+def mark_of(command: str) -> str:
+    """The mark in a Command or SubmitLine; "" where there is none."""
+    match = _MARK.search(command)
+    return match[1] if match else ""
 
 
 def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
@@ -40,6 +54,7 @@ def sbatch(
     script: str,
     *,
     options: Sequence[str] = (),
+    mark: str = "",
     timeout: float = 30.0,
     cwd: Optional[str] = None,
     environment: Optional[Mapping[str, str]] = None,
@@ -47,7 +62,8 @@ def sbatch(
     """Submit a batch script, given as text on sbatch's standard input.
 
     options: further sbatch arguments (``["--test-only"]`` is not one: it prints no job id).
-    timeout: seconds. cwd: the directory to submit from (the job's working directory).
+    mark: a word without blanks by which the job is known again. timeout: seconds.
+    cwd: the directory to submit from (the job's working directory).
     environment: variables the job inherits beside the user's own (secrets, which no script holds).
 
     Raises SlurmRefusedError with Slurm's words; SlurmUnavailableError where there is no sbatch,
@@ -59,7 +75,7 @@ def sbatch(
         "submit it again"
     )
     result = run(
-        sbatch_argv(options),
+        sbatch_argv(options, mark),
         input=script,
         timeout=timeout,
         cwd=cwd,
@@ -77,3 +93,27 @@ def sbatch(
         said = (result.stdout + result.stderr).strip() or "nothing"
         raise SlurmUnavailableError(f"sbatch ended well but printed no job id: {said}", unknown)
     return submitted
+
+
+def predict_start(options: Sequence[str], *, timeout: float) -> Optional[int]:
+    """When Slurm expects a job with these sbatch options to start (epoch seconds).
+
+    None where it does not say. Nothing is submitted, but a job id is used up. Raises
+    SlurmRefusedError, SlurmUnavailableError.
+    """
+    result = run(
+        ["sbatch", "--test-only", *options],
+        input="#!/bin/sh\n",
+        timeout=timeout,
+        for_job=True,
+        environment={"TZ": "UTC"},
+    )
+    if result.returncode != 0:
+        raise failure(result)
+    return parse_predicted(result.stderr)
+
+
+def parse_predicted(stderr: str) -> Optional[int]:
+    """``sbatch: Job 7 to start at 2026-08-12T09:30:00 using …``, which it says on stderr."""
+    match = re.search(r"to start at (\S+)", stderr)
+    return None if match is None else parse_timestamp(match[1])

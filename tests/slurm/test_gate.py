@@ -133,6 +133,38 @@ def test_a_lower_limit_of_slurms_is_read_again_before_it_refuses(sandbox: Sandbo
     assert "can start now" in submit(sandbox, "--gpus-per-node", "1", "--dry-run").stderr
 
 
+# ------------------------------------------------------------------------------ -p auto
+
+
+@pytest.mark.parametrize(
+    ("full", "empty"), [("amd_a100nv_8", "cas_v100nv_8"), ("cas_v100nv_8", "amd_a100nv_8")]
+)
+def test_auto_takes_the_partition_where_it_starts_first(
+    sandbox: Sandbox, full: str, empty: str
+) -> None:
+    fill = ["sbatch", "-p", full, "-N", "2", "--gres=gpu:8", "-t", "60", COMMENT, "--exclusive"]
+    sandbox.exec([*fill, "--wrap", "sleep 600"])
+    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.1; done"])
+    words = ["-p", "auto", "--gpu", "a100,v100", "--gpus-per-node", "8", "-t", "10"]
+    options = ["--field", "misc", "--appl", "pytorch", "--json", "--sbatch", "nice=0"]
+    result = sandbox.exec(["neuronctl", "submit", *words, *options, "t.py"])
+    answer = json.loads(result.stdout)
+    assert answer["partition"] == empty
+    assert f"-p auto takes {empty}: can start now" in result.stderr
+    best, second, *others = answer["choice"]
+    assert (best["partition"], second["partition"]) == (empty, full)
+    assert second["verdict"]["kind"] == "will wait"
+    assert second["start"] > best["start"]
+    why_not = {one["partition"]: one["why_not"] for one in others}
+    assert "a node of cas_v100nv_4 has 4" in why_not[PARTITION]
+    assert "'cpu' does not exist" in why_not["cpu"]  # this sandbox has none
+    # Slurm is given the choice itself: the job in the chosen partition runs first.
+    other = sandbox.exec([*fill, "--wrap", "true"]).stdout.split()[-1]
+    watch = "until squeue -h -o %T -t all -j $1 | grep -qv PENDING; do sleep 0.1; done"
+    sandbox.exec(["sh", "-c", watch, "sh", str(answer["job_id"])], timeout=60)
+    assert sandbox.exec(["squeue", "-h", "-j", other, "-o", "%T"]).stdout.strip() == "PENDING"
+
+
 # ------------------------------------------------------------------------- the catalog
 
 

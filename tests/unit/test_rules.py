@@ -64,6 +64,12 @@ CASES: List[Case] = [
         {"nodes": 3, "gpus_per_node": 8},
     ),
     (
+        "NC125",
+        {"gpus_per_node": 1, "gpu_models": ("v100", "h200")},
+        ["--gpu=v100,h200", "gpu has a100", "-p old"],
+        {"gpus_per_node": 1, "gpu_models": ("h200", "a100")},
+    ),
+    (
         "NC131",
         {"ntasks_per_node": 5, "cpus_per_task": 13},
         ["65 cores", "5 tasks x 13 cores", "has 64", "-c 12"],

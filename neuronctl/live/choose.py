@@ -1,0 +1,141 @@
+"""``-p auto``: which partition a job goes to, and why not to the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Callable, List, Optional, Sequence, Tuple
+
+from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.job import JobRequest
+from neuronctl.live.facts import Live
+from neuronctl.live.gate import judge
+from neuronctl.live.verdict import CAN_START, NOT_KNOWN, WILL_WAIT, Verdict
+from neuronctl.live.waits import free_nodes
+from neuronctl.plan import JobPlan, plan
+from neuronctl.rules import Situation, Subject
+
+AUTO = "auto"
+MAX_PREDICTIONS = 6
+"""Partitions whose start Slurm is asked to predict; each uses up a job id of the cluster's."""
+
+_ORDER = {CAN_START: 0, NOT_KNOWN: 1, WILL_WAIT: 2}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A partition for the job. start: when Slurm itself expects it to start (epoch seconds).
+
+    free: nodes with room for its share now. why_not: why it is left out, "" where it is not.
+    """
+
+    plan: JobPlan
+    verdict: Verdict
+    free: int = 0
+    start: Optional[int] = None
+    why_not: str = ""
+
+    @property
+    def name(self) -> str:
+        """The partition's."""
+        return self.plan.partition.name
+
+
+def candidates(
+    request: JobRequest,
+    catalog: Catalog,
+    cluster: Cluster,
+    situation: Situation,
+    live: Optional[Live],
+    *,
+    interactive: bool = False,
+) -> Tuple[Candidate, ...]:
+    """Every partition of the cluster, judged. Pure."""
+    found = []
+    for name in cluster.partitions:
+        asked = dataclasses.replace(request, partition=name)
+        made = plan(asked, cluster, interactive=interactive)
+        subject = Subject(made, catalog, situation, reviewed=live is None)
+        judged = judge(subject, live)
+        # What stands against the job anywhere is told once, by the rules, after the choice.
+        errors = [one for one in judged.findings if one.severity == "error" and _is_local(one.code)]
+        why_not = "; ".join(f"{one.code}: {one.message}" for one in errors)
+        if not why_not and not made.gpus_per_node and made.partition.gpus_per_node:
+            why_not = "its GPUs would stay idle"
+        verdict = judged.verdict
+        if not errors and live is not None and verdict.kind == "refused":
+            verdict = Verdict(NOT_KNOWN, "")
+        free = () if live is None else free_nodes(made, live) or ()
+        found.append(Candidate(made, verdict, len(free), why_not=why_not))
+    return tuple(found)
+
+
+def _is_local(code: str) -> bool:
+    """Whether a rule is about the partition and not about the job as such."""
+    return code.startswith("NC1") or code in ("NC312", "NC404", "NC501", "NC523", "NC524")
+
+
+def rank(
+    found: Sequence[Candidate], predict: Optional[Callable[[JobPlan], Optional[int]]]
+) -> List[Candidate]:
+    """Those that can hold the job, best first: by verdict, predicted start, and room.
+
+    predict: asks Slurm for a plan's start; None: nobody is asked.
+    """
+    fitting = [one for one in found if not one.why_not]
+    fitting.sort(key=lambda one: (_ORDER.get(one.verdict.kind, 1), -one.free))
+    if predict is not None and len(fitting) > 1:
+        first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
+        fitting = [dataclasses.replace(one, start=predict(one.plan)) for one in first] + rest
+    late = float("inf")
+    fitting.sort(
+        key=lambda one: (
+            _ORDER.get(one.verdict.kind, 1),
+            late if one.start is None else one.start // 60,
+            -one.free,
+        )
+    )
+    return fitting
+
+
+def choose(
+    request: JobRequest,
+    catalog: Catalog,
+    cluster: Cluster,
+    situation: Situation,
+    *,
+    interactive: bool,
+    ask: bool,
+) -> Tuple[List[Candidate], List[Candidate]]:
+    """(those that can hold the job, best first; those that cannot).
+
+    ask: whether to ask Slurm. Raises PolicyError where no partition can hold it.
+    """
+    live = None
+    if ask:
+        from neuronctl.live.ask import ask_live
+
+        try:
+            live = ask_live(plan(request, cluster, interactive=interactive), fresh=True)
+        except (SlurmUnavailableError, SlurmRefusedError):
+            live = None
+    found = candidates(request, catalog, cluster, situation, live, interactive=interactive)
+    best = rank(found, _predict if live is not None else None)
+    others = [one for one in found if one.why_not]
+    if not best:
+        reasons = "\n".join(f"  {one.name}: {one.why_not}" for one in others)
+        raise PolicyError(
+            f"no partition of {cluster.name} can hold the job:\n{reasons}",
+            "ask for less, or name a partition with -p",
+        )
+    return best, others
+
+
+def _predict(made: JobPlan) -> Optional[int]:
+    from neuronctl import slurm
+
+    try:
+        return slurm.predict_start([f"--{one}" for one in made.salloc_options], timeout=5)
+    except (SlurmUnavailableError, SlurmRefusedError):
+        return None

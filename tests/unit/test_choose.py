@@ -1,0 +1,81 @@
+"""-p auto: which partitions can hold a job, and in which order."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, Optional
+
+import pytest
+from making import cluster, request
+from test_live import FULL, LIMITS, NODES, OTHER, PARTITION, live, node
+
+from neuronctl.catalog.model import Catalog
+from neuronctl.errors import PolicyError
+from neuronctl.live.choose import Candidate, candidates, choose, rank
+from neuronctl.plan import JobPlan
+from neuronctl.rules import Situation
+from neuronctl.slurm.submit import parse_predicted
+
+HERE = Situation(user="kim", directory="/scratch/kim")
+OLD = dataclasses.replace(PARTITION, name="old", qos="", node_list="o[1-2]", nodes=2)
+OLD_NODES = tuple(node(f"o{n}", gpus=8, gpu="v100", partitions=("old",)) for n in (1, 2))
+THREE = dataclasses.replace(LIMITS, partitions=(PARTITION, OLD, OTHER), nodes=(*NODES, *OLD_NODES))
+
+
+def judged(look: Any, **fields: Any) -> Dict[str, Candidate]:
+    where = cluster()
+    catalog = Catalog({"toy": where}, "toy", (), {})
+    asked = request(partition="auto", **fields)
+    return {one.name: one for one in candidates(asked, catalog, where, HERE, look)}
+
+
+def names(found: Dict[str, Candidate], predict: Any = None) -> List[str]:
+    return [one.name for one in rank(list(found.values()), predict)]
+
+
+def test_the_one_with_room_is_taken() -> None:
+    busy = live(limits=THREE, nodes=(*FULL, *OLD_NODES))
+    found = judged(busy, gpus_per_node=4)
+    assert names(found)[:2] == ["old", "gpu"]
+    assert found["gpu"].verdict.kind == "will wait"
+    assert names(judged(live(limits=THREE), gpus_per_node=4))[0] == "gpu"  # four nodes, not two
+
+
+def test_slurms_prediction_orders_those_that_wait() -> None:
+    busy = live(limits=THREE, nodes=FULL + tuple(node(f"o{n}", 8) for n in (1, 2)))
+    found = judged(busy, gpus_per_node=4)
+
+    def predict(made: JobPlan) -> Optional[int]:
+        return {"gpu": 9000, "old": 600}.get(made.partition.name)
+
+    assert names(found, predict)[0] == "old"
+
+
+def test_each_that_is_left_out_has_its_reason() -> None:
+    found = judged(live(limits=THREE), gpus_per_node=1, gpu_models=("v100",))
+    assert names(found) == ["old"]
+    assert found["gpu"].why_not == "NC125: --gpu=v100: gpu has a100"
+    assert "NC121" in found["cpu"].why_not
+    without = judged(live(limits=THREE))
+    assert without["gpu"].why_not == "its GPUs would stay idle"
+
+
+def test_what_is_wrong_anywhere_leaves_none_out() -> None:
+    found = judged(live(limits=THREE), gpus_per_node=1, account="nobody")
+    assert "gpu" in names(found)
+
+
+def test_no_partition_at_all() -> None:
+    where = cluster()
+    asked = request(partition="auto", gpus_per_node=99)
+    with pytest.raises(PolicyError, match="no partition of toy can hold the job") as caught:
+        choose(
+            asked, Catalog({"toy": where}, "toy", (), {}), where, HERE, interactive=False, ask=False
+        )
+    assert "gpu: NC121: 99 GPUs" in caught.value.message
+
+
+def test_prediction_is_read() -> None:
+    words = "sbatch: Job 7 to start at 2026-08-12T09:30:00 using 8 processors on nodes gpu35\n"
+    assert parse_predicted(words) == 1786527000
+    assert parse_predicted("sbatch: nothing of the kind") is None

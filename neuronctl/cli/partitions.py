@@ -10,8 +10,12 @@ import click
 from neuronctl import console, units
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
+from neuronctl.errors import PolicyError, UsageError, did_you_mean
 
 SCHEMA = "neuronctl.partitions/1"
+LIVE_SCHEMA = "neuronctl.partitions-live/1"
+_BAR = 16
+_TIMEOUT = 20.0
 
 
 @click.command(name="partitions")
@@ -19,19 +23,27 @@ SCHEMA = "neuronctl.partitions/1"
 @click.option("--cluster", metavar="NAME", help="Cluster to show instead of the default one.")
 @click.option("--catalog", metavar="FILE", help="Catalog file to lay over all others.")
 @click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
+@click.option("--live", is_flag=True, help="Show what is free, and what is mine, now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     names: Tuple[str, ...],
     cluster: Optional[str],
     catalog: Optional[str],
     where: bool,
+    live: bool,
     as_json: bool,
 ) -> None:
     """Show the partitions of a cluster, or the NAMEd ones in detail.
 
-    The figures are the catalog's: what a guide of the date shown says.
+    The figures are the catalog's: what a guide of the date shown says. With --live they are
+    Slurm's own, of this moment.
     """
     known = load(catalog)
+    if live:
+        if where:
+            raise UsageError("--live and --where exclude each other", "keep one of them")
+        _live(known, cluster, names, as_json)
+        return
     chosen = known.cluster(cluster)
     partitions = [chosen.partition(name) for name in dict.fromkeys(names)]
     places = _places(known, chosen, names)
@@ -50,6 +62,64 @@ def command(
         _print_comment_values(chosen)
     else:
         _print_overview(chosen)
+
+
+# ---------------------------------------------------------------------------- live
+
+
+def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: bool) -> None:
+    from neuronctl import slurm
+    from neuronctl.cli.job import verdict_data
+    from neuronctl.job import JobRequest
+    from neuronctl.live.ask import ask_live
+    from neuronctl.live.board import standings
+    from neuronctl.live.facts import as_known
+    from neuronctl.plan import plan
+
+    here = slurm.local_cluster() or ""
+    if name is None:
+        fitting = [one.name for one in catalog.clusters.values() if as_known(one, here)]
+        name = fitting[0] if fitting else None
+    cluster = catalog.cluster(name)
+    look = ask_live(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)
+    there = {one.name: one for one in look.limits.partitions}
+    for one in names:
+        if one not in there:
+            raise PolicyError(f"Slurm has no partition {one!r}", did_you_mean(one, there))
+    found = standings(list(dict.fromkeys(names)), cluster, catalog, look)
+    if as_json:
+        rows = [{**dataclasses.asdict(one), "next": verdict_data(one.next)} for one in found]
+        console.print_json(LIVE_SCHEMA, {"cluster": cluster.name, "partitions": rows})
+        return
+    columns = [
+        console.Column("PARTITION", style="bold", no_wrap=True),
+        console.Column("NOW", no_wrap=True, priority=1),
+        console.Column("FREE", "right", no_wrap=True),
+        console.Column("USED", "right", no_wrap=True, priority=2),
+        console.Column("DOWN", "right", no_wrap=True, priority=2),
+        console.Column("MY GPUS", "right", no_wrap=True),
+        console.Column("RUNNING", "right", no_wrap=True, priority=3),
+        console.Column("JOBS", "right", no_wrap=True, priority=3),
+        console.Column("ONE MORE STARTS"),
+    ]
+    cells = [
+        [
+            one.partition,
+            one.bar(_BAR),
+            f"{one.free} {one.unit}{'' if one.free == 1 else 's'}",
+            str(one.used),
+            str(one.down),
+            str(one.my_gpus),
+            str(one.my_running),
+            str(one.my_jobs),
+            one.wait(look.asked_at),
+        ]
+        for one in found
+    ]
+    console.print_table(columns, cells)
+    console.print_text("")
+    legend = "# used, . free, x down. MY GPUS, RUNNING, JOBS: mine, of what I may have."
+    console.print_text(legend, "dim")
 
 
 # ---------------------------------------------------------------------------- text

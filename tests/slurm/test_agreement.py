@@ -65,9 +65,9 @@ def table(rows: List[Dict[str, Any]]) -> str:
     cells = Counter((short(row["said"]), short(row["happened"])) for row in rows)
     across = sorted({happened for _, happened in cells})
     down = sorted({said for said, _ in cells})
-    lines = [f"{'neuronctl said':38}" + "".join(f"{one:>32}" for one in across)]
+    lines = [f"{'neuronctl said':38}" + "".join(f"{one:>30}" for one in across)]
     for said in down:
-        counts = "".join(f"{cells[said, one] or '.':>32}" for one in across)
+        counts = "".join(f"{cells[said, one] or '.':>30}" for one in across)
         lines.append(f"{said:38}{counts}")
     return "\n".join(lines)
 

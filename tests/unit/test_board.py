@@ -1,0 +1,73 @@
+"""partitions --live: what is free, what is mine, and what one more job would wait for."""
+
+from __future__ import annotations
+
+import pytest
+from making import cluster
+from test_live import BUSY, LIMITS, NODES, NOW, job, live, node
+
+from neuronctl.catalog.model import Catalog
+from neuronctl.live.board import Share, Standing, standings
+from neuronctl.live.facts import Live
+from neuronctl.live.verdict import Verdict
+from neuronctl.slurm import JobId
+
+
+def board(look: Live, *names: str) -> Standing:
+    where = cluster()
+    (one,) = standings(names or ("gpu",), where, Catalog({"toy": where}, "toy", (), {}), look)
+    return one
+
+
+def test_free_used_and_down() -> None:
+    nodes = (node("n1", 8), node("n2", 3), node("n3", 2, state="MIXED+DRAIN"), NODES[3])
+    one = board(live(nodes=nodes))
+    assert (one.unit, one.free, one.used, one.down) == ("GPU", 13, 13, 6)
+    assert one.wait(NOW) == "now"
+
+
+def test_my_use_against_my_limits() -> None:
+    array = job(9, 1, "PENDING", id=JobId(9, tasks="1-2"), count=2)
+    one = board(live((job(5, 8), job(7, 4), array)))
+    assert [str(share) for share in (one.my_gpus, one.my_running, one.my_jobs)] == [
+        "12/16",
+        "2/3",
+        "4/4",
+    ]
+    assert one.wait(NOW) == "refused: NC501"
+
+
+def test_the_wait_has_its_reason_and_end() -> None:
+    assert board(live(BUSY)).wait(NOW) == "QOSMaxJobsPerUserLimit, at most 00:00:01"
+    full = tuple(node(f"n{number}", 8) for number in range(1, 5))
+    assert board(live(nodes=full)).wait(NOW) == "Resources"
+
+
+def test_a_partition_without_gpus_counts_cores() -> None:
+    cores = (node("c1", gpus=0, gpu="", partitions=("cpu",), cores=48, cores_used=8),)
+    one = board(live(nodes=cores), "cpu")
+    assert (one.unit, one.free, one.used, str(one.my_gpus)) == ("core", 40, 8, "0")
+
+
+def test_every_partition_of_slurms_is_shown() -> None:
+    where = cluster()
+    found = standings((), where, Catalog({"toy": where}, "toy", (), {}), live())
+    assert [one.partition for one in found] == [one.name for one in LIMITS.partitions]
+
+
+@pytest.mark.parametrize(
+    ("free", "used", "down", "bar"),
+    [
+        (16, 0, 0, "." * 16),
+        (0, 16, 0, "#" * 16),
+        (4, 12, 0, "############...."),
+        (71, 1, 0, "#" + "." * 15),
+        (1, 999, 1, "#" * 14 + ".x"),
+        (5, 5, 5, "######.....xxxxx"),
+        (0, 0, 0, " " * 16),
+    ],
+)
+def test_whatever_there_is_shows_in_the_bar(free: int, used: int, down: int, bar: str) -> None:
+    none = Share(0, None)
+    one = Standing("p", "GPU", free, used, down, none, none, none, Verdict("not known", ""))
+    assert one.bar(16) == bar

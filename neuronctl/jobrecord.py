@@ -7,6 +7,9 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.surroundings import Surroundings, look
+from neuronctl.surroundings import from_data as surroundings_from
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.plan import JobPlan
@@ -43,6 +46,7 @@ class RecordDraft:
     findings: Tuple[Tuple[str, ...], ...] = ()
     forced: bool = False
     verdict: str = ""
+    surroundings: Surroundings = dataclasses.field(default_factory=Surroundings)
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class JobRecord:
     """A record as read. status: ``"intent"``, ``"submitted"`` or ``"failed"``.
 
     begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None where not known.
-    draft.script and draft.command_line are masked. user, host: who submitted, from where.
+    draft.script and draft.command_line are masked. user, host, pid: who submitted, from where, and
+    the process. stdout, stderr: the logs' paths, "" for an array; ``%N`` stays.
     """
 
     key: str
@@ -78,6 +83,9 @@ class JobRecord:
     cluster: Optional[str] = None
     submitted_at: Optional[int] = None
     failure: str = ""
+    pid: int = 0
+    stdout: str = ""
+    stderr: str = ""
     states: Tuple[SeenState, ...] = ()
 
     def log_path(
@@ -146,6 +154,7 @@ def draft_of(
         ),
         forced=forced,
         verdict=verdict,
+        surroundings=look(plan.request.script, cwd),
     )
 
 
@@ -156,6 +165,10 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
     known = secret_values(draft.command_line, {name: value for name, value in env})
     known |= secret_values(draft.request.get("args", ()), {})
     masker = Masker(known)
+    surroundings = draft.surroundings
+    text = surroundings.program_text
+    if text is not None and masker.text(text) != text:
+        surroundings = dataclasses.replace(surroundings, program_text=None)
     return dataclasses.replace(
         draft,
         command_line=masker.words(draft.command_line),
@@ -163,6 +176,7 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
         request=masker.data(draft.request),
         decisions=tuple(masker.words(row) for row in draft.decisions),
         findings=tuple(masker.words(row) for row in draft.findings),
+        surroundings=surroundings,
     )
 
 
@@ -173,10 +187,11 @@ def to_data(record: JobRecord) -> Dict[str, Any]:
 
 def from_data(data: Dict[str, Any]) -> JobRecord:
     """A record from its JSON data; KeyError or TypeError where it is of another shape."""
-    values = {field.name: data[field.name] for field in dataclasses.fields(JobRecord)}
+    values = {"pid": 0, "stdout": "", "stderr": "", **data}
+    values = {field.name: values[field.name] for field in dataclasses.fields(JobRecord)}
     draft = data["draft"]
     # Records of before there was a verdict are read all the same.
-    inner = {"verdict": "", **draft}
+    inner = {"verdict": "", "surroundings": {}, **draft}
     inner = {field.name: inner[field.name] for field in dataclasses.fields(RecordDraft)}
     for name in ("command_line",):
         inner[name] = _strings(inner[name])
@@ -190,10 +205,14 @@ def from_data(data: Dict[str, Any]) -> JobRecord:
     _check(inner, "request", dict)
     for name in ("key", "status", "script_sha256", "user", "host", "version", "failure"):
         _check(values, name, str)
-    _check(values, "begun_at", int)
+    for name in ("stdout", "stderr"):
+        _check(values, name, str)
+    for name in ("begun_at", "pid"):
+        _check(values, name, int)
     for name in ("job_id", "submitted_at"):
         _check(values, name, int, type(None))
     _check(values, "cluster", str, type(None))
+    inner["surroundings"] = surroundings_from(inner["surroundings"])
     values["draft"] = RecordDraft(**inner)
     values["states"] = tuple(SeenState(**state) for state in values["states"])
     return JobRecord(**values)

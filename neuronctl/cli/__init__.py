@@ -27,8 +27,15 @@ COMMANDS = {
     "why": "Say why a job waits, or how it ended and why.",
     "logs": "Show or follow a job's log.",
     "cancel": "Cancel jobs.",
+    "history": "List recorded submissions and what became of them.",
+    "show": "Show all that is known about one job, with its script.",
+    "diff": "Compare the plans and scripts of two jobs.",
+    "resubmit": "Submit a recorded job again.",
+    "attach": "Open a shell inside a running job.",
+    "top": "Show what a running job does with its GPUs, CPUs and memory.",
     "partitions": "Show the partition catalog.",
     "catalog": "Check a catalog, draft one from Slurm, compare the two.",
+    "doctor": "Say what works here and what does not.",
     "sandbox": "Run a real Slurm on this machine, built from the catalog.",
 }
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from neuronctl.rules import Finding
 
 
-class _JobCommand(click.Command):
+class JobCommand(click.Command):
     """A command whose help shows the job's options in groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -72,7 +72,7 @@ def job_command(
             "--force", is_flag=True, help="Go on in spite of what the catalog says."
         )(function)
         context = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
-        return click.command(name, cls=_JobCommand, context_settings=context, **settings)(function)
+        return click.command(name, cls=JobCommand, context_settings=context, **settings)(function)
 
     return decorate
 
@@ -133,10 +133,12 @@ def prepare(
     job_file: Optional[str],
     interactive: bool = False,
     reviewed: bool = False,
+    recorded: Optional[Layer] = None,
 ) -> Job:
     """From the command line's values to a plan and the findings on it.
 
     reviewed: the script is only shown; see rules.Subject. Else Slurm is asked what it says now.
+    recorded: a recorded request, in place of the user's configuration, which it holds already.
     """
     from pathlib import Path
 
@@ -147,7 +149,7 @@ def prepare(
     from neuronctl.rules import Subject, check
     from neuronctl.situation import find_image, look
 
-    layers = [read_config(config_dir() / "config.yaml")]
+    layers = [recorded or read_config(config_dir() / "config.yaml")]
     if job_file is not None:
         layers.append(read_job_file(Path(job_file)))
     layers.append(_command_line(given, words))

@@ -1,0 +1,73 @@
+"""neuronctl attach."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Optional, Tuple
+
+import click
+
+from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.slurm import JobId
+from neuronctl.tracking import JobStatus
+
+
+@click.command("attach", context_settings={"allow_interspersed_args": False})
+@click.option("-w", "--node", metavar="NODE", help="On this node of it (default: the first).")
+@click.argument("job", metavar="JOB")
+@click.argument("words", metavar="[CMD [ARGS]...]", nargs=-1, type=click.UNPROCESSED)
+def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
+    """Open a shell inside a running job, beside its own processes, or run CMD there.
+
+    The shell sees the job's GPUs and shares its cores and memory; when it ends the job goes on.
+    neuronctl ends with its exit code. Without a terminal a CMD has to be named.
+    """
+    from neuronctl import slurm
+    from neuronctl.slurm.steps import overlap_argv
+
+    status = running_job(JobId.parse(job))
+    nodes = nodes_of(status)
+    if node is not None and node not in nodes:
+        raise UsageError(f"job {status.id} is not on {node}", f"its nodes: {', '.join(nodes)}")
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not words and not terminal:
+        raise UsageError(
+            "there is no terminal for a shell", f"name a command: neuronctl attach {job} nvidia-smi"
+        )
+    program = list(words) or [os.environ.get("SHELL") or "/bin/bash"]
+    argv = overlap_argv(status.job_id, [node or nodes[0]], program, pty=terminal)
+    return slurm.run_interactive(argv)
+
+
+def running_job(asked: JobId) -> JobStatus:
+    """The one running job or task that is meant; says which there are, or why there is none."""
+    from neuronctl.lookup import look_up
+    from neuronctl.records import RecordStore
+
+    found = look_up([asked], RecordStore.default(), accounting=False)
+    if found.unavailable is not None:
+        raise found.unavailable
+    running = [status for status in found.jobs if status.state == "RUNNING"]
+    if len(running) > 1:
+        names = ", ".join(str(status.id) for status in running[:5])
+        raise UsageError(f"{len(running)} tasks of job {asked} run", f"name one of them: {names}")
+    if running:
+        return running[0]
+    if not found.jobs or found.jobs[0].source == "record":
+        raise NoSuchJobError(
+            f"job {asked} does not run: the queue does not have it", f"'neuronctl why {asked}'"
+        )
+    raise NoSuchJobError(
+        f"job {asked} does not run: it is {found.jobs[0].state}", f"'neuronctl why {asked}'"
+    )
+
+
+def nodes_of(status: JobStatus) -> Tuple[str, ...]:
+    """The names of the nodes a job runs on."""
+    from neuronctl.units import expand_hostlist
+
+    nodes = tuple(expand_hostlist(status.node_list)) if status.node_list else ()
+    if not nodes:
+        raise NoSuchJobError(f"Slurm does not tell the nodes of job {status.id}")
+    return nodes

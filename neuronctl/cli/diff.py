@@ -1,0 +1,104 @@
+"""neuronctl diff."""
+
+from __future__ import annotations
+
+import os
+from typing import List, Optional, Sequence, TextIO, Tuple
+
+import click
+
+from neuronctl.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.records import JobRecord
+
+_STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
+
+
+@click.command("diff")
+@click.argument("job", metavar="JOB")
+@click.argument("other", metavar="[JOB|FILE]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.diff/1).")
+def command(job: str, other: Optional[str], as_json: bool) -> None:
+    """Compare a job's plan and script with those of another job, or with a script in a file.
+
+    With JOB alone: with the script that the same request would give today. Everything comes from
+    the records; secrets are masked in them.
+    """
+    from neuronctl import recorded
+    from neuronctl.records import RecordStore
+
+    store = RecordStore.default()
+    first = recorded.record_of(store, recorded.one_job(job))
+    name = f"job {first.job_id}"
+    values: List[recorded.Change] = []
+    if other is None:
+        decisions, script = _today(first)
+        other_name = "today"
+        values = recorded.changed_decisions(first.draft.decisions, decisions)
+    elif other.isdigit():
+        second = recorded.record_of(store, int(other))
+        other_name, script = f"job {second.job_id}", second.draft.script
+        values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)
+    else:
+        other_name, script = other, _read(other)
+    for warning in store.warnings:
+        click.echo(f"neuronctl: {warning}", err=True)
+    lines = recorded.text_diff(first.draft.script, script, name, other_name)
+    if as_json:
+        from neuronctl.console import print_json
+
+        plan = [{"name": one, "first": a or None, "second": b or None} for one, a, b in values]
+        names = {"first": name, "second": other_name}
+        print_json("neuronctl.diff/1", {**names, "plan": plan, "script": lines})
+        return
+    if values:
+        _print_values(values, name, other_name)
+    if lines:
+        if values:
+            click.echo()
+        print_diff(lines)
+    if not values and not lines:
+        click.echo(f"{name} and {other_name} do not differ")
+
+
+def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
+    """A unified diff, coloured on a terminal."""
+    from neuronctl.console import print_text
+
+    for line in lines:
+        style = next((style for start, style in _STYLES if line.startswith(start)), "")
+        print_text(line, style, file=file)
+
+
+def _print_values(values: Sequence[Tuple[str, str, str]], first: str, second: str) -> None:
+    from neuronctl.console import Column, print_table
+
+    columns = [Column("VALUE", no_wrap=True), Column(first.upper()), Column(second.upper())]
+    print_table(columns, [list(row) for row in values])
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(
+            f"'{path}' is no job id, and no file that can be read: {error.strerror}"
+        ) from None
+
+
+def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
+    from neuronctl import recorded
+    from neuronctl.cli.job import prepare
+    from neuronctl.render import render_job
+
+    if os.path.isdir(record.draft.cwd):
+        os.chdir(record.draft.cwd)
+    layer = recorded.request_layer(record)
+    job = prepare({}, catalog_file=None, job_file=None, reviewed=True, recorded=layer)
+    decisions = [(one.name, one.value) for one in job.plan.decisions]
+    from neuronctl.masking import Masker
+
+    return decisions, Masker().text(render_job(job.plan))

@@ -1,0 +1,180 @@
+"""neuronctl history."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any, Dict, List, Optional, Sequence
+
+import click
+
+from neuronctl.errors import UsageError
+from neuronctl.records import JobRecord
+from neuronctl.tracking import JobStatus
+
+_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+@click.command("history")
+@click.option("--name", metavar="PATTERN", help="Only jobs with such a name: 'train*'.")
+@click.option("--since", metavar="WHEN", help="Since 12h, 7d, 2w, or a day such as 2026-11-01.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
+)
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/1).")
+def command(
+    name: Optional[str], since: Optional[str], limit: int, everything: bool, as_json: bool
+) -> None:
+    """List the submissions that neuronctl recorded, newest first, and what became of them.
+
+    Submissions that Slurm refused, or that were cut off, are listed too.
+    """
+    import itertools
+
+    from neuronctl.records import RecordStore
+
+    store = RecordStore.default()
+    after = 0 if since is None else _moment(since, int(time.time()))
+    records = (
+        record
+        for record in itertools.takewhile(lambda one: one.begun_at >= after, store.iter())
+        if name is None or _is_named(record, name)
+    )
+    chosen = list(records if everything else itertools.islice(records, limit))
+    states = _states(chosen, store)
+    for warning in store.warnings:
+        click.echo(f"neuronctl: {warning}", err=True)
+    if as_json:
+        from neuronctl.console import print_json
+
+        rows = [_data(record, states.get(record.key, [])) for record in chosen]
+        print_json("neuronctl.history/1", {"submissions": rows})
+    elif chosen:
+        _print(chosen, states)
+    else:
+        click.echo("no submission is recorded" + (" that is like that" if name or since else ""))
+
+
+def _states(records: Sequence[JobRecord], store: Any) -> Dict[str, List[JobStatus]]:
+    """What became of them, by the key of the record: one squeue and one sacct for all."""
+    from neuronctl.lookup import look_up
+    from neuronctl.slurm import JobId
+
+    ids = [JobId(record.job_id) for record in records if record.job_id is not None]
+    states: Dict[str, List[JobStatus]] = {}
+    if not ids:
+        return states
+    found = look_up(list(dict.fromkeys(ids)), store)
+    for note in found.notes:
+        if note not in store.warnings:
+            click.echo(f"neuronctl: {note}", err=True)
+    if found.unavailable is not None:
+        click.echo(f"neuronctl: {found.unavailable.message}; states as recorded", err=True)
+    for status in found.jobs:
+        if status.key is not None:
+            states.setdefault(status.key, []).append(status)
+    return states
+
+
+def _is_named(record: JobRecord, pattern: str) -> bool:
+    import fnmatch
+
+    return fnmatch.fnmatchcase(record.draft.job_name, pattern)
+
+
+def _moment(text: str, now: int) -> int:
+    """``7d`` before ``now``, or the beginning of a day (local time), in epoch seconds."""
+    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip(), re.ASCII)
+    if match:
+        return now - int(match[1]) * _UNITS[match[2]]
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"):
+        try:
+            return int(time.mktime(time.strptime(text.strip(), form)))
+        except (ValueError, OverflowError):
+            continue
+    raise UsageError(f"--since: '{text}' is no time", "12h, 7d, 2w, or a day such as 2026-11-01")
+
+
+def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
+    from neuronctl.console import Column, print_table, printable
+
+    columns = [
+        Column("JOB", no_wrap=True, style="bold"),
+        Column("SUBMITTED", no_wrap=True),
+        Column("NAME", priority=1, no_wrap=True),
+        Column("PARTITION", priority=3, no_wrap=True),
+        Column("NODES", justify="right", priority=4),
+        Column("STATE", no_wrap=True),
+        Column("REASON OR EXIT"),
+        Column("USED", justify="right", priority=2, no_wrap=True),
+    ]
+    rows = []
+    for record in records:
+        known = states.get(record.key, [])
+        name = printable(record.draft.job_name)
+        rows.append(
+            [
+                "-" if record.job_id is None else str(record.job_id),
+                time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
+                name if len(name) <= 16 else name[:15] + "…",
+                record.draft.partition,
+                "" if record.draft.nodes is None else str(record.draft.nodes),
+                state_word(record, known),
+                _how(record, known),
+                _used(known),
+            ]
+        )
+    print_table(columns, rows)
+
+
+def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
+    """The state; ``3 COMPLETED, 1 FAILED`` for an array; REFUSED where Slurm did not take it."""
+    if record.status == "failed":
+        return "REFUSED"
+    if record.status == "intent":
+        return "CUT OFF"
+    counts: Dict[str, int] = {}
+    for status in known:
+        counts[status.state] = counts.get(status.state, 0) + status.id.count
+    if len(counts) == 1 and len(known) == 1 and known[0].id.tasks is None:
+        return known[0].state
+    if counts:
+        return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    return record.states[-1].state if record.states else "UNKNOWN"
+
+
+def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
+    from neuronctl.lookup import canceller
+    from neuronctl.tracking import ending_words, reason_words
+
+    if record.status == "failed":
+        return (record.failure.strip().splitlines() or [""])[0][:100]
+    if len(known) != 1:
+        return ""
+    status = known[0]
+    return ending_words(status, canceller(status)) if status.ended else reason_words(status.reason)
+
+
+def _used(known: Sequence[JobStatus]) -> str:
+    from neuronctl.diagnosis import clock
+
+    return clock(known[0].elapsed) if len(known) == 1 and known[0].elapsed is not None else ""
+
+
+def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
+    from neuronctl.cli.status import as_data
+
+    begun = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.begun_at))
+    return {
+        "record": record.key,
+        "job_id": record.job_id,
+        "status": record.status,
+        "begun": begun,
+        "name": record.draft.job_name,
+        "partition": record.draft.partition,
+        "work_dir": record.draft.cwd,
+        "command_line": list(record.draft.command_line),
+        "failure": record.failure,
+        "jobs": [as_data(status) for status in known],
+    }

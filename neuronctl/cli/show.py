@@ -1,0 +1,166 @@
+"""neuronctl show."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import click
+
+from neuronctl.errors import NoSuchJobError
+from neuronctl.records import JobRecord
+from neuronctl.tracking import JobStatus
+
+_TASKS = 8  # tasks of an array that are listed
+
+
+@click.command("show")
+@click.argument("job", metavar="JOB")
+@click.option("--script", "only_script", is_flag=True, help="Only the script, as submitted.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/1).")
+def command(job: str, only_script: bool, as_json: bool) -> None:
+    """Show all that is known about one job: what was asked, decided, submitted and seen.
+
+    The record's script has its secrets masked. JOB is a job id, or 4711_3 for a task of an array.
+    """
+    from neuronctl.lookup import look_up
+    from neuronctl.recorded import record_of
+    from neuronctl.records import RecordStore
+    from neuronctl.slurm import JobId, local_cluster
+
+    asked = JobId.parse(job)
+    store = RecordStore.default()
+    if only_script:
+        click.echo(record_of(store, asked.job).draft.script, nl=False)
+        return
+    found = look_up([asked], store)
+    for note in found.notes:
+        click.echo(f"neuronctl: {note}", err=True)
+    number = found.jobs[0].id.job if found.jobs else asked.job
+    record = store.get(number, local_cluster())
+    if record is not None and found.jobs and found.jobs[0].key != record.key:
+        record = None  # the number is another job's by now
+    if not found.jobs:
+        if found.unavailable is not None:
+            raise found.unavailable
+        raise NoSuchJobError(f"no such job: {asked}", "'neuronctl history' lists yours")
+    if as_json:
+        from neuronctl.console import print_json
+
+        print_json("neuronctl.show/1", _data(found.jobs, record))
+    else:
+        _print(found.jobs, record)
+    if found.unavailable is not None:
+        raise found.unavailable
+
+
+def _data(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> Dict[str, Any]:
+    from neuronctl.cli.status import as_data
+    from neuronctl.jobrecord import to_data
+
+    return {
+        "jobs": [as_data(status) for status in jobs],
+        "record": None if record is None else to_data(record),
+    }
+
+
+def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
+    from neuronctl.console import Column, print_table, print_text
+
+    first = jobs[0]
+    name = f"Job {first.id if len(jobs) == 1 else first.id.job} ({first.name})"
+    print_text(name, "bold")
+    _rows(_status_rows(jobs))
+    if record is None:
+        print_text("\nno record: neuronctl did not submit it, or elsewhere")
+        return
+    _section("Submitted")
+    _rows(_record_rows(record))
+    if record.draft.decisions:
+        _section("Decided")
+        columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
+        rows = [
+            [one[0], one[1], ": ".join(part for part in one[2:4] if part)]
+            for one in record.draft.decisions
+        ]
+        print_table(columns, rows)
+    if record.draft.findings:
+        _section("Found by the rules" + (", and forced" if record.draft.forced else ""))
+        for row in record.draft.findings:
+            print_text(f"  {row[1]} {row[0]}: {row[3]}")
+    if record.states:
+        _section("Seen")
+        for seen in record.states:
+            more = ", ".join(part for part in (seen.reason, seen.exit) if part)
+            print_text(f"  {_local(seen.at)}  {seen.state}{more and f' ({more})'}")
+    _section("Script")
+    print_text(record.draft.script.rstrip("\n"))
+
+
+def _section(title: str) -> None:
+    from neuronctl.console import print_text
+
+    print_text(f"\n{title}", "bold")
+
+
+def _rows(rows: Sequence[Tuple[str, str]]) -> None:
+    from neuronctl.console import print_text
+
+    width = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        print_text(f"  {name:<{width}}  {text}")
+
+
+def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
+    from neuronctl.diagnosis import clock
+    from neuronctl.lookup import canceller
+    from neuronctl.tracking import ending_words, reason_words
+
+    status = jobs[0]
+    if len(jobs) > 1:
+        rows = [("tasks", str(sum(one.id.count for one in jobs)))]
+        for one in jobs[:_TASKS]:
+            how = ending_words(one, canceller(one)) if one.ended else reason_words(one.reason)
+            rows.append((str(one.id), f"{one.state}{how and f' ({how})'}"))
+        if len(jobs) > _TASKS:
+            rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
+        return rows
+    how = ending_words(status, canceller(status)) if status.ended else reason_words(status.reason)
+    rows = [
+        ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
+        ("partition", status.partition),
+        ("user", status.user),
+        ("submitted", _local(status.submit)),
+        ("started", _local(status.start)),
+        ("ended", _local(status.end) if status.ended else ""),
+        ("used", f"{clock(status.elapsed)} of {clock(status.time_limit)}"),
+        ("nodes", f"{status.nodes or ''} {status.node_list and f'({status.node_list})'}".strip()),
+        ("GPUs", "" if status.gpus is None else str(status.gpus)),
+        ("directory", status.work_dir),
+        ("log", status.stdout or ""),
+        ("errors", (status.stderr or "") if status.stderr != status.stdout else ""),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def _record_rows(record: JobRecord) -> List[Tuple[str, str]]:
+    draft = record.draft
+    around = draft.surroundings
+    dirty = " with uncommitted changes" if around.git_dirty else ""
+    rows = [
+        ("command", " ".join(shlex.quote(word) for word in draft.command_line)),
+        ("from", f"{record.user}@{record.host}, {draft.cwd}"),
+        ("at", _local(record.submitted_at or record.begun_at)),
+        ("git", around.git_commit and f"{around.git_commit}{dirty}"),
+        ("program", around.program and f"{around.program} (sha256 {around.program_sha256[:12]})"),
+        ("catalog", f"{draft.catalog_cluster} ({draft.catalog_date})"),
+        ("verdict", draft.verdict if draft.verdict != "None" else ""),
+        ("script", f"sha256 {record.script_sha256}"),
+        ("record", f"{record.key}, by neuronctl {record.version}"),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def _local(moment: Optional[int]) -> str:
+    return "" if moment is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

@@ -1,0 +1,92 @@
+"""neuronctl top."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import List, Optional, Sequence
+
+import click
+
+from neuronctl.slurm import JobId
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.slurm.steps import NodeLook
+
+
+@click.command("top")
+@click.argument("job", metavar="JOB")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.top/1).")
+def command(job: str, as_json: bool) -> None:
+    """Show what a running job does: the GPUs of each node, or its CPU load and memory.
+
+    One srun asks every node, beside the job's own processes: nvidia-smi where there is one, load
+    and memory of the whole node, and your busiest processes there.
+    """
+    from neuronctl.cli.attach import nodes_of, running_job
+    from neuronctl.slurm.steps import look_at_nodes
+
+    status = running_job(JobId.parse(job))
+    nodes = nodes_of(status)
+    looks = look_at_nodes(status.job_id, nodes)
+    silent = sorted(set(nodes) - {look.node for look in looks})
+    if as_json:
+        from neuronctl.console import print_json
+
+        data = [dataclasses.asdict(look) for look in looks]
+        print_json("neuronctl.top/1", {"job_id": str(status.id), "nodes": data, "silent": silent})
+    else:
+        _print(looks)
+    if silent:
+        click.echo(f"neuronctl: no answer from {', '.join(silent)}", err=True)
+
+
+def _print(looks: Sequence[NodeLook]) -> None:
+    from neuronctl.console import Column, print_table
+
+    if any(look.gpus for look in looks):
+        columns = [
+            Column("NODE", no_wrap=True, style="bold"),
+            Column("GPU", justify="right"),
+            Column("MODEL", priority=3, no_wrap=True),
+            Column("USE", justify="right"),
+            Column("MEMORY", justify="right", no_wrap=True),
+            Column("POWER", justify="right", priority=1),
+            Column("HEAT", justify="right", priority=2),
+        ]
+        rows: List[List[str]] = []
+        for look in looks:
+            for gpu in look.gpus:
+                use = "" if gpu.use is None else f"{gpu.use} %"
+                power = "" if gpu.power is None else f"{gpu.power:.0f} W"
+                heat = "" if gpu.temperature is None else f"{gpu.temperature} C"
+                memory = _part(gpu.memory_used, gpu.memory)
+                rows.append([look.node, gpu.index, gpu.name, use, memory, power, heat])
+        print_table(columns, rows)
+        click.echo()
+    columns = [
+        Column("NODE", no_wrap=True, style="bold"),
+        Column("LOAD", justify="right"),
+        Column("CORES", justify="right"),
+        Column("MEMORY", justify="right", no_wrap=True),
+        Column("YOUR BUSIEST PROCESSES", priority=1),
+    ]
+    print_table(columns, [_node_row(look) for look in looks])
+
+
+def _node_row(look: NodeLook) -> List[str]:
+    busiest = [f"{one.command} {one.cpu:.0f} %" for one in look.processes[:3]]
+    return [
+        look.node,
+        "" if look.load is None else f"{look.load:.2f}",
+        "" if look.cores is None else str(look.cores),
+        _part(look.memory_used, look.memory),
+        ", ".join(busiest),
+    ]
+
+
+def _part(used: Optional[int], whole: Optional[int]) -> str:
+    """``12.5/80.0 GB`` from MiB."""
+    if used is None or whole is None:
+        return ""
+    return f"{used / 1024:.1f}/{whole / 1024:.1f} GiB"

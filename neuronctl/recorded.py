@@ -1,0 +1,115 @@
+"""Recorded jobs, found and compared: the record of a job, its request to plan from, differences."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Any, Iterable, List, Optional, Tuple
+
+from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.job import JobRequest, Layer, Origin, Source
+from neuronctl.masking import MASK
+from neuronctl.records import JobRecord, RecordStore
+
+Change = Tuple[str, str, str]
+"""name, value of the first, value of the second; "" where one has none."""
+
+
+def record_of(store: RecordStore, job_id: int) -> JobRecord:
+    """The newest record of a job on this cluster; raises NoSuchJobError where there is none."""
+    from neuronctl import slurm
+
+    record = store.get(job_id, slurm.local_cluster())
+    if record is None:
+        raise NoSuchJobError(
+            f"there is no record of job {job_id}",
+            "only jobs that neuronctl submitted have one; 'neuronctl history' lists them",
+        )
+    return record
+
+
+def request_layer(record: JobRecord) -> Layer:
+    """What was asked for at the time, to be laid under what is asked for now.
+
+    Values whose content was masked are left out; ``masked`` names them.
+    """
+    origin = Origin(Source.ASKED, f"record of job {record.job_id}")
+    known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins"}
+    values = {
+        name: _from_json(value) for name, value in record.draft.request.items() if name in known
+    }
+    if "env" in values:
+        values["env"] = tuple(pair for pair in values["env"] if MASK not in pair[1])
+    return Layer(values, {name: origin for name in values})
+
+
+def masked(record: JobRecord) -> Tuple[List[str], List[str]]:
+    """What was masked in the request: names of variables, and of all other fields."""
+    request = record.draft.request
+    variables = [name for name, value in request.get("env", ()) if MASK in value]
+    fields = [
+        name
+        for name, value in request.items()
+        if name != "env" and MASK in "\n".join(_texts(value))
+    ]
+    return variables, fields
+
+
+def is_whole(record: JobRecord) -> bool:
+    """Whether the recorded script is the submitted one byte for byte (no secret was masked)."""
+    import hashlib
+
+    script = record.draft.script.encode("utf-8", "surrogateescape")
+    return hashlib.sha256(script).hexdigest() == record.script_sha256
+
+
+def changed_decisions(
+    first: Iterable[Tuple[str, ...]], second: Iterable[Tuple[str, ...]]
+) -> List[Change]:
+    """Values of two plans that differ; rows begin with a name and a value."""
+    one = {row[0]: row[1] for row in first}
+    two = {row[0]: row[1] for row in second}
+    names = list(dict.fromkeys([*one, *two]))
+    return [
+        (name, one.get(name, ""), two.get(name, ""))
+        for name in names
+        if one.get(name) != two.get(name)
+    ]
+
+
+def text_diff(first: str, second: str, first_name: str, second_name: str) -> List[str]:
+    """A unified diff, line by line; empty where the texts are the same."""
+    lines = difflib.unified_diff(
+        first.splitlines(), second.splitlines(), first_name, second_name, lineterm=""
+    )
+    return list(lines)
+
+
+def one_job(text: str) -> int:
+    """The job number of JOB, for commands that speak of whole jobs."""
+    from neuronctl.slurm import JobId
+
+    asked = JobId.parse(text)
+    if asked.task is not None or asked.tasks is not None:
+        raise UsageError(
+            f"'{text}' is a part of an array, and the record is the whole job's",
+            f"say {asked.job}",
+        )
+    return asked.job
+
+
+def program_text(record: JobRecord) -> Optional[str]:
+    """The program's text as it was at the submission; None where it is not recorded."""
+    return record.draft.surroundings.program_text
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_from_json(item) for item in value)
+    return value
+
+
+def _texts(value: Any) -> List[str]:
+    if isinstance(value, (list, tuple)):
+        return [text for item in value for text in _texts(item)]
+    return [str(value)]

@@ -1,0 +1,151 @@
+"""srun beside the steps of a job that runs: a shell or a look at its nodes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from neuronctl.slurm.process import failure, run
+from neuronctl.units import compress_hostlist
+
+# What a node says of itself: one line a fact, "KIND<tab>values". nvidia-smi may be there and
+# find no GPU. Memory in MiB; the load and cores are the node's, the memory its own too.
+_LOOK = r"""
+printf '@node\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}"
+if command -v nvidia-smi >/dev/null; then
+    facts=index,name,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu
+    nvidia-smi --query-gpu="$facts" --format=csv,noheader,nounits 2>/dev/null |
+        while IFS= read -r line; do printf '@gpu\t%s\n' "$line"; done
+fi
+read -r load rest </proc/loadavg
+printf '@load\t%s\n' "$load"
+printf '@cores\t%s\n' "$(getconf _NPROCESSORS_ONLN)"
+while read -r name value unit; do
+    case $name in MemTotal: | MemAvailable:) printf '@%s\t%s\n' "${name%:}" "$value" ;; esac
+done </proc/meminfo
+ps -u "$(id -u)" -o pid=,pcpu=,rss=,comm= --sort=-pcpu 2>/dev/null | head -n 5 |
+    while IFS= read -r line; do printf '@process\t%s\n' "$line"; done
+"""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as nvidia-smi sees it; None where it does not tell. use: percent, memory: MiB."""
+
+    index: str
+    name: str
+    use: Optional[int]
+    memory_used: Optional[int]
+    memory: Optional[int]
+    power: Optional[float]
+    temperature: Optional[int]
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of the user on the node. cpu: percent of a core, memory: MiB resident."""
+
+    pid: int
+    cpu: float
+    memory: int
+    command: str
+
+
+@dataclass(frozen=True)
+class NodeLook:
+    """A node of a job. load: of the last minute, cores: of the node, memory: MiB of the node."""
+
+    node: str
+    gpus: Tuple[Gpu, ...] = ()
+    load: Optional[float] = None
+    cores: Optional[int] = None
+    memory_used: Optional[int] = None
+    memory: Optional[int] = None
+    processes: Tuple[Process, ...] = ()
+
+
+def overlap_argv(
+    job_id: int, nodes: Sequence[str], program: Sequence[str], *, pty: bool = False
+) -> List[str]:
+    """One task on each of the nodes, in the job's own allocation, beside its steps."""
+    argv = ["srun", f"--jobid={job_id}", "--overlap"]
+    argv += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
+    argv.append(f"--nodelist={compress_hostlist(nodes)}")
+    if pty:
+        argv.append("--pty")
+    return [*argv, *program]
+
+
+def look_argv(job_id: int, nodes: Sequence[str]) -> List[str]:
+    """One srun that asks every node of the job; each line with its task's number in front."""
+    argv = overlap_argv(job_id, nodes, ["bash", "-c", _LOOK])
+    return [argv[0], "--label", *argv[1:]]
+
+
+def parse_look(text: str) -> List[NodeLook]:
+    """What the nodes said, in the order of their tasks; lines of another shape are left out."""
+    said: Dict[int, List[Tuple[str, str]]] = {}
+    for line in text.splitlines():
+        match = re.match(r"\s*(\d+): @(\w+)\t(.*)", line)
+        if match:
+            said.setdefault(int(match[1]), []).append((match[2], match[3]))
+    return [_node(said[task]) for task in sorted(said)]
+
+
+def _node(facts: Sequence[Tuple[str, str]]) -> NodeLook:
+    one = dict(facts)
+    total, free = _number(one.get("MemTotal", "")), _number(one.get("MemAvailable", ""))
+    memory = None if total is None else int(total) // 1024
+    used = None if total is None or free is None else int(total - free) // 1024
+    cores = _number(one.get("cores", ""))
+    return NodeLook(
+        node=one.get("node", ""),
+        gpus=tuple(gpu for kind, text in facts if kind == "gpu" and (gpu := _gpu(text))),
+        load=_number(one.get("load", "")),
+        cores=None if cores is None else int(cores),
+        memory_used=used,
+        memory=memory,
+        processes=tuple(p for kind, text in facts if kind == "process" and (p := _process(text))),
+    )
+
+
+def _gpu(text: str) -> Optional[Gpu]:
+    fields = [field.strip() for field in text.split(",")]
+    if len(fields) != 7:
+        return None
+    use, used, memory, power, heat = (_number(field) for field in fields[2:])
+    return Gpu(fields[0], fields[1], _whole(use), _whole(used), _whole(memory), power, _whole(heat))
+
+
+def _process(text: str) -> Optional[Process]:
+    fields = text.split(None, 3)
+    if len(fields) != 4 or not fields[0].isdigit() or not fields[2].isdigit():
+        return None
+    cpu = _number(fields[1])
+    return None if cpu is None else Process(int(fields[0]), cpu, int(fields[2]) // 1024, fields[3])
+
+
+def _number(text: str) -> Optional[float]:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _whole(value: Optional[float]) -> Optional[int]:
+    return None if value is None else int(value)
+
+
+def look_at_nodes(
+    job_id: int, nodes: Sequence[str], *, timeout: float = 30.0
+) -> Tuple[NodeLook, ...]:
+    """Ask every node of a running job with one srun.
+
+    Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's words.
+    """
+    result = run(look_argv(job_id, nodes), timeout=timeout)
+    looks = tuple(parse_look(result.stdout))
+    if result.returncode != 0 and not looks:
+        raise failure(result)
+    return looks

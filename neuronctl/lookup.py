@@ -11,6 +11,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tupl
 from neuronctl import slurm, tracking
 from neuronctl.errors import RecordError, SlurmUnavailableError
 from neuronctl.records import JobRecord, RecordStore
+from neuronctl.recovery import Recovery
 from neuronctl.slurm import JobId
 from neuronctl.tracking import JobStatus
 
@@ -87,6 +88,9 @@ class _Search:
         self.cluster = slurm.local_cluster()
         self.notes: List[str] = []
         self.without_record: Set[int] = set()
+        self.recovery: Optional[Recovery] = None
+        with self._tolerant():
+            self.recovery = Recovery(store)
 
     def run(self, asked: Sequence[JobId], user: Optional[str]) -> Found:
         records = self._records(asked)
@@ -97,6 +101,8 @@ class _Search:
                 tracking.from_record(record, "Slurm does not answer") for record in records.values()
             ]
             return self._found(jobs, error)
+        if self.recovery is not None and self.recovery.open:
+            self.recovery.match(queue, self.cluster)
         numbers = {row.id.job for row in queue}
         self._find_records(numbers, records)
         accounting = self._accounting(asked, queue, records)
@@ -151,17 +157,27 @@ class _Search:
         wanted -= active - ended - parts
         # A task's own number (4713 for 4711_2) is answered by the row of its array.
         wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
-        if not wanted or not self.accounting:
+        # Only an answer about all of the user's jobs tells what never arrived.
+        lost = self.recovery if not asked and self.recovery and self.recovery.open else None
+        if (not wanted and lost is None) or not self.accounting:
             return slurm.Accounting()
         try:
-            if len(wanted) > _MANY_IDS and not asked:
+            if lost is not None or (len(wanted) > _MANY_IDS and not asked):
                 begun = [r.begun_at for r in records.values() if r.job_id in wanted]
                 since = min([int(time.time()) - RECENT, *begun])
-                accounting = slurm.sacct(user=str(os.getuid()), since=since)
+                if lost is not None:
+                    since = min(since, lost.since)
+                accounting = slurm.sacct(user=str(os.getuid()), since=since, marks=lost is not None)
             else:
                 accounting = slurm.sacct([JobId(number) for number in sorted(wanted)])
         except SlurmUnavailableError as error:
             accounting = slurm.Accounting(off=error.message)
+        if lost is not None:
+            recorded = set(lost.open)
+            lost.match(accounting.jobs, self.cluster)
+            lost.settle(accounting)
+            # Those found here are asked for by nobody, and belong to the answer all the same.
+            wanted |= {row.id.job for row in accounting.jobs if row.mark in recorded}
         if accounting.off:
             self.notes.append(f"{accounting.off}; how jobs ended may not be known")
         return slurm.Accounting(
@@ -190,7 +206,8 @@ class _Search:
 
     def _found(self, jobs: Iterable[JobStatus], error: Optional[SlurmUnavailableError]) -> Found:
         ordered = tuple(sorted(jobs, key=tracking.order))
-        return Found(ordered, (), (*self.store.warnings, *self.notes), error)
+        found = self.recovery.notes if self.recovery is not None else ()
+        return Found(ordered, (), (*self.store.warnings, *self.notes, *found), error)
 
 
 def _by_number(rows: Iterable[Row]) -> Dict[int, List[Row]]:

@@ -18,8 +18,7 @@ On disk: ``KEY.intent.json`` becomes ``KEY.CLUSTER.JOBID.json`` or ``KEY.failed.
 begins with the time, so names alone answer "the newest" and "job 4711", and no file is read that
 is not asked for. Each file is written aside, synced and renamed, which is safe on NFS and Lustre
 and between login nodes. An intent that is still there belongs to a submission that was cut off:
-its job, if there is one, has the same name and working directory, was submitted after the key's
-time, and its ``scontrol write batch_script`` has the record's ``script_sha256``.
+its job, if there is one, carries the key (recovery.py).
 
 Secrets are masked in what is stored (masking.py); ``script_sha256`` is of the script as submitted.
 """
@@ -104,20 +103,37 @@ class RecordStore:
             user=_login_name(),
             host=os.uname().nodename,
             version=__version__,
+            pid=os.getpid(),
         )
         self._write(f"{key}.intent.json", record)
         return key
 
-    def complete(self, key: str, job_id: int, cluster: Optional[str] = None) -> JobRecord:
-        """sbatch took it: the intent becomes the job's record."""
+    def complete(
+        self,
+        key: str,
+        job_id: int,
+        cluster: Optional[str] = None,
+        *,
+        submitted_at: Optional[int] = None,
+    ) -> JobRecord:
+        """sbatch took it: the intent becomes the job's record. Once is enough, twice no harm."""
+        name = f"{key}.{_file_word(cluster)}.{job_id}.json"
+        if not (self.directory / f"{key}.intent.json").exists():
+            done = self._read(name)
+            if done is not None:
+                return done
         record = dataclasses.replace(
             self._intent(key),
             status="submitted",
             job_id=job_id,
             cluster=cluster,
-            submitted_at=int(time.time()),
+            submitted_at=submitted_at or int(time.time()),
         )
-        self._write(f"{key}.{_file_word(cluster)}.{job_id}.json", record)
+        if record.draft.array is None:
+            record = dataclasses.replace(
+                record, stdout=record.log_path(), stderr=record.log_path(err=True)
+            )
+        self._write(name, record)
         self._forget(f"{key}.intent.json")
         return record
 
@@ -187,6 +203,11 @@ class RecordStore:
                 ids.add(name)
                 found.append(record)
         return found
+
+    def open_intents(self) -> List[JobRecord]:
+        """Submissions of which it is not recorded what became of them, newest first."""
+        intents = [e for e in self._entries() if e.name.endswith(".intent.json")]
+        return [record for e in intents if (record := self._read(e.name)) is not None]
 
     def iter(self) -> Iterator[JobRecord]:
         """Every record, newest first: intents and failed submissions too."""

@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.slurm.process import failure, run, unreachable
+from neuronctl.slurm.submit import mark_of
 from neuronctl.slurm.values import (
     SEPARATOR,
     ExitCode,
@@ -41,6 +42,11 @@ _FIELDS = [
     "JobName",
 ]
 
+_WITH_MARKS = [*_FIELDS[:-1], "SubmitLine", "JobName"]  # since 21.08
+
+_ROW = re.compile(rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}")
+
+_SWITCHED_OFF = "accounting is switched off on this cluster"
 _OFF = re.compile(r"accounting storage is disabled|not running accounting", re.IGNORECASE)
 _DATABASE = re.compile(r"slurmdbd|talking to the database|persist|dbd", re.IGNORECASE)
 
@@ -51,6 +57,7 @@ class AccountingJob:
 
     Times are seconds since the epoch, durations seconds, None: not known. state: as it came,
     without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job.
+    mark: as given to sbatch, "" where there is none or it was not asked for.
     """
 
     id: JobId
@@ -72,6 +79,7 @@ class AccountingJob:
     gpus: Optional[int]
     work_dir: str
     name: str
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,13 +89,22 @@ class Accounting:
     jobs: Tuple[AccountingJob, ...] = ()
     off: str = ""
 
+    @property
+    def switched_off(self) -> bool:
+        """Whether the cluster has no accounting at all."""
+        return self.off == _SWITCHED_OFF
+
 
 def sacct_argv(
-    job_ids: Sequence[JobId] = (), user: Optional[str] = None, since: Optional[int] = None
+    job_ids: Sequence[JobId] = (),
+    user: Optional[str] = None,
+    since: Optional[int] = None,
+    *,
+    marks: bool = False,
 ) -> List[str]:
     """One sacct for all ``job_ids``, or for a user's jobs since a moment (epoch seconds)."""
     argv = ["sacct", "--allocations", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
-    argv.append("--format=" + ",".join(_FIELDS))
+    argv.append("--format=" + ",".join(_WITH_MARKS if marks else _FIELDS))
     if job_ids:
         asked = (
             f"{job.job}_{job.task}" if job.task is not None else str(job.job) for job in job_ids
@@ -103,23 +120,28 @@ def sacct_argv(
     return argv
 
 
-def parse_sacct(text: str) -> List[AccountingJob]:
-    """Rows of sacct; a line that is no row of its own belongs to the name in the row before."""
+def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
+    """Rows of sacct; a line that is no row of its own belongs to the text in the row before."""
+    fields = len(_WITH_MARKS if marks else _FIELDS)
     jobs: List[AccountingJob] = []
     rows: List[str] = []
     for line in text.split("\n"):
-        if line.count(SEPARATOR) >= len(_FIELDS) - 1:
+        if _ROW.match(line):
             rows.append(line)
         elif rows and line:
             rows[-1] += "\n" + line
     for row in rows:
-        job = _job(row.split(SEPARATOR, len(_FIELDS) - 1))
+        found = row.split(SEPARATOR, fields - 1)
+        if len(found) != fields:
+            continue
+        mark = mark_of(found.pop(-2)) if marks else ""
+        job = _job(found, mark)
         if job is not None:
             jobs.append(job)
     return jobs
 
 
-def _job(fields: Sequence[str]) -> Optional[AccountingJob]:
+def _job(fields: Sequence[str], mark: str) -> Optional[AccountingJob]:
     (id, own, user, partition, account, qos, state, exit, submit, start, end) = fields[:11]
     (elapsed, limit, nodes, node_list, alloc_tres, req_tres, work_dir, name) = fields[11:]
     try:
@@ -148,6 +170,7 @@ def _job(fields: Sequence[str]) -> Optional[AccountingJob]:
         gpus=gpus if gpus is not None else parse_tres_gpus(req_tres),
         work_dir=work_dir,
         name=name,
+        mark=mark,
     )
 
 
@@ -156,19 +179,23 @@ def sacct(
     *,
     user: Optional[str] = None,
     since: Optional[int] = None,
+    marks: bool = False,
     timeout: float = 10.0,
 ) -> Accounting:
     """Ask the accounting database; jobs it does not know (yet) are simply absent.
 
-    job_ids: these only. user, since (epoch seconds): that user's jobs since then. Accounting
+    job_ids: these only. user, since (epoch seconds): that user's jobs since then. marks: with
+    each job's mark, where this Slurm keeps it. Accounting
     that is switched off or whose database is down is an answer, not an error; a sacct that is
     not there or does not answer raises SlurmUnavailableError.
     """
-    result = run(sacct_argv(job_ids, user, since), timeout=timeout)
+    result = run(sacct_argv(job_ids, user, since, marks=marks), timeout=timeout)
+    if marks and result.returncode != 0 and "invalid field" in result.words.lower():
+        return sacct(job_ids, user=user, since=since, timeout=timeout)
     if result.returncode == 0:
-        return Accounting(tuple(parse_sacct(result.stdout)))
+        return Accounting(tuple(parse_sacct(result.stdout, marks=marks)))
     if _OFF.search(result.stderr):
-        return Accounting(off="accounting is switched off on this cluster")
+        return Accounting(off=_SWITCHED_OFF)
     if _DATABASE.search(result.stderr) or unreachable(result.words):
         return Accounting(off="the accounting database does not answer")
     raise failure(result)

@@ -107,9 +107,9 @@ def run(
 
     Raises SlurmUnavailableError where the command does not exist or does not answer.
     """
-    started = _start(argv, cwd, for_job, environment, reads=input is not None)
+    started = _start(argv, cwd, for_job, environment, input)
     try:
-        return _finish(started, input, timeout, silence)
+        return _finish(started, timeout, silence)
     except BaseException:
         _kill(started.process)
         raise
@@ -129,16 +129,16 @@ def run_together(
     try:
         for argv, input in commands:
             try:
-                started.append(_start(argv, None, False, None, reads=input is not None))
+                started.append(_start(argv, None, False, None, input))
             except SlurmUnavailableError as error:
                 started.append(error)
-        for one, (_, input) in zip(started, commands):
+        for one in started:
             if isinstance(one, SlurmUnavailableError):
                 answers.append(one)
                 continue
             left = max(0.01, deadline - time.monotonic())
             try:
-                answers.append(_finish(one, input, left, "", said=timeout))
+                answers.append(_finish(one, left, "", said=timeout))
             except SlurmUnavailableError as error:
                 answers.append(error)
         return answers
@@ -159,18 +159,18 @@ def _start(
     cwd: Optional[str],
     for_job: bool,
     environment: Optional[Mapping[str, str]],
-    *,
-    reads: bool,
+    input: Optional[str],
 ) -> _Started:
     for word in argv:
         if "\0" in word:
             raise UsageError(f"{argv[0]}: an argument holds a NUL character: {word!r}")
+    stdin = None if input is None else _whole(input)
     try:
         # A session of its own: Ctrl-C reaches neuronctl, which then ends the command and
         # whatever a site's wrapper around it has started.
         process = subprocess.Popen(
             list(argv),
-            stdin=subprocess.PIPE if reads else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**clean_environment(os.environ, for_job=for_job), **(environment or {})},
@@ -179,20 +179,34 @@ def _start(
         )
     except OSError as error:
         raise _cannot_start(argv[0], error, cwd) from None
+    finally:
+        if stdin is not None:
+            os.close(stdin)
     return _Started(tuple(argv), process)
+
+
+def _whole(text: str) -> int:
+    """A file in memory with the text: a pipe from a neuronctl that is killed would be half of it.
+
+    sbatch submits what it has read, also where that is the first half of a script.
+    """
+    file = os.memfd_create("stdin")
+    rest = text.encode("utf-8", "surrogateescape")
+    while rest:
+        rest = rest[os.write(file, rest) :]
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
 
 
 def _finish(
     started: _Started,
-    input: Optional[str],
     timeout: float,
     silence: str,
     *,
     said: Optional[float] = None,
 ) -> Result:
-    data = None if input is None else input.encode("utf-8", "surrogateescape")
     try:
-        stdout, stderr = started.process.communicate(data, timeout=timeout)
+        stdout, stderr = started.process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         raise SlurmUnavailableError(
             f"{started.argv[0]} did not answer within {timeout if said is None else said:g} s",

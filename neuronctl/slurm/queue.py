@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.slurm.process import failure, run
+from neuronctl.slurm.submit import mark_of
 from neuronctl.slurm.values import (
     SEPARATOR,
     JobId,
@@ -37,6 +38,7 @@ _FIELDS = tuple(
         "%V",
         "%S",
         "%e",
+        "%o",
         "%Z",
         "%j",
     ]
@@ -50,6 +52,7 @@ class QueueJob:
     id: as shown (``4711_[1-5%2]`` for folded waiting tasks). job_id: the task's own number.
     gpus_per_node: from ``--gres`` or ``--gpus-per-node``; None where GPUs were asked otherwise or
     not at all. start, end: expected ones for a job that waits or runs.
+    mark: as given to sbatch, or "".
     """
 
     id: JobId
@@ -69,6 +72,7 @@ class QueueJob:
     submit: Optional[int]
     start: Optional[int]
     end: Optional[int]
+    mark: str
     work_dir: str
     name: str
 
@@ -107,7 +111,7 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
 
 def _job(fields: Sequence[str]) -> Optional[QueueJob]:
     (id, own, user, partition, account, qos, state, reason, nodes, cpus, gres) = fields[:11]
-    (node_list, used, limit, submit, start, end, work_dir, name) = fields[11:]
+    (node_list, used, limit, submit, start, end, command, work_dir, name) = fields[11:]
     try:
         job_id = JobId.parse(id)
     except UsageError:
@@ -130,6 +134,7 @@ def _job(fields: Sequence[str]) -> Optional[QueueJob]:
         submit=parse_timestamp(submit),
         start=parse_timestamp(start),
         end=parse_timestamp(end),
+        mark=mark_of(command),
         work_dir=work_dir,
         name=name,
     )

@@ -13,7 +13,7 @@ from neuronctl.slurm.accounting import parse_sacct, sacct_argv
 from neuronctl.slurm.cluster import parse_cluster_name
 from neuronctl.slurm.control import parse_scancel, parse_show_job, scancel_argv
 from neuronctl.slurm.queue import parse_squeue, squeue_argv
-from neuronctl.slurm.submit import Submitted, parse_submitted, sbatch_argv
+from neuronctl.slurm.submit import Submitted, mark_of, parse_submitted, sbatch_argv
 from neuronctl.slurm.values import (
     ExitCode,
     JobId,
@@ -146,6 +146,9 @@ def test_warnings_are_kept() -> None:
 
 def test_sbatch_argv() -> None:
     assert sbatch_argv(["--hold"]) == ["sbatch", "--parsable", "--hold"]
+    marked = sbatch_argv(mark="K")
+    assert marked == ["sbatch", "--parsable", "/dev/stdin", "neuronctl-K"]
+    assert (mark_of(" ".join(marked)), mark_of("(null)"), mark_of("")) == ("K", "", "")
 
 
 # ---------------------------------------------------------------------------- squeue
@@ -153,7 +156,7 @@ def test_sbatch_argv() -> None:
 ROW = (
     "{id}\x1f11\x1fneuron\x1famd_a100nv_8\x1fsandbox\x1fnormal\x1f{state}\x1f{reason}\x1f2\x1f8"
     "\x1fgres:gpu:2\x1fgpu[35-36]\x1f0:26\x1f5:00\x1f2026-11-21T00:52:43\x1f2026-11-21T00:52:44"
-    "\x1f2026-11-21T00:57:43\x1f{dir}\x1f{name}\x1e\n"
+    "\x1f2026-11-21T00:57:43\x1f/dev/stdin neuronctl-K\x1f{dir}\x1f{name}\x1e\n"
 )
 
 

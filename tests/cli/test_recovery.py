@@ -1,0 +1,146 @@
+"""Submissions that were cut off, with fake Slurm commands: found again, or said to be lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+from fake_slurm import SACCT_FIELDS, FakeSlurm, accounting_row, queue_row
+
+from neuronctl.records import RecordDraft, RecordStore
+
+Run = Callable[..., Any]
+
+
+def cut_off(age: int = 0, name: str = "train") -> str:
+    """An intent whose neuronctl is gone, begun ``age`` seconds ago; its key."""
+    store = RecordStore.default()
+    draft = RecordDraft(
+        cwd="/scratch/kim", command_line=(), script="", request={}, nodes=1, job_name=name,
+        partition="cpu", output="/scratch/kim/%x-%j.out", time_limit=600,
+    )  # fmt: skip
+    before = store.directory / f"{store.begin(draft)}.intent.json"
+    data = json.loads(before.read_text())
+    begun = time.time() - age
+    stamp = time.strftime("%Y%m%dT%H%M%S000Z", time.gmtime(begun))
+    data.update(key=stamp + data["key"][19:], begun_at=int(begun), pid=2**22 + 1)
+    (store.directory / f"{data['key']}.intent.json").write_text(json.dumps(data))
+    before.unlink()
+    return str(data["key"])
+
+
+def files() -> List[str]:
+    return sorted(os.listdir(RecordStore.default().directory))
+
+
+def marked(key: str) -> str:
+    return f"/dev/stdin neuronctl-{key}"
+
+
+def sacct_with_mark(id: str, submit_line: str, **given: str) -> str:
+    fields = accounting_row(id, **given).split("\x1f")
+    assert len(fields) == len(SACCT_FIELDS)
+    return "\x1f".join([*fields[:-1], submit_line, fields[-1]])
+
+
+def test_found_in_the_queue(run: Run, fake_slurm: FakeSlurm) -> None:
+    key = cut_off()
+    fake_slurm.queue(queue_row("7", command=marked(key)), queue_row("8"))
+    result = run("status", "--json")
+    assert "was cut off, and is job 7: its record is complete again" in result.stderr
+    first, second = json.loads(result.stdout)["jobs"]
+    assert (first["record"], second["record"]) == (key, None)
+    assert first["stdout"] == "/scratch/kim/train-7.out"
+    assert files() == [f"{key}.-.7.json"]
+    again = run("status")
+    assert again.stderr == ""
+    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "squeue"]
+
+
+def test_found_by_its_id(run: Run, fake_slurm: FakeSlurm) -> None:
+    key, other = cut_off(), cut_off()
+    fake_slurm.queue(queue_row("7_[1-3]", command=marked(key), state="PENDING"))
+    run("status", "7")
+    assert files() == sorted([f"{key}.-.7.json", f"{other}.intent.json"])
+
+
+def test_found_in_accounting(run: Run, fake_slurm: FakeSlurm) -> None:
+    key = cut_off(7200)
+    fake_slurm.accounting(
+        sacct_with_mark("6", "sbatch --wrap=a\nb\x1f", name="x\ny"),
+        sacct_with_mark("7", "sbatch --parsable " + marked(key)),
+    )
+    result = run("status", "--json")
+    (job,) = json.loads(result.stdout)["jobs"]
+    assert (job["job_id"], job["record"], job["state"]) == ("7", key, "COMPLETED")
+    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "sacct"]
+    assert files() == [f"{key}.-.7.json"]
+
+
+def test_never_arrived(run: Run, fake_slurm: FakeSlurm) -> None:
+    key = cut_off(30)
+    assert "look again before you repeat it" in run("status").stderr
+    assert files() == [f"{key}.intent.json"]
+    RecordStore.default().directory.joinpath(files()[0]).unlink()
+    key = cut_off(7200)
+    assert "it never reached Slurm" in run("status").stderr
+    assert files() == [f"{key}.failed.json"]
+    assert run("status").stderr == ""
+
+
+def test_nobody_answers(run: Run, fake_slurm: FakeSlurm) -> None:
+    """Neither a silent controller nor a silent database is taken for a no."""
+    cut_off(7200)
+    before = files()
+    fake_slurm.answer("squeue", stderr="Unable to contact slurm controller\n", code=1)
+    run("status", code=6)
+    fake_slurm.queue()
+    fake_slurm.answer("sacct", stderr="sacct: error: slurmdbd: Connection refused\n", code=1)
+    assert "whether it arrived is not known" in run("status").stderr
+    assert files() == before
+    fake_slurm.answer("sacct", stderr="Slurm accounting storage is disabled\n", code=1)
+    assert "if it ran, nobody can tell" in run("status").stderr
+    assert files()[0].endswith(".failed.json")
+
+
+def test_a_site_that_drops_the_mark(run: Run, fake_slurm: FakeSlurm) -> None:
+    key = cut_off(7200)
+    submit = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 7190))
+    fake_slurm.queue(queue_row("7", submit=submit))
+    assert "job 7 has its name and directory, and may be it" in run("status").stderr
+    assert files() == [f"{key}.intent.json"]
+
+
+def test_one_that_is_not_over_yet(run: Run, fake_slurm: FakeSlurm) -> None:
+    """Another neuronctl on this machine submits just now: nothing is asked, nothing said."""
+    store = RecordStore.default()
+    key = cut_off()
+    file = store.directory / f"{key}.intent.json"
+    file.write_text(file.read_text().replace(str(2**22 + 1), str(os.getpid())))
+    assert run("status").stderr == ""
+    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue"]
+    store.complete(key, 7)
+    assert store.complete(key, 7).job_id == 7, "and whoever comes second finds it done"
+
+
+@pytest.mark.parametrize("age", [5, 7200])
+def test_the_next_submission_looks_first(
+    run: Run, fake_slurm: FakeSlurm, age: int, tmp_path: Path
+) -> None:
+    key = cut_off(age)
+    fake_slurm.queue(queue_row("7", command=marked(key)))
+    fake_slurm.answer("sbatch", "8\n")
+    (tmp_path / "t.sh").write_text("#!/bin/bash\n")
+    (tmp_path / "t.sh").chmod(0o755)
+    argv = ["submit", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher"]
+    argv += ["python", "--field", "misc", "--appl", "pytorch-ddp", "--force", "./t.sh"]
+    result = run(*argv)
+    assert "was cut off, and is job 7" in result.stderr
+    assert [name for name in files() if ".7." in name] == [f"{key}.-.7.json"]
+    (submission,) = fake_slurm.calls("sbatch")
+    mark = submission[-1].partition("-")[2]
+    assert submission[-2] == "/dev/stdin" and [n for n in files() if n.startswith(mark)]

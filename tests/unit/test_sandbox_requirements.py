@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Optional
 
@@ -78,6 +77,7 @@ def test_a_package_is_missing_if_one_of_its_programs_is(
 def test_daemons_see_nothing_of_the_callers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CONF", "/nowhere")
     monkeypatch.setenv("LD_PRELOAD", "x.so")
+    monkeypatch.setenv("PATH", "/nowhere")
     env = requirements.clean_environment()
     assert not {"SLURM_CONF", "LD_PRELOAD"} & set(env)
-    assert env["PATH"] != os.environ["PATH"]
+    assert env["PATH"] == requirements.SEARCH_PATH

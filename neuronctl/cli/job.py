@@ -143,6 +143,7 @@ def prepare(
     from pathlib import Path
 
     from neuronctl.catalog.loader import load
+    from neuronctl.catalog.recognise import recognise
     from neuronctl.jobfile import read_config, read_job_file
     from neuronctl.paths import config_dir
     from neuronctl.plan import plan
@@ -160,11 +161,11 @@ def prepare(
             "name it behind the options, or as 'script:' in the job file",
         )
     catalog = load(catalog_file)
-    cluster = catalog.cluster(request.cluster)
+    cluster, how = recognise(catalog, request.cluster)
     if request.container is not None:
         image = find_image(request.container, cluster.containers.image_dirs)
         request = dataclasses.replace(request, container=image)
-    made = plan(request, cluster, interactive=interactive)
+    made = plan(request, cluster, interactive=interactive, recognised=how)
     choice: Tuple[Candidate, ...] = ()
     if request.partition == "auto":
         made, choice = _choose(made, catalog, ask=not reviewed)
@@ -198,7 +199,14 @@ def _choose(made: JobPlan, catalog: Catalog, *, ask: bool) -> Tuple[JobPlan, Tup
         click.echo(f"  left out  {one.name}: {one.why_not}", err=True)
     origins = {**made.request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
     request = dataclasses.replace(made.request, partition=first.name, origins=origins)
-    return plan(request, made.cluster, interactive=made.interactive), (*best, *others)
+    how = made.decision("cluster")
+    chosen = plan(
+        request,
+        made.cluster,
+        interactive=made.interactive,
+        recognised="" if how is None else how.why,
+    )
+    return chosen, (*best, *others)
 
 
 def _candidate(one: Candidate) -> str:
@@ -222,6 +230,7 @@ def plan_in_allocation(
     """
     from neuronctl import allocation, units
     from neuronctl.catalog.loader import load
+    from neuronctl.catalog.recognise import recognise
     from neuronctl.jobfile import read_config
     from neuronctl.paths import config_dir
     from neuronctl.plan import Place, plan
@@ -251,7 +260,7 @@ def plan_in_allocation(
         raise UsageError(
             f"--gpus-per-node: {gpus} GPUs a node are asked for, the allocation has {has.gpus}"
         )
-    cluster = load(catalog_file).cluster(request.cluster)
+    cluster, _ = recognise(load(catalog_file), request.cluster)
     image = request.container
     request = dataclasses.replace(
         request,

@@ -10,6 +10,7 @@ import click
 from neuronctl import console, units
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
+from neuronctl.catalog.recognise import recognise
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 
 SCHEMA = "neuronctl.partitions/1"
@@ -44,7 +45,7 @@ def command(
             raise UsageError("--live and --where exclude each other", "keep one of them")
         _live(known, cluster, names, as_json)
         return
-    chosen = known.cluster(cluster)
+    chosen, _ = recognise(known, cluster)
     partitions = [chosen.partition(name) for name in dict.fromkeys(names)]
     places = _places(known, chosen, names)
     if as_json:
@@ -68,19 +69,13 @@ def command(
 
 
 def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: bool) -> None:
-    from neuronctl import slurm
     from neuronctl.cli.job import verdict_data
     from neuronctl.job import JobRequest
     from neuronctl.live.ask import ask_live
     from neuronctl.live.board import standings
-    from neuronctl.live.facts import as_known
     from neuronctl.plan import plan
 
-    here = slurm.local_cluster() or ""
-    if name is None:
-        fitting = [one.name for one in catalog.clusters.values() if as_known(one, here)]
-        name = fitting[0] if fitting else None
-    cluster = catalog.cluster(name)
+    cluster, _ = recognise(catalog, name)
     look = ask_live(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)
     there = {one.name: one for one in look.limits.partitions}
     for one in names:

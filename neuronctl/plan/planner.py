@@ -26,6 +26,7 @@ def plan(
     *,
     interactive: bool = False,
     place: Optional[Place] = None,
+    recognised: str = "",
 ) -> JobPlan:
     """Settle every value of ``request`` for ``cluster``.
 
@@ -33,10 +34,12 @@ def plan(
         For salloc: no program, no log files, one task a GPU unless asked.
     place
         The part of an allocation to launch on, where the plan is not for a job of its own.
+    recognised
+        How the cluster was found, where it was not asked for.
 
     Raises UsageError for a launcher or a container runtime that does not exist.
     """
-    return _Planner(request, cluster, interactive, place).plan()
+    return _Planner(request, cluster, interactive, place, recognised).plan()
 
 
 # Directives whose derivation a reader of the script wants to see beside them.
@@ -52,8 +55,10 @@ class _Planner:
         cluster: Cluster,
         interactive: bool,
         place: Optional[Place],
+        recognised: str,
     ) -> None:
         self.place = place
+        self.recognised = recognised
         self.request = request
         self.cluster = cluster
         self.interactive = interactive
@@ -84,7 +89,8 @@ class _Planner:
             if request.cluster is not None:
                 self.asked("cluster", "cluster", request.cluster)
             else:
-                self.decide("cluster", self.cluster.name, source, "the catalog's default")
+                how = self.recognised or "the catalog's default"
+                self.decide("cluster", self.cluster.name, source, how)
         partition = self._partition()
         nodes = self._nodes()
         gpus = self._gpus(partition)

@@ -178,12 +178,37 @@ def test_an_imported_catalog_is_what_the_sandbox_was_built_from(sandbox: Sandbox
         assert small or (one["key"], one["catalog"]) == ("memory_mb_per_node", ""), one
 
 
+def test_doctor(sandbox: Sandbox) -> None:
+    text = sandbox.exec(["neuronctl", "doctor", "--json"]).stdout
+    found = {one["name"]: one for one in json.loads(text)["checks"]}
+    assert found["slurm"]["state"] == found["accounting"]["state"] == "ok"
+    assert "cluster neuron, answered in" in found["slurm"]["words"]
+    assert "ClusterName in /etc/slurm/slurm.conf" in found["cluster"]["words"]
+    assert found["submit from"]["state"] == "ok"
+
+
+def test_partitions_live(sandbox: Sandbox) -> None:
+    sandbox.exec([*RAW, "--gres=gpu:3"])
+    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.1; done"])
+    text = sandbox.exec(["neuronctl", "partitions", "--live", "--json", PARTITION]).stdout
+    (one,) = json.loads(text)["partitions"]
+    assert (one["unit"], one["free"], one["used"], one["down"]) == ("GPU", 13, 3, 0)
+    assert one["my_gpus"] == {"used": 3, "figure": 12}
+    assert one["my_running"] == {"used": 1, "figure": 4}
+    assert one["my_jobs"] == {"used": 1, "figure": 8}
+    assert one["next"]["kind"] == "can start now"
+
+
 def test_the_old_word_passes_on_the_old_cluster(slurm_there: None) -> None:
     for made in _old_cluster():
         made.write("t.py", "print(1)\n")
         words = ["-p", "cas_v100nv_8", "-t", "10", "--gpus-per-node", "1", "--comment", "pytorch"]
-        place = ["neuronctl", "submit", "--cluster", "neuron-2022", *words, "t.py"]
-        assert "can start now" in made.exec(place).stderr
+        alone = ["env", "XDG_CONFIG_HOME=/tmp/none"]  # the sandbox's own names the cluster
+        result = made.exec([*alone, "neuronctl", "submit", "--explain", *words, "t.py"])
+        assert "can start now" in result.stderr
+        # The cluster is known by its name in slurm.conf, without --cluster.
+        assert "neuron-2022" in result.stderr
+        assert "cluster: ClusterName in /etc/slurm/slurm.conf" in result.stderr
 
 
 def _old_cluster() -> Iterator[Sandbox]:

@@ -14,10 +14,11 @@ import contextlib
 import sys
 import time
 from dataclasses import replace
-from typing import BinaryIO, Dict, List, Optional, Sequence, TextIO, Tuple, Union
+from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO, Tuple, Union
 
 from neuronctl import slurm, tracking
 from neuronctl.errors import NeuronctlError, NoSuchJobError, RecordError, SlurmUnavailableError
+from neuronctl.ranks import Sink
 from neuronctl.records import JobRecord, RecordStore
 from neuronctl.slurm import ControlJob, JobId
 from neuronctl.tracking import JobStatus
@@ -38,12 +39,14 @@ def follow(
     *,
     store: Optional[RecordStore] = None,
     only_err: bool = False,
+    through: Optional[Callable[[BinaryIO], Sink]] = None,
 ) -> int:
     """Print a job's states and log until it ends; its exit code, or 130 after Ctrl-C.
 
     record: the job's record, looked up in ``store`` (by default the user's own) where it is not
     given; it tells the log's path and keeps the states seen. A job without one is followed too.
-    only_err: leave standard output's log away. An array is followed by counts, without logs.
+    only_err: leave standard output's log away. through: wraps what the logs are written to, to
+    let only a part of their lines pass. An array is followed by counts, without logs.
 
     Raises NoSuchJobError where nobody knows the job, SlurmUnavailableError without Slurm
     commands. A controller that does not answer is waited for.
@@ -51,8 +54,9 @@ def follow(
     job = job_id if isinstance(job_id, JobId) else JobId(job_id)
     watch = _watch(job, record, store)
     screen = _Screen(sys.stderr)
-    logs = [] if only_err else [_Log(sys.stdout.buffer, err=False)]
-    logs.append(_Log(sys.stderr.buffer, err=True))
+    wrap = through or (lambda sink: sink)
+    logs = [] if only_err else [_Log(wrap(sys.stdout.buffer), err=False)]
+    logs.append(_Log(wrap(sys.stderr.buffer), err=True))
     try:
         return _follow(watch, screen, logs)
     except KeyboardInterrupt:
@@ -293,7 +297,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
 class _Log:
     """A growing file, opened anew at each look so that NFS shows what other nodes wrote."""
 
-    def __init__(self, sink: BinaryIO, *, err: bool) -> None:
+    def __init__(self, sink: Sink, *, err: bool) -> None:
         self.sink = sink
         self.err = err
         self.path: Optional[str] = None

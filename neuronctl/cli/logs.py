@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
-from typing import Optional, Sequence
+from typing import BinaryIO, Callable, List, Optional, Sequence
 
 import click
 
 from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.ranks import RankFilter
 from neuronctl.records import JobRecord
 from neuronctl.slurm import JobId
 
@@ -19,12 +20,16 @@ from neuronctl.slurm import JobId
 @click.argument("job", metavar="JOB")
 @click.option("-f", "--follow", "go_on", is_flag=True, help="Go on until the job ends.")
 @click.option("--err", is_flag=True, help="Standard error's log, where it has a file of its own.")
-def command(job: str, go_on: bool, err: bool) -> Optional[int]:
+@click.option("--rank", type=click.IntRange(0), metavar="N", help="Only the lines of this process.")
+def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[int]:
     """Show or follow a job's log.
 
     JOB is a job id, or 4711_3 for a task of an array. Where there is no log yet, standard error
     says why. With -f the job's states and what it writes to standard error are shown there too,
     and Ctrl-C ends the following, not the job.
+
+    --rank needs lines that say whose they are: PyTorch's own messages do ("[rank3]:"), all others
+    with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
     """
     from neuronctl import slurm
     from neuronctl.records import RecordStore
@@ -37,14 +42,37 @@ def command(job: str, go_on: bool, err: bool) -> Optional[int]:
     if go_on:
         from neuronctl.follow import INTERRUPTED, follow
 
-        code = follow(asked, record, store=store, only_err=err)
+        filters: List[RankFilter] = []
+        through = None if rank is None else _through(rank, filters)
+        code = follow(asked, record, store=store, only_err=err, through=through)
+        for one in filters:
+            one.finish()
+        if filters and not any(one.labelled for one in filters):
+            _no_labels()
         return code if code == INTERRUPTED else None
-    if record is not None and record.draft.array is None and _copy(record.log_path(err=err)):
+    whole = record is not None and record.draft.array is None
+    if record is not None and whole and _copy(record.log_path(err=err), rank):
         return None
     place = _find(asked, record, err)
-    if not _copy(place.path):
+    if not _copy(place.path, rank):
         _explain(place)
     return None
+
+
+def _through(rank: int, filters: List[RankFilter]) -> Callable[[BinaryIO], RankFilter]:
+    def wrap(sink: BinaryIO) -> RankFilter:
+        filters.append(RankFilter(sink, rank))
+        return filters[-1]
+
+    return wrap
+
+
+def _no_labels() -> None:
+    click.echo(
+        "neuronctl: no line of the log says which process wrote it; submit with "
+        "--env SLURM_LABELIO=1 (srun) or --env PET_TEE=3 (torchrun)",
+        err=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -98,11 +126,18 @@ def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
     )
 
 
-def _copy(path: str) -> bool:
-    """Write a log to standard output, byte for byte; False where there is none."""
+def _copy(path: str, rank: Optional[int]) -> bool:
+    """Write a log (or a rank's lines) to standard output, byte for byte; False where none is."""
+    only = None if rank is None else RankFilter(sys.stdout.buffer, rank)
     try:
         with open(path, "rb") as file:
-            shutil.copyfileobj(file, sys.stdout.buffer)
+            shutil.copyfileobj(file, only or sys.stdout.buffer)
+            if file.tell() == 0:
+                click.echo(f"neuronctl: {path} is empty: nothing was written to it yet", err=True)
+            elif only is not None:
+                only.finish()
+                if not only.labelled:
+                    _no_labels()
     except FileNotFoundError:
         return False
     except (PermissionError, IsADirectoryError) as error:

@@ -148,8 +148,7 @@ def _by_state(evidence: Evidence) -> Diagnosis:
     if not by and status.cancelled_by is not None:
         by = f" by the user with uid {status.cancelled_by}"
     if status.state == "CANCELLED":
-        before = not status.elapsed
-        by += " before it started" if before else f" after {clock(status.elapsed)}"
+        by += f" after {clock(status.elapsed)}" if began(status) else " before it started"
         if status.reason.startswith("DependencyNeverSatisfied"):
             kind, by = "dependency", f"{by}: the job it depends on did not end as asked for"
             remedy = "mend and submit that job first, then 'neuronctl resubmit {id}'"
@@ -159,7 +158,7 @@ def _by_state(evidence: Evidence) -> Diagnosis:
             remedy = f"ask {evidence.canceller} why"
     what = what.format(limit=limit, nodes=nodes, by=by)
     line = None
-    if status.elapsed:
+    if began(status):
         slurms = {"OUT_OF_MEMORY": "oom", "TIMEOUT": "time limit", "NODE_FAIL": "node failure"}
         word = slurms.get(status.state)
         line = (word and _line_with(evidence, word)) or _last_line(evidence)
@@ -275,7 +274,7 @@ def _failed(evidence: Evidence) -> Diagnosis:
     line = line or _last_line(evidence)
     if number:
         cause, remedy = _SIGNALS.get(number, ("", ""))
-        return Diagnosis("signal", what, cause, remedy, certain=False, line=line)
+        return Diagnosis("signal", what, cause, remedy, certain=not cause, line=line)
     code = 0 if exit is None else exit.code
     kind, cause, remedy = _CODES.get(code, ("exit-code", "", ""))
     if not cause:
@@ -285,7 +284,7 @@ def _failed(evidence: Evidence) -> Diagnosis:
             if line is not None
             else "it wrote nothing to a log that is known here"
         )
-    return Diagnosis(kind, what, cause, remedy, certain=False, line=line)
+    return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
 
 
 # ---------------------------------------------------------------------------- not ended
@@ -369,12 +368,12 @@ def _turn(evidence: Evidence, own: PartitionJob) -> str:
     waiting = [row for row in evidence.queue if row.state == "PENDING" and row != own]
     ahead = sum(1 for row in waiting if (row.priority or 0) > (own.priority or 0))
     running = [row for row in evidence.queue if row.state == "RUNNING"]
-    before = "none" if not ahead else f"{ahead}"
-    jobs = "job waits" if ahead == 1 else "jobs wait"
-    words = f"{before} of the {len(waiting)} other waiting jobs of {evidence.status.partition}"
+    words = (
+        f"{ahead or 'none'} of the {len(waiting)} other waiting jobs of {evidence.status.partition}"
+    )
     words += " is before it" if ahead < 2 else " are before it"
     if not waiting:
-        words = f"no other {jobs} in {evidence.status.partition}"
+        words = f"no other job waits in {evidence.status.partition}"
     ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
     if running:
         count = "1 job runs" if len(running) == 1 else f"{len(running)} jobs run"
@@ -419,6 +418,11 @@ def _last_line(evidence: Evidence) -> Optional[LogLine]:
             if line.strip():
                 return LogLine(log.path, line.strip(), number)
     return None
+
+
+def began(status: JobStatus) -> bool:
+    """Whether a job ever started: it has nodes, or has run for a while."""
+    return bool(status.node_list) or bool(status.elapsed)
 
 
 def clock(seconds: Optional[int]) -> str:

@@ -35,10 +35,11 @@ def read_tail(path: str, most: int = TAIL) -> LogTail:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         return LogTail(path, problem=getattr(error, "strerror", None) or str(error))
+    kind = os.fstat(descriptor)
+    if not stat.S_ISREG(kind.st_mode):
+        os.close(descriptor)
+        return LogTail(path, problem="not a file whose content is kept")
     with os.fdopen(descriptor, "rb") as file:
-        kind = os.fstat(file.fileno())
-        if not stat.S_ISREG(kind.st_mode):
-            return LogTail(path, problem="not a file whose content is kept")
         start = max(0, kind.st_size - most)
         try:
             file.seek(start)

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
-from neuronctl.diagnosis import Diagnosis, Evidence, diagnose
+from neuronctl.diagnosis import Diagnosis, Evidence, began, diagnose
 from neuronctl.errors import NoSuchJobError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.tracking import UNKNOWN, JobStatus, is_launch_failure
 
@@ -86,8 +86,8 @@ def gather(status: JobStatus) -> Evidence:
 
     paths, guessed = _log_paths(status)
     logs = []
-    began = status.ended or status.state == UNKNOWN or bool(status.elapsed)
-    if began and not is_launch_failure(status) and status.elapsed != 0:
+    # Where a job never began, a log of that name is another job's.
+    if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
         logs = [log for log in map(read_tail, paths) if not log.problem]
     queue: Tuple[PartitionJob, ...] = ()
     if status.state == "PENDING" and status.source == "squeue" and status.partition:

@@ -1,0 +1,91 @@
+"""attach and top, on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import sys
+import time
+
+import pytest
+from harness import COMMENT, Sandbox
+
+JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-N2", "--ntasks-per-node=1", "-c2"]
+JOB += ["--gres=gpu:2", "-t5", COMMENT]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(no_jobs: None) -> None:
+    """Each test ends with an empty queue."""
+
+
+@pytest.fixture
+def job(sandbox: Sandbox) -> str:
+    """A job that runs a step on two nodes."""
+    made = sandbox.exec([*JOB, "--wrap=srun sleep 300"]).stdout.strip()
+    give_up = time.monotonic() + 60
+    while "RUNNING" not in sandbox.exec(["squeue", "-h", "-o%T", "-j", made]).stdout:
+        assert time.monotonic() < give_up
+        time.sleep(0.2)
+    return made
+
+
+def test_attach(sandbox: Sandbox, job: str) -> None:
+    assert sandbox.exec(["neuronctl", "attach", job, "hostname"]).stdout == "gpu35\n"
+    argv = ["neuronctl", "attach", "-w", "gpu36", job, "bash", "-c"]
+    result = sandbox.exec([*argv, 'hostname; echo "$CUDA_VISIBLE_DEVICES"; exit 7'], check=False)
+    assert (result.returncode, result.stdout) == (7, "gpu36\n0,1\n")
+    result = sandbox.exec(["neuronctl", "attach", "-w", "gpu30", job, "true"], check=False)
+    assert result.returncode == 2 and f"job {job} is not on gpu30" in result.stderr
+    result = sandbox.exec(["neuronctl", "attach", job], check=False)
+    assert result.returncode == 2 and "no terminal" in result.stderr
+    waiting = sandbox.exec([*JOB, "--hold", "--wrap=true"]).stdout.strip()
+    for argv in (["attach", waiting, "true"], ["top", waiting]):
+        result = sandbox.exec(["neuronctl", *argv], check=False)
+        assert result.returncode == 8 and "it is PENDING" in result.stderr
+
+
+def test_a_shell_on_a_terminal(sandbox: Sandbox, job: str) -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        argv = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--", "neuronctl"]
+        os.execve(sys.executable, [*argv, "attach", job], sandbox.environment())
+    os.write(terminal, b"echo on-$(hostname)-$SLURM_JOB_ID; exit 5\n")
+    said = b""
+    while True:
+        try:
+            data = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        said += data
+    _, status = os.waitpid(child, 0)
+    assert f"on-gpu35-{job}".encode() in said
+    assert os.waitstatus_to_exitcode(status) == 5
+
+
+def test_top(sandbox: Sandbox, job: str) -> None:
+    data = json.loads(sandbox.exec(["neuronctl", "top", job, "--json"]).stdout)
+    assert [node["node"] for node in data["nodes"]] == ["gpu35", "gpu36"]
+    assert data["silent"] == []
+    for node in data["nodes"]:
+        assert node["cores"] >= 1 and 0 < node["memory_used"] < node["memory"]
+        assert node["processes"]
+    text = sandbox.exec(["neuronctl", "top", job]).stdout
+    assert text.splitlines()[-1].startswith("gpu36")
+
+
+def test_top_with_gpus(sandbox: Sandbox, job: str) -> None:
+    """An nvidia-smi that stands in for the real one, on the nodes' PATH."""
+    fake = '#!/bin/sh\necho "0, NVIDIA A100, 97, 40000, 81920, 311.5, 61"\n'
+    fake += 'echo "1, NVIDIA A100, [N/A], 3, 81920, [N/A], 30"\n'
+    sandbox.write("bin/nvidia-smi", fake)
+    show = 'chmod +x bin/nvidia-smi; PATH=$PWD/bin:$PATH exec neuronctl top "$@"'
+    data = json.loads(sandbox.exec(["sh", "-c", show, "sh", job, "--json"]).stdout)
+    first, second = data["nodes"][1]["gpus"]
+    assert (first["use"], first["memory_used"], first["power"]) == (97, 40000, 311.5)
+    assert (second["use"], second["power"], second["temperature"]) == (None, None, 30)
+    text = sandbox.exec(["sh", "-c", show, "sh", job]).stdout
+    assert "97 %  39.1/80.0 GiB  312 W" in text

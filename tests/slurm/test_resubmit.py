@@ -1,0 +1,120 @@
+"""history, show, diff and resubmit, on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Dict, List
+
+import pytest
+from harness import Sandbox
+
+SUBMIT = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher", "python"]
+SUBMIT += ["--field", "misc", "--appl", "pytorch-ddp"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(no_jobs: None) -> None:
+    """Each test ends with an empty queue."""
+
+
+def newest(sandbox: Sandbox) -> Dict[str, Any]:
+    result = sandbox.exec(["neuronctl", "history", "-n1", "--json"])
+    (row,) = json.loads(result.stdout)["submissions"]
+    return dict(row)
+
+
+def end_of(sandbox: Sandbox, job: int) -> str:
+    """The log of a job, after its end."""
+    sandbox.exec(["neuronctl", "logs", "-f", str(job)])
+    return sandbox.exec(["neuronctl", "logs", str(job)]).stdout
+
+
+def script_in_slurm(sandbox: Sandbox, job: int) -> str:
+    return sandbox.exec(["scontrol", "write", "batch_script", str(job), "-"]).stdout
+
+
+def test_byte_for_byte_overridden_and_after_a_change(sandbox: Sandbox) -> None:
+    program = 'import sys\nprint("first", sys.argv[1:])\n'
+    sandbox.write("again.py", program)
+    sandbox.exec(["neuronctl", "submit", *SUBMIT, "again.py", "a b", "$HOME;'x'"])
+    job = newest(sandbox)["job_id"]
+    first = end_of(sandbox, job)
+    assert first == "first ['a b', \"$HOME;'x'\"]\n"
+
+    sandbox.exec(["neuronctl", "resubmit", str(job)])
+    same = newest(sandbox)["job_id"]
+    assert same > job and end_of(sandbox, same) == first
+    assert script_in_slurm(sandbox, same) == script_in_slurm(sandbox, job)
+    shown = sandbox.exec(["neuronctl", "show", str(same), "--script"]).stdout
+    assert shown.strip() == script_in_slurm(sandbox, job).strip()
+    result = sandbox.exec(["neuronctl", "diff", str(job), str(same)])
+    assert result.stdout == f"job {job} and job {same} do not differ\n"
+
+    result = sandbox.exec(["neuronctl", "resubmit", str(job), "-t", "7", "--job-name", "other"])
+    assert "neuronctl: time: 5 -> 7" in result.stderr
+    other = newest(sandbox)
+    assert other["name"] == "other" and end_of(sandbox, other["job_id"]) == first
+    lines = sandbox.exec(["neuronctl", "diff", str(job), str(other["job_id"])]).stdout
+    assert "-#SBATCH --time=00:05:00" in lines and "+#SBATCH --time=00:07:00" in lines
+
+    sandbox.write("again.py", program.replace("first", "second"))
+    result = sandbox.exec(["neuronctl", "resubmit", str(job)], check=False)
+    assert result.returncode == 2 and "again.py has changed since" in result.stderr
+    assert '-print("first", sys.argv[1:])\n+print("second", sys.argv[1:])' in result.stderr
+    assert newest(sandbox)["job_id"] == other["job_id"], "nothing was submitted"
+
+    sandbox.exec(["neuronctl", "resubmit", str(job), "--script-as-is"])
+    assert end_of(sandbox, newest(sandbox)["job_id"]) == first.replace("first", "second")
+    sandbox.exec(["neuronctl", "resubmit", str(job), "--script-as-recorded"])
+    assert end_of(sandbox, newest(sandbox)["job_id"]) == first
+
+
+def test_a_secret_is_taken_from_the_shell(sandbox: Sandbox) -> None:
+    sandbox.write("secret.py", 'import os\nprint(len(os.environ["HF_TOKEN"]))\n')
+    token = "hf_" + "x" * 30
+    with_token = ["env", f"HF_TOKEN={token}", "neuronctl"]
+    sandbox.exec([*with_token, "submit", *SUBMIT, "--env", "HF_TOKEN", "secret.py"])
+    job = newest(sandbox)["job_id"]
+    assert end_of(sandbox, job) == "33\n"
+    result = sandbox.exec(["neuronctl", "resubmit", str(job)], check=False)
+    assert result.returncode == 2 and "was given HF_TOKEN, which no record holds" in result.stderr
+    sandbox.exec([*with_token, "resubmit", str(job)])
+    assert end_of(sandbox, newest(sandbox)["job_id"]) == "33\n"
+    sandbox.exec([*with_token, "resubmit", str(job), "-t", "6"])
+    again = newest(sandbox)["job_id"]
+    assert end_of(sandbox, again) == "33\n"
+    for argv in (["show", str(again)], ["history", "--json"], ["show", "--json", str(again)]):
+        assert token not in sandbox.exec(["neuronctl", *argv]).stdout
+
+
+def test_git_commit_and_its_drift(sandbox: Sandbox) -> None:
+    commit = "git -c user.name=a -c user.email=a@b commit -qam"
+    sandbox.write("repo/g.py", "print(1)\n")
+    sandbox.exec(["sh", "-c", f"cd repo && git init -q . && git add . && {commit} one"])
+    submit = ["sh", "-c", 'cd repo && exec neuronctl "$@"', "sh", "submit", *SUBMIT, "g.py"]
+    sandbox.exec(submit)
+    job = newest(sandbox)["job_id"]
+    shown = json.loads(sandbox.exec(["neuronctl", "show", str(job), "--json"]).stdout)
+    around = shown["record"]["draft"]["surroundings"]
+    head = sandbox.exec(["git", "-C", "repo", "rev-parse", "HEAD"]).stdout.strip()
+    assert (around["git_commit"], around["git_dirty"]) == (head, False)
+    sandbox.exec(["sh", "-c", f"cd repo && {commit} two --allow-empty"])
+    result = sandbox.exec(["neuronctl", "resubmit", str(job)])
+    assert f"was at git commit {head[:12]} and is at " in result.stderr
+    assert end_of(sandbox, newest(sandbox)["job_id"]) == "1\n"
+
+
+def test_history(sandbox: Sandbox) -> None:
+    sandbox.write("h.py", "print(1)\n")
+    sandbox.exec(["neuronctl", "submit", *SUBMIT, "--job-name", "hist-a", "h.py"])
+    job = newest(sandbox)["job_id"]
+    give_up = time.monotonic() + 60
+    while newest(sandbox)["jobs"][0]["state"] != "COMPLETED":
+        assert time.monotonic() < give_up
+        time.sleep(0.3)
+    text = sandbox.exec(["neuronctl", "history", "--name", "hist-*", "--since", "1h"]).stdout
+    rows: List[str] = text.splitlines()
+    assert len(rows) == 2 and str(job) in rows[1] and "COMPLETED" in rows[1]
+    none = sandbox.exec(["neuronctl", "history", "--name", "nothing-*"]).stdout
+    assert none == "no submission is recorded that is like that\n"

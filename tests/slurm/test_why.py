@@ -1,0 +1,199 @@
+"""why, on jobs that really ended that way."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Dict, List, Tuple
+
+import pytest
+from harness import COMMENT, Sandbox
+
+JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
+
+# name -> (sbatch's further arguments; state, kind; words of the paragraph; words of the log's line)
+ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
+    "good": (["--wrap=echo fine"], "COMPLETED", "completed", "it ended well, with exit code 0", ""),
+    "code": (
+        ["--wrap=echo bad; exit 3"],
+        "FAILED",
+        "exit-code",
+        "it ended with exit code 3.",
+        "bad",
+    ),
+    "signal": (
+        ["--wrap=echo up; kill -9 $$"],
+        "FAILED",
+        "signal",
+        "it was ended by signal 9, SIGKILL. Likely cause: it was killed from outside",
+        "",
+    ),
+    "shell-signal": (
+        ["--wrap=bash -c 'kill -ILL $$'; exit $((128 + 4))"],
+        "FAILED",
+        "signal",
+        "a program in it was ended by signal 4, SIGILL",
+        "",
+    ),
+    "no-directory": (
+        ["-o", "/nowhere/%j.out", "--wrap=true"],
+        "FAILED",
+        "log-directory",
+        "it ended before its first line ran: Slurm gave it exit code 0:53. Likely cause: its log "
+        "could not be opened",
+        "",
+    ),
+    "module": (
+        ["--wrap=python3 -c 'import no_such_module'"],
+        "FAILED",
+        "missing-module",
+        "Likely cause: Python had no module 'no_such_module'",
+        "ModuleNotFoundError: No module named 'no_such_module'",
+    ),
+    "file": (
+        ["--wrap=python3 -c 'open(\"/data/none.pt\")'"],
+        "FAILED",
+        "missing-file",
+        "Likely cause: '/data/none.pt' was not there",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/none.pt'",
+    ),
+    "command": (
+        ["--wrap=no-such-program --x"],
+        "FAILED",
+        "command-not-found",
+        "it ended with exit code 127. Likely cause: the program 'no-such-program' was not found",
+        "no-such-program: not found",
+    ),
+    "address": (
+        [
+            '--wrap=python3 -c \'import socket; a = socket.create_server(("", 0)); '
+            'socket.create_server(("", a.getsockname()[1]))\''
+        ],
+        "FAILED",
+        "address-in-use",
+        "Likely cause: another process on the node held the port",
+        "Address already in use",
+    ),
+    "exception": (
+        ["--wrap=python3 -c 'raise ArithmeticError(\"loss is nan\")'; false"],
+        "FAILED",
+        "exception",
+        "Likely cause: the program ended with a Python exception",
+        "ArithmeticError: loss is nan",
+    ),
+    "cuda": (
+        [
+            "--wrap=python3 -c 'raise RuntimeError(\"CUDA out of memory. Tried to allocate 2.00 "
+            "GiB\")' || { echo 'NCCL error: remote process exited' >&2; exit 1; }"
+        ],
+        "FAILED",
+        "cuda-out-of-memory",
+        "Likely cause: the memory of a GPU was full",
+        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(no_jobs: None) -> None:
+    """Each test ends with an empty queue."""
+
+
+def submit(sandbox: Sandbox, *arguments: str) -> str:
+    return sandbox.exec([*JOB, *arguments]).stdout.strip()
+
+
+def why(sandbox: Sandbox, job: str) -> Tuple[Dict[str, Any], str]:
+    """The one answer of --json, and the text as one line."""
+    (data,) = json.loads(sandbox.exec(["neuronctl", "why", "--json", job]).stdout)["jobs"]
+    return data, " ".join(sandbox.exec(["neuronctl", "why", job]).stdout.split())
+
+
+def wait_for(sandbox: Sandbox, job: str, *states: str) -> None:
+    give_up = time.monotonic() + 150
+    while True:
+        result = sandbox.exec(["neuronctl", "status", "--json", job], check=False)
+        jobs = json.loads(result.stdout)["jobs"]
+        if jobs and all(
+            one["state"] in states and (not one["ended"] or one["exit_code"] is not None)
+            for one in jobs
+        ):
+            return
+        assert time.monotonic() < give_up, jobs
+        time.sleep(0.3)
+
+
+def test_every_kind_of_end(sandbox: Sandbox) -> None:
+    slow = submit(sandbox, "-t1", "--wrap=while sleep 1; do echo step; done")
+    cancelled = submit(sandbox, "--wrap=sleep 300")
+    never = submit(sandbox, "--hold", "--wrap=true")
+    wait_for(sandbox, cancelled, "RUNNING")
+    sandbox.exec(["neuronctl", "cancel", cancelled, never])
+    ids = {name: submit(sandbox, *arguments) for name, (arguments, *_) in ENDS.items()}
+    child = submit(sandbox, f"--dependency=afterok:{ids['code']}", "--wrap=true")
+
+    for name, (_, state, kind, words, line) in ENDS.items():
+        wait_for(sandbox, ids[name], state)
+        data, text = why(sandbox, ids[name])
+        assert (data["state"], data["kind"]) == (state, kind), (name, text)
+        assert words in text, (name, text)
+        assert line in ("" if data["log"] is None else data["log"]["line"]), (name, data)
+        # What is read from an exit code or a log is never told as a fact.
+        assert data["certain"] is not (data["cause"] != ""), name
+
+    wait_for(sandbox, cancelled, "CANCELLED")
+    data, text = why(sandbox, cancelled)
+    assert data["kind"] == "cancelled" and "it was cancelled by you after" in text
+    wait_for(sandbox, never, "CANCELLED")
+    assert "it was cancelled by you before it started" in why(sandbox, never)[1]
+
+    data, text = why(sandbox, child)
+    assert data["reason"] == "DependencyNeverSatisfied" and data["kind"] == "dependency"
+    assert f"Job {ids['code']} has to have ended well and did not" in text
+    assert f"neuronctl cancel {child}" in text
+
+    wait_for(sandbox, slow, "TIMEOUT")
+    data, text = why(sandbox, slow)
+    assert data["kind"] == "time-limit" and data["certain"]
+    assert "Slurm ended it at its time limit of 1 min." in text
+    assert "DUE TO TIME LIMIT" in data["log"]["line"]
+
+
+def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
+    whole = ["-N2", "--ntasks-per-node=1", "--gres=gpu:8", "-c64"]
+    sbatch = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-t5", COMMENT, *whole]
+    first = sandbox.exec([*sbatch, "--wrap=echo loss 0.5; sleep 300"]).stdout.strip()
+    wait_for(sandbox, first, "RUNNING")
+    second = sandbox.exec([*sbatch, "--wrap=true"]).stdout.strip()
+    third = sandbox.exec([*sbatch, "--nice=50", "--wrap=true"]).stdout.strip()
+    held = submit(sandbox, "--hold", "--wrap=true")
+    give_up = time.monotonic() + 60
+    while why(sandbox, third)[0]["reason"] != "Priority":
+        assert time.monotonic() < give_up
+        time.sleep(1)
+    data, text = why(sandbox, second)
+    assert (data["kind"], data["reason"]) == ("waiting", "Resources")
+    assert "1 job runs there, the first of which ends in" in text
+    text = why(sandbox, third)[1]
+    assert "1 of the 2 other waiting jobs of amd_a100nv_8 is before it" in text
+    assert "held" in why(sandbox, held)[1]
+    data, text = why(sandbox, first)
+    assert "it is RUNNING on gpu[35-36]" in text and "are left" in text
+    assert data["log"]["line"] == "loss 0.5"
+
+
+def test_an_array_is_grouped(sandbox: Sandbox) -> None:
+    job = submit(sandbox, "--array=0-3", "--wrap=exit $((SLURM_ARRAY_TASK_ID % 2 * 9))")
+    wait_for(sandbox, job, "COMPLETED", "FAILED")
+    jobs = json.loads(sandbox.exec(["neuronctl", "why", "--json", job]).stdout)["jobs"]
+    assert [(one["state"], one["tasks"]) for one in jobs] == [
+        ("FAILED", [f"{job}_1", f"{job}_3"]),
+        ("COMPLETED", [f"{job}_0", f"{job}_2"]),
+    ]
+    text = " ".join(sandbox.exec(["neuronctl", "why", job]).stdout.split())
+    assert f"2 tasks of job {job} (wrap), such as {job}_1: it ended with exit code 9" in text
+
+
+def test_unknown_job(sandbox: Sandbox) -> None:
+    result = sandbox.exec(["neuronctl", "why", "999999"], check=False)
+    assert result.returncode == 8 and "no such job: 999999" in result.stderr

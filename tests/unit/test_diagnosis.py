@@ -1,0 +1,297 @@
+"""Evidence in, cause out: every kind of end, and the well-known lines of logs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Tuple
+
+import pytest
+
+from neuronctl import signs
+from neuronctl.diagnosis import Evidence, clock, diagnose
+from neuronctl.logtext import LogTail, read_tail, text_lines
+from neuronctl.slurm.partqueue import PartitionJob, parse_partition_queue, partition_queue_argv
+from neuronctl.slurm.values import ExitCode, JobId
+from neuronctl.tracking import ENDED, JobStatus
+from neuronctl.units import UNLIMITED
+
+
+def status(state: str, **given: Any) -> JobStatus:
+    values = {
+        "id": JobId(7), "job_id": 7, "name": "train", "user": "kim", "partition": "gpu",
+        "reason": "", "source": "sacct", "elapsed": 62, "time_limit": 600, "node_list": "gpu[1-2]",
+    }  # fmt: skip
+    values.update(given)
+    return JobStatus(state=state, **values)
+
+
+def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> Evidence:
+    logs = (LogTail("/s/7.out", lines),) if lines else ()
+    canceller = given.pop("canceller", "")
+    queue = given.pop("queue", ())
+    problem = given.pop("directory_problem", "")
+    return Evidence(
+        status(state, **given), now, canceller, logs, directory_problem=problem, queue=queue
+    )
+
+
+@pytest.mark.parametrize("state", sorted(ENDED))
+def test_every_state_is_explained(state: str) -> None:
+    made = diagnose(evidence(state, exit=ExitCode(0, 0)))
+    assert made.what and "{" not in made.what + made.cause + made.remedy
+
+
+def test_facts_of_the_states() -> None:
+    assert "at its time limit of 10 min" in diagnose(evidence("TIMEOUT")).what
+    assert "(gpu[1-2])" in diagnose(evidence("NODE_FAIL")).what
+    line = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch"
+    made = diagnose(evidence("OUT_OF_MEMORY", line, "the end", exit=ExitCode(0, 125)))
+    assert made.certain and made.line is not None and made.line.text == line
+    assert made.line.number == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"canceller": "you", "cancelled_by": 5}, "it was cancelled by you after 1 min 2 s"),
+        ({"cancelled_by": 5}, "by the user with uid 5"),
+        ({}, "it was cancelled after"),
+        (
+            {"elapsed": 0, "node_list": "", "canceller": "lee"},
+            "it was cancelled by lee before it started",
+        ),
+        ({"elapsed": 0, "reason": "DependencyNeverSatisfied"}, "the job it depends on did not"),
+    ],
+)
+def test_cancelled(given: Any, words: str) -> None:
+    assert words in diagnose(evidence("CANCELLED", **given)).what
+
+
+def test_log_directory() -> None:
+    made = diagnose(evidence("FAILED", exit=ExitCode(0, 53), directory_problem="there is no /x"))
+    assert made.kind == "log-directory" and "there is no /x" in made.cause and not made.certain
+
+
+@pytest.mark.parametrize(
+    ("exit", "words", "cause"),
+    [
+        (ExitCode(0, 9), "signal 9, SIGKILL", "memory was full"),
+        (ExitCode(139, 0), "ended by signal 11, SIGSEGV", "has a defect"),
+        (ExitCode(127, 0), "exit code 127", "was not found"),
+        (ExitCode(124, 0), "exit code 124", "timeout"),
+        (ExitCode(5, 0), "exit code 5", ""),
+        (ExitCode(255, 0), "exit code 255", ""),
+        (None, "nobody knows", ""),
+    ],
+)
+def test_exit_codes(exit: Any, words: str, cause: str) -> None:
+    made = diagnose(evidence("FAILED", "last words", exit=exit))
+    assert words in made.what and cause in made.cause
+    assert made.certain is (made.cause == "")
+    assert made.line is not None and made.line.text == "last words"
+
+
+def test_unknown_states_and_ends() -> None:
+    made = diagnose(evidence("UNKNOWN", "step 9", reason="no longer in the queue"))
+    assert "nobody can say how it ended: no longer in the queue" in made.what
+    assert made.line is not None
+    made = diagnose(evidence("NEWLY_INVENTED", "step 9"))
+    assert made.what.startswith("it is NEWLY_INVENTED on gpu[1-2]")
+
+
+def test_completed_in_spite_of_an_exception() -> None:
+    lines = ["Traceback (most recent call last):", '  File "x"', "ValueError: y", "saved"]
+    made = diagnose(evidence("COMPLETED", *lines, exit=ExitCode(0, 0)))
+    assert "went on after a Python exception" in made.cause and not made.certain
+    assert diagnose(evidence("COMPLETED", "fine")).cause == ""
+
+
+def test_running() -> None:
+    made = diagnose(evidence("RUNNING", "epoch 3"))
+    assert made.what == "it is RUNNING on gpu[1-2], 1 min 2 s after its start; 8 min 58 s are left"
+    made = diagnose(evidence("RUNNING", "NCCL WARN something", time_limit=UNLIMITED))
+    assert "without a time limit" in made.what and "already has a bad line" in made.cause
+
+
+def waiting(*rows: Tuple[int, str, int, int], **given: Any) -> str:
+    queue = tuple(
+        PartitionJob(JobId(id), id, state, priority, end, 1, "kim", given.pop(f"on{id}", ""))
+        for id, state, priority, end in rows
+    )
+    made = diagnose(evidence("PENDING", queue=queue, elapsed=0, submit=400, **given))
+    return f"{made.what}. {made.cause}. {made.remedy}"
+
+
+def test_waiting_for_its_turn() -> None:
+    rows = [(7, "PENDING", 10, 0), (8, "PENDING", 11, 0), (9, "PENDING", 9, 0)]
+    words = waiting(*rows, (5, "RUNNING", 1, 4600), (6, "RUNNING", 1, 1060), reason="Priority")
+    assert words.startswith("it has waited for 10 min: others are before it")
+    assert "1 of the 2 other waiting jobs of gpu is before it, 2 jobs run there" in words
+    assert "the first of which ends in 1 min at the latest" in words
+    assert "no other job waits in gpu" in waiting(rows[0], reason="Resources")
+    assert "Slurm expects it to start at" in waiting(rows[0], reason="Resources", start=5000)
+    assert "(in 1 h 6 min)" in waiting(rows[0], reason="Resources", start=5000)
+
+
+def test_waiting_for_another_job() -> None:
+    row = (7, "PENDING", 1, 0)
+    words = waiting(row, reason="Dependency", on7="afterok:5(unfulfilled),afterany:6(unfulfilled)")
+    assert "job 5 has to have ended well; job 6 has to have ended" in words
+    words = waiting(row, reason="DependencyNeverSatisfied", on7="afterok:5(failed)")
+    assert "job 5 has to have ended well and did not" in words
+    assert "'neuronctl cancel 7'" in words
+    assert "same name" in waiting(row, reason="Dependency", on7="singleton(unfulfilled)")
+
+
+def test_the_partition_queue_is_read() -> None:
+    text = "\x1f".join(
+        ["7_[1-3]", "7", "PENDING", "42", "N/A", "2", "kim", "afterok:5(unfulfilled)"]
+    )
+    (row,) = parse_partition_queue(f"a site's message\n{text}\n")
+    assert (row.id.tasks, row.priority, row.end) == ("1-3", 42, None)
+    assert row.dependency == "afterok:5(unfulfilled)"
+    assert "--partition=a,b" in partition_queue_argv("a,b")
+
+
+# ------------------------------------------------------------------------------ signs
+
+TRACE = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>']
+
+# lines of real programs -> kind of the sign, and a word of its cause
+LINES = [
+    (["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB."],
+     "cuda-out-of-memory", "GPU"),
+    (["torch.cuda.OutOfMemoryError: CUDA out of memory."], "cuda-out-of-memory", "GPU"),
+    (["RuntimeError: CUDA error: no kernel image is available for execution on the device"],
+     "no-kernel-image", "other GPUs"),
+    (["RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."],
+     "driver-too-old", "newer"),
+    (["RuntimeError: No CUDA GPUs are available"], "no-gpu", "no GPU"),
+    (["OSError: [Errno 98] Address already in use"], "address-in-use", "port"),
+    (["The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."],
+     "address-in-use", "port"),
+    (["ModuleNotFoundError: No module named 'einops.layers'"], "missing-module", "einops.layers"),
+    (["ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"],
+     "missing-library", "libcudnn.so.9"),
+    (["ERROR: Unable to locate a modulefile for 'cuda/99'"], "environment-module", "cuda/99"),
+    (["OSError: [Errno 28] No space left on device"], "no-space", "quota"),
+    (["FileNotFoundError: [Errno 2] No such file or directory: '/data/x y.pt'"],
+     "missing-file", "/data/x y.pt"),
+    (["python: can't open file '/scratch/kim/tain.py': [Errno 2] No such file or directory"],
+     "missing-file", "/scratch/kim/tain.py"),
+    (["cat: weights.bin: No such file or directory"], "missing-file", "weights.bin"),
+    (["/var/spool/slurm_script: line 12: torchrun: command not found"],
+     "command-not-found", "torchrun"),
+    (["slurmstepd: error: execve(): train: No such file or directory"],
+     "command-not-found", "train"),
+    (["bash: ./run.sh: Permission denied"], "permission", "./run.sh"),
+    (["./a.out: cannot execute binary file: Exec format error"], "exec-format", "processor"),
+    (["slurmstepd: error: Detected 1 oom_kill event in StepId=7.0."], "out-of-memory", "memory"),
+    (["preflight: gpu36: cannot reach 10.0.0.1 port 12345, the first node"],
+     "preflight", "gpu36: cannot reach"),
+    (["gpu35 has no address that other nodes can reach: '127.0.1.1'"], "no-address", "gpu35"),
+    (["torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the "
+      "C10d store has failed."], "rendezvous", "did not all meet"),
+    (["torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while "
+      "trying to connect to (gpu35, 29500)."], "rendezvous", "did not all meet"),
+    (["[rank1]:[E1121 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation "
+      "timeout: WorkNCCL(SeqNum=5)"], "nccl-timeout", "waited for the others"),
+    (["torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1691, unhandled "
+      "system error"], "nccl", "NCCL"),
+    (["gpu35:71:92 [0] NCCL WARN Call to connect returned Connection refused"], "nccl", "NCCL"),
+    ([*TRACE, "KeyError: 'model'"], "exception", "exception"),
+    (["[rank3]: " + TRACE[0], "[rank3]:   File", "[rank3]: my.pkg.BadThing: x"],
+     "exception", "exception"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "kind", "word"), LINES, ids=lambda value: str(value)[:40])
+def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
+    found = signs.search(["step 1", *lines, "srun: error: gpu35: task 0: Exited with exit code 1"])
+    assert found is not None and found.kind == kind and word in found.cause
+    assert found.number == 2 and "{" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "preflight: all is well",
+        "preflight: gpu[35-36], 8 GPUs a node",
+        "epoch 3 loss 0.25",
+        "Error rate: 0.2",
+        "0 errors, 98 steps",
+        "KeyError is not raised here",
+        "",
+    ],
+)
+def test_harmless_lines(line: str) -> None:
+    assert signs.search([line, "done"]) is None
+
+
+def test_the_cause_before_its_consequences() -> None:
+    lines = [
+        "[rank1]: Traceback (most recent call last):",
+        "[rank1]:   File",
+        "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "[rank0]: Traceback (most recent call last):",
+        "[rank0]:   File",
+        "[rank0]: torch.distributed.DistBackendError: NCCL error: remote process exited",
+        "Traceback (most recent call last):",
+        "  File",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+        "=====",
+    ]
+    found = signs.search(lines)
+    assert found is not None and found.kind == "cuda-out-of-memory" and found.number == 8
+    found = signs.search(lines[3:])
+    assert found is not None and (found.kind, found.consequence) == ("nccl", True)
+
+
+def test_an_error_that_was_survived() -> None:
+    found = signs.search(["CUDA out of memory: halving the batch", *TRACE, "ValueError: nan"])
+    assert found is not None and found.line == "ValueError: nan"
+
+
+def test_a_chain_of_exceptions_ends_with_its_last() -> None:
+    between = ["", "During handling of the above exception, another exception occurred:", ""]
+    found = signs.search([*TRACE, "KeyError: 1", *between, *TRACE, "my.Error: 2"])
+    assert found is not None and found.line == "my.Error: 2"
+
+
+# ------------------------------------------------------------------------------- logs
+
+
+def test_lines_as_a_terminal_left_them() -> None:
+    assert text_lines(b"\x1b[31mred\x1b[0m\n 10%\r 50%\r100%\r\n\xff\xfe\nend") == (
+        "red", "100%", "\ufffd\ufffd", "end",
+    )  # fmt: skip
+    assert text_lines(b"") == ()
+
+
+def test_a_huge_binary_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(bytes(range(256)) * 40_000 + b"\nKeyError: 'x'\n")
+    tail = read_tail(str(log))
+    assert tail.cut and tail.lines[-1] == "KeyError: 'x'" and tail.size > 10_000_000
+    assert all(len(line) <= 2000 for line in tail.lines)
+    assert signs.search(tail.lines) is None, "no traceback before it"
+
+
+def test_logs_that_are_none(tmp_path: Path) -> None:
+    assert read_tail(str(tmp_path / "no")).problem == "No such file or directory"
+    assert read_tail(str(tmp_path)).problem
+    assert read_tail("/dev/null").problem
+    assert read_tail("a\0b").problem
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert read_tail(str(pipe)).problem
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (45, "45 s"), (60, "1 min"), (3700, "1 h 1 min"), (90000, "1 d 1 h"),
+     (86401, "1 d"), (None, "an unknown time")],
+)  # fmt: skip
+def test_clock(seconds: Any, words: str) -> None:
+    assert clock(seconds) == words

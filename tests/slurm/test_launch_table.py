@@ -1,0 +1,82 @@
+"""Every launcher in every place software can live, each a real job on two nodes.
+
+The table is printed at the end of the run: what ran, with what, and what did not and why.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import Sandbox
+from launching import CELLS, IMAGE, JOB, MODULES, TELL, kind_of, ran, size
+
+from neuronctl.launchers import LAUNCHERS
+
+
+@pytest.mark.parametrize(("launcher", "wrapper"), CELLS)
+def test_cell(
+    launcher: str, wrapper: str, request: pytest.FixtureRequest, horovod_venv: Path
+) -> None:
+    cell = ran(request, launcher, wrapper)
+    assert cell.code == 0, cell.text
+    processes = 4 if LAUNCHERS[launcher].distributed else 1
+    total = sum(range(1, processes + 1))
+    assert [(one["rank"], one["size"], one["total"]) for one in cell.told] == [
+        (rank, processes, total) for rank in range(processes)
+    ], cell.text
+    hosts = [one["host"] for one in cell.told]
+    assert hosts == ["gpu35", "gpu35", "gpu36", "gpu36"][:processes]
+    prefix = "/opt/venv" if wrapper == "container" else str(horovod_venv)
+    assert {one["prefix"] for one in cell.told} == {prefix}
+    assert {one["in_image"] for one in cell.told} == {wrapper == "container"}
+    modules = ":".join(MODULES) if wrapper == "modules" else ""
+    assert {one["modules"] for one in cell.told} == {modules}
+
+
+def test_every_launcher_runs_its_own_framework() -> None:
+    """Light programs stand in for it only where another cell has it."""
+    for name in LAUNCHERS:
+        kinds = {kind_of(launcher, wrapper) for launcher, wrapper in CELLS if launcher == name}
+        assert name == "python" or kinds & {"torch", "horovod"}, name
+
+
+CONDA = """\
+conda() {
+    if [ "$1" = activate ]; then
+        export CONDA_DEFAULT_ENV=$2 PATH="$CONDA_STAND_IN/envs/$2/bin:$PATH"
+    fi
+}
+"""
+
+
+def test_conda_is_activated_in_a_batch_shell(bench: Sandbox, horovod_venv: Path) -> None:
+    """A stand-in: the program and the file that conda itself consists of, seen from a shell."""
+    bench.write("tell.py", TELL)
+    bench.write("conda/etc/profile.d/conda.sh", CONDA)
+    base = f"{bench.scratch}/conda"
+    bench.write("conda/bin/conda", f'#!/bin/sh\n[ "$*" = "info --base" ] && echo {base}\n')
+    lines = [
+        "mkdir -p conda/envs/torch conda-told && chmod +x conda/bin/conda",
+        f"ln -sfn {horovod_venv}/bin conda/envs/torch/bin",
+    ]
+    bench.exec(["sh", "-c", "\n".join(lines)])
+    words = [*JOB, *size("srun"), "--launcher=srun", "--conda=torch", "--output=conda-told/log"]
+    env = ["--env=TELL_KIND=own", f"--env=TELL_WHERE={bench.scratch}/conda-told"]
+    env += [f"--env=CONDA_STAND_IN={base}"]
+    before = ["sh", "-c", 'PATH="$0:$PATH" CONDA_STAND_IN=${0%/bin}; export CONDA_STAND_IN; '
+              'exec "$@"', f"{base}/bin"]  # fmt: skip
+    bench.exec([*before, "neuronctl", "submit", "--wait", *words, *env, "tell.py"], timeout=200)
+    told = bench.exec(["sh", "-c", "cat conda-told/*.json"]).stdout
+    assert told.count('"total": 10') == 4
+    assert told.count(f'"prefix": "{horovod_venv}"') == 4
+
+
+def test_pyxis_is_text_only(bench: Sandbox) -> None:
+    """No Enroot here: the line is what Pyxis' own documentation says, and nobody ran it."""
+    bench.write("tell.py", TELL)
+    words = [*JOB, *size("srun"), "--container=image.sqsh", "--launcher=srun", "--force"]
+    text = bench.exec(["neuronctl", "submit", "--dry-run", *words, "tell.py"]).stdout
+    launch = text[text.rindex("\nsrun ") :].replace("\\\n", "")
+    assert " --container-image=image.sqsh " in launch
+    assert IMAGE not in text

@@ -251,8 +251,10 @@ srun --cpus-per-task=4 sh -c 'echo "task $(hostname) $SLURM_CPUS_PER_TASK $CUDA_
     uid = sandbox.status()["uid"]
     tasks = [f"task {host} 4 0,1" for host in ("gpu35", "gpu35", "gpu36", "gpu36")]
     assert log == [f"batch {uid} 2", *tasks]
-    jobs = sandbox.exec(["sacct", "-nXP", "-o", "JobName,State,ExitCode,Comment"]).stdout
-    assert "two.sh|COMPLETED|0:0|field=misc;appl=pytorch-ddp\n" in jobs
+    # slurmdbd may hear of the end a little after sbatch --wait.
+    row = "^two.sh|COMPLETED|0:0|field=misc;appl=pytorch-ddp$"
+    look = f"until sacct -nXP -o JobName,State,ExitCode,Comment | grep '{row}'; do sleep 0.5; done"
+    sandbox.exec(["sh", "-c", look], timeout=30)
 
 
 # ------------------------------------------------------------------ what stays behind

@@ -7,12 +7,14 @@ What Slurm says is a fact; what is read from an exit code or a line of the log i
 from __future__ import annotations
 
 import re
+import signal
 import time
 from dataclasses import dataclass
 from typing import Dict, Optional, Sequence, Tuple
 
 from neuronctl import signs, tracking
 from neuronctl.logtext import LogTail
+from neuronctl.reasons import explain
 from neuronctl.slurm.partqueue import PartitionJob
 from neuronctl.tracking import JobStatus
 from neuronctl.units import UNLIMITED
@@ -33,7 +35,8 @@ class Evidence:
 
     canceller: login name, "you", or "" where not known. logs: those there are. log_guessed: no
     record tells their path. directory_problem: why the log's directory cannot be written to, as
-    seen from here. queue: the jobs of its partition, for a job that waits. now: epoch seconds.
+    seen from here. queue: the jobs of its partition, for a job that waits. figure: of the limit
+    that it waits for (``8 of 8 GPUs``). now: epoch seconds.
     """
 
     status: JobStatus
@@ -43,6 +46,7 @@ class Evidence:
     log_guessed: bool = False
     directory_problem: str = ""
     queue: Tuple[PartitionJob, ...] = ()
+    figure: str = ""
 
 
 @dataclass(frozen=True)
@@ -261,6 +265,13 @@ def _failed(evidence: Evidence) -> Diagnosis:
         if 128 < exit.code <= 192:
             number = exit.code - 128
             what += f": a program in it was ended by {tracking.signal_name(number)}"
+        elif _says_signal(evidence, exit.code):
+            # sacct of 22.05 prints 139 as 11; the shell's own word for the signal decides.
+            number = exit.code
+            what += (
+                f", which accounting may have made of {128 + number}: a program in it was ended "
+                f"by {tracking.signal_name(number)}"
+            )
     if status.state != "FAILED":
         what = f"it is {status.state}: {what}"
     found = _search(evidence)
@@ -313,19 +324,22 @@ def _running(evidence: Evidence) -> Diagnosis:
 
 def _waiting(evidence: Evidence) -> Diagnosis:
     status = evidence.status
-    words = tracking.reason_words(status.reason) or "Slurm has not looked at it yet"
+    reason = explain(status.reason, str(status.id))
+    words = reason.words or "Slurm has not looked at it yet"
+    if evidence.figure:
+        words += f", {evidence.figure}"
     since = ""
     if status.submit is not None and evidence.now > status.submit:
         since = f" for {clock(evidence.now - status.submit)}"
     what = f"it has waited{since}: {words}"
     kind = "waiting"
-    cause, remedy = "", ""
+    cause, remedy = "", reason.advice
     name = status.reason.partition(",")[0]
     own = next((row for row in evidence.queue if row.job_id == status.job_id), None)
     if name.startswith("Dependency"):
         kind = "dependency"
         cause = _dependency_words(own.dependency if own is not None else "")
-        remedy = ""
+        remedy = ""  # the advice is to ask here
         if name == "DependencyNeverSatisfied":
             remedy = (
                 f"it will wait for ever: 'neuronctl cancel {status.id}', mend the job it depends "
@@ -410,6 +424,16 @@ def _line_with(evidence: Evidence, words: str) -> Optional[LogLine]:
             if re.match(r"(?:slurmstepd|srun)\S*: ", line) and words in line.lower():
                 return LogLine(log.path, line, number)
     return None
+
+
+def _says_signal(evidence: Evidence, code: int) -> bool:
+    """Whether a shell or srun names the signal of this number in the last lines of a log."""
+    word = signal.strsignal(code) if 0 < code < signal.NSIG else None
+    return word is not None and any(
+        line.rstrip().endswith((word, f"{word} (core dumped)")) or f": {word} " in line
+        for log in evidence.logs
+        for line in log.lines[-20:]
+    )
 
 
 def _last_line(evidence: Evidence) -> Optional[LogLine]:

@@ -158,12 +158,6 @@ CAUSES: Tuple[Sign, ...] = (
         "look at it with 'ls -l', on the node too",
     ),
     _sign(
-        "segmentation-fault",
-        r"Segmentation fault|SIGSEGV",
-        "the program or a library of it has a defect, or was built for other libraries",
-        "'--env PYTHONFAULTHANDLER=1' shows where Python was",
-    ),
-    _sign(
         "out-of-memory",
         r"oom[-_]kill|out of memory: killed process|Some of (?:your processes|the step tasks) may "
         r"have been (?:OOM )?killed|std::bad_alloc|^MemoryError\b|Cannot allocate memory",

@@ -90,7 +90,10 @@ def gather(status: JobStatus) -> Evidence:
     if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
         logs = [log for log in map(read_tail, paths) if not log.problem]
     queue: Tuple[PartitionJob, ...] = ()
-    if status.state == "PENDING" and status.source == "squeue" and status.partition:
+    figure = ""
+    if status.state == "PENDING" and status.source == "squeue" and _is_limit(status.reason):
+        figure = _figure(status)
+    elif status.state == "PENDING" and status.source == "squeue" and status.partition:
         # The reason is known all the same.
         with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
             queue = partition_queue(status.partition)
@@ -102,7 +105,33 @@ def gather(status: JobStatus) -> Evidence:
         log_guessed=guessed,
         directory_problem="" if guessed else _directory_problem(paths),
         queue=queue,
+        figure=figure,
     )
+
+
+def _is_limit(reason: str) -> bool:
+    return reason.startswith(("QOS", "Assoc")) or reason in (
+        "PartitionTimeLimit",
+        "PartitionNodeLimit",
+    )
+
+
+def _figure(status: JobStatus) -> str:
+    """The limit that a job waits for and what counts against it, as far as the limits are known.
+
+    They are those that the last submission read; the user's jobs are asked for now.
+    """
+    from neuronctl import slurm, tracking
+    from neuronctl.live import cache
+    from neuronctl.reasons import figure_words
+
+    limits = cache.read(cache.key())
+    if limits is None:
+        return ""
+    rows: Tuple[slurm.QueueJob, ...] = ()
+    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        rows = slurm.squeue(user=str(os.getuid()))
+    return figure_words(status, tracking.merge(None, rows), limits[0])
 
 
 def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:

@@ -92,6 +92,14 @@ def test_exit_codes(exit: Any, words: str, cause: str) -> None:
     assert made.line is not None and made.line.text == "last words"
 
 
+def test_a_signal_that_accounting_hides() -> None:
+    lines = ["step 5", "srun: error: gpu35: task 0: Segmentation fault (core dumped)"]
+    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(11, 0)))
+    assert made.kind == "signal" and "may have made of 139" in made.what
+    assert "signal 11, SIGSEGV" in made.what and "has a defect" in made.cause
+    assert diagnose(evidence("FAILED", "step 5", exit=ExitCode(11, 0))).kind == "exit-code"
+
+
 def test_unknown_states_and_ends() -> None:
     made = diagnose(evidence("UNKNOWN", "step 9", reason="no longer in the queue"))
     assert "nobody can say how it ended: no longer in the queue" in made.what

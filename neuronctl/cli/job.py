@@ -344,6 +344,8 @@ def refuse_or_warn(job: Job, *, force: bool) -> None:
             click.echo(f"  hint: {one.hint}", err=True)
         if one.source:
             click.echo(f"  from: {one.source}", err=True)
+    if job.errors and job.verdict is not None and job.verdict.judged_by != "Slurm":
+        click.echo(f"neuronctl: judged by {job.verdict.judged_by}", err=True)
     if job.errors and not force:
         count = "1 error" if len(job.errors) == 1 else f"{len(job.errors)} errors"
         raise PolicyError(f"refused: {count}; nothing was done", "--force goes on in spite of it")

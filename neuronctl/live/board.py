@@ -105,7 +105,8 @@ def _standing(name: str, cluster: Cluster, catalog: Catalog, live: Live) -> Stan
             return Share(sum(one.count for one in mine), None)
         runs = [one for one in mine if one.state == "RUNNING"]
         return Share(
-            len(runs) if field == "max_running_jobs" else sum(one.gpus or 0 for one in runs), None
+            sum(one.count * (1 if field == "max_running_jobs" else one.gpus or 0) for one in runs),
+            None,
         )
 
     free, used, down = _counts(nodes, gpus)

@@ -155,8 +155,8 @@ def _used(field: str, jobs: Tuple[MyJob, ...]) -> int:
     if field == "max_submit_jobs":
         return sum(one.count for one in jobs if one.state not in _OVER)
     if field == "max_running_jobs":
-        return len(running(jobs))
-    return sum(one.gpus or 0 for one in running(jobs))
+        return sum(one.count for one in running(jobs))
+    return sum((one.gpus or 0) * one.count for one in running(jobs))
 
 
 # ------------------------------------------------------------------------------ overlay

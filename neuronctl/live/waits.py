@@ -120,7 +120,7 @@ def _ends(limit: Limit, excess: int, *, by_gpus: bool) -> Optional[MyJob]:
     """The running job with whose end ``excess`` GPUs (or jobs) are free; None: not known."""
     jobs = [one for one in running(limit.jobs) if one.end is not None]
     for one in sorted(jobs, key=lambda job: job.end or 0):
-        excess -= (one.gpus or 0) if by_gpus else 1
+        excess -= one.count * ((one.gpus or 0) if by_gpus else 1)
         if excess <= 0:
             return one
     return None

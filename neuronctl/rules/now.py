@@ -92,9 +92,8 @@ def dependency(subject: Subject) -> Iterator[Violation]:
         return
     from neuronctl.live.waits import dependency_ids
 
-    known = {one.id.job for one in subject.live.jobs} | set(subject.live.job_states)
     for number in dependency_ids(subject.plan):
-        if number not in known:
+        if number not in subject.live.job_states:
             yield Violation(
                 f"--dependency names job {number}, which Slurm does not know (any more): it does "
                 "not wait for it, or waits for ever",

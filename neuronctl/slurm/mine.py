@@ -39,11 +39,11 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class MyJob:
-    """A job of the user's that waits or runs.
+    """A job of the user's that waits or runs, or several that are alike in all but their ids.
 
-    count: how many tasks the row stands for. gpus: of one task on all its nodes; None where
-    Slurm does not tell. end: when its time limit ends it, start: when Slurm expects a waiting one
-    to start (epoch seconds).
+    count: how many jobs and tasks of arrays it stands for, of which ``id`` is the first. gpus: of
+    one of them on all its nodes; None where Slurm does not tell. end: when its time limit ends
+    it; start: when Slurm expects a waiting one to start (epoch seconds).
     """
 
     id: JobId
@@ -86,35 +86,41 @@ def squeue_mine_argv() -> List[str]:
 
 
 def parse_mine(text: str) -> Tuple[MyJob, ...]:
-    """squeue's rows; ValueError where a row is of another shape, since a count would be wrong."""
-    jobs = []
+    """squeue's rows; ValueError where a row is of another shape, since a count would be wrong.
+
+    Jobs that differ in their ids alone become one row: of thousands that wait, few differ.
+    """
+    alike: Dict[str, List[str]] = {}
     for line in text.splitlines():
-        fields = line.split(SEPARATOR)
-        if len(fields) != len(_FIELDS) + 1:
-            raise ValueError(line)
-        id, partition, account, qos, state, reason, nodes, tres, per_node, end, start = (
-            one.strip() for one in fields[:-1]
-        )
-        job = JobId.parse(id)
-        gpus = parse_tres_gpus(tres)
-        if gpus is None:
-            each = parse_gres_gpus(per_node)
-            gpus = None if each is None else each * (parse_count(nodes) or 1)
-        jobs.append(
-            MyJob(
-                id=job,
-                partitions=tuple(partition.split(",")),
-                account=account,
-                qos=qos,
-                state=state,
-                reason="" if reason == "None" else reason,
-                count=job.count,
-                gpus=gpus,
-                end=parse_timestamp(end),
-                start=parse_timestamp(start),
-            )
-        )
-    return tuple(jobs)
+        id, _, rest = line.partition(SEPARATOR)
+        alike.setdefault(rest, []).append(id.strip())
+    return tuple(_my_job(ids, rest) for rest, ids in alike.items())
+
+
+def _my_job(ids: List[str], rest: str) -> MyJob:
+    fields = rest.split(SEPARATOR)
+    if len(fields) != len(_FIELDS):
+        raise ValueError(f"{ids[0]} {rest}")
+    partition, account, qos, state, reason, nodes, tres, per_node, end, start = (
+        one.strip() for one in fields[:-1]
+    )
+    gpus = parse_tres_gpus(tres)
+    if gpus is None:
+        each = parse_gres_gpus(per_node)
+        gpus = None if each is None else each * (parse_count(nodes) or 1)
+    first = JobId.parse(ids[0])
+    return MyJob(
+        id=first,
+        partitions=tuple(partition.split(",")),
+        account=account,
+        qos=qos,
+        state=state,
+        reason="" if reason == "None" else reason,
+        count=sum(1 if one.isdigit() else JobId.parse(one).count for one in ids),
+        gpus=gpus,
+        end=parse_timestamp(end),
+        start=parse_timestamp(start),
+    )
 
 
 def ask_now(

@@ -120,7 +120,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         live(),
         {"dependency": "afterany:7"},
         ["names job 7"],
-        live((job(7),)),
+        live(job_states={7: "COMPLETED"}),
         {"dependency": "afterany:7"},
     ),
     ("NC521", live(), {"qos": "fast"}, ["no QOS 'fast'", "normal"], live(), {"qos": "normal"}),
@@ -241,6 +241,13 @@ def test_squeue_rows() -> None:
     first, second = parse_mine(rows)
     assert (first.count, first.gpus, first.partitions, first.end) == (5, 4, ("gpu", "old"), None)
     assert (second.gpus, second.reason, second.end) == (4, "", 1786527000)
+
+
+def test_ten_thousand_jobs_that_wait_are_one_row() -> None:
+    rest = "|gpu|lab|normal|PENDING|JobHeldUser|1|cpu=1|N/A|N/A|N/A|\n".replace("|", "\x1f")
+    (one,) = parse_mine("".join(f"{number}{rest}" for number in range(1, 10_001)))
+    assert (one.id.job, one.count) == (1, 10_000)
+    assert "10000 of your jobs are in the queue" in judged(live((one,))).verdict.words
 
 
 @pytest.mark.parametrize("text", ["garbage\n", "1\x1f2\n", "x\x1f" * 11 + "\n"])

@@ -1,0 +1,112 @@
+"""The gate where Slurm answers wrongly, late or not at all: an honest word, and on it goes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+from fake_slurm import FakeSlurm
+
+Run = Callable[..., Any]
+JOB = ["submit", "--dry-run", "--json", "-p", "cas_v100nv_4", "--gpus-per-node", "4", "--force"]
+ASKED = [*JOB, "--catalog", "here.yaml", "--field", "misc", "--appl", "pytorch", "t.py"]
+
+SCONTROL = (
+    "ClusterName             = neuron\n"
+    "MaxArraySize            = 1001\n"
+    "AccountingStorageEnforce = associations,limits,qos\n"
+    "PartitionName=cas_v100nv_4 AllowGroups=ALL QoS=p4 MaxNodes=UNLIMITED MaxTime=2-00:00:00 "
+    "Nodes=gpu[06-09] State=UP TotalNodes=4\n"
+    + "".join(
+        f"NodeName=gpu{number} CPUAlloc=0 CPUTot=40 Gres=gpu:v100:4 GresUsed=gpu:v100:0 "
+        "State=IDLE RealMemory=384000 AllocMem=0 Partitions=cas_v100nv_4\n"
+        for number in ("06", "07", "08", "09")
+    )
+)
+
+
+@pytest.fixture
+def slurm(fake_slurm: FakeSlurm, tmp_path: Path) -> FakeSlurm:
+    (tmp_path / "t.py").write_text("print(1)\n")
+    anywhere = "clusters: {neuron: {policy: {submit_from: []}}}\n"
+    (tmp_path / "here.yaml").write_text(anywhere)
+    fake_slurm.answer("scontrol", SCONTROL)
+    return fake_slurm
+
+
+def answer(run: Run, **given: Any) -> Dict[str, Any]:
+    verdict = json.loads(run(*ASKED, **given).stdout)["verdict"]
+    assert isinstance(verdict, dict)
+    return verdict
+
+
+def held(*rows: str) -> str:
+    return "".join(row.replace("|", "\x1f") + "\x1f\n" for row in rows)
+
+
+RUNNING = "7|cas_v100nv_4|lab|normal|RUNNING|None|1|cpu=1,gres/gpu=12|N/A|2037-01-01T00:00:00|N/A"
+
+
+def test_without_accounting_the_catalogs_limits_count(run: Run, slurm: FakeSlurm) -> None:
+    slurm.answer("squeue", held(RUNNING))  # and there is no sacctmgr
+    result = run(*[word for word in ASKED if word != "--json"])
+    assert "will wait: you hold 12 of 12 GPUs; 4 more will wait until job 7 ends" in result.stderr
+    assert "partitions.yaml:" in result.stderr  # who says 12
+
+
+@pytest.mark.parametrize(
+    ("command", "said", "words"),
+    [
+        ("squeue", {"stdout": "garbage\n"}, "squeue's answer cannot be read: 'garbage"),
+        ("squeue", {"stdout": "x\x1f" * 11 + "\n"}, "squeue's answer cannot be read"),
+        ("squeue", {"stderr": "slurm_load_jobs error: no\n", "code": 1}, "squeue refused"),
+        ("squeue", {"delay": 60}, "squeue did not answer within 1.5 s"),
+        ("scontrol", {"stdout": "garbage\n"}, "scontrol's answer cannot be read"),
+        ("scontrol", {"stderr": "Unable to contact slurm controller", "code": 1}, "cannot reach"),
+        ("scontrol", {"delay": 60}, "scontrol did not answer within 1.5 s"),
+    ],
+)
+def test_a_fault_is_said_and_the_catalog_judges(
+    run: Run, slurm: FakeSlurm, command: str, said: Dict[str, Any], words: str
+) -> None:
+    slurm.answer(command, **said)
+    verdict = answer(run, timeout=30)
+    assert verdict["kind"] == "not known"
+    assert verdict["judged_by"].startswith("the catalog alone: ")
+    assert words in verdict["judged_by"]
+
+
+def test_a_refusal_says_too_who_judged(run: Run, slurm: FakeSlurm) -> None:
+    slurm.answer("squeue", "garbage\n")
+    words = [word for word in ASKED if word not in ("--json", "--force")]
+    result = run(*words[:-1], "-t", "3-0", "t.py", code=4)
+    assert "judged by the catalog alone: squeue's answer cannot be read" in result.stderr
+
+
+def test_a_sacctmgr_that_hangs_takes_no_verdict_away(
+    run: Run, slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    slow = tmp_path / "bin" / "sacctmgr"
+    slow.write_text("#!/bin/sh\nsleep 60\n")
+    slow.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{slurm.env['PATH']}"
+    assert answer(run, env={"PATH": path}, timeout=30)["kind"] == "can start now"
+
+
+def test_the_slurm_of_another_cluster_is_no_judge(run: Run, slurm: FakeSlurm) -> None:
+    slurm.answer("scontrol", SCONTROL.replace("= neuron\n", "= other\n"))
+    verdict = answer(run)
+    assert "that of cluster 'other', and the job is for neuron" in verdict["judged_by"]
+
+
+def test_ten_thousand_jobs(run: Run, slurm: FakeSlurm) -> None:
+    row = "{}|cas_v100nv_4|lab|normal|PENDING|Priority|1|cpu=1,gres/gpu=1|N/A|N/A|N/A"
+    slurm.answer("squeue", held(*(row.format(number) for number in range(1, 10_001))))
+    verdict = answer(run)
+    assert (verdict["kind"], verdict["cause"]) == ("refused", "NC501")
+    # Without a database, what the catalog says of a user's jobs is held against them.
+    found = json.loads(run(*ASKED).stdout)["findings"]
+    assert any("10000 of your jobs are in the queue, at most 8" in one["message"] for one in found)

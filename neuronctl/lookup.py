@@ -53,9 +53,12 @@ def look_up(asked: Sequence[JobId], store: RecordStore, *, accounting: bool = Tr
     return Found(jobs, missing, found.notes, found.unavailable)
 
 
-def mine(store: RecordStore, *, everybody: bool = False) -> Found:
-    """The user's jobs in the queue and those recorded in the last day; or everybody's as well."""
-    return _Search(store, True).run((), user=None if everybody else str(os.getuid()))
+def mine(store: RecordStore, *, everybody: bool = False, since: Optional[int] = None) -> Found:
+    """The user's jobs in the queue and those recorded in the last day; or everybody's as well.
+
+    since: and all of the user's that accounting knows from then on (epoch seconds).
+    """
+    return _Search(store, True, since).run((), user=None if everybody else str(os.getuid()))
 
 
 def matches(asked: JobId, status: JobStatus) -> bool:
@@ -82,8 +85,9 @@ def canceller(status: JobStatus) -> str:
 
 
 class _Search:
-    def __init__(self, store: RecordStore, accounting: bool) -> None:
+    def __init__(self, store: RecordStore, accounting: bool, since: Optional[int] = None) -> None:
         self.store = store
+        self.since = since
         self.accounting = accounting
         self.cluster = slurm.local_cluster()
         self.notes: List[str] = []
@@ -130,7 +134,8 @@ class _Search:
         with self._tolerant():
             if asked:
                 return self.store.find({id.job for id in asked}, self.cluster)
-            recent = self.store.recent(since=int(time.time()) - RECENT, cluster=self.cluster)
+            after = int(time.time()) - RECENT if self.since is None else self.since
+            recent = self.store.recent(since=after, cluster=self.cluster)
             return {record.job_id: record for record in recent if record.job_id is not None}
         return {}
 
@@ -159,12 +164,13 @@ class _Search:
         wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
         # Only an answer about all of the user's jobs tells what never arrived.
         lost = self.recovery if not asked and self.recovery and self.recovery.open else None
-        if (not wanted and lost is None) or not self.accounting:
+        if (not wanted and lost is None and self.since is None) or not self.accounting:
             return slurm.Accounting()
         try:
-            if lost is not None or (len(wanted) > _MANY_IDS and not asked):
+            many = len(wanted) > _MANY_IDS and not asked
+            if lost is not None or many or self.since is not None:
                 begun = [r.begun_at for r in records.values() if r.job_id in wanted]
-                since = min([int(time.time()) - RECENT, *begun])
+                since = min([self.since or int(time.time()) - RECENT, *begun])
                 if lost is not None:
                     since = min(since, lost.since)
                 accounting = slurm.sacct(user=str(os.getuid()), since=since, marks=lost is not None)
@@ -181,7 +187,13 @@ class _Search:
         if accounting.off:
             self.notes.append(f"{accounting.off}; how jobs ended may not be known")
         return slurm.Accounting(
-            tuple(row for row in accounting.jobs if row.id.job in wanted or row.job_id in wanted),
+            tuple(
+                row
+                for row in accounting.jobs
+                if row.id.job in wanted
+                or row.job_id in wanted
+                or (self.since is not None and (row.submit or 0) >= self.since)
+            ),
             accounting.off,
         )
 

@@ -11,6 +11,7 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
+from neuronctl.reasons import reason_words as reason_words
 from neuronctl.slurm.values import ExitCode, JobId
 
 if TYPE_CHECKING:
@@ -41,32 +42,6 @@ ENDED = frozenset(
 # Seconds by which a login node's clock may be ahead of the controller's.
 _CLOCK_SKEW = 300
 
-# What Slurm's reasons mean to the person who waits; the rest are shown as they come.
-REASONS = {
-    "AssocGrpGRES": "your account holds all the GPUs it may",
-    "AssocMaxJobsLimit": "you run as many jobs as you may",
-    "BeginTime": "waits for its --begin time",
-    "Dependency": "waits for another job",
-    "DependencyNeverSatisfied": "never starts: the job it depends on failed",
-    "JobArrayTaskLimit": "waits for tasks of its own array",
-    "JobHeldAdmin": "held by the administrators",
-    "JobHeldUser": "held: 'scontrol release' lets it go",
-    "Licenses": "waits for a licence",
-    "NodeDown": "a node it needs is down",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition is switched off",
-    "PartitionNodeLimit": "never starts: more nodes than the partition gives",
-    "PartitionTimeLimit": "never starts: more time than the partition gives",
-    "Priority": "others are before it",
-    "QOSMaxGRESPerUser": "you hold all the GPUs you may",
-    "QOSMaxJobsPerUserLimit": "you run as many jobs as you may",
-    "QOSMaxSubmitJobPerUserLimit": "you have submitted as many jobs as you may",
-    "QOSMaxWallDurationPerJobLimit": "never starts: more time than the QOS gives",
-    "ReqNodeNotAvail": "a node it asks for is not available",
-    "Reservation": "waits for its reservation",
-    "Resources": "waits for free nodes or GPUs",
-}
-
 
 @dataclass(frozen=True)
 class JobStatus:
@@ -85,6 +60,7 @@ class JobStatus:
     state: str
     reason: str
     source: str
+    qos: str = ""
     exit: Optional[ExitCode] = None
     cancelled_by: Optional[int] = None
     submit: Optional[int] = None
@@ -203,6 +179,7 @@ def _from_queue(
         state=row.state,
         reason=row.reason,
         source="squeue",
+        qos=row.qos,
         exit=exit,
         cancelled_by=cancelled_by,
         submit=row.submit,
@@ -228,6 +205,7 @@ def _from_accounting(past: AccountingJob) -> JobStatus:
         state=past.state,
         reason="" if ended else "no longer in the queue; accounting lags behind",
         source="sacct",
+        qos=past.qos,
         exit=past.exit if ended else None,
         cancelled_by=past.cancelled_by,
         submit=past.submit,
@@ -263,16 +241,6 @@ def order(status: JobStatus) -> Tuple[int, int, int]:
     id = status.id
     task = id.task if id.task is not None else (2**40 if id.tasks is not None else -1)
     return (id.job, task, id.het or 0)
-
-
-def reason_words(reason: str) -> str:
-    """A reason in plain words where there are any, else as Slurm gave it."""
-    name, _, rest = reason.partition(",")
-    words = REASONS.get(name)
-    if words is None:
-        return reason
-    # "ReqNodeNotAvail, UnavailableNodes:gpu30"
-    return f"{words} ({rest.strip()})" if rest.strip() else words
 
 
 # What ended a job, where the state says more than the exit code.

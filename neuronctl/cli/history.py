@@ -35,7 +35,7 @@ def command(
     from neuronctl.records import RecordStore
 
     store = RecordStore.default()
-    after = 0 if since is None else _moment(since, int(time.time()))
+    after = 0 if since is None else moment(since, int(time.time()))
     records = (
         record
         for record in itertools.takewhile(lambda one: one.begun_at >= after, store.iter())
@@ -83,7 +83,7 @@ def _is_named(record: JobRecord, pattern: str) -> bool:
     return fnmatch.fnmatchcase(record.draft.job_name, pattern)
 
 
-def _moment(text: str, now: int) -> int:
+def moment(text: str, now: int) -> int:
     """``7d`` before ``now``, or the beginning of a day (local time), in epoch seconds."""
     match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip(), re.ASCII)
     if match:

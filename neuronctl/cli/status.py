@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+import sys
+import time
+from typing import Any, Dict, List, Optional, TextIO, Tuple
 
 import click
 
 from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.reasons import explain
 from neuronctl.tracking import JobStatus
 from neuronctl.units import UNLIMITED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.lookup import Found
 
 
 @click.command("status")
@@ -16,23 +23,39 @@ from neuronctl.units import UNLIMITED
 @click.option(
     "--all", "everybody", is_flag=True, help="Everybody's jobs in the queue, not only yours."
 )
+@click.option(
+    "--since", metavar="WHEN", help="All of yours since 12h, 7d, or a day such as 2026-11-01."
+)
+@click.option("--tasks", is_flag=True, help="Each task of an array on a line of its own.")
+@click.option("--watch", "watching", is_flag=True, help="Renew the picture until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
-def command(jobs: Tuple[str, ...], everybody: bool, as_json: bool) -> Optional[int]:
+def command(
+    jobs: Tuple[str, ...],
+    everybody: bool,
+    since: Optional[str],
+    tasks: bool,
+    watching: bool,
+    as_json: bool,
+) -> Optional[int]:
     """Show what became of your jobs.
 
     Without JOB: your jobs that Slurm's controller knows (waiting, running, just ended), and those
-    that neuronctl submitted in the last 24 hours. JOB is a job id, or 4711_3 for a task of an
-    array. FROM says who knew: squeue, sacct (accounting) or only neuronctl's own record.
+    that neuronctl submitted in the last 24 hours. JOB is a job id, 4711_3 for a task of an array,
+    or a name such as 'train*'. FROM says who knew: squeue, sacct (accounting) or only neuronctl's
+    own record. With --watch and job ids it ends when they have ended.
     """
-    from neuronctl.lookup import look_up, mine
-    from neuronctl.records import RecordStore
-    from neuronctl.slurm import JobId
+    question = _Question.of(jobs, everybody, since)
+    if watching:
+        from neuronctl.watch import watch
 
-    if jobs and everybody:
-        raise UsageError("--all and job ids exclude each other")
-    asked = [JobId.parse(job) for job in jobs]
-    store = RecordStore.default()
-    found = look_up(asked, store) if asked else mine(store, everybody=everybody)
+        if as_json:
+            raise UsageError("--watch and --json exclude each other", "ask again in a loop")
+        return watch(
+            question.ask,
+            lambda found: _picture(found, question, tasks),
+            until_ended=bool(question.ids),
+        )
+    found = question.ask()
     for note in found.notes:
         click.echo(f"neuronctl: {note}", err=True)
     if as_json:
@@ -40,21 +63,97 @@ def command(jobs: Tuple[str, ...], everybody: bool, as_json: bool) -> Optional[i
 
         print_json("neuronctl.status/1", {"jobs": [as_data(status) for status in found.jobs]})
     elif found.jobs:
-        _print(found.jobs, everybody)
-    elif not asked and found.unavailable is None:
-        click.echo(
-            "no jobs in the queue" if everybody else "no jobs of yours, now or in the last day"
-        )
+        _print(found, question, tasks, sys.stdout)
+    elif not jobs and found.unavailable is None:
+        click.echo(question.nothing)
     if found.unavailable is not None:
         found.unavailable.message += "; what you see is what neuronctl recorded"
         raise found.unavailable
-    if found.missing:
-        names = ", ".join(str(job) for job in found.missing)
+    missing = [str(job) for job in found.missing] + question.unmatched(found)
+    if missing:
         hint = "Slurm does not know it (any more), and neither do the records"
         if any(job.task is not None for job in found.missing):
             hint += "; a task that is cancelled before it starts leaves no trace"
-        raise NoSuchJobError(f"no such job: {names}", hint)
+        if question.names:
+            hint = "'neuronctl status' shows yours of the last day, --since 30d older ones"
+        raise NoSuchJobError(f"no such job: {', '.join(missing)}", hint)
     return None
+
+
+class _Question:
+    """Which jobs were asked for, by id or by name."""
+
+    def __init__(
+        self, words: Tuple[str, ...], everybody: bool, since: Optional[str], after: Optional[int]
+    ) -> None:
+        from neuronctl.slurm import JobId
+
+        # What does not begin like a number is a name.
+        self.ids = [JobId.parse(word) for word in words if _like_id(word)]
+        self.names = [word for word in words if not _like_id(word)]
+        if "" in self.names:
+            raise UsageError("an empty word is no job", "leave it out to see all of yours")
+        if self.ids and self.names:
+            raise UsageError("job ids and names exclude each other", "ask for one, then the other")
+        if self.ids and (everybody or since is not None):
+            raise UsageError("--all or --since and job ids exclude each other")
+        if everybody and since is not None:
+            raise UsageError("--all and --since exclude each other", "--all is what is there now")
+        self.everybody = everybody
+        self.since = since
+        self.after = after
+
+    @classmethod
+    def of(cls, words: Tuple[str, ...], everybody: bool, since: Optional[str]) -> _Question:
+        """From the command line."""
+        after = None
+        if since is not None:
+            from neuronctl.cli.history import moment
+
+            after = moment(since, int(time.time()))
+        return cls(words, everybody, since, after)
+
+    @property
+    def nothing(self) -> str:
+        """What to say where there is no job."""
+        if self.everybody:
+            return "no jobs in the queue"
+        return (
+            f"no jobs of yours, now or {f'since {self.since}' if self.since else 'in the last day'}"
+        )
+
+    def ask(self) -> Found:
+        """What became of them: records, squeue and sacct."""
+        import dataclasses
+
+        from neuronctl.lookup import look_up, mine
+        from neuronctl.records import RecordStore
+
+        store = RecordStore.default()
+        if self.ids:
+            return look_up(self.ids, store)
+        found = mine(store, everybody=self.everybody, since=self.after)
+        if not self.names:
+            return found
+        return dataclasses.replace(
+            found, jobs=tuple(job for job in found.jobs if any(_named(job, n) for n in self.names))
+        )
+
+    def unmatched(self, found: Found) -> List[str]:
+        """Names that no job has."""
+        if found.unavailable is not None:
+            return []
+        return [name for name in self.names if not any(_named(job, name) for job in found.jobs)]
+
+
+def _like_id(word: str) -> bool:
+    return word.lstrip("-+")[:1].isdigit()
+
+
+def _named(job: JobStatus, pattern: str) -> bool:
+    from fnmatch import fnmatchcase
+
+    return fnmatchcase(job.name, pattern)
 
 
 def as_data(status: JobStatus) -> Dict[str, Any]:
@@ -65,8 +164,11 @@ def as_data(status: JobStatus) -> Dict[str, Any]:
         "name": status.name,
         "user": status.user,
         "partition": status.partition,
+        "qos": status.qos,
         "state": status.state,
         "reason": status.reason,
+        "reason_words": explain(status.reason).words if status.reason else "",
+        "advice": "" if status.ended else explain(status.reason, str(status.id)).advice,
         "ended": status.ended,
         "exit_code": None if status.exit is None else status.exit.code,
         "signal": None if status.exit is None else status.exit.signal,
@@ -96,68 +198,58 @@ def _iso(moment: Optional[int]) -> Optional[str]:
     return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _print(jobs: Tuple[JobStatus, ...], everybody: bool) -> None:
-    from neuronctl.console import Column, print_table
+def _picture(found: Found, question: _Question, tasks: bool) -> List[str]:
+    """The table as lines, with a terminal's colours where there is one."""
+    import io
 
-    columns = [
-        Column("JOB", no_wrap=True, style="bold"),
-        Column("NAME", priority=3, no_wrap=True),
-        Column("PARTITION", priority=4, no_wrap=True),
-        Column("STATE", no_wrap=True),
-        Column("REASON OR EXIT"),
-        Column("USED/LIMIT", justify="right", no_wrap=True),
-        Column("NODES", justify="right", priority=1),
-        Column("GPUS", justify="right", priority=2),
-        Column("FROM", priority=5, style="dim"),
-    ]
-    rows = [_row(status) for status in jobs]
-    if everybody:
-        columns.insert(1, Column("USER", no_wrap=True))
-        for row, status in zip(rows, jobs):
-            row.insert(1, status.user)
-    print_table(columns, rows)
+    from neuronctl.console import is_terminal, printable
 
+    class Canvas(io.StringIO):
+        encoding = sys.stdout.encoding
 
-def _row(status: JobStatus) -> List[str]:
-    from neuronctl.console import printable
+        def isatty(self) -> bool:
+            return is_terminal()
 
-    return [
-        _short(str(status.id), 16),
-        _short(printable(status.name), 20),
-        status.partition,
-        status.state,
-        _why(status),
-        f"{_clock(status.elapsed)}/{_clock(status.time_limit)}",
-        "" if status.nodes is None else str(status.nodes),
-        "" if status.gpus is None else str(status.gpus),
-        status.source,
-    ]
+    canvas = Canvas()
+    if found.jobs:
+        _print(found, question, tasks, canvas)
+    elif found.unavailable is None:
+        canvas.write(question.nothing + "\n")
+    notes = [f"neuronctl: {printable(note)}" for note in found.notes]
+    return [*canvas.getvalue().splitlines(), *notes]
 
 
-def _why(status: JobStatus) -> str:
-    from neuronctl.lookup import canceller
-    from neuronctl.tracking import ending_words, reason_words
+def _print(found: Found, question: _Question, tasks: bool, file: TextIO) -> None:
+    from neuronctl.console import is_terminal
+    from neuronctl.jobtable import Line, fold, print_jobs
 
-    if status.ended:
-        return ending_words(status, canceller(status))
-    if status.node_list and not status.reason:
-        return f"on {status.node_list}"
-    return reason_words(status.reason)
+    whole = tasks or bool(question.ids)
+    lines = [Line((job,)) for job in found.jobs] if whole else fold(found.jobs)
+    print_jobs(
+        lines,
+        users=question.everybody,
+        limits=_figures(found.jobs),
+        advise=bool(question.ids) or is_terminal(file),
+        bars=is_terminal(file),
+        file=file,
+    )
 
 
-def _short(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _figures(jobs: Tuple[JobStatus, ...]) -> Dict[str, str]:
+    """The figures of the limits for which jobs wait, as far as they were read lately."""
+    from neuronctl.reasons import has_figure
 
+    waiting = [job for job in jobs if job.state == "PENDING" and has_figure(job.reason)]
+    if not waiting:
+        return {}
+    from neuronctl.live import cache
+    from neuronctl.reasons import figure_words
 
-def _clock(seconds: Optional[int]) -> str:
-    """As squeue prints it: ``5:00``, ``1:02:03``, ``2-00:00:00``."""
-    if seconds is None:
-        return "-"
-    if seconds == UNLIMITED:
-        return "unlimited"
-    minutes, second = divmod(seconds, 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days:
-        return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
-    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
+    known = cache.read(cache.key())
+    if known is None:
+        return {}
+    words: Dict[str, str] = {}
+    for job in waiting:
+        own = [one for one in jobs if one.user == job.user]
+        words[str(job.id)] = figure_words(job, own, known[0])
+    return words

@@ -47,7 +47,7 @@ def test_queue_accounting_and_record_in_one_table(run: Run, fake_slurm: FakeSlur
         record(job_id)
     fake_slurm.queue(
         queue_row("1"),
-        queue_row("4", state="PENDING", reason="Priority", node_list="", name="a b|c\nd\x1b[31m"),
+        queue_row("4", state="PENDING", reason="Priority", start="N/A", name="a b|c\nd\x1b[31m"),
         queue_row("5_[1-3%1]", state="PENDING", reason="BecauseX", node_list="", gres="N/A"),
     )
     fake_slurm.accounting(accounting_row("2", state="FAILED", exit="3:0"))
@@ -81,7 +81,8 @@ def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
     (job,) = jobs(run("status", "7", "--json").stdout)
     assert job == {
         "job_id": "7", "own_id": 7, "name": "train", "user": "kim", "partition": "cpu",
-        "state": "FAILED", "reason": "", "ended": True, "exit_code": 0, "signal": 9,
+        "qos": "normal", "state": "FAILED", "reason": "", "reason_words": "", "advice": "",
+        "ended": True, "exit_code": 0, "signal": 9,
         "cancelled_by": None, "submit": "2037-01-01T10:00:00Z", "start": "2037-01-01T10:00:05Z",
         "end": "2037-01-01T10:10:05Z", "elapsed": 62, "time_limit": None, "unlimited": True,
         "nodes": 1, "node_list": "gpu01", "gpus": 2, "work_dir": "/scratch/kim",
@@ -118,7 +119,7 @@ def test_unknown_id(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "no such job: 99" in run("status", "99", code=8).stderr
 
 
-@pytest.mark.parametrize("word", ["x", "-1x", "0", "4711.batch"])
+@pytest.mark.parametrize("word", ["", "-1x", "0", "4711.batch"])
 def test_what_is_no_id(run: Run, fake_slurm: FakeSlurm, word: str) -> None:
     run("status", "--", word, code=2)
     assert fake_slurm.calls() == []

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from neuronctl.reasons import REASONS
 from neuronctl.records import JobRecord, RecordDraft, SeenState
 from neuronctl.slurm import AccountingJob, ExitCode, JobId, QueueJob
 from neuronctl.tracking import (
     _STATE_CODES,
     ENDED,
-    REASONS,
     JobStatus,
     ending_words,
     exit_status,
@@ -29,7 +29,8 @@ def queue(**given: Any) -> QueueJob:
     base = QueueJob(
         id=JobId(7), job_id=7, user="kim", partition="cpu", account="a", qos="q", state="RUNNING",
         reason="", nodes=2, cpus=8, gpus_per_node=4, node_list="gpu[35-36]", time_used=60,
-        time_limit=600, submit=NOW, start=NOW + 5, end=NOW + 605, mark="", work_dir="/s", name="train",
+        time_limit=600, submit=NOW, start=NOW + 5, end=NOW + 605, mark="", work_dir="/s",
+        name="train",
     )  # fmt: skip
     return dataclasses.replace(base, **given)
 
@@ -185,6 +186,7 @@ def test_the_states_page_is_true(root: Path) -> None:
     ends = text.partition("These are the end:")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([A-Z_, ]+) \|", ends, re.MULTILINE)
     assert {state for row in rows for state in row.split(", ")} == ENDED
-    assert dict(re.findall(r"^\| (\w+) \| (.+) \|$", text, re.MULTILINE)).items() >= REASONS.items()
+    for name, (words, advice) in REASONS.items():
+        assert f"| {name} | {words} | {advice} |" in text
     for state, code in _STATE_CODES.items():
         assert re.search(rf"^\| [A-Z_, ]*\b{state}\b[A-Z_, ]* \| {code} \|$", text, re.MULTILINE)

@@ -1,0 +1,157 @@
+"""A picture of the jobs that renews itself, calmly: ``neuronctl status --watch``.
+
+Slurm is asked at most every few seconds, and less and less often while nothing changes. A Slurm
+that does not answer leaves the last picture, with a line that says since when. On a terminal the
+picture is drawn over itself and the last one stays; elsewhere each picture that differs from the
+one before is printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from typing import Any, Callable, Iterator, List, Optional
+
+from neuronctl import slurm
+from neuronctl.console import is_terminal, terminal_width
+from neuronctl.lookup import Found
+
+_FIRST, _LONGEST, _LONGEST_SILENT = 3.0, 15.0, 60.0  # seconds between two looks
+_GROWTH = 1.3
+_TICK = 0.25  # seconds until a terminal's new width is noticed
+
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+
+
+def watch(
+    look: Callable[[], Found], draw: Callable[[Found], List[str]], *, until_ended: bool
+) -> int:
+    """Show ``draw``'s lines of what ``look`` finds until Ctrl-C; the exit code, which is 0.
+
+    until_ended: stop by itself when all the jobs are over (a look that finds none is no end).
+    Raises SlurmUnavailableError where there are no Slurm commands at all.
+    """
+    picture = _Picture(draw)
+    with _screen() as full, contextlib.suppress(KeyboardInterrupt):
+        _loop(picture, look, full, until_ended)
+    if full:
+        sys.stdout.write("".join(line + "\n" for line in picture.lines()))
+    return 0
+
+
+class _Picture:
+    """What was seen last, and since when nothing has been."""
+
+    def __init__(self, draw: Callable[[Found], List[str]]) -> None:
+        self.draw = draw
+        self.found: Optional[Found] = None
+        self.looked_at = 0.0
+        self.silent_since: Optional[float] = None
+        self.silence = ""
+        self.interval = _FIRST
+
+    def take(self, found: Found) -> bool:
+        """A new answer, or none; sets how long to wait for the next. Whether anything is new."""
+        if found.unavailable is not None:
+            if not slurm.installed():
+                raise found.unavailable
+            fell_silent = self.silent_since is None
+            if self.silent_since is None:
+                self.silent_since = time.time()
+            self.silence = found.unavailable.message.partition("; what you see")[0]
+            if self.found is None:
+                self.found = found
+            self.interval = min(self.interval * _GROWTH, _LONGEST_SILENT)
+            return fell_silent
+        came_back = self.silent_since is not None
+        changed = self.found is None or _states(found) != _states(self.found)
+        self.interval = _FIRST if changed or came_back else min(self.interval * _GROWTH, _LONGEST)
+        self.found, self.looked_at, self.silent_since = found, time.time(), None
+        return changed or came_back
+
+    def lines(self) -> List[str]:
+        """The picture as it stands."""
+        head = self.head()
+        return [head, *(self.draw(self.found) if self.found is not None else ())]
+
+    def head(self) -> str:
+        """When Slurm answered last, and that it does not answer now."""
+        if self.silent_since is None:
+            if not self.looked_at:
+                return "asking Slurm"
+            return (
+                f"as of {_clock(self.looked_at)}, renewed every {self.interval:.0f} s; Ctrl-C ends"
+            )
+        last = f"as of {_clock(self.looked_at)}" if self.looked_at else "as neuronctl recorded it"
+        return (
+            f"{last}: Slurm does not answer since {_clock(self.silent_since)} ({self.silence}); "
+            f"asked again every {self.interval:.0f} s"
+        )
+
+
+def _loop(picture: _Picture, look: Callable[[], Found], full: bool, until_ended: bool) -> None:
+    while True:
+        news = picture.take(look())
+        lines = picture.lines()
+        if full:
+            _paint(lines)
+        elif news:
+            sys.stdout.write("".join(line + "\n" for line in lines))
+            sys.stdout.flush()
+        jobs = picture.found.jobs if picture.found is not None else ()
+        if until_ended and jobs and picture.silent_since is None and all(j.ended for j in jobs):
+            return
+        _wait(picture, full)
+
+
+def _wait(picture: _Picture, full: bool) -> None:
+    due = time.monotonic() + picture.interval
+    width = terminal_width()
+    while time.monotonic() < due:
+        time.sleep(min(_TICK, max(0.0, due - time.monotonic())))
+        if full and terminal_width() != width:
+            width = terminal_width()
+            _paint(picture.lines())
+
+
+def _paint(lines: List[str]) -> None:
+    """Over the picture before, without a blank in between; what is too much is counted."""
+    height = max(3, shutil.get_terminal_size().lines)
+    if len(lines) > height:
+        lines = [*lines[: height - 1], f"… {len(lines) - height + 1} more lines"]
+    sys.stdout.write("\x1b[H" + "\n".join(line + "\x1b[K" for line in lines) + "\x1b[J")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _screen() -> Iterator[bool]:
+    """The terminal's other screen, left again whatever happens; False where there is none."""
+    if not is_terminal() or os.environ.get("TERM", "dumb") == "dumb":
+        yield False
+        return
+
+    def end(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    sys.stdout.write(_ENTER)
+    try:
+        yield True
+    finally:
+        # A second Ctrl-C would cost the last picture.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _states(found: Found) -> List[object]:
+    return [(job.id, job.state, job.reason, job.node_list) for job in found.jobs]
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(moment))

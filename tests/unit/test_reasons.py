@@ -1,0 +1,52 @@
+"""Pending reasons in plain words, and the figures of the limits behind them."""
+
+from __future__ import annotations
+
+from neuronctl.reasons import REASONS, explain, figure_words, has_figure
+from neuronctl.slurm import JobId, Limits, Qos, SiteConfig, SitePartition
+from neuronctl.tracking import JobStatus
+
+
+def status(id: int, state: str = "PENDING", reason: str = "", gpus: int = 2) -> JobStatus:
+    return JobStatus(
+        id=JobId(id), job_id=id, name="", user="kim", partition="gpu", state=state,
+        reason=reason, source="squeue", gpus=gpus,
+    )  # fmt: skip
+
+
+PARTITION = SitePartition("gpu", "UP", "g[1-2]", 2, 7200, None, 2, "P_gpu", True, None)
+QOS = Qos("p_gpu", (), None, 2, 4, None, None)
+LIMITS = Limits(SiteConfig("c", "23", None, ("limits",), False), (PARTITION,), (), (QOS,), ())
+
+
+def test_there_are_enough_and_each_has_words() -> None:
+    assert len(REASONS) >= 30
+    assert all(words and "|" not in words + advice for words, advice in REASONS.values())
+
+
+def test_words_and_advice_name_the_job() -> None:
+    held = explain("JobHeldUser", "4711")
+    assert (held.words, held.advice) == ("held", "'scontrol release 4711' lets it go")
+    assert explain("BecauseX").words == "BecauseX" and explain("BecauseX").advice == ""
+    assert explain("ReqNodeNotAvail, UnavailableNodes:g1").words.endswith("(UnavailableNodes:g1)")
+    drained = (
+        "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_"
+        "partitions"
+    )
+    assert explain(drained).words == "its nodes are down, drained or kept for others"
+    assert explain("QOSMaxBillingPerUser").words == (
+        "its QOS gives no more billing units (QOSMaxBillingPerUser)"
+    )
+
+
+def test_figures_of_limits() -> None:
+    mine = [status(1, "RUNNING", gpus=3), status(2, "RUNNING", gpus=1), status(3)]
+    waits = status(3, reason="QOSMaxGRESPerUser")
+    assert figure_words(waits, mine, LIMITS) == "4 of 4 GPUs"
+    waits = status(3, reason="QOSMaxJobsPerUserLimit")
+    assert figure_words(waits, mine, LIMITS) == "2 of 2 jobs"
+    assert figure_words(status(3, reason="PartitionTimeLimit"), mine, LIMITS) == "at most 02:00:00"
+    assert figure_words(status(3, reason="PartitionNodeLimit"), mine, LIMITS) == "at most 2"
+    for unknown in ("QOSMaxSubmitJobPerUserLimit", "Priority"):
+        assert figure_words(status(3, reason=unknown), mine, LIMITS) == ""
+    assert has_figure("QOSMaxGRESPerUser") and not has_figure("Priority")

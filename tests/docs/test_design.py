@@ -11,7 +11,7 @@ from doc_pages import ROOT
 
 PACKAGE = ROOT / "neuronctl"
 ONLY = {
-    "yaml": ("yamlfile.py",),
+    "yaml": ("yamlfile/",),
     "jinja2": ("render.py",),
     "rich": ("console.py",),
     "subprocess": ("slurm/", "sandbox/"),

@@ -10,7 +10,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.catalog.schema import ARCHITECTURES
-from neuronctl.slurm import Limits, SiteNode, SitePartition
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.slurm import Limits, SiteNode, SitePartition
 
 Data = Dict[str, Any]
 

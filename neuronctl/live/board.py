@@ -16,7 +16,10 @@ from neuronctl.live.facts import Limit, Live, overlay, user_limit
 from neuronctl.live.verdict import CAN_START, WILL_WAIT, Verdict, verdict
 from neuronctl.plan import plan
 from neuronctl.rules import Subject, check
-from neuronctl.slurm import SiteNode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.slurm import SiteNode
 
 _DOWN = re.compile(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*")
 

@@ -10,7 +10,10 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition, Path
 from neuronctl.plan import JobPlan
-from neuronctl.slurm import Association, Limits, MyJob, Qos, SiteNode, SitePartition
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.slurm import Association, Limits, MyJob, Qos, SiteNode, SitePartition
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _OVER = frozenset({"COMPLETING", "STAGE_OUT"})

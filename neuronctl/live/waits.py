@@ -9,7 +9,10 @@ from typing import Callable, Iterator, List, Optional, Tuple
 from neuronctl import units
 from neuronctl.live.facts import Limit, Live, running, user_limit
 from neuronctl.plan import JobPlan
-from neuronctl.slurm import MyJob, SiteNode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.slurm import MyJob, SiteNode
 
 _UNUSABLE = re.compile(
     r"DOWN|DRAIN|FAIL|MAINT|RESERVED|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"

@@ -22,15 +22,17 @@ is absent, nothing more.
 
 from __future__ import annotations
 
-from neuronctl.slurm.accounting import Accounting, AccountingJob, sacct
-from neuronctl.slurm.cluster import local_cluster
-from neuronctl.slurm.control import Cancelled, ControlJob, scancel, scontrol_show_job
-from neuronctl.slurm.mine import Limits, MyJob, Now, ask_now
-from neuronctl.slurm.process import installed, run_interactive
-from neuronctl.slurm.queue import QueueJob, squeue
-from neuronctl.slurm.site import Association, Qos, SiteConfig, SiteNode, SitePartition
-from neuronctl.slurm.submit import Submitted, predict_start, sbatch
-from neuronctl.slurm.values import ExitCode, JobId
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.slurm.accounting import Accounting, AccountingJob, sacct
+    from neuronctl.slurm.cluster import local_cluster
+    from neuronctl.slurm.control import Cancelled, ControlJob, scancel, scontrol_show_job
+    from neuronctl.slurm.mine import Limits, MyJob, Now, ask_now
+    from neuronctl.slurm.process import installed, run_interactive
+    from neuronctl.slurm.queue import QueueJob, squeue
+    from neuronctl.slurm.site import Association, Qos, SiteConfig, SiteNode, SitePartition
+    from neuronctl.slurm.submit import Submitted, predict_start, sbatch
+    from neuronctl.slurm.values import ExitCode, JobId
 
 __all__ = [
     "Accounting",
@@ -60,3 +62,41 @@ __all__ = [
     "scontrol_show_job",
     "squeue",
 ]
+
+# Most commands need one of these: each module is imported when one of its names is asked for.
+_HOME = {
+    "Accounting": "accounting",
+    "AccountingJob": "accounting",
+    "Association": "site",
+    "Cancelled": "control",
+    "ControlJob": "control",
+    "ExitCode": "values",
+    "JobId": "values",
+    "Limits": "mine",
+    "MyJob": "mine",
+    "Now": "mine",
+    "Qos": "site",
+    "QueueJob": "queue",
+    "SiteConfig": "site",
+    "SiteNode": "site",
+    "SitePartition": "site",
+    "Submitted": "submit",
+    "ask_now": "mine",
+    "installed": "process",
+    "local_cluster": "cluster",
+    "predict_start": "submit",
+    "run_interactive": "process",
+    "sacct": "accounting",
+    "sbatch": "submit",
+    "scancel": "control",
+    "scontrol_show_job": "control",
+    "squeue": "queue",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

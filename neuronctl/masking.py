@@ -99,7 +99,8 @@ class Masker:
         head, again, _ = value.partition("=")
         if again and is_secret_name(head):
             return f"{name}={head}={MASK}"
-        return self._plain(word)
+        # A word with blanks may be a line of shell: --setup "export API_KEY=x".
+        return self.text(word) if re.search(r"\s", word) else self._plain(word)
 
     def data(self, data: Any, name: str = "") -> Any:
         """JSON data: strings, and pairs of a name and a value wherever they stand."""

@@ -207,7 +207,9 @@ def _submit_anew(
     from neuronctl.render import render_job
 
     if program is not None:
-        layer = Layer({**layer.values, "script": program}, layer.origins)
+        # Its name is the program's of then, not the copy's.
+        values = {"job_name": record.draft.job_name, **layer.values, "script": program}
+        layer = Layer(values, {name: layer.origins["script"] for name in values})
     given = {**given, "env": (*(given.get("env") or ()), *variables)}
     job = prepare(given, catalog_file=catalog, job_file=None, recorded=layer)
     refuse_or_warn(job, force=force)

@@ -11,8 +11,7 @@ from neuronctl.units import compress_hostlist
 
 # What a node says of itself: one line a fact, "KIND<tab>values". nvidia-smi may be there and
 # find no GPU. Memory in MiB; the load and cores are the node's, the memory its own too.
-_LOOK = r"""
-printf '@node\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}"
+_LOOK = r"""printf '@node\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}"
 if command -v nvidia-smi >/dev/null; then
     facts=index,name,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu
     nvidia-smi --query-gpu="$facts" --format=csv,noheader,nounits 2>/dev/null |

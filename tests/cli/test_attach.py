@@ -1,0 +1,61 @@
+"""attach and top, with fake Slurm commands: the srun they start."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable
+
+from fake_slurm import FakeSlurm, queue_row
+
+Run = Callable[..., Any]
+
+
+def test_attach(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7", node_list="gpu[01-02]"))
+    fake_slurm.answer("srun", "hello\n", code=5)
+    assert run("attach", "7", "ls", "-l", "a b", code=5).stdout == "hello\n"
+    common = ["srun", "--jobid=7", "--overlap", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1"]
+    assert fake_slurm.calls("srun") == [[*common, "--nodelist=gpu01", "ls", "-l", "a b"]]
+    run("attach", "-w", "gpu02", "7", "ls", code=5)
+    assert fake_slurm.calls()[-1] == [*common, "--nodelist=gpu02", "ls"]
+    assert "its nodes: gpu01, gpu02" in run("attach", "-w", "gpu03", "7", "ls", code=2).stderr
+    assert "no terminal" in run("attach", "7", code=2).stderr
+
+
+def test_a_task_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7_1", own="9"), queue_row("7_2", own="10"))
+    assert "name one of them: 7_1, 7_2" in run("attach", "7", "ls", code=2).stderr
+    run("attach", "7_2", "ls")
+    assert "--jobid=10" in fake_slurm.calls()[-1]
+
+
+def test_not_running(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7", state="PENDING"))
+    assert "it is PENDING" in run("attach", "7", "ls", code=8).stderr
+    fake_slurm.queue()
+    assert "the queue does not have it" in run("top", "7", code=8).stderr
+    fake_slurm.answer("squeue", stderr="Unable to contact slurm controller\n", code=1)
+    assert "Unable to contact" in run("top", "7", code=6).stderr
+
+
+def test_top(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7", node_list="gpu[01-03]"))
+    said = (
+        "srun: a message\n"
+        "0: @node\tgpu01\n0: @gpu\t0, NVIDIA A100, 97, 40000, 81920, 311.5, 61\n0: @load\t3.5\n"
+        "1: @node\tgpu02\n1: @load\tx\n0: @cores\t64\n0: @MemTotal\t1048576\n"
+        "0: @MemAvailable\t524288\n0: @process\t12 99.5 204800 python train.py\n"
+    )
+    fake_slurm.answer("srun", said, code=1)
+    result = run("top", "7")
+    assert "97 %  39.1/80.0 GiB  312 W" in result.stdout and "python train.py 100 %" in (
+        result.stdout.replace("99 %", "100 %")
+    )
+    assert "no answer from gpu03" in result.stderr
+    data = json.loads(run("top", "7", "--json").stdout)
+    first, second = data["nodes"]
+    assert (first["load"], first["cores"], first["memory"]) == (3.5, 64, 1024)
+    assert (second["load"], second["gpus"], data["silent"]) == (None, [], ["gpu03"])
+    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "srun"] * 2
+    fake_slurm.answer("srun", stderr="srun: error: Job has expired\n", code=1)
+    assert "Job has expired" in run("top", "7", code=7).stderr

@@ -1,0 +1,196 @@
+"""history, show, diff and resubmit, with fake Slurm commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+from fake_slurm import FakeSlurm, accounting_row
+
+from neuronctl.records import RecordDraft, RecordStore
+
+Run = Callable[..., Any]
+JOB = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher", "python"]
+JOB += ["--field", "misc", "--appl", "pytorch-ddp", "--force"]
+
+
+@pytest.fixture
+def submitted(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> Callable[..., str]:
+    """Submits train.py as a job of the given number; the script that sbatch was given."""
+
+    def submit(number: int, *argv: str) -> str:
+        if not (tmp_path / "train.py").exists():
+            (tmp_path / "train.py").write_text("print('first')\n")
+        fake_slurm.answer("sbatch", f"{number}\n")
+        run("submit", *JOB, *argv, "train.py", "a b")
+        return fake_slurm.stdin()
+
+    return submit
+
+
+def forget(fake: FakeSlurm) -> None:
+    fake.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+
+
+def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]) -> None:
+    submitted(7)
+    submitted(8, "--job-name", "other")
+    fake_slurm.answer("sbatch", stderr="sbatch: error: Batch job submission failed: No\n", code=1)
+    run("submit", *JOB, "train.py", code=7)
+    forget(fake_slurm)
+    fake_slurm.accounting(
+        accounting_row("7", state="FAILED", exit="3:0"), accounting_row("8", name="other")
+    )
+    before = len(fake_slurm.calls())
+    lines: List[str] = run("history").stdout.splitlines()
+    assert len(fake_slurm.calls()) - before == 2
+    assert [line.split()[0] for line in lines] == ["JOB", "-", "8", "7"]
+    assert "REFUSED" in lines[1] and "submission failed: No" in lines[1]
+    assert "COMPLETED" in lines[2] and "exit code 3:0" in lines[3]
+    assert len(run("history", "-n", "1").stdout.splitlines()) == 2
+    assert len(run("history", "--name", "oth*").stdout.splitlines()) == 2
+    assert len(run("history", "--since", "1h").stdout.splitlines()) == 4
+    assert "no submission" in run("history", "--since", "2100-01-01").stdout
+    assert "is no time" in run("history", "--since", "soon", code=2).stderr
+    data = json.loads(run("history", "--json").stdout)
+    assert data["schema"] == "neuronctl.history/1"
+    assert [one["job_id"] for one in data["submissions"]] == [None, 8, 7]
+    assert data["submissions"][2]["jobs"][0]["state"] == "FAILED"
+
+
+def test_history_of_many_is_two_processes(run: Run, fake_slurm: FakeSlurm) -> None:
+    store = RecordStore.default()
+    for number in range(1, 301):
+        draft = RecordDraft(
+            cwd="/s", command_line=(), script="", request={}, job_name="train", partition="cpu",
+            output="/s/%j.out",
+        )  # fmt: skip
+        store.complete(store.begin(draft), number)
+    forget(fake_slurm)
+    fake_slurm.accounting(*(accounting_row(str(number)) for number in range(1, 301)))
+    assert run("history", "--all").stdout.count("COMPLETED") == 300
+    assert len(fake_slurm.calls()) == 2
+
+
+def test_history_without_slurm(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
+) -> None:
+    assert "no submission is recorded" in run("history").stdout
+    submitted(7)
+    fake_slurm.answer("squeue", stderr="error: Unable to contact slurm controller\n", code=1)
+    result = run("history")
+    assert "7" in result.stdout and "states as recorded" in result.stderr
+
+
+def test_show(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]) -> None:
+    script = submitted(7)
+    forget(fake_slurm)
+    fake_slurm.accounting(accounting_row("7", state="FAILED", exit="3:0"))
+    text = run("show", "7").stdout
+    assert text.endswith(script) and "FAILED, exit code 3:0 (from sacct)" in text
+    assert "asked for: --partition" in text and "train.py" in text
+    assert run("show", "7", "--script").stdout == script
+    data = json.loads(run("show", "7", "--json").stdout)
+    assert data["record"]["draft"]["script"] == script
+    assert data["jobs"][0]["exit_code"] == 3
+    fake_slurm.accounting(accounting_row("9"))
+    assert "no record" in run("show", "9").stdout
+    assert "no such job: 10" in run("show", "10", code=8).stderr
+    assert "there is no record of job 9" in run("show", "9", "--script", code=8).stderr
+
+
+def test_diff(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    first = submitted(7)
+    submitted(8, "-t", "9")
+    result = run("diff", "7", "8").stdout
+    assert "time" in result and "-#SBATCH --time=00:05:00\n+#SBATCH --time=00:09:00" in result
+    data = json.loads(run("diff", "7", "8", "--json").stdout)
+    assert {"name": "time", "first": "5", "second": "9"} in data["plan"]
+    assert run("diff", "7").stdout == "job 7 and today do not differ\n"
+    (tmp_path / "other.sh").write_text(first + "echo more\n")
+    assert "\n+echo more\n" in run("diff", "7", "other.sh").stdout
+    assert "no file that can be read" in run("diff", "7", "gone.sh", code=2).stderr
+    assert "no record of job 9" in run("diff", "7", "9", code=8).stderr
+    assert "part of an array" in run("diff", "7_1", code=2).stderr
+
+
+def test_resubmit_byte_for_byte(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    script = submitted(7)
+    fake_slurm.answer("sbatch", "8\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    before = len(fake_slurm.calls())
+    result = run("resubmit", "7", cwd=elsewhere)
+    assert fake_slurm.stdin() == script and "Submitted batch job 8" in result.stdout
+    assert fake_slurm.seen_env("sbatch")["PWD"]
+    assert len(fake_slurm.calls()) - before <= 2
+    assert run("resubmit", "7", "--dry-run").stdout == script
+    assert "no record of job 99" in run("resubmit", "99", code=8).stderr
+
+
+def test_resubmit_with_overrides(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
+) -> None:
+    script = submitted(7, "--env", "A=1", "--env", "B=2")
+    fake_slurm.answer("sbatch", "8\n")
+    result = run("resubmit", "7", "-t", "9", "--env", "A=3", "--force")
+    assert "time: 5 -> 9" in result.stderr
+    changed = script.replace("--time=00:05:00", "--time=00:09:00").replace("A=1", "A=3")
+    assert fake_slurm.stdin() == changed
+
+
+def test_resubmit_after_the_program_changed(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    script = submitted(7)
+    program = tmp_path / "train.py"
+    program.write_text("print('second')\n")
+    fake_slurm.answer("sbatch", "8\n")
+    calls = len(fake_slurm.calls())
+    result = run("resubmit", "7", code=2)
+    assert "-print('first')\n+print('second')" in result.stderr
+    assert "--script-as-recorded" in result.stderr and len(fake_slurm.calls()) == calls
+    run("resubmit", "7", "--script-as-is")
+    assert fake_slurm.stdin() == script
+    run("resubmit", "7", "--script-as-recorded", "--force")
+    (copy,) = tmp_path.glob("train.as-of-*.py")
+    assert copy.read_text() == "print('first')\n"
+    assert fake_slurm.stdin() == script.replace("train.py", copy.name)
+    program.unlink()
+    assert "the program train.py is gone" in run("resubmit", "7", code=2).stderr
+    both = ["--script-as-is", "--script-as-recorded"]
+    assert "exclude each other" in run("resubmit", "7", *both, code=2).stderr
+
+
+def test_resubmit_what_held_a_secret(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
+) -> None:
+    submitted(7, "--setup", "export API_KEY=abcdefgh123")
+    result = run("resubmit", "7", code=2)
+    assert "held a secret, which its record does not" in result.stderr
+    result = run("resubmit", "7", "-t", "9", "--force", code=2)
+    assert "does not hold setup" in result.stderr
+    submitted(8, "--env", "HF_TOKEN=abcdefgh123")
+    assert "was given HF_TOKEN" in run("resubmit", "8", code=2).stderr
+    run("resubmit", "8", env={"HF_TOKEN": "zyxwvuts987"})
+    assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == "zyxwvuts987"
+    run("resubmit", "8", "--env", "HF_TOKEN=q1w2e3r4t5", "--force")
+    assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == "q1w2e3r4t5"
+
+
+def test_resubmit_from_a_directory_that_is_gone(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    draft = RecordDraft(
+        cwd=str(tmp_path / "gone"), command_line=(), script="#!/bin/sh\n", request={},
+        job_name="train", partition="cpu", output="/s/%j.out",
+    )  # fmt: skip
+    store = RecordStore.default()
+    store.complete(store.begin(draft), 7)
+    assert "cannot be entered: No such file" in run("resubmit", "7", code=2).stderr

@@ -1,0 +1,102 @@
+"""neuronctl why, with fake Slurm commands: how many processes, which logs, what is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable
+
+from fake_slurm import FakeSlurm, accounting_row, queue_row
+
+from neuronctl.records import RecordDraft, RecordStore
+
+Run = Callable[..., Any]
+
+
+def record(job_id: int, directory: Path, **given: Any) -> None:
+    draft = RecordDraft(
+        cwd=str(directory), command_line=(), script="", request={}, job_name="train",
+        partition="cpu", output=f"{directory}/%j.out", **given,
+    )  # fmt: skip
+    store = RecordStore.default()
+    store.complete(store.begin(draft), job_id)
+
+
+def forget(fake: FakeSlurm) -> None:
+    fake.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+
+
+def test_forgotten_by_the_controller(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, tmp_path, error=f"{tmp_path}/%j.err")
+    (tmp_path / "7.out").write_text("step 1\n")
+    (tmp_path / "7.err").write_text("Traceback (most recent call last):\n  File\nKeyError: 'x'\n")
+    forget(fake_slurm)
+    fake_slurm.accounting(accounting_row("7", state="FAILED", exit="1:0"))
+    result = run("why", "7")
+    assert (
+        result.stdout
+        == (
+            "Job 7 (train): it ended with exit code 1. Likely cause: the program ended with a\n"
+            "Python exception.\n"
+            "\n"
+            "  state  FAILED, exit code 1, signal 0 (from sacct)\n"
+            f"  log    {tmp_path}/7.err, last line:\n"
+            "         KeyError: 'x'\n"
+        )
+        or len(str(tmp_path)) > 50
+    )
+    assert "KeyError: 'x'" in result.stdout
+    assert len(fake_slurm.calls()) == 2
+    (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
+    assert (job["kind"], job["certain"]) == ("exception", False)
+    assert job["log"] == {"path": f"{tmp_path}/7.err", "line": "KeyError: 'x'", "from_end": 1}
+
+
+def test_an_array_of_many_tasks_is_two_processes(run: Run, fake_slurm: FakeSlurm) -> None:
+    forget(fake_slurm)
+    fake_slurm.accounting(
+        *(accounting_row(f"7_{n}", own=str(100 + n)) for n in range(900)),
+        *(accounting_row(f"7_{n}", own=str(1000 + n), state="FAILED", exit="1:0")
+          for n in range(900, 1000)),
+    )  # fmt: skip
+    result = run("why", "7")
+    words = " ".join(result.stdout.split())
+    assert "100 tasks of job 7 (train), such as 7_900: it ended with exit code 1" in words
+    assert "900 tasks of job 7 (train), such as 7_0: it ended well" in words
+    assert len(fake_slurm.calls()) == 2
+
+
+def test_a_limit_and_a_turn(run: Run, fake_slurm: FakeSlurm) -> None:
+    row = queue_row("7", state="PENDING", reason="QOSMaxJobsPerUserLimit", node_list="")
+    fake_slurm.queue(row)
+    assert "as many jobs as you may" in " ".join(run("why", "7").stdout.split())
+    fake_slurm.queue(queue_row("7", state="PENDING", reason="Priority", node_list=""))
+    assert "others are before it" in " ".join(run("why", "7").stdout.split())
+    assert [argv[0] for argv in fake_slurm.calls()].count("squeue") <= 4
+
+
+def test_text_cannot_steer_the_terminal(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, tmp_path)
+    (tmp_path / "7.out").write_bytes(b"\x1b]0;title\x07bad \x9b31m\x00 \xff end\n")
+    forget(fake_slurm)
+    fake_slurm.accounting(accounting_row("7", state="FAILED", exit="3:0"))
+    text = run("why", "7").stdout
+    assert "bad" in text and "end" in text
+    assert not any(char in text for char in "\x1b\x07\x9b\x00")
+
+
+def test_without_slurm_the_record_speaks(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, tmp_path)
+    words = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+    fake_slurm.answer("squeue", stderr=words, code=1)
+    result = run("why", "7", code=6)
+    assert "nobody can say how it ended" in " ".join(result.stdout.split())
+    assert "Unable to contact" in result.stderr
+    assert "Unable to contact" in run("why", "8", code=6).stderr
+
+
+def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
+    forget(fake_slurm)
+    assert "no such job: 7" in run("why", "7", code=8).stderr
+    run("why", code=2)
+    run("why", "x", code=2)

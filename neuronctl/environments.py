@@ -59,7 +59,9 @@ def load_modules(modules: Tuple[str, ...], login_shell: bool) -> Tuple[Step, ...
     """
     if not modules:
         return ()
-    steps = [] if login_shell else [Step("type module >/dev/null 2>&1 || . /etc/profile")]
+    # /etc/profile may set PATH anew (Debian's does), which has what the user put on it.
+    profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
+    steps = [] if login_shell else [Step(f"type module >/dev/null 2>&1 || {profile}")]
     steps.append(Step("module purge"))
     steps.append(Step("module load " + " ".join(map(quote, modules)), must_succeed=True))
     return tuple(steps)

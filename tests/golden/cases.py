@@ -12,6 +12,9 @@ FILES = {
     "train_hvd.py": "print('training')\n",
     "examples/train_ddp.py": "print('training')\n",
     "solver": "#!/bin/sh\n",
+    "test_horovod.py": "print('testing')\n",
+    "pytorch_imagenet_resnet50.py": "print('training')\n",
+    "pytorch_22.03-hd-py3.sif": "",
     "job.yaml": """\
 cluster: neuron
 partition: amd_a100nv_8
@@ -35,12 +38,63 @@ args: [--lr, 0.10, --name, a first run]
 }
 """What lies in the directory that the commands run in."""
 
+ALLOCATION = {
+    "SLURM_JOB_ID": "154173",
+    "SLURM_JOB_NODELIST": "gpu[32-33]",
+    "SLURM_JOB_PARTITION": "amd_a100nv_8",
+    "SLURM_JOB_CPUS_PER_NODE": "32(x2)",
+    "SLURM_GPUS_ON_NODE": "4",
+}
+"""The tutorial's allocation, which `run` stands in."""
+
 # The site's comment, where a case is about something else.
 PYTORCH = ["--field", "misc", "--appl", "pytorch"]
 ONE_GPU = ["generate", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "2:00:00", *PYTORCH]
 TWO_NODES = ["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", "-t", "1-0"]
 
+RUN = ["run", "--print", "--cluster", "neuron-2022"]
+
 CASES: Dict[str, List[str]] = {
+    # What the tutorial types in its allocation: all of it, two GPUs a node, one node of the two.
+    "neuron-2022-run-horovodrun-8.sh": [*RUN, "--launcher", "horovodrun", "train_hvd.py"],
+    "neuron-2022-run-mpirun-8.sh": [*RUN, "--launcher", "mpirun", "train_hvd.py"],
+    "neuron-2022-run-horovodrun-4.sh": [
+        *[*RUN, "--launcher", "horovodrun", "--gpus-per-node", "2", "train_hvd.py"],
+    ],
+    "neuron-2022-run-mpirun-4.sh": [
+        *[*RUN, "--launcher", "mpirun", "--gpus-per-node", "2", "train_hvd.py"],
+    ],
+    "neuron-2022-run-horovodrun-2.sh": [
+        *[*RUN, "--launcher", "horovodrun", "--nodelist", "gpu33", "--gpus-per-node", "2"],
+        "train_hvd.py",
+    ],
+    "neuron-2022-salloc-horovod.sh": [
+        *["salloc", "--dry-run", "--cluster", "neuron-2022", "--partition=amd_a100nv_8"],
+        *["-J", "debug", "--nodes=2", "--time=2:00:00", "--gres=gpu:4", "--comment=horovod"],
+        *["--module", "gcc/10.2.0", "--module", "cuda/11.4", "--module"],
+        *["cudampi/openmpi-4.1.1", "--module", "cmake/3.16.9", "--conda", "horovod"],
+    ],
+    # The slides' Horovod in a Singularity image, as a batch job.
+    "neuron-2022-singularity.sh": [
+        *["generate", "--cluster", "neuron-2022", "-p", "amd_a100nv_8", "-J", "debug", "-N", "2"],
+        *["-t", "2:00:00", "--gres=gpu:4", "--comment=horovod", "--launcher", "srun"],
+        *["--container", "pytorch_22.03-hd-py3.sif", "pytorch_imagenet_resnet50.py"],
+    ],
+    # The JSC course's run_train.sbatch at its end, on two nodes.
+    "jureca-run_train.sh": [
+        *["generate", "--cluster", "jureca", "-A", "training2436", "-p", "dc-gpu", "-N", "2"],
+        *["--gres=gpu:4", "--ntasks-per-node", "1", "-c", "128", "-t", "1:00:00"],
+        *["--launcher", "torchrun_jsc", "train.py"],
+    ],
+    # The ULHPC slides' multi-node job and their interactive one.
+    "iris-test_horovod.sh": [
+        *["generate", "--cluster", "iris", "-p", "gpu", "-N", "2", "--gpus-per-node", "4"],
+        *["-t", "120", "--launcher", "mpirun", "test_horovod.py"],
+    ],
+    "iris-si-gpu.sh": [
+        *["salloc", "--dry-run", "--cluster", "iris", "-p", "gpu", "--gpus-per-node", "2"],
+        *["-t", "120", "-c", "6", "--reservation", "hpcschool-gpu", "--ntasks-per-node", "2"],
+    ],
     # The tutorial's train_hvd.sh.
     "neuron-2022-train_hvd.sh": [
         *["generate", "--cluster", "neuron-2022", "-p", "amd_a100nv_8", "-J", "pytorch_horovod"],

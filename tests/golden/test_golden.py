@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable, Dict, List
 
 import pytest
-from cases import CASES, FILES
+from cases import ALLOCATION, CASES, FILES
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or "shellcheck"
@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", CASES)
 def test_script_is_the_golden_one(name: str, project: Path, run: Run, update_golden: bool) -> None:
-    result = run(*CASES[name], cwd=project)
+    result = run(*CASES[name], cwd=project, env=ALLOCATION if CASES[name][0] == "run" else None)
     if CASES[name][0] == "generate":  # salloc says too whether there is a Slurm to be asked
         assert result.stderr == ""
     if update_golden:
@@ -121,7 +121,7 @@ def test_free_of_well_known_defects(name: str) -> None:
     assert not re.search(r"--export\b", code)
     assert "set -u" not in code
     assert not re.search(r"[\r\u2010-\u2015\u00a0]", code)
-    for line in body(name):
+    for line in "\n".join(body(name)).replace(" \\\n", "").splitlines():
         if line.startswith("srun "):
             # The look before the launch goes on after a defect: all nodes shall speak.
             wanted = "0" if "bash -s" in line else "1"

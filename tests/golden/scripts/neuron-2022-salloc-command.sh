@@ -2,7 +2,7 @@ salloc --job-name=interactive --partition=cas_v100nv_8 --nodes=1 --ntasks-per-no
 
 # before CMD:
 
-type module >/dev/null 2>&1 || . /etc/profile
+type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load cuda/11.4 || exit 1
 # 'conda activate' is a shell function that a batch shell has to load first.

@@ -10,7 +10,7 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-type module >/dev/null 2>&1 || . /etc/profile
+type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load cuda/12.9.1 || exit 1
 # 'conda activate' is a shell function that a batch shell has to load first.

@@ -37,7 +37,7 @@ gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
 ! command -v nvidia-smi >/dev/null || nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 if [ "$SLURM_NODEID" -eq 0 ]; then
     python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || failed=1
-import socket, sys
+import os, socket, sys
 address, port = sys.argv[1], int(sys.argv[2])
 try:
     with socket.create_server((address, port)) as server:
@@ -47,7 +47,8 @@ try:
 except socket.timeout:
     pass  # the node that could not come says so itself
 except OSError as error:
-    sys.exit(f"preflight: port {port} of {socket.gethostname()} cannot be used: {error.strerror}")
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {port} cannot be used: {why}")
 LISTEN
 else
     for attempt in {1..40}; do

@@ -9,7 +9,7 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-type module >/dev/null 2>&1 || . /etc/profile
+type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load gcc/15.2.0 mpi/openmpi-4.1.8 || exit 1
 
@@ -36,7 +36,7 @@ defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 [ -r ./solver ] || defect 'cannot read ./solver'
 if [ "$SLURM_NODEID" -eq 0 ]; then
     python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || failed=1
-import socket, sys
+import os, socket, sys
 address, port = sys.argv[1], int(sys.argv[2])
 try:
     with socket.create_server((address, port)) as server:
@@ -46,7 +46,8 @@ try:
 except socket.timeout:
     pass  # the node that could not come says so itself
 except OSError as error:
-    sys.exit(f"preflight: port {port} of {socket.gethostname()} cannot be used: {error.strerror}")
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {port} cannot be used: {why}")
 LISTEN
 else
     for attempt in {1..40}; do

@@ -1,0 +1,10 @@
+salloc --job-name=interactive --partition=gpu --nodes=1 --ntasks-per-node=2 --cpus-per-task=6 --gpus-per-node=2 --reservation=hpcschool-gpu --time=02:00:00 srun --nodes=1 --ntasks=1 --overlap --preserve-env --distribution=block --pty bash -c 'exec bash --rcfile <(printf %s "$NEURONCTL_WIRING") -i'
+
+# in the shell on the first node:
+[ -r ~/.bashrc ] && . ~/.bashrc
+
+# All processes are on one node and meet there, at a port of this job's own.
+export MASTER_ADDR=127.0.0.1
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export OMP_NUM_THREADS=6  # 12 cores / 2 processes

@@ -1,0 +1,30 @@
+#!/bin/bash -l
+#SBATCH --job-name=test_horovod
+#SBATCH --partition=gpu
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4  # one task a GPU
+#SBATCH --cpus-per-task=7    # 4 GPUs x 7 cores a GPU / 4 tasks
+#SBATCH --gpus-per-node=4
+#SBATCH --time=02:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=7   # 28 cores / 4 processes
+
+# Look at every node first: a line for each defect, instead of a training that hangs.
+echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs a node"
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v mpirun >/dev/null || defect 'no program on PATH: mpirun'
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r test_horovod.py ] || defect 'cannot read test_horovod.py'
+gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+[ "$gpus" -ge 4 ] || defect "4 GPUs are asked for, there are $gpus"
+! command -v nvidia-smi >/dev/null || nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+exit "$failed"
+PREFLIGHT
+echo "preflight: all is well"
+
+mpirun -np 8 --bind-to none python test_horovod.py

@@ -1,0 +1,76 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=dc-gpu
+#SBATCH --account=training2436
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=128
+#SBATCH --gres=gpu:4
+#SBATCH --time=1:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# The processes meet on the first node, at its address, at a port of this job's own.
+first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(getent ahostsv4 "${first_node}i" | awk '{ print $1; exit }')
+case $MASTER_ADDR in
+    '' | 127.*)
+        echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
+        exit 1
+        ;;
+esac
+export MASTER_ADDR
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export PYTHONUNBUFFERED=1      # lines reach the log as printed
+export OMP_NUM_THREADS=32      # 128 cores / 4 processes
+export HF_HUB_OFFLINE=1        # jureca wants it
+export HF_DATASETS_OFFLINE=1   # jureca wants it
+export HF_EVALUATE_OFFLINE=1   # jureca wants it
+export TRANSFORMERS_OFFLINE=1  # jureca wants it
+
+# Look at every node first: a line for each defect, instead of a training that hangs.
+echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs a node"
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --cpu-bind=none bash -s <<'PREFLIGHT' || exit 1
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v torchrun_jsc >/dev/null || defect 'no program on PATH: torchrun_jsc'
+[ -r train.py ] || defect 'cannot read train.py'
+gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+[ "$gpus" -ge 4 ] || defect "4 GPUs are asked for, there are $gpus"
+! command -v nvidia-smi >/dev/null || nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+if [ "$SLURM_NODEID" -eq 0 ]; then
+    python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || failed=1
+import os, socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+try:
+    with socket.create_server((address, port)) as server:
+        server.settimeout(10)
+        for _ in range(1):
+            server.accept()[0].recv(1)
+except socket.timeout:
+    pass  # the node that could not come says so itself
+except OSError as error:
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {port} cannot be used: {why}")
+LISTEN
+else
+    for attempt in {1..40}; do
+        (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null && break
+        [ "$attempt" -lt 40 ] || defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"
+        sleep 0.2
+    done
+fi
+exit "$failed"
+PREFLIGHT
+echo "preflight: all is well"
+
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
+    --kill-on-bad-exit=1 bash -c '
+  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  torchrun_jsc --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+      --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+      "$@"
+  code=$?
+  exit "$((stopped ? 0 : code))"' torchrun_jsc train.py

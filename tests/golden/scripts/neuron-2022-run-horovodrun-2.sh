@@ -1,0 +1,3 @@
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 16 cores / 2 processes
+horovodrun --gloo -np 2 -H gpu33:2 python train_hvd.py

@@ -1,0 +1,24 @@
+salloc --job-name=debug --partition=amd_a100nv_8 --nodes=2 --ntasks-per-node=4 --cpus-per-task=8 --gres=gpu:4 --time=2:00:00 --comment=horovod srun --nodes=1 --ntasks=1 --overlap --preserve-env --distribution=block --pty bash -c 'exec bash --rcfile <(printf %s "$NEURONCTL_WIRING") -i'
+
+# in the shell on the first node:
+[ -r ~/.bashrc ] && . ~/.bashrc
+
+type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
+module purge
+module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1 cmake/3.16.9
+# 'conda activate' is a shell function that a batch shell has to load first.
+. "$(conda info --base)/etc/profile.d/conda.sh"
+conda activate horovod
+
+# The processes meet on the first node, at its address, at a port of this job's own.
+first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+case $MASTER_ADDR in
+    '' | 127.*)
+        echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
+        ;;
+esac
+export MASTER_ADDR
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export OMP_NUM_THREADS=8  # 32 cores / 4 processes

@@ -1,0 +1,73 @@
+#!/bin/bash
+#SBATCH --job-name=debug
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4  # one task a GPU
+#SBATCH --cpus-per-task=8    # 4 GPUs x 8 cores a GPU / 4 tasks
+#SBATCH --gres=gpu:4
+#SBATCH --time=2:00:00
+#SBATCH --comment=horovod
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# The processes meet on the first node, at its address, at a port of this job's own.
+first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+case $MASTER_ADDR in
+    '' | 127.*)
+        echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
+        exit 1
+        ;;
+esac
+export MASTER_ADDR
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 32 cores / 4 processes
+
+# Look at every node first: a line for each defect, instead of a training that hangs.
+echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs a node"
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v singularity >/dev/null || defect 'no program on PATH: singularity'
+[ -r pytorch_imagenet_resnet50.py ] || defect 'cannot read pytorch_imagenet_resnet50.py'
+[ -r pytorch_22.03-hd-py3.sif ] || defect 'cannot read pytorch_22.03-hd-py3.sif'
+gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+[ "$gpus" -ge 4 ] || defect "4 GPUs are asked for, there are $gpus"
+! command -v nvidia-smi >/dev/null || nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+if [ "$SLURM_NODEID" -eq 0 ]; then
+    python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || failed=1
+import os, socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+try:
+    with socket.create_server((address, port)) as server:
+        server.settimeout(10)
+        for _ in range(1):
+            server.accept()[0].recv(1)
+except socket.timeout:
+    pass  # the node that could not come says so itself
+except OSError as error:
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {port} cannot be used: {why}")
+LISTEN
+else
+    for attempt in {1..40}; do
+        (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null && break
+        [ "$attempt" -lt 40 ] || defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"
+        sleep 0.2
+    done
+fi
+exit "$failed"
+PREFLIGHT
+echo "preflight: all is well"
+
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
+  export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
+      LOCAL_WORLD_SIZE=4
+  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  singularity exec --nv --bind "/scratch/$USER" --bind "$PWD" --pwd "$PWD" \
+      pytorch_22.03-hd-py3.sif "$@"
+  code=$?
+  exit "$((stopped ? 0 : code))"' task python pytorch_imagenet_resnet50.py

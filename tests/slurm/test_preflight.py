@@ -1,0 +1,131 @@
+"""The look at every node: each defect is told with its node, and stops the job before it starts."""
+
+from __future__ import annotations
+
+from typing import List, Sequence
+
+import pytest
+from harness import Sandbox
+
+JOB = ("-p", "amd_a100nv_8", "-N2", "--gpus-per-node=2", "-t", "5", "--field=misc")
+APPL = "--appl=pytorch"
+
+
+def log_of(
+    sandbox: Sandbox, options: Sequence[str], script: str = "look.py", code: int = 1
+) -> List[str]:
+    """The lines of a job's log after its end with ``code``."""
+    sandbox.write("look.py", "print('the program ran')\n")
+    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log", *options, script]
+    result = sandbox.exec(command, check=False, timeout=200)
+    log = sandbox.exec(["cat", "look.log"], check=False).stdout
+    assert result.returncode == code, f"{result.stderr}\n{log}"
+    return log.splitlines()
+
+
+def test_a_good_one_adds_two_lines(sandbox: Sandbox, no_jobs: None) -> None:
+    log = log_of(sandbox, ["--launcher=srun"], code=0)
+    assert log == [
+        "preflight: gpu[35-36], 2 GPUs a node",
+        "preflight: all is well",
+        *["the program ran"] * 4,
+    ]
+
+
+@pytest.fixture
+def programs(sandbox: Sandbox) -> List[str]:
+    """What stands before a command for it to find the programs of ``bin`` first."""
+    sandbox.exec(["sh", "-c", "rm -rf bin && mkdir bin"])
+    return ["sh", "-c", 'PATH="$PWD/bin:$PATH"; exec "$@"', "sh"]
+
+
+def stopped(log: List[str], defects: Sequence[str]) -> None:
+    """The program did not run, and the log has the preflight's words on each defect, alone."""
+    assert "the program ran" not in log
+    said = [line for line in log if line.startswith("preflight: ")]
+    assert sorted(said[1:]) == sorted(f"preflight: {defect}" for defect in defects), log
+
+
+def test_port_in_use(sandbox: Sandbox, no_jobs: None) -> None:
+    listen = 'python3 -m http.server --bind "$MASTER_ADDR" 9911 >/dev/null 2>&1 &'
+    ready = 'until (exec 3<>"/dev/tcp/$MASTER_ADDR/9911") 2>/dev/null; do sleep 0.1; done'
+    options = ["--launcher=srun", "--env=MASTER_PORT=9911", f"--setup={listen}"]
+    log = log_of(sandbox, [*options, f"--setup={ready}"])
+    stopped(log, ["gpu35: port 9911 cannot be used: Address already in use"])
+
+
+def test_head_that_cannot_be_reached(sandbox: Sandbox, no_jobs: None) -> None:
+    """An address of the first node alone: what listens there is out of the others' reach."""
+    log = log_of(sandbox, ["--launcher=srun", "--env=MASTER_ADDR=127.0.0.1"])
+    stopped(log, [f"gpu36: cannot reach 127.0.0.1 port {port_of(log)}, the first node"])
+
+
+def port_of(log: List[str]) -> str:
+    line = next(line for line in log if "cannot reach" in line)
+    return line.split(" port ")[1].split(",")[0]
+
+
+def test_head_name_that_does_not_resolve(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("suffix.yaml", "clusters: {neuron: {network: {host_suffix: -nowhere}}}\n")
+    log = log_of(sandbox, ["--launcher=srun", "--catalog=suffix.yaml"])
+    assert log == ["gpu35 has no address that other nodes can reach: ''"]
+
+
+def test_head_name_that_is_a_loopback(sandbox: Sandbox, no_jobs: None, programs: List[str]) -> None:
+    sandbox.write("bin/getent", "#!/bin/sh\necho 127.0.1.1 STREAM gpu35\n")
+    sandbox.exec(["chmod", "+x", "bin/getent"])
+    log = log_with(sandbox, programs, ["--launcher=srun"])
+    assert log == ["gpu35 has no address that other nodes can reach: '127.0.1.1'"]
+
+
+def log_with(sandbox: Sandbox, before: Sequence[str], options: Sequence[str]) -> List[str]:
+    """log_of a job that is submitted with ``before`` in front."""
+    sandbox.write("look.py", "print('the program ran')\n")
+    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log", *options]
+    result = sandbox.exec([*before, *command, "look.py"], check=False, timeout=200)
+    log = sandbox.exec(["cat", "look.log"], check=False).stdout
+    assert result.returncode == 1, f"{result.stderr}\n{log}"
+    return log.splitlines()
+
+
+def test_fewer_gpus_than_asked_for(sandbox: Sandbox, no_jobs: None) -> None:
+    log = log_of(sandbox, ["--launcher=srun", "--env=SLURM_STEP_GRES=gres:gpu:1"])
+    defect = "2 GPUs are asked for, there are 1"
+    stopped(log, [f"gpu35: {defect}", f"gpu36: {defect}"])
+
+
+def test_gpus_that_the_driver_does_not_see(
+    sandbox: Sandbox, no_jobs: None, programs: List[str]
+) -> None:
+    sandbox.write("bin/nvidia-smi", '#!/bin/sh\n[ "$(hostname)" != gpu36 ]\n')
+    sandbox.exec(["chmod", "+x", "bin/nvidia-smi"])
+    log = log_with(sandbox, programs, ["--launcher=srun"])
+    stopped(log, ["gpu36: nvidia-smi finds no GPU"])
+
+
+def test_program_that_is_not_there(sandbox: Sandbox, no_jobs: None) -> None:
+    path = "--env=PATH=/usr/bin:/bin"
+    log = log_of(sandbox, ["--launcher=torchrun_jsc", path])
+    missing = "no program on PATH: torchrun_jsc"
+    stopped(log, [f"gpu35: {missing}", f"gpu36: {missing}"])
+
+
+def test_file_that_one_node_cannot_read(sandbox: Sandbox, no_jobs: None) -> None:
+    """/tmp is each node's own."""
+    write = "echo \"print('the program ran')\" >/tmp/mine.py"
+    sandbox.exec(["sh", "-c", write])
+    log = log_of(sandbox, ["--launcher=srun", f"--setup={write}"], script="/tmp/mine.py")
+    stopped(log, ["gpu36: cannot read /tmp/mine.py"])
+
+
+def test_node_that_ssh_does_not_reach(sandbox: Sandbox, no_jobs: None, programs: List[str]) -> None:
+    if not sandbox.status()["ssh"]:
+        pytest.skip("openssh is not installed")
+    sandbox.write("bin/horovodrun", "#!/bin/sh\necho the program ran\n")
+    sandbox.exec(["chmod", "+x", "bin/horovodrun"])
+    sandbox.exec(["sh", "-c", "mkdir -p ~/.ssh && printf 'Host gpu36\\nPort 9\\n' >~/.ssh/config"])
+    try:
+        log = log_with(sandbox, programs, ["--launcher=horovodrun"])
+    finally:
+        sandbox.exec(["sh", "-c", "rm -r ~/.ssh"])
+    stopped(log, ["gpu35: ssh to gpu36 wants a password or does not answer"])

@@ -92,7 +92,7 @@ def _partition(site: SitePartition, limits: Limits) -> Data:
 
 def _sizes(nodes: Sequence[SiteNode], count: Optional[int]) -> Data:
     data: Data = {}
-    cores = [one.cores for one in nodes]
+    cores = [one.cores // one.threads for one in nodes]
     if len(set(cores)) == 1:
         data["cores_per_node"] = cores[0]
     else:

@@ -37,7 +37,10 @@ class SitePartition:
 
 @dataclass(frozen=True)
 class SiteNode:
-    """A compute node. state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``; cores are Slurm's CPUs."""
+    """A compute node. state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``.
+
+    cores, cores_used: Slurm's CPUs, of which a core has ``threads``.
+    """
 
     name: str
     state: str
@@ -51,6 +54,7 @@ class SiteNode:
     gpu: str
     arch: str
     features: Tuple[str, ...]
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -181,6 +185,7 @@ def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
                 gpu="" if kind is None else kind[1],
                 arch=one.get("Arch", ""),
                 features=_words(one.get("ActiveFeatures", "")),
+                threads=_count(one.get("ThreadsPerCore", "")) or 1,
             )
         )
     return tuple(nodes)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, List, Optional, Set, Tuple
 
 import pytest
-from making import cluster, plan_of
+from making import cluster, plan_of, policy
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.live import cache
@@ -218,6 +218,21 @@ def test_limits_that_slurm_does_not_enforce_are_the_catalogs() -> None:
     assert "NC501" not in codes(judged(live((*BUSY, job(4)), limits=lax)))
     result = judged(live((job(5, 20),), limits=lax), gpus_per_node=8)
     assert "you hold 20 of 24 GPUs" in result.verdict.words
+
+
+def test_threads_are_no_cores() -> None:
+    smt = tuple(node(f"n{n}", cores=128, threads=2) for n in (1, 2))
+    look = live(limits=dataclasses.replace(LIMITS, nodes=smt))
+    assert "NC131" in codes(judged(look, cpus_per_task=65))  # the catalog's nodes have 64
+
+
+def test_a_rule_that_is_off_is_no_wait_either() -> None:
+    where = cluster(policy(rules_off=("NC503",)))
+    made = plan_of(where, gpus_per_node=8)
+    catalog = Catalog({"toy": where}, "toy", (), {})
+    result = judge(Subject(made, catalog), live((job(5, 8), job(7, 4))))
+    assert "NC503" not in codes(result)
+    assert result.verdict.kind == "can start now"
 
 
 def test_a_partition_that_slurm_does_not_have() -> None:

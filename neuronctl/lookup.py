@@ -20,6 +20,9 @@ RECENT = 24 * 3600
 
 Row = TypeVar("Row", slurm.QueueJob, slurm.AccountingJob)
 
+# Seconds of a look after which no more states are written to records.
+_REMEMBERING = 2.0
+
 # Beyond this many ids, sacct is asked for all of the user's jobs of that time instead.
 _MANY_IDS = 500
 
@@ -91,6 +94,7 @@ class _Search:
         self.accounting = accounting
         self.cluster = slurm.local_cluster()
         self.notes: List[str] = []
+        self.remember_until = time.monotonic() + _REMEMBERING
         self.without_record: Set[int] = set()
         self.recovery: Optional[Recovery] = None
         with self._tolerant():
@@ -125,8 +129,7 @@ class _Search:
                 absent=self._absent(accounting.off),
             )
             jobs += statuses
-            if record is not None and accounting.off and len(statuses) == 1:
-                # Nobody else will remember how it ended.
+            if record is not None and len(statuses) == 1:
                 self._remember(record, statuses[0])
         return self._found(jobs, None)
 
@@ -203,9 +206,12 @@ class _Search:
         return "neither in the queue nor in accounting"
 
     def _remember(self, record: JobRecord, status: JobStatus) -> None:
-        if status.ended and status.source != "record":
-            with contextlib.suppress(RecordError):
-                self.store.saw(record, status.state, status.reason)
+        """Add a state that is new; where many are, what is left over comes at the next look."""
+        if status.source == "record" or time.monotonic() > self.remember_until:
+            return
+        exit = str(status.exit) if status.ended and status.exit is not None else ""
+        with contextlib.suppress(RecordError):
+            self.store.saw(record, status.state, status.reason, exit)
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:

@@ -47,8 +47,17 @@ def test_queue_accounting_and_record_in_one_table(run: Run, fake_slurm: FakeSlur
         record(job_id)
     fake_slurm.queue(
         queue_row("1"),
-        queue_row("4", state="PENDING", reason="Priority", start="N/A", name="a b|c\nd\x1b[31m"),
-        queue_row("5_[1-3%1]", state="PENDING", reason="BecauseX", node_list="", gres="N/A"),
+        queue_row(
+            "4",
+            state="PENDING",
+            reason="Priority",
+            start="N/A",
+            node_list="",
+            name="a b|c\nd\x1b[31m",
+        ),
+        queue_row(
+            "5_[1-3%1]", state="PENDING", reason="BecauseX", start="N/A", node_list="", gres="N/A"
+        ),
     )
     fake_slurm.accounting(accounting_row("2", state="FAILED", exit="3:0"))
     result = run("status")

@@ -27,6 +27,9 @@ test: install test-packages $(VENV)/torch.stamp ## all tests, with a real Slurm 
 test-fast: install ## the tests that need neither Slurm nor the network, in under a minute
 	$(BIN)/python -m pytest tests/unit tests/golden tests/cli tests/docs
 
+bench: install packages ## what the live gate adds to a submission, with 4,000 jobs in the controller
+	$(BIN)/python benchmarks/gate.py
+
 lint: install ## ruff, mypy --strict, and shellcheck over our scripts and the generated ones
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -69,4 +72,4 @@ $(VENV)/torch.stamp: $(VENV)/python.stamp
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-fast lint docs install packages test-packages clean
+.PHONY: help demo test test-fast bench lint docs install packages test-packages clean

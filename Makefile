@@ -24,6 +24,9 @@ demo: install packages $(VENV)/torch.stamp ## watch a training run on two nodes 
 test: install test-packages $(VENV)/torch.stamp ## all tests, with a real Slurm and real training
 	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest
 
+test-again: install ## what failed in the last run of the tests
+	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
 test-fast: install ## the tests that need neither Slurm nor the network, in under a minute
 	$(BIN)/python -m pytest tests/unit tests/golden tests/cli tests/docs
 
@@ -72,4 +75,4 @@ $(VENV)/torch.stamp: $(VENV)/python.stamp
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-fast bench lint docs install packages test-packages clean
+.PHONY: help demo test test-again test-fast bench lint docs install packages test-packages clean

@@ -1,0 +1,465 @@
+"""Whatever breaks, no job is lost, none is doubled, and status tells the truth afterwards.
+
+A sandbox of its own, since its daemons are killed. The table of faults is printed at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import pytest
+from harness import COMMENT, Sandbox, sandbox_up
+
+JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
+SUBMIT = ["neuronctl", "submit", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5"]
+SUBMIT += ["--launcher", "python", "--field", "misc", "--appl", "pytorch-ddp"]
+Tell = Callable[[str, str], None]
+
+
+class Broken:
+    """The sandbox whose daemons end before their time."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.pid = int(sandbox.status()["pid"])
+        self.started: List[subprocess.Popen[bytes]] = []
+        self.homes: Dict[Tuple[str, str], int] = {}
+
+    def inside(self, pid: int, *argv: str) -> List[str]:
+        """A command as the sandbox's root, in the namespaces of one of its processes."""
+        enter = ["nsenter", *(["-U"] if os.getuid() else []), "-t", str(pid)]
+        return [*enter, "-m", "-u", "-i", "-n", "-p", "--", *argv]
+
+    def root(self, *argv: str, check: bool = True) -> str:
+        done = subprocess.run(self.inside(self.pid, *argv), capture_output=True, text=True)
+        assert not check or done.returncode == 0, (argv, done.stdout, done.stderr)
+        return done.stdout
+
+    def find(self, daemon: str, word: str = "") -> int:
+        """A daemon's process out here; ``word`` stands in its command line."""
+        home = os.readlink(f"/proc/{self.pid}/ns/pid")
+        for folder in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if (folder / "comm").read_text().strip() != daemon:
+                    continue
+                words = (folder / "cmdline").read_text().split("\0")
+                if os.readlink(folder / "ns/pid") == home and (not word or word in words):
+                    return int(folder.name)
+        raise AssertionError(f"no {daemon} {word} in there")
+
+    @contextlib.contextmanager
+    def without(self, daemon: str, word: str = "") -> Iterator[None]:
+        """Kill a daemon, and start it again as it was."""
+        pid = self.find(daemon, word)
+        argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        parent = self.homes.setdefault((daemon, word), parent)
+        # The controller saves its state every few seconds and at its end: killed at once it would
+        # itself lose the jobs of the last ones.
+        os.kill(pid, signal.SIGTERM if daemon == "slurmctld" else signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists())
+        try:
+            yield
+        finally:
+            again = subprocess.Popen(
+                self.inside(parent, *argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self.started.append(again)
+
+    def configure(self, *lines: str) -> None:
+        """Add to slurm.conf and have it read."""
+        text = "".join(f"{line}\n" for line in lines)
+        self.root("sh", "-c", f"printf %s '{text}' >> /etc/slurm/slurm.conf")
+        self.root("scontrol", "reconfigure")
+
+    def status(self, *argv: str, code: int = 0, state: str = "") -> List[Dict[str, Any]]:
+        """neuronctl's own answer; state: another XDG_STATE_HOME."""
+        result = self.neuronctl("status", "--json", *argv, state=state)
+        assert result.returncode == code, result.stderr
+        jobs: List[Dict[str, Any]] = json.loads(result.stdout)["jobs"]
+        return jobs
+
+    def neuronctl(self, *argv: str, state: str = "") -> Any:
+        env = ["env", f"XDG_STATE_HOME={state}"] if state else []
+        return self.sandbox.exec([*env, "neuronctl", *argv], check=False)
+
+    def sbatch(self, *argv: str) -> str:
+        return self.sandbox.exec([*JOB, *argv]).stdout.strip()
+
+    def wait_for(self, job: str, *states: str, seconds: float = 60) -> Dict[str, Any]:
+        def look() -> Any:
+            return [row for row in self.status(job) if row["state"] in states]
+
+        found: Dict[str, Any] = wait_until(look, seconds)[0]
+        return found
+
+    def shell(self, script: str) -> str:
+        return self.sandbox.exec(["bash", "-c", script], timeout=240).stdout
+
+
+def wait_until(check: Callable[[], Any], seconds: float = 60) -> Any:
+    give_up = time.monotonic() + seconds
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < give_up, "it never came to pass"
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def broken(slurm_there: None) -> Iterator[Broken]:
+    """The sandbox, whose controller forgets soon and takes a silent node for dead soon."""
+    with sandbox_up(f"faults-{os.getpid()}", "--nodes", "amd_a100nv_8=2") as sandbox:
+        made = Broken(sandbox)
+        made.root(
+            "sacctmgr", "-i", "modify", "qos", "p_amd_a100nv_8", "set", "MaxSubmitJobsPerUser=-1"
+        )
+        made.configure("SlurmdTimeout=6", "JobAcctGatherParams=OverMemoryKill")
+        sandbox.write("p.sh", "#!/bin/bash\nexit ${1:-0}\n")
+        sandbox.exec(["chmod", "+x", "p.sh"])
+        yield made
+    for process in made.started:
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def slow(broken: Broken) -> Dict[str, str]:
+    """Jobs whose fate takes a minute, begun before all other tests."""
+    return {"late": broken.sbatch("-t1", "--wrap=sleep 300")}
+
+
+@pytest.fixture(autouse=True)
+def tell(slow: Dict[str, str], record_property: Any) -> Tell:
+    """Write a line of the table of faults."""
+    return lambda fault, outcome: record_property("fault", (fault, outcome))
+
+
+# ------------------------------------------------------------------------------ submission
+
+KILLER = r"""
+import json, os, random, signal, subprocess, sys, time
+argv, times = json.loads(sys.argv[1]), int(sys.argv[2])
+def start(n):
+    return subprocess.Popen([*argv, "-J", f"k{n}", "--sbatch", "hold", "./p.sh"],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+spans = []
+for n in range(2):
+    begun = time.monotonic()
+    assert start(1000 + n).wait() == 0
+    spans.append(time.monotonic() - begun)
+span = max(spans)
+rng = random.Random(int(sys.argv[3]))
+for n in range(times):
+    process = start(n)
+    time.sleep(rng.uniform(0.3, 1.1) * span)
+    process.kill()
+    process.wait()
+while subprocess.run(["pgrep", "-x", "sbatch"], stdout=subprocess.DEVNULL).returncode == 0:
+    time.sleep(0.1)
+"""
+
+
+def records(broken: Broken) -> Dict[str, List[Dict[str, Any]]]:
+    """All of the user's records, by job name."""
+    text = broken.shell(
+        'for f in "$XDG_STATE_HOME"/neuronctl/jobs/*.json; do cat "$f"; echo; echo @; done'
+    )
+    found: Dict[str, List[Dict[str, Any]]] = {}
+    for part in text.split("\n@\n"):
+        if part.strip():
+            record = json.loads(part)
+            found.setdefault(record["draft"]["job_name"], []).append(record)
+    return found
+
+
+def jobs_named(broken: Broken, pattern: str) -> Dict[str, List[str]]:
+    """Job ids by name, as the controller itself has them."""
+    found: Dict[str, List[str]] = {}
+    for line in broken.shell("squeue --noheader --states=all -o '%A %j'").splitlines():
+        job, _, name = line.partition(" ")
+        if re.fullmatch(pattern, name):
+            found.setdefault(name, []).append(job)
+    return found
+
+
+def test_killed_at_50_random_moments(broken: Broken, tell: Tell) -> None:
+    broken.sandbox.exec(
+        [sys.executable, "-c", KILLER, json.dumps(SUBMIT), "50", "20261121"], timeout=300
+    )
+    before = [r for rs in records(broken).values() for r in rs if r["status"] == "intent"]
+    said = broken.neuronctl("status")
+    assert said.returncode == 0
+    jobs = jobs_named(broken, r"k\d+")
+    kept = {name: rs for name, rs in records(broken).items() if re.fullmatch(r"k\d+", name)}
+    for name, ids in jobs.items():
+        assert len(ids) == 1, f"{name} was submitted twice"
+        (record,) = kept[name]
+        assert (record["status"], str(record["job_id"])) == ("submitted", ids[0]), name
+    left = [r for rs in kept.values() for r in rs if r["status"] != "submitted"]
+    assert all(r["draft"]["job_name"] not in jobs for r in left)
+    found = len(before) - sum(r["status"] == "intent" for r in left)
+    assert said.stderr.count("its record is complete again") == found
+    # Ten minutes later it is certain that the rest never arrived.
+    broken.shell(
+        'cd "$XDG_STATE_HOME"/neuronctl/jobs; for f in *.intent.json; do [ -e "$f" ] || continue; '
+        "old=${f%%Z-*}; new=20260101T000000000; "
+        'sed -e "s/$old/$new/" -e \'s/"begun_at": [0-9]*/"begun_at": 1767225600/\' "$f" '
+        '> "$new${f#$old}"; '
+        'rm "$f"; done'
+    )
+    lost = broken.neuronctl("status").stderr.count("it never reached Slurm")
+    assert lost == len([r for r in left if r["status"] == "intent"])
+    assert not [r for rs in records(broken).values() for r in rs if r["status"] == "intent"]
+    broken.shell("scancel --me --state=pending")
+    tell(
+        "kill -9 of neuronctl at 50 random moments of a submission",
+        f"{len(jobs) - 2} jobs, each once and with its record; {found} of them found again, "
+        f"{lost} said never to have arrived, {52 - len(jobs) - lost} killed before their record",
+    )
+
+
+def test_twenty_submissions_at_once(broken: Broken, tell: Tell) -> None:
+    one = '"${@:2}" -J "$1$n" --sbatch hold ./p.sh >/dev/null 2>>"err-$1"'
+    broken.sandbox.write("burst.sh", f"for n in {{1..10}}; do {one} & done; wait\n")
+    both = 'bash burst.sh a "$@" & bash burst.sh b "$@" & wait'
+    broken.sandbox.exec(["bash", "-c", both, "-", *SUBMIT])
+    jobs = jobs_named(broken, r"[ab]\d+")
+    assert len(jobs) == 20 and all(len(ids) == 1 for ids in jobs.values()), broken.shell(
+        "cat err-*"
+    )
+    kept = records(broken)
+    for name, ids in jobs.items():
+        (record,) = kept[name]
+        assert (record["status"], str(record["job_id"])) == ("submitted", ids[0])
+    broken.shell("scancel --me --state=pending")
+    tell("20 submissions at once from two processes, one state directory", "20 jobs, 20 records")
+
+
+def test_controller_dead_while_submitting(broken: Broken, tell: Tell) -> None:
+    with broken.without("slurmctld"):
+        result = broken.neuronctl(*SUBMIT[1:], "-J", "nobody", "--force", "./p.sh")
+        assert result.returncode == 6, result.stderr
+    wait_until(lambda: "UP" in broken.root("scontrol", "ping", check=False))
+    result = broken.neuronctl("status")
+    assert "'nobody'" in result.stderr and "knows no such job so far" in result.stderr
+    assert jobs_named(broken, "nobody") == {}
+    tell("slurmctld dead during a submission", "exit code 6; no job, and status says so afterwards")
+
+
+def test_controller_dead_while_watching(broken: Broken, tell: Tell) -> None:
+    job = broken.sbatch("--wrap=sleep 60")
+    broken.wait_for(job, "RUNNING")
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--"]
+        + ["neuronctl", "status", "--watch", job],
+        env=broken.sandbox.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert watching.stdout is not None
+    lines = iter(watching.stdout.readline, "")
+    assert any("RUNNING" in line for line in lines)
+    with broken.without("slurmctld"):
+        silent = next(line for line in lines if "does not answer since" in line)
+        assert silent.startswith("as of ")
+        assert any("RUNNING" in line for line in lines), "the last picture stays"
+    assert any("renewed every" in line for line in lines)
+    assert any("RUNNING" in line for line in lines)
+    broken.shell(f"scancel {job}")
+    rest = watching.communicate(timeout=90)[0]
+    assert watching.returncode == 0 and "CANCELLED" in rest
+    tell(
+        "slurmctld dead during status --watch", "last picture with a word on the silence, then anew"
+    )
+
+
+# ------------------------------------------------------------------------------ the daemons
+
+
+def test_accounting_daemons_dead(broken: Broken, tell: Tell) -> None:
+    with broken.without("mariadbd"), broken.without("slurmdbd"):
+        result = broken.neuronctl(*SUBMIT[1:], "-J", "unbooked", "./p.sh", "3")
+        assert result.returncode == 0, result.stderr
+        (job,) = jobs_named(broken, "unbooked")["unbooked"]
+        assert broken.wait_for(job, "FAILED")["source"] == "squeue"
+        assert "accounting database does not answer" in broken.neuronctl("status", job).stderr
+    booked = wait_until(lambda: [r for r in broken.status(job) if r["exit_code"] == 3], 90)
+    assert booked[0]["state"] == "FAILED"
+    tell("slurmdbd and MariaDB dead", "FAILED from squeue, and exit code 3 once they are back")
+
+
+def test_accounting_switched_off(broken: Broken, tell: Tell) -> None:
+    broken.shell(
+        "sed -e '/^AccountingStorage/d' -e '$aAccountingStorageType=accounting_storage/none' "
+        "/etc/slurm/slurm.conf > off.conf"
+    )
+    job = broken.sbatch("--wrap=exit 3")
+    off = ["env", f"SLURM_CONF={broken.sandbox.scratch}/off.conf", "neuronctl", "status", job]
+    broken.wait_for(job, "FAILED")
+    result = broken.sandbox.exec(off)
+    assert "accounting is switched off" in result.stderr and "FAILED" in result.stdout
+    tell("accounting switched off", "FAILED from squeue; that exit codes may not be known is said")
+
+
+def test_node_dies(broken: Broken, tell: Tell) -> None:
+    dies = broken.sbatch("--no-requeue", "--wrap=sleep 300")
+    node = broken.wait_for(dies, "RUNNING")["node_list"]
+    again = broken.sbatch("--requeue", "-w", node, "--wrap=sleep 300")
+    broken.wait_for(again, "RUNNING")
+    with broken.without("slurmd", node):
+        assert broken.wait_for(dies, "NODE_FAIL")["ended"]
+        assert broken.wait_for(again, "PENDING")["ended"] is False
+    assert "a node failed" in broken.neuronctl("status", dies).stdout
+    broken.shell(f"scancel {again}")
+    wait_until(lambda: "idle" in broken.root("sinfo", "-h", "-n", node, "-o", "%t"))
+    tell("slurmd dead under a running job", "NODE_FAIL; with --requeue PENDING under the same id")
+
+
+def test_cancelled_by_somebody_else(broken: Broken, tell: Tell) -> None:
+    job = broken.sbatch("--wrap=sleep 300")
+    broken.wait_for(job, "RUNNING")
+    broken.root("scancel", job)
+    wait_until(lambda: broken.status(job)[0]["cancelled_by"] == 0)
+    assert "cancelled by root" in broken.neuronctl("status", job).stdout
+    tell("scancel by somebody else", "CANCELLED, cancelled by root")
+
+
+def test_requeued(broken: Broken, tell: Tell) -> None:
+    broken.sandbox.write("long.sh", "#!/bin/bash\nsleep 300\n")
+    broken.sandbox.exec(["chmod", "+x", "long.sh"])
+    result = broken.neuronctl(*SUBMIT[1:], "-J", "again", "--requeue", "--json", "./long.sh")
+    assert result.returncode == 0, result.stderr
+    job = str(json.loads(result.stdout)["job_id"])
+    first = broken.wait_for(job, "RUNNING")
+    broken.root("scontrol", "requeue", job)
+    then = broken.wait_for(job, "PENDING")
+    assert (then["record"], then["stdout"]) == (first["record"], first["stdout"])
+    (record,) = records(broken)["again"]
+    seen = [one["state"] for one in record["states"]]
+    assert "RUNNING" in seen and seen[-1] == "PENDING", seen
+    broken.shell(f"scancel {job}")
+    tell("requeue under the same id", "PENDING again, the same record, both states in it")
+
+
+def test_never_satisfied(broken: Broken, tell: Tell) -> None:
+    first = broken.sbatch("--wrap=exit 1")
+    second = broken.sbatch(f"--dependency=afterok:{first}", "--wrap=true")
+
+    def never() -> Any:
+        return broken.status(second)[0]["reason"] == "DependencyNeverSatisfied"
+
+    wait_until(never)
+    shown = broken.neuronctl("status", second).stdout
+    assert "never starts: the job it depends on failed" in shown and "cancel it" in shown
+    broken.shell(f"scancel {second}")
+    tell("a dependency that is never satisfied", "PENDING, never starts, and what to do")
+
+
+def test_out_of_memory(broken: Broken, tell: Tell) -> None:
+    broken.root("scontrol", "update", "partition=amd_a100nv_8", "DefMemPerCPU=60")
+    eat = f"{sys.executable} -c 'import time; x = bytearray(400 << 20); time.sleep(60)'"
+    job = broken.sbatch("--acctg-freq=task=1", f"--wrap={eat}")
+    row = wait_until(lambda: [one for one in broken.status(job) if one["ended"]])[0]
+    broken.root("scontrol", "update", "partition=amd_a100nv_8", "DefMemPerCPU=1000")
+    assert row["state"] == "OUT_OF_MEMORY", row
+    assert "out of memory" in broken.neuronctl("status", job).stdout
+    tell("out of memory", "OUT_OF_MEMORY (Slurm's own accounting ends the job)")
+
+
+# ------------------------------------------------------------------------------ the records
+
+
+def test_state_directory_full(broken: Broken, tell: Tell) -> None:
+    place = f"{broken.sandbox.scratch}/full"
+    broken.sandbox.exec(["mkdir", "-p", place])
+    uid = broken.shell("id -u").strip()
+    broken.root("mount", "-t", "tmpfs", "-o", f"size=4k,uid={uid},mode=700", "none", place)
+    submit = [*SUBMIT[1:], "--sbatch", "hold", "--json"]
+    result = broken.neuronctl(*submit, "-J", "full0", "./p.sh", state=place)
+    assert result.returncode == 0 and "No space left" in result.stderr, result.stderr
+    first = str(json.loads(result.stdout)["job_id"])
+    assert broken.status(first, state=place)[0]["state"] == "PENDING"
+    # Room for the intent, and none for the record beside it.
+    broken.root("mount", "-o", "remount,size=64k", place)
+    broken.sandbox.exec(
+        ["env", f"XDG_STATE_HOME={place}", *SUBMIT, "--sbatch", "hold", "-J", "size", "./p.sh"]
+    )
+    one = int(broken.shell(f"du -k {place}/neuronctl/jobs/*.json | cut -f1"))
+    broken.root("mount", "-o", f"remount,size={2 * one + one // 2}k", place)
+    result = broken.neuronctl(*submit, "-J", "full1", "./p.sh", state=place)
+    assert result.returncode == 0 and "No space left" in result.stderr, result.stderr
+    second = str(json.loads(result.stdout)["job_id"])
+    broken.root("mount", "-o", "remount,size=1m", place)
+    said = broken.neuronctl("status", state=place)
+    assert f"is job {second}: its record is complete again" in said.stderr
+    rows = {row["job_id"]: row["record"] for row in broken.status(state=place)}
+    assert rows[first] is None and rows[second] is not None
+    broken.shell("scancel --me --state=pending")
+    tell(
+        "state directory full",
+        "submitted with a warning; full only after the intent: its record is completed later",
+    )
+
+
+def test_state_directory_read_only(broken: Broken, tell: Tell) -> None:
+    place = f"{broken.sandbox.scratch}/closed"
+    broken.shell(f"mkdir -p {place}/neuronctl/jobs; chmod 500 {place}/neuronctl/jobs")
+    submit = [*SUBMIT[1:], "--sbatch", "hold", "--json", "-J", "ro", "./p.sh"]
+    result = broken.neuronctl(*submit, state=place)
+    assert result.returncode == 0 and "Permission denied" in result.stderr, result.stderr
+    job = str(json.loads(result.stdout)["job_id"])
+    assert [row["state"] for row in broken.status(job, state=place)] == ["PENDING"]
+    broken.shell("scancel --me --state=pending")
+    tell("state directory read-only", "submitted with a warning; status from squeue")
+
+
+def test_half_written_record(broken: Broken, tell: Tell) -> None:
+    place = f"{broken.sandbox.scratch}/half"
+    submit = [*SUBMIT[1:], "--sbatch", "hold", "--json", "./p.sh"]
+    ids = [
+        str(json.loads(broken.neuronctl(*submit, state=place).stdout)["job_id"]) for _ in range(2)
+    ]
+    broken.shell(f"truncate -s 100 {place}/neuronctl/jobs/*.{ids[0]}.json")
+    result = broken.neuronctl("status", *ids, state=place)
+    assert result.returncode == 0 and "not a whole record" in result.stderr
+    rows = {row["job_id"]: row for row in broken.status(*ids, state=place)}
+    assert rows[ids[0]]["record"] is None and rows[ids[1]]["record"] is not None
+    assert {row["state"] for row in rows.values()} == {"PENDING"}
+    broken.shell("scancel --me --state=pending")
+    tell("a half-written record", "named and left alone; the job is shown by Slurm's own answer")
+
+
+# --------------------------------------------------------------------- what takes its time
+
+
+def test_time_limit(broken: Broken, slow: Dict[str, str], tell: Tell) -> None:
+    row = broken.wait_for(slow["late"], "TIMEOUT", seconds=150)
+    assert row["elapsed"] >= 60
+    assert "time limit reached" in broken.neuronctl("status", slow["late"]).stdout
+    tell("time limit", "TIMEOUT")
+
+
+def test_forgotten_by_the_controller(broken: Broken, tell: Tell) -> None:
+    job = broken.sbatch("--wrap=exit 4")
+    wait_until(lambda: [row for row in broken.status(job) if row["exit_code"] == 4])
+    broken.configure("MinJobAge=2")
+    known = ["squeue", "--noheader", "--states=all", "-o", "%A"]
+    wait_until(lambda: job not in broken.sandbox.exec(known).stdout.split(), 120)
+    (row,) = broken.status(job)
+    assert (row["state"], row["exit_code"], row["source"]) == ("FAILED", 4, "sacct")
+    tell("job forgotten by squeue (MinJobAge)", "FAILED with exit code 4 from sacct")

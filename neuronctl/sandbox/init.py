@@ -298,6 +298,8 @@ def _start(setup: Setup, has: Found) -> Running:
         holder.tell(b"slurmd!")
     slurmctld.wait_for(lambda: set(_node_states()) == {"idle"})
     user = setup.user
+    # The database tells the controller of its changes in its own time, the user's last of all.
+    slurmctld.wait_for(lambda: f"UserName={user.name}(" in _run(slurmconf.user_argv(user.name)))
     return Running(
         pid=0,
         cluster=layout.cluster.name,

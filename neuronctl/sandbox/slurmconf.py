@@ -178,6 +178,11 @@ def tres_argv() -> List[str]:
     return ["sacctmgr", "--noheader", "--parsable2", "show", "tres", "format=type,name"]
 
 
+def user_argv(user: str) -> List[str]:
+    """What shows the user's associations once the controller knows of them."""
+    return ["scontrol", "show", "assoc_mgr", f"users={user}", "flags=assoc"]
+
+
 def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]]:
     """What sacctmgr must be told, in order, before the partitions can name their QOS."""
     commands = [

@@ -208,7 +208,8 @@ def cores_a_gpu(subject: Subject) -> Iterator[Violation]:
 @rule("NC133", "more GPUs than cores")
 def cores_for_gpus(subject: Subject) -> Iterator[Violation]:
     plan = subject.plan
-    if plan.gpus_per_node > plan.cores_per_node:
+    # A whole node comes with all its cores, whatever is asked for.
+    if plan.gpus_per_node > plan.cores_per_node and not plan.request.exclusive:
         yield Violation(
             f"{plan.gpus_per_node} GPUs a node but {plan.cores_per_node} cores are asked for; "
             "a GPU needs a core at least",

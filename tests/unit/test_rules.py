@@ -100,6 +100,12 @@ CASES: List[Case] = [
         {"gpus_per_node": 4, "cpus_per_task": 4},
     ),
     (
+        "NC133",
+        {"gpus_per_node": 4, "cpus_per_task": 3},
+        ["4 GPUs a node but 3 cores"],
+        {"gpus_per_node": 4, "cpus_per_task": 3, "exclusive": True},
+    ),
+    (
         "NC141",
         {"time_limit": "2-00:00:01"},
         ["2-00:00:01", "batch jobs in gpu", "may run 2-00:00:00", "-t 2-00:00:00"],

@@ -1,0 +1,80 @@
+"""Launches from inside an allocation: all of it, a part of it, and srun in salloc's own shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List
+
+import pytest
+from harness import Sandbox
+
+SALLOC = ("neuronctl", "salloc", "-p", "amd_a100nv_8", "-t", "10", "--field=misc", "--appl=pytorch")
+
+WHO = """\
+import os, socket
+names = ("RANK", "OMPI_COMM_WORLD_RANK", "HOROVOD_RANK")
+sizes = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE")
+rank = next(os.environ[name] for name in names if name in os.environ)
+size = next(os.environ[name] for name in sizes if name in os.environ)
+where = os.environ["TELL_WHERE"]
+with open(os.path.join(where, rank), "w") as file:
+    file.write(f"{rank}/{size} {socket.gethostname()}\\n")
+"""
+
+
+def launched(sandbox: Sandbox, before: List[str], options: str) -> List[str]:
+    """Which process ran where, of ``neuronctl run`` on two nodes of four GPUs."""
+    sandbox.write("who.py", WHO)
+    line = f"rm -rf who && mkdir who && neuronctl run {options} --env TELL_WHERE=$PWD/who who.py"
+    words = [*SALLOC, "--nodes=2", "--gres=gpu:4", *before, "--", "bash", "-c", line]
+    sandbox.exec(words, timeout=200)
+    return sandbox.exec(["sh", "-c", "cat who/*"]).stdout.splitlines()
+
+
+TWO_EACH = ["0/4 gpu35", "1/4 gpu35", "2/4 gpu36", "3/4 gpu36"]
+ONE_NODE = ["0/2 gpu36", "1/2 gpu36"]
+PARTS = [("--gpus-per-node 2", TWO_EACH), ("--nodelist gpu36 --gpus-per-node 2", ONE_NODE)]
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "horovodrun", "horovodrun-mpi"])
+@pytest.mark.parametrize(("options", "expected"), PARTS)
+def test_a_part_of_the_allocation(
+    launcher: str, options: str, expected: List[str], bench: Sandbox, horovod_venv: Path
+) -> None:
+    """The tutorial's -np 4 -H gpu32:2,gpu33:2 and -np 2 -H gpu33:2."""
+    venv = [f"--venv={horovod_venv}"]
+    assert launched(bench, venv, f"--launcher {launcher} {options}") == expected
+
+
+@pytest.mark.parametrize(("options", "expected"), PARTS)
+def test_srun_on_a_part_of_the_allocation(
+    options: str, expected: List[str], bench: Sandbox, horovod_venv: Path
+) -> None:
+    venv = [f"--venv={horovod_venv}"]
+    assert launched(bench, venv, f"--launcher srun {options}") == expected
+
+
+def test_eight_processes_of_open_mpi(bench: Sandbox, horovod_venv: Path) -> None:
+    eight = [f"{rank}/8 gpu{35 + rank // 4}" for rank in range(8)]
+    assert launched(bench, [f"--venv={horovod_venv}"], "--launcher mpirun") == eight
+
+
+def test_run_ends_with_the_programs_exit_code(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("bad.py", "import sys\nsys.exit(17)\n")
+    run = ["neuronctl", "run", "--launcher", "srun", "bad.py"]
+    words = [*SALLOC, "--nodes=2", "--gres=gpu:1", "--", *run]
+    assert sandbox.exec(words, check=False).returncode == 17
+
+
+def test_srun_in_sallocs_step_does_not_hang(sandbox: Sandbox, no_jobs: None) -> None:
+    """The step that the shell, or a command in its place, runs in leaves srun its resources."""
+    line = "srun hostname | sort | paste -sd,; hostname; echo $MASTER_ADDR"
+    words = [*SALLOC, "--nodes=2", "--gres=gpu:2", "--", "bash", "-c", line]
+    ranks, here, address = sandbox.exec(words).stdout.splitlines()
+    assert (ranks, here) == ("gpu35,gpu35,gpu36,gpu36", "gpu35")
+    assert address.startswith("10.")
+
+
+def test_a_lone_colon_reaches_the_command_of_salloc(sandbox: Sandbox, no_jobs: None) -> None:
+    words = [*SALLOC, "--gres=gpu:1", "--", "printf", "%s|", "a", ":", "", ":", "b c"]
+    assert sandbox.exec(words).stdout == "a|:||:|b c|"

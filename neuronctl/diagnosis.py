@@ -350,7 +350,7 @@ def _waiting(evidence: Evidence) -> Diagnosis:
     if status.start is not None and status.start > evidence.now:
         moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.start))
         ahead = clock(status.start - evidence.now)
-        expected = f"Slurm expects it to start at {moment} (in {ahead}) at the latest"
+        expected = f"Slurm expects it to start at {moment} (in {ahead})"
         cause = f"{cause}; {expected}" if cause else expected
     return Diagnosis(kind, what, cause, remedy)
 
@@ -379,15 +379,12 @@ def _dependency_words(dependency: str) -> str:
 
 
 def _turn(evidence: Evidence, own: PartitionJob) -> str:
-    waiting = [row for row in evidence.queue if row.state == "PENDING" and row != own]
+    # Those that wait for another job, or are held (priority 0), are before nobody.
+    waiting = [row for row in evidence.queue if row.state == "PENDING" and not row.dependency]
     ahead = sum(1 for row in waiting if (row.priority or 0) > (own.priority or 0))
     running = [row for row in evidence.queue if row.state == "RUNNING"]
-    words = (
-        f"{ahead or 'none'} of the {len(waiting)} other waiting jobs of {evidence.status.partition}"
-    )
-    words += " is before it" if ahead < 2 else " are before it"
-    if not waiting:
-        words = f"no other job waits in {evidence.status.partition}"
+    where = f"waiting {'job' if ahead == 1 else 'jobs'} of {evidence.status.partition}"
+    words = f"{ahead or 'no'} other {where} {'is' if ahead == 1 else 'are'} before it"
     ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
     if running:
         count = "1 job runs" if len(running) == 1 else f"{len(running)} jobs run"

@@ -135,9 +135,9 @@ def test_waiting_for_its_turn() -> None:
     rows = [(7, "PENDING", 10, 0), (8, "PENDING", 11, 0), (9, "PENDING", 9, 0)]
     words = waiting(*rows, (5, "RUNNING", 1, 4600), (6, "RUNNING", 1, 1060), reason="Priority")
     assert words.startswith("it has waited for 10 min: others are before it")
-    assert "1 of the 2 other waiting jobs of gpu is before it, 2 jobs run there" in words
+    assert "1 other waiting job of gpu is before it, 2 jobs run there" in words
     assert "the first of which ends in 1 min at the latest" in words
-    assert "no other job waits in gpu" in waiting(rows[0], reason="Resources")
+    assert "no other waiting jobs of gpu are before it" in waiting(rows[0], reason="Resources")
     assert "Slurm expects it to start at" in waiting(rows[0], reason="Resources", start=5000)
     assert "(in 1 h 6 min)" in waiting(rows[0], reason="Resources", start=5000)
 

@@ -37,3 +37,19 @@ def no_jobs(sandbox: Sandbox) -> Iterator[None]:
     """Whatever the test submits is gone after it."""
     yield
     sandbox.cancel_all()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table of faults: what was broken, and what became of the jobs."""
+    rows = [
+        (fault, outcome if kind == "passed" else "FAILED")
+        for kind in ("passed", "failed")
+        for report in terminalreporter.getreports(kind)
+        if report.when == "call"
+        for name, (fault, outcome) in (one for one in report.user_properties if one[0] == "fault")
+    ]
+    if rows:
+        width = max(len(fault) for fault, _ in rows)
+        terminalreporter.section("faults, each with nothing lost and nothing doubled")
+        for fault, outcome in rows:
+            terminalreporter.write_line(f"{fault:{width}}  {outcome}")

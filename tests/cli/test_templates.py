@@ -1,0 +1,93 @@
+"""A user's own template: in place of the shipped one or extending it; its names; its errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, Callable, Set
+
+import jinja2.defaults
+import pytest
+
+from neuronctl.plan import JobPlan
+
+JOB = ["generate", "-p", "amd_a100nv_8", "-N2", "--gpus-per-node=2", "--field=misc"]
+APPL = ["--appl=pytorch", "train.py"]
+NAMES = '{{ self._TemplateReference__context.get_all() | sort | join(" ") }}\n'
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+
+
+def own(name: str, text: str, home: Path) -> Path:
+    path = home / ".config" / "neuronctl" / "templates" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_file_in_place_of_the_shipped_one(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "mine.j2").write_text("#!/bin/bash\n# {{ plan.job_name | q }}\n{{ launch }}\n")
+    text = run(*JOB, "--template=mine.j2", "-J", "two words", *APPL).stdout
+    assert text.splitlines()[:2] == ["#!/bin/bash", "# 'two words'"]
+    assert text.count("\n") > 3 and "#SBATCH" not in text
+
+
+def test_the_users_own_extends_the_shipped_one(run: Callable[..., Any], clean_home: Path) -> None:
+    shipped = run(*JOB, *APPL).stdout
+    block = "{% block environment %}{{ super() }}ulimit -c 0\n{% endblock %}"
+    own("job.sh.j2", '{% extends "shipped/job.sh.j2" %}\n' + block, clean_home)
+    text = run(*JOB, *APPL).stdout
+    assert text.replace("ulimit -c 0\n", "") == shipped
+    assert text.count("ulimit -c 0\n") == 1
+
+
+@pytest.mark.parametrize("text", ["\n\n{{ nowhere }}\n", "\n\n{{ plan.nowhere }}\n"])
+def test_an_undefined_name_is_an_error_with_its_place(
+    text: str, run: Callable[..., Any], clean_home: Path
+) -> None:
+    path = own("job.sh.j2", text, clean_home)
+    said = run(*JOB, *APPL, code=5).stderr
+    assert f"{path}:3: " in said and "nowhere" in said
+
+
+def test_a_template_that_cannot_be_read_by_jinja(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "mine.j2").write_text("\n{% if %}\n")
+    assert f"{tmp_path}/mine.j2:2: " in run(*JOB, "--template=mine.j2", *APPL, code=5).stderr
+
+
+def test_a_template_that_is_not_there(run: Callable[..., Any]) -> None:
+    assert "no template 'none.j2'" in run(*JOB, "--template=none.j2", *APPL, code=5).stderr
+
+
+def documented(root: Path, pattern: str) -> Set[str]:
+    text = (root / "docs/reference/templates.md").read_text(encoding="utf-8")
+    return set(re.findall(pattern, text, re.MULTILINE))
+
+
+def test_every_variable_is_documented(
+    run: Callable[..., Any], root: Path, clean_home: Path
+) -> None:
+    names: Set[str] = set()
+    own("job.sh.j2", NAMES, clean_home)
+    own("salloc.sh.j2", NAMES, clean_home)
+    names.update(run(*JOB, *APPL).stdout.split())
+    said = run("salloc", "--dry-run", "--force", *JOB[1:], APPL[0]).stdout
+    names.update(said.splitlines()[-1].split())
+    names -= set(jinja2.defaults.DEFAULT_NAMESPACE)
+    assert names == documented(root, r"^\| `(\w+)` \|")
+
+
+def test_every_value_of_the_plan_is_documented(root: Path) -> None:
+    names = {field.name for field in dataclasses.fields(JobPlan)}
+    names |= {name for name, value in vars(JobPlan).items() if isinstance(value, property)}
+    assert names == documented(root, r"^\| `plan\.(\w+)` \|")
+
+
+def test_every_block_is_documented(root: Path) -> None:
+    shipped = (root / "templates/job.sh.j2").read_text()
+    row = next(iter(documented(root, r"^\| `job\.sh\.j2` \| .*$")))
+    assert re.findall(r"{% block (\w+) %}", shipped) == re.findall(r"`(\w+)`", row)

@@ -159,7 +159,8 @@ CAUSES: Tuple[Sign, ...] = (
     ),
     _sign(
         "out-of-memory",
-        r"oom[-_]kill|out of memory: killed process|Some of (?:your processes|the step tasks) may "
+        r"oom[-_]kill|exceeded (?:job |step )?memory limit|out of memory: killed process"
+        r"|Some of (?:your processes|the step tasks) may "
         r"have been (?:OOM )?killed|std::bad_alloc|^MemoryError\b|Cannot allocate memory",
         "the node's memory that the job had was full",
         "ask for more with --mem (or more cores, where memory comes with them), or fewer "

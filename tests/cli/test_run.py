@@ -1,0 +1,58 @@
+"""``run``: what it prints in the tutorial's allocation, and what it refuses there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+
+ALLOCATION: Dict[str, str] = {
+    "SLURM_JOB_ID": "154173",
+    "SLURM_JOB_NODELIST": "gpu[32-33]",
+    "SLURM_JOB_PARTITION": "amd_a100nv_8",
+    "SLURM_JOB_CPUS_PER_NODE": "32(x2)",
+    "SLURM_GPUS_ON_NODE": "4",
+}
+RUN = ("run", "--cluster", "neuron-2022")
+
+
+@pytest.mark.parametrize("launcher", ["horovodrun", "mpirun"])
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ("", "-np 8 -H gpu32:4,gpu33:4 "),
+        ("--gpus-per-node 2", "-np 4 -H gpu32:2,gpu33:2 "),
+        ("--nodelist gpu33 --gpus-per-node 2", "-np 2 -H gpu33:2 "),
+        ("--nodes 1", "-np 4 -H gpu32:4 "),
+    ],
+)
+def test_the_tutorials_lines(launcher: str, part: str, line: str, run: Callable[..., Any]) -> None:
+    words = [*RUN, "--print", "--launcher", launcher, *part.split(), "train_hvd.py"]
+    launch = run(*words, env=ALLOCATION).stdout.splitlines()[-1]
+    assert launch.startswith(launcher) and launch.endswith(" python train_hvd.py")
+    assert line in launch
+
+
+def test_srun_on_one_named_node(run: Callable[..., Any]) -> None:
+    words = [*RUN, "--print", "--launcher", "srun", "--nodelist", "gpu33", "--gpus-per-node", "2"]
+    text = run(*words, "train.py", env=ALLOCATION).stdout
+    for word in ("--nodelist=gpu33", "--ntasks=2", "--gres=gpu:2"):
+        assert f" {word} " in text.replace("\\\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nodelist", "gpu34"], "gpu34 is not in this allocation"),
+        (["--nodes", "3"], "3 nodes are asked for, there are 2"),
+        (["--gpus-per-node", "5"], "the allocation has 4"),
+    ],
+)
+def test_more_than_there_is(words: list, said: str, run: Callable[..., Any]) -> None:
+    result = run(*RUN, *words, "train.py", env=ALLOCATION, code=2)
+    assert said in result.stderr.replace("\n", " ")
+
+
+def test_outside_an_allocation(run: Callable[..., Any], tmp_path: Path) -> None:
+    assert "this is no allocation" in run(*RUN, "train.py", code=2).stderr

@@ -1,0 +1,63 @@
+"""The allocation a process stands in, from Slurm's variables."""
+
+from __future__ import annotations
+
+from typing import Dict, Optional
+
+import pytest
+
+from neuronctl.allocation import from_environment
+from neuronctl.errors import UsageError
+
+JOB = {
+    "SLURM_JOB_ID": "154173",
+    "SLURM_JOB_NODELIST": "gpu[32-33]",
+    "SLURM_JOB_PARTITION": "amd_a100nv_8",
+    "SLURM_JOB_CPUS_PER_NODE": "32(x2)",
+    "SLURM_GPUS_ON_NODE": "4",
+    "SLURM_NTASKS_PER_NODE": "4",
+    "SLURM_CPUS_PER_TASK": "8",
+}
+
+
+def test_all_of_it() -> None:
+    has = from_environment(JOB)
+    assert (has.job_id, has.nodes, has.partition) == (154173, ("gpu32", "gpu33"), "amd_a100nv_8")
+    assert (has.gpus, has.cores, has.ntasks_per_node, has.cpus_per_task) == (4, 32, 4, 8)
+
+
+def test_the_smallest_node_counts() -> None:
+    assert from_environment({**JOB, "SLURM_JOB_CPUS_PER_NODE": "16(x2),8"}).cores == 8
+
+
+@pytest.mark.parametrize(
+    ("variables", "gpus"),
+    [
+        ({"SLURM_JOB_GPUS": "0,1,5"}, 3),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, 2),
+        ({"CUDA_VISIBLE_DEVICES": ""}, 0),
+        ({}, 0),
+    ],
+)
+def test_gpus_where_slurm_does_not_count_them(variables: Dict[str, str], gpus: int) -> None:
+    rest = {name: value for name, value in JOB.items() if name != "SLURM_GPUS_ON_NODE"}
+    assert from_environment({**rest, **variables}).gpus == gpus
+
+
+@pytest.mark.parametrize("name", ["SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK"])
+def test_what_slurm_does_not_say_is_none(name: str) -> None:
+    has = from_environment({key: value for key, value in JOB.items() if key != name})
+    value: Optional[int] = getattr(has, name[6:].lower())
+    assert value is None
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"])
+def test_no_allocation(name: str) -> None:
+    with pytest.raises(UsageError, match="no allocation"):
+        from_environment({key: value for key, value in JOB.items() if key != name})
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"])
+def test_variables_that_cannot_be_read(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        from_environment({**JOB, name: "gpu[1-"})

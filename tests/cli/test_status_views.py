@@ -1,0 +1,129 @@
+"""neuronctl status: names, --since, folded arrays, advice, and a picture that renews itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import Any, Callable
+
+import pytest
+from fake_slurm import FakeSlurm, accounting_row, queue_row
+
+Run = Callable[..., Any]
+
+
+def test_by_name(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("1", name="train-a"), queue_row("2", name="eval"))
+    rows = json.loads(run("status", "train*", "--json").stdout)["jobs"]
+    assert [row["job_id"] for row in rows] == ["1"]
+    assert "no such job: nix*" in run("status", "nix*", code=8).stderr
+    assert "exclude each other" in run("status", "1", "train*", code=2).stderr
+
+
+def test_since(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.accounting(accounting_row("3"), accounting_row("4", submit="2001-01-01T00:00:00"))
+    rows = json.loads(run("status", "--since", "7d", "--json").stdout)["jobs"]
+    assert [row["job_id"] for row in rows] == ["3"]
+    (argv,) = fake_slurm.calls("sacct")
+    assert f"--user={os.getuid()}" in argv
+    assert any(re.fullmatch(r"--starttime=\d{4}-.*", word) for word in argv)
+    assert "is no time" in run("status", "--since", "lately", code=2).stderr
+
+
+def test_an_array_is_one_line_until_it_is_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(
+        queue_row("5_1"), queue_row("5_2", state="FAILED"), queue_row("6"),
+        queue_row("5_[3-9%2]", state="PENDING", reason="JobArrayTaskLimit", start="N/A"),
+    )  # fmt: skip
+    lines = [" ".join(line.split()) for line in run("status").stdout.splitlines()[1:]]
+    assert lines[0].startswith(
+        "5_[9 tasks] train cpu RUNNING 1 FAILED, 7 PENDING, 1 RUNNING (waits for tasks of its own"
+    )
+    assert lines[1].startswith("6 train") and len(lines) == 2
+    for argv in (["--tasks"], ["5"]):
+        shown = run("status", *argv).stdout
+        assert re.findall(r"^5_\S+", shown, re.MULTILINE) == ["5_1", "5_2", "5_[3-9%2]"]
+
+
+def test_advice_where_a_job_is_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7", state="PENDING", reason="JobHeldUser", node_list=""))
+    assert "7 JobHeldUser: 'scontrol release 7' lets it go" in run("status", "7").stdout
+    assert "scontrol" not in run("status").stdout, "a pipe gets rows and nothing else"
+    (row,) = json.loads(run("status", "--json").stdout)["jobs"]
+    assert (row["reason_words"], row["advice"]) == ("held", "'scontrol release 7' lets it go")
+
+
+def test_watching_ends_with_the_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7", state="COMPLETED"))
+    shown = run("status", "--watch", "7").stdout
+    assert re.match(r"as of \d\d:\d\d:\d\d, renewed every 3 s", shown) and "COMPLETED" in shown
+    assert "exclude each other" in run("status", "--watch", "--json", code=2).stderr
+
+
+def test_watching_a_silent_slurm(fake_slurm: FakeSlurm) -> None:
+    """It says so, goes on, comes back; Ctrl-C is a good end."""
+    fake_slurm.queue(queue_row("7"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "neuronctl", "status", "--watch"],
+        env={**os.environ, **fake_slurm.env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+    ) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        assert any("RUNNING" in line for line in lines)
+        words = "slurm_load_jobs error: Unable to contact slurm controller\n"
+        fake_slurm.answer("squeue", stderr=words, code=1)
+        silent = next(line for line in lines if "does not answer since" in line)
+        assert silent.startswith("as of ") and "Unable to contact" in silent
+        assert any("RUNNING" in line for line in lines), "the last picture stays"
+        fake_slurm.queue(queue_row("7", state="COMPLETING"))
+        assert any("COMPLETING" in line for line in lines)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+
+
+def test_watching_without_slurm(run: Run, tmp_path: Any) -> None:
+    result = run("status", "--watch", code=6, env={"PATH": str(tmp_path)})
+    assert "squeue not found" in result.stderr
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    fake_slurm.queue(
+        queue_row("7", used="5:00"), queue_row("8", state="PENDING", reason="Priority")
+    )
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    env = {**os.environ, **fake_slurm.env, "TERM": "xterm", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    env.pop("COLUMNS", None)
+    with subprocess.Popen(
+        [sys.executable, "-m", "neuronctl", "status"], stdout=theirs, env=env
+    ) as process:
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            text += part
+    os.close(ours)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text.decode())
+    table = [line for line in plain.splitlines() if not line.startswith(("left out", "8 Priority"))]
+    assert process.returncode == 0 and all(len(line) <= width for line in table), table
+    assert "RUNNING" in plain
+    assert ("████░░░░ 5:00 left" in plain) is (width > 40)

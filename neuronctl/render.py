@@ -73,8 +73,9 @@ def _wrap(texts: Sequence[str], indent: str) -> str:
     return " \\\n".join(lines)
 
 
-# srun ends with the highest exit code of its tasks, and a task that it ended itself because
-# another one had failed counts as 143. Other signals are the program's business: bash waits.
+# srun ends with the highest exit code of its tasks, and a program that it stopped because another
+# one had failed counts as 143: such a one ends with 1 instead, which hides no failure and is none
+# too few where the whole job was told to stop. Other signals are the program's business.
 _GUARD = (
     "  # Tasks that Slurm stops because another one failed do not hide its exit code.",
     "  trap stopped=1 TERM; trap : HUP INT USR1 USR2",
@@ -103,7 +104,7 @@ def launch_text(plan: JobPlan) -> str:
     if plan.launch.per_task:
         lines += _GUARD
         lines.append("  " + _wrap([*inner, arguments], "      "))
-        lines += ["  code=$?", '  exit "$((stopped ? 0 : code))"']
+        lines += ["  code=$?", '  exit "$((stopped && code > 128 ? 1 : code))"']
     else:
         lines.append("  " + _wrap(["exec", *inner, arguments], "      "))
     task = quote("\n" + "\n".join(lines))

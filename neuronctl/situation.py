@@ -79,9 +79,11 @@ def _script_problem(script: str) -> Tuple[str, bool]:
             head = file.read(20_000)
     except OSError as error:
         return f"'{script}' cannot be read: {error.strerror}", False
+    if b"\n#SBATCH " in head:
+        return "", True
     if not script.endswith(".py") and not os.access(script, os.X_OK):
         return f"'{script}' is not executable (chmod +x)", False
-    return "", b"\n#SBATCH " in head
+    return "", False
 
 
 def _image_problem(image: str) -> str:

@@ -106,7 +106,10 @@ def main(argv: Optional[List[str]] = None) -> None:
         # click's own words, in our form; its exit code for wrong usage is ours too.
         ctx = getattr(error, "ctx", None)
         command = ctx.command_path if ctx is not None else "neuronctl"
-        report(NeuronctlError(error.format_message(), f"see '{command} --help'"))
+        hint = f"see '{command} --help'"
+        if getattr(error, "option_name", None) in ("--gpus", "-G"):
+            hint = "GPUs are asked for by node: --gpus-per-node N"
+        report(NeuronctlError(error.format_message(), hint))
         sys.exit(2)
     except NeuronctlError as error:
         report(error)

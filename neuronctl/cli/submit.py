@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -19,7 +20,13 @@ from neuronctl.cli.job import (
     show_verdict,
     verdict_data,
 )
-from neuronctl.errors import NeuronctlError, RecordError, SlurmRefusedError, UsageError
+from neuronctl.errors import (
+    NeuronctlError,
+    RecordError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UsageError,
+)
 from neuronctl.job import Source
 
 TYPE_CHECKING = False
@@ -99,11 +106,10 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
     """
     from neuronctl import slurm
     from neuronctl.records import RecordStore
+    from neuronctl.recovery import recover
 
     key: Optional[str] = None
     store: Optional[RecordStore] = None
-    from neuronctl.recovery import recover
-
     try:
         store = RecordStore.default()
         for note in recover(store):
@@ -120,9 +126,10 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
             err=True,
         )
         raise
-    except SlurmRefusedError as error:
-        # Only here is it certain that there is no job; any other error leaves the intent.
-        if store is not None and key is not None:
+    except (SlurmRefusedError, SlurmUnavailableError) as error:
+        # Only then is it certain that there is no job; any other error leaves the intent.
+        certain = isinstance(error, SlurmRefusedError) or not slurm.installed()
+        if certain and store is not None and key is not None:
             try:
                 store.failed(key, error.message)
             except RecordError as problem:
@@ -185,7 +192,20 @@ def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[
         return files
     if record is not None and not plan.request.array:
         return {"output": record.log_path(), "error": record.log_path(err=True)}
-    return {name: pattern.replace("%j", str(job_id)) for name, pattern in files.items()}
+    from neuronctl.situation import user_name
+    from neuronctl.units import expand_log_pattern
+
+    if plan.request.array:  # each task has a file of its own
+        return {name: pattern.replace("%A", str(job_id)) for name, pattern in files.items()}
+    return {
+        name: os.path.join(
+            os.getcwd(),
+            expand_log_pattern(
+                pattern, job_id=job_id, job_name=plan.job_name, user=user_name(), node="%N"
+            ),
+        )
+        for name, pattern in files.items()
+    }
 
 
 def _data(job: Job, script: str, logs: Dict[str, str]) -> Dict[str, Any]:

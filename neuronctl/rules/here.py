@@ -18,14 +18,15 @@ def program(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC402", "program is a batch script itself", WARNING)
+@rule("NC402", "program is a batch script itself")
 def batch_script(subject: Subject) -> Iterator[Violation]:
     here = subject.situation
     if here is not None and here.has_directives:
         yield Violation(
-            f"{subject.plan.request.script} has #SBATCH lines of its own, which are not read when "
-            "it is started as a program",
-            "give their options to neuronctl, and the program they start as SCRIPT",
+            f"{subject.plan.request.script} is a batch script: its #SBATCH lines are not read when "
+            "it is started as a program, and what it launches would be launched in every task",
+            f"'sbatch {subject.plan.request.script}' runs it as it is; or give its options to "
+            "neuronctl, and the program that it starts as SCRIPT",
         )
 
 

@@ -29,7 +29,14 @@ def _known(subject: Subject) -> Optional[Partition]:
 def partition_exists(subject: Subject) -> Iterator[Violation]:
     plan = subject.plan
     names = tuple(plan.cluster.partitions)
-    if not plan.partition.name:
+    behind = [one for one in plan.request.args if one.partition("=")[0] in ("-p", "--partition")]
+    if not plan.partition.name and behind:
+        yield Violation(
+            f"{behind[0]} stands behind {plan.request.script} and belongs to it, and so does "
+            "every other option there",
+            f"put the options before {plan.request.script}",
+        )
+    elif not plan.partition.name:
         yield Violation(
             f"no partition is asked for, and {plan.cluster.name} has no default one",
             "name one with -p: " + ", ".join(names),

@@ -128,6 +128,8 @@ def write_files(directory: str, files: Mapping[str, str], mode: int = 0o644) -> 
 def lay_over_etc(directory: str, names: Iterable[str]) -> None:
     """Show the files of ``directory`` in place of the machine's files in /etc."""
     for name in names:
+        if not os.path.exists(f"/etc/{name}"):
+            raise FileNotFoundError(f"this machine has no /etc/{name}: 'touch /etc/{name}' first")
         kernel.bind(str(Path(directory, name)), f"/etc/{name}")
 
 

@@ -73,4 +73,4 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=non
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
       "$@"
   code=$?
-  exit "$((stopped ? 0 : code))"' torchrun_jsc train.py
+  exit "$((stopped && code > 128 ? 1 : code))"' torchrun_jsc train.py

@@ -70,4 +70,4 @@ srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-ex
   singularity exec --nv --bind "/scratch/$USER" --bind "$PWD" --pwd "$PWD" \
       pytorch_22.03-hd-py3.sif "$@"
   code=$?
-  exit "$((stopped ? 0 : code))"' task python pytorch_imagenet_resnet50.py
+  exit "$((stopped && code > 128 ? 1 : code))"' task python pytorch_imagenet_resnet50.py

@@ -72,4 +72,4 @@ srun --nodes=4 --ntasks=32 --ntasks-per-node=8 --cpus-per-task=4 --kill-on-bad-e
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   "$@"
   code=$?
-  exit "$((stopped ? 0 : code))"' task python train_hvd.py
+  exit "$((stopped && code > 128 ? 1 : code))"' task python train_hvd.py

@@ -68,4 +68,4 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
       "$@"
   code=$?
-  exit "$((stopped ? 0 : code))"' torchrun examples/train_ddp.py
+  exit "$((stopped && code > 128 ? 1 : code))"' torchrun examples/train_ddp.py

@@ -78,4 +78,4 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-e
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
       "$@"
   code=$?
-  exit "$((stopped ? 0 : code))"' torchrun train.py --lr 0.10 --name 'a first run'
+  exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py --lr 0.10 --name 'a first run'

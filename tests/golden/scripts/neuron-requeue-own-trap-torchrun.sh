@@ -73,7 +73,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
       "$@"
   code=$?
-  exit "$((stopped ? 0 : code))"' torchrun train.py &
+  exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py &
 program=$!
 # A signal interrupts 'wait': wait until the program itself has ended, and end with its exit code.
 while kill -0 "$program" 2>/dev/null; do

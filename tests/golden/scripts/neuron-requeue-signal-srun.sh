@@ -73,7 +73,7 @@ srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-ex
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   "$@"
   code=$?
-  exit "$((stopped ? 0 : code))"' task python train.py &
+  exit "$((stopped && code > 128 ? 1 : code))"' task python train.py &
 program=$!
 # A signal interrupts 'wait': wait until the program itself has ended, and end with its exit code.
 while kill -0 "$program" 2>/dev/null; do

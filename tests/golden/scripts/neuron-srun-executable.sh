@@ -67,4 +67,4 @@ srun --nodes=2 --ntasks=96 --ntasks-per-node=48 --cpus-per-task=1 --kill-on-bad-
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   "$@"
   code=$?
-  exit "$((stopped ? 0 : code))"' task ./solver 'input file.dat'
+  exit "$((stopped && code > 128 ? 1 : code))"' task ./solver 'input file.dat'

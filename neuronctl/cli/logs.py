@@ -51,10 +51,10 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
             _no_labels()
         return code if code == INTERRUPTED else None
     whole = record is not None and record.draft.array is None
-    if record is not None and whole and _copy(record.log_path(err=err), rank):
+    if record is not None and whole and _copy(record.log_path(err=err), rank, err):
         return None
     place = _find(asked, record, err)
-    if not _copy(place.path, rank):
+    if not _copy(place.path, rank, err):
         _explain(place)
     return None
 
@@ -126,14 +126,15 @@ def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
     )
 
 
-def _copy(path: str, rank: Optional[int]) -> bool:
+def _copy(path: str, rank: Optional[int], err: bool) -> bool:
     """Write a log (or a rank's lines) to standard output, byte for byte; False where none is."""
     only = None if rank is None else RankFilter(sys.stdout.buffer, rank)
     try:
         with open(path, "rb") as file:
             shutil.copyfileobj(file, only or sys.stdout.buffer)
             if file.tell() == 0:
-                click.echo(f"neuronctl: {path} is empty: nothing was written to it yet", err=True)
+                more = "" if err else ", or only to standard error: add --err"
+                click.echo(f"neuronctl: {path} is empty: nothing was written to it{more}", err=True)
             elif only is not None:
                 only.finish()
                 if not only.labelled:

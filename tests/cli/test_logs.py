@@ -162,4 +162,7 @@ def test_one_rank(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
 def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "7.out").write_text("")
     record(7, f"{tmp_path}/7.out")
-    assert "is empty: nothing was written to it yet" in run("logs", "7").stderr
+    assert (
+        "is empty: nothing was written to it, or only to standard error: add --err"
+        in run("logs", "7").stderr
+    )

@@ -47,7 +47,7 @@ def test_korean_names(run: Run, tmp_path: Path) -> None:
     assert '#SBATCH --job-name="첫 실험"\n' in result.stdout
     assert result.stdout.endswith("python '학습.py' '--이름=값'\n")
     derived = run("generate", *ONE, "학습.py", env={"LC_ALL": "C", "PYTHONUTF8": "1"})
-    assert "#SBATCH --job-name=\"학습\"\n" in derived.stdout
+    assert '#SBATCH --job-name="학습"\n' in derived.stdout
 
 
 def test_program_of_this_directory(run: Run, tmp_path: Path) -> None:

@@ -337,8 +337,8 @@ def refuse_or_warn(job: Job, *, force: bool) -> None:
     from neuronctl.rules.now import WAITS
 
     for one in job.findings:
-        if one.code in WAITS and not job.errors:
-            continue  # the verdict says it
+        if one.code in WAITS:
+            continue  # the verdict says it, and what is refused waits for nothing
         click.echo(f"neuronctl: {one.severity} {one.code}: {one.message}", err=True)
         if one.hint:
             click.echo(f"  hint: {one.hint}", err=True)

@@ -30,7 +30,4 @@ def check(subject: Subject) -> Tuple[Finding, ...]:
         if one.code not in off
         for violation in one.judge(subject)
     ]
-    if any(one.severity == "error" for one in findings):
-        # What is refused waits for nothing.
-        findings = [one for one in findings if one.code not in now.WAITS]
     return tuple(sorted(findings, key=lambda one: (one.severity, one.code)))

@@ -34,7 +34,7 @@ def test_slurm_that_answers_nonsense(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", "garbage\n")
     found = checks(run)
     assert found["slurm"]["state"] == "wrong"
-    assert "squeue's answer cannot be read: 'garbage'" in found["slurm"]["words"]
+    assert "squeue's answer cannot be read: 'garbage" in found["slurm"]["words"]
 
 
 def test_a_slurm_that_is_not_whole(run: Run, tmp_path: Path) -> None:

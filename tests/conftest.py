@@ -91,7 +91,7 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("COLUMNS", "80")
         patch.setenv("LC_ALL", "C.UTF-8")
         patch.setenv("PYTHONWARNINGS", "error")
-        for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "CI"):
+        for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "CI", "PYTHONUNBUFFERED"):
             patch.delenv(name, raising=False)
         yield
 

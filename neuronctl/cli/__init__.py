@@ -93,10 +93,25 @@ def report(error: NeuronctlError) -> None:
         click.echo(f"  hint: {error.hint}", err=True)
 
 
+def _flush_output() -> None:
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def _drop_output() -> None:
+    """What could not be written is not tried again as the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the command line and end the process with one of the documented exit codes."""
     try:
         result = cli.main(args=argv, prog_name="neuronctl", standalone_mode=False)
+        # What is still in the buffer: later the interpreter would end with a code of its own.
+        _flush_output()
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.Abort:
@@ -119,10 +134,11 @@ def main(argv: Optional[List[str]] = None) -> None:
         sys.exit(130)
     except ReaderGone:
         # `neuronctl status | head`: the reader has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(0)
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+            _drop_output()
             report(UsageError("standard output cannot be written: no space is left"))
             sys.exit(UsageError.exit_code)
         if os.environ.get("NEURONCTL_DEBUG"):

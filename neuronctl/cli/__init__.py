@@ -1,20 +1,21 @@
 """The command line: one thin file a command, loaded when it is called.
 
-``main`` is the one place where errors become messages and exit codes.
+``main`` is the one place where errors become messages and exit codes. Nothing here imports click,
+which costs more than twice the start of Python itself: only a command needs it (invoke.py).
 """
 
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import sys
-from typing import Any, List, Optional
-
-import click
 
 from neuronctl import __version__
 from neuronctl.errors import NeuronctlError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
 
 # name -> one-line help; the module neuronctl.cli.NAME holds the command. The help stands here so
 # that `neuronctl --help` need not import every command.
@@ -39,66 +40,64 @@ COMMANDS = {
     "sandbox": "Run a real Slurm on this machine, built from the catalog.",
 }
 
+_WIDTH = max(map(len, COMMANDS))
 
-class ReaderGone(Exception):
-    """Nobody reads standard output any more; click would end with exit code 1 by itself."""
+HELP = """\
+Usage: neuronctl [OPTIONS] COMMAND [ARGS]...
 
+  Right Slurm scripts for GPU training: checked before submission, tracked
+  after it.
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported only when they run or show their own help."""
+Options:
+  --version   Show the version and exit.
+  -h, --help  Show this message and exit.
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise ReaderGone from None
-
-    def list_commands(self, ctx: click.Context) -> List[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"neuronctl.cli.{cmd_name}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-    def resolve_command(self, ctx: click.Context, args: List[str]) -> Any:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
-
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"Did you mean '{close[0]}'?" if close else "See 'neuronctl --help'."
-            raise click.UsageError(f"No such command '{args[0]}'. {hint}", ctx)
-        return super().resolve_command(ctx, args)
+Commands:
+""" + "".join(f"  {name:{_WIDTH}}  {words}\n" for name, words in COMMANDS.items())
 
 
-@click.command(
-    cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-@click.version_option(__version__, prog_name="neuronctl")
-def cli() -> None:
-    """Right Slurm scripts for GPU training: checked before submission, tracked after it."""
+def run(words: List[str]) -> int:
+    """Do what a command line (without the program's own name) says; the exit code."""
+    name = words[0] if words else ""
+    if name in COMMANDS:
+        from neuronctl.cli.invoke import invoke
+
+        return invoke(name, words[1:])
+    if name in ("-h", "--help"):
+        sys.stdout.write(HELP)
+        return 0
+    if name == "--version":
+        sys.stdout.write(f"neuronctl, version {__version__}\n")
+        return 0
+    if not words:
+        sys.stderr.write(HELP)
+        return UsageError.exit_code
+    hint = "see 'neuronctl --help'"
+    if name.startswith("-"):
+        raise UsageError(f"No such option '{name}'.", hint)
+    import difflib
+
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    guess = f" Did you mean '{close[0]}'?" if close else ""
+    raise UsageError(f"No such command '{name}'.{guess}", hint)
 
 
 def report(error: NeuronctlError) -> None:
     """Print an error's message and hint to standard error, as plain text."""
-    click.echo(f"neuronctl: {error.message}", err=True)
+    _say(f"neuronctl: {error.message}")
     if error.hint:
-        click.echo(f"  hint: {error.hint}", err=True)
+        _say(f"  hint: {error.hint}")
+
+
+def _say(line: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 def _flush_output() -> None:
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        raise ReaderGone from None
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _drop_output() -> None:
@@ -109,33 +108,19 @@ def _drop_output() -> None:
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the command line and end the process with one of the documented exit codes."""
     try:
-        result = cli.main(args=argv, prog_name="neuronctl", standalone_mode=False)
+        code = run(sys.argv[1:] if argv is None else argv)
         # What is still in the buffer: later the interpreter would end with a code of its own.
         _flush_output()
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.Abort:
-        click.echo("neuronctl: interrupted", err=True)
-        sys.exit(130)
-    except click.ClickException as error:
-        # click's own words, in our form; its exit code for wrong usage is ours too.
-        ctx = getattr(error, "ctx", None)
-        command = ctx.command_path if ctx is not None else "neuronctl"
-        hint = f"see '{command} --help'"
-        if getattr(error, "option_name", None) in ("--gpus", "-G"):
-            hint = "GPUs are asked for by node: --gpus-per-node N"
-        report(NeuronctlError(error.format_message(), hint))
-        sys.exit(2)
     except NeuronctlError as error:
         report(error)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        click.echo("neuronctl: interrupted", err=True)
-        sys.exit(130)
-    except ReaderGone:
+        code = error.exit_code
+    except (KeyboardInterrupt, EOFError):
+        _say("\nneuronctl: interrupted")  # behind the terminal's ^C
+        code = 130
+    except BrokenPipeError:
         # `neuronctl status | head`: the reader has seen enough.
         _drop_output()
-        sys.exit(0)
+        code = 0
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
             _drop_output()
@@ -150,6 +135,5 @@ def main(argv: Optional[List[str]] = None) -> None:
                 "run again with NEURONCTL_DEBUG=1 for the traceback, and report it",
             )
         )
-        sys.exit(1)
-    # A command returns an exit code where it is not 0 (click hands it back to us).
-    sys.exit(result if isinstance(result, int) else 0)
+        code = 1
+    sys.exit(code)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _TIMEOUT = 20.0
 
 
-@click.group()
+@click.group("catalog")
 def command() -> None:
     """Check a partition catalog, draft one from Slurm, or compare it with Slurm."""
 

@@ -23,7 +23,7 @@ def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...])
     return counts
 
 
-@click.group()
+@click.group("sandbox")
 def command() -> None:
     """Run a real Slurm on this machine, built from the catalog.
 

@@ -8,7 +8,8 @@ import click
 import pytest
 from doc_pages import ROOT
 
-from neuronctl.cli import cli
+from neuronctl.cli import COMMANDS, HELP
+from neuronctl.cli.invoke import HELP_OPTIONS, load
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
 WIDTH = 100
@@ -19,11 +20,20 @@ Written from `--help` by `make docs`; a test fails when the two differ.
 """
 
 
-def walk(
-    command: click.Command = cli, name: str = "neuronctl", parent: click.Context | None = None
-) -> Iterator[Tuple[str, click.Command, click.Context]]:
+def walk() -> Iterator[Tuple[str, click.Command, click.Context]]:
     """Every command with its full name and a context of a fixed width, parents first."""
-    settings = {"terminal_width": WIDTH, "max_content_width": WIDTH}
+    for name in COMMANDS:
+        yield from below(load(name), f"neuronctl {name}", None)
+
+
+def below(
+    command: click.Command, name: str, parent: click.Context | None
+) -> Iterator[Tuple[str, click.Command, click.Context]]:
+    settings = {
+        "terminal_width": WIDTH,
+        "max_content_width": WIDTH,
+        "help_option_names": HELP_OPTIONS,
+    }
     context = click.Context(
         command, info_name=name, parent=parent, **{**command.context_settings, **settings}
     )
@@ -32,11 +42,11 @@ def walk(
         for sub in command.list_commands(context):
             found = command.get_command(context, sub)
             assert found is not None
-            yield from walk(found, sub, context)
+            yield from below(found, sub, context)
 
 
 def page() -> str:
-    parts = [INTRO]
+    parts = [INTRO, f"## neuronctl\n\n```text\n{HELP}```\n"]
     for path, command, context in walk():
         parts.append(f"## {path}\n\n```text\n{command.get_help(context)}\n```\n")
     return "\n".join(parts)
@@ -54,3 +64,11 @@ def test_everything_says_what_it_is(path: str, command: click.Command) -> None:
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, f"{path} {parameter.opts[-1]} has no help"
+
+
+def test_the_list_of_commands_is_whole() -> None:
+    """It stands beside the modules, so that `neuronctl --help` imports none of them."""
+    assert [load(name).name for name in COMMANDS] == list(COMMANDS)
+    modules = (ROOT / "neuronctl" / "cli").glob("*.py")
+    holders = {path.stem for path in modules if "\ndef command(" in path.read_text("utf-8")}
+    assert holders == set(COMMANDS)

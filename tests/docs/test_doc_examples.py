@@ -18,7 +18,7 @@ import click
 import pytest
 from doc_pages import ROOT, Example, examples, pages
 
-from neuronctl.cli import cli
+from neuronctl.cli.invoke import load
 
 EXAMPLES = [example for page in pages() for example in examples(page)]
 
@@ -44,11 +44,12 @@ OFFLINE = [example for example in OURS if needs_no_slurm(words(example))]
 
 def understand(argv: List[str]) -> None:
     """Parse a command line as click would before it runs; an unknown option raises."""
-    command: click.Command = cli
-    context = click.Context(cli, info_name="neuronctl")
-    rest = argv[1:]
-    if rest[:1] in (["--help"], ["--version"]):
+    if argv[1:2] in (["--help"], ["--version"]):
         return
+    command, rest = load(argv[1]), argv[2:]
+    context = click.Context(command, info_name=argv[1])
+    if not isinstance(command, click.Group) and "--help" not in rest:
+        command.make_context(command.name, list(rest))
     while isinstance(command, click.Group):
         found = command.get_command(context, rest[0])
         assert found is not None, f"no such command: {rest[0]}"

@@ -32,6 +32,8 @@ def look(plan: JobPlan) -> Situation:
         log_problem=_log_problem(plan),
         has_directives=has_directives,
         image_problem="" if image is None else _image_problem(image),
+        environment_problem=_environment_problem(plan),
+        environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
     )
 
@@ -66,6 +68,8 @@ def _script_problem(script: str) -> Tuple[str, bool]:
     """Why ``script`` cannot be run (or ""), and whether it is a batch script itself."""
     import shutil
 
+    if os.path.isdir(script):
+        return f"'{script}' is a directory, not a program", False
     if not _is_file_name(script):
         if shutil.which(script) is None:
             return f"there is no program '{script}' in this directory or on PATH", False
@@ -94,6 +98,29 @@ def _image_problem(image: str) -> str:
         return f"there is no container image '{image}'"
     if not os.access(image, os.R_OK):
         return f"the container image '{image}' is not readable for you"
+    return ""
+
+
+def _environment_problem(plan: JobPlan) -> str:
+    """Why --venv or --conda cannot be activated, or "".
+
+    Nothing is said of what modules, setup lines or a login shell may bring on the node.
+    """
+    import shutil
+
+    request = plan.request
+    if request.venv is not None:
+        directory = os.path.expanduser(request.venv).rstrip("/")
+        if not os.path.isdir(directory):
+            return f"there is no virtual environment '{directory}'"
+        if not os.path.isfile(f"{directory}/bin/activate"):
+            return f"'{directory}' is no virtual environment: it has no bin/activate"
+    if request.conda is not None:
+        if "/" in request.conda and not os.path.isdir(os.path.expanduser(request.conda)):
+            return f"there is no conda environment '{request.conda}'"
+        elsewhere = request.modules or request.setup or plan.cluster.policy.login_shell
+        if not elsewhere and shutil.which("conda") is None:
+            return "--conda is asked for, and there is no 'conda' on PATH, which the job inherits"
     return ""
 
 

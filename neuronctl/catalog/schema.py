@@ -326,8 +326,22 @@ def _policy(node: Node) -> Policy:
         qos_required=node.boolean("qos_required", False),
         srun_options=node.texts("srun_options"),
         login_shell=node.boolean("login_shell", False),
-        rules_off=node.texts("rules_off"),
+        rules_off=_rules_off(node),
     )
+
+
+def _rules_off(node: Node) -> Tuple[str, ...]:
+    codes = node.texts("rules_off")
+    if codes:
+        from neuronctl.rules import RULES
+        from neuronctl.rules.check import check  # noqa: F401  (it registers them)
+
+        for code in codes:
+            if code not in RULES:
+                raise node.fail(
+                    "rules_off", f"there is no rule '{code}'", did_you_mean(code.upper(), RULES)
+                )
+    return codes
 
 
 def _comment(node: Node) -> CommentPolicy:

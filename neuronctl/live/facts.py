@@ -213,6 +213,7 @@ def _partition(
         # Where a core has several threads, Slurm counts those, and the site's rules the cores.
         if all(one.threads == 1 for one in nodes) or not base.cores_per_node:
             put("cores_per_node", cores if len(set(cores)) > 1 else cores[:1], "scontrol show node")
+        put("memory_mb_per_node", max(one.memory_mb for one in nodes) or None, "scontrol show node")
         put("gpus_per_node", max(one.gpus for one in nodes), "scontrol show node")
         kinds = {one.gpu for one in nodes if one.gpus}
         put("gpu", kinds.pop() or None if len(kinds) == 1 else None, "scontrol show node")

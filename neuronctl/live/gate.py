@@ -35,7 +35,7 @@ def judge_now(plan: JobPlan, catalog: Catalog, situation: Situation) -> Judged:
             judged = judge(subject, ask_live(plan, fresh=True))
         return judged
     except (SlurmUnavailableError, SlurmRefusedError) as error:
-        return judge(subject, None, error.message)
+        return judge(subject, None, one_line(error.message))
 
 
 def judge(subject: Subject, live: Optional[Live], why_not: str = "") -> Judged:
@@ -45,6 +45,12 @@ def judge(subject: Subject, live: Optional[Live], why_not: str = "") -> Judged:
         subject = dataclasses.replace(subject, plan=plan, live=live, sources=sources)
     findings = check(subject)
     return Judged(findings, verdict(subject.plan, findings, live, subject.cite_partition, why_not))
+
+
+def one_line(message: str) -> str:
+    """Slurm's commands tell all they tried, and the cause last."""
+    first, *others = message.splitlines()
+    return f"{first.partition(': ')[0]}: {others[-1].strip()}" if others else first
 
 
 def _by_slurm(judged: Judged) -> bool:

@@ -62,6 +62,9 @@ def verdict(
     free = free_nodes(plan, live)
     if free is None:
         return Verdict(NOT_KNOWN, "no limit of yours is in its way; what is free is not known")
+    if "singleton" in (plan.request.dependency or "") and live.jobs:
+        words = "it waits for those of your jobs that have its name (--dependency=singleton)"
+        return Verdict(NOT_KNOWN, words, "Dependency")
     before = ahead(plan, live)
     if before:
         words = (

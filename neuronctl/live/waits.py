@@ -156,11 +156,19 @@ def _until_words(limit: Limit, live: Live, excess: int, *, by_gpus: bool) -> str
 # ---------------------------------------------------------------------------- resources
 
 
+# What else decides on the nodes, and is not followed here.
+_SELECTING = (
+    *("mem-per-cpu", "mem-per-gpu", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu", "mincpus"),
+    *("ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core", "sockets-per-node"),
+    *("cores-per-socket", "threads-per-core", "core-spec", "thread-spec", "extra-node-info"),
+    *("licenses", "contiguous", "switches", "spread-job", "exclusive", "cluster-constraint", "tmp"),
+)
+
+
 def free_nodes(plan: JobPlan, live: Live) -> Optional[Tuple[SiteNode, ...]]:
     """The nodes that could take one node's share of the job now; None where that is not known."""
     request = plan.request
-    unknown = ("mem-per-cpu", "mem-per-gpu", "gpus", "gpus-per-task", "licenses", "contiguous")
-    if request.reservation is not None or any(option(plan, one) is not None for one in unknown):
+    if request.reservation is not None or any(option(plan, one) is not None for one in _SELECTING):
         return None
     if request.constraint is not None and not re.fullmatch(r"[\w.&,-]+", request.constraint):
         return None

@@ -50,6 +50,10 @@ class Situation:
     has_directives: bool = False
     image_problem: str = ""
     """Why the container image cannot be used."""
+    environment_problem: str = ""
+    """Why the conda or virtual environment cannot be activated."""
+    environment_bytes: int = 0
+    """How long the variables are that the job inherits, as ``NAME=VALUE`` words."""
     built_for: Tuple[Tuple[str, str], ...] = ()
     """(what, architecture) of the software whose files can be seen: image, environment."""
 

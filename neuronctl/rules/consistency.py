@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Iterator, List
 
 from neuronctl import units
-from neuronctl.rules.base import WARNING, Subject, Violation, rule
+from neuronctl.rules.base import ERROR, WARNING, Subject, Violation, rule
+from neuronctl.shell import quote
 
 
 @rule("NC301", "tasks and nodes contradict each other")
@@ -77,6 +78,32 @@ def exclusive_options(subject: Subject) -> Iterator[Violation]:
         yield Violation(f"--sbatch {name} is given more than once", "Slurm takes the last: keep it")
 
 
+# Options of sbatch that say in other words what neuronctl's own say, and would say it unjudged.
+_OTHER_WORDS = {
+    "chdir": "cd there first: a job starts in the directory that it is submitted from",
+    "clusters": "log in to that cluster; --cluster NAME plans for it",
+    "cpus-per-gpu": "ask for cores a task: -c",
+    "gpus-per-socket": "ask for GPUs a node: --gpus-per-node",
+    "gpus-per-task": "ask for GPUs a node: --gpus-per-node",
+    "no-requeue": "write --no-requeue",
+    "ntasks-per-gpu": "ask for tasks a node: --ntasks-per-node",
+    "tres-per-job": "ask for GPUs a node: --gpus-per-node",
+    "tres-per-node": "ask for GPUs a node: --gpus-per-node",
+    "tres-per-task": "ask for GPUs a node: --gpus-per-node",
+}
+
+
+@rule("NC313", "sbatch option that has another of neuronctl's own")
+def other_words(subject: Subject) -> Iterator[Violation]:
+    for option in subject.plan.request.sbatch:
+        name = option.partition("=")[0]
+        if name in _OTHER_WORDS:
+            yield Violation(
+                f"--sbatch {option} would go past what is planned and judged here",
+                _OTHER_WORDS[name],
+            )
+
+
 @rule("NC312", "node list contradicts the request")
 def node_list(subject: Subject) -> Iterator[Violation]:
     plan, request = subject.plan, subject.plan.request
@@ -133,6 +160,48 @@ def signal_and_torchrun(subject: Subject) -> Iterator[Violation]:
             "and its processes never see it",
             "take --launcher srun, where every process gets it, or trap it in the batch shell: "
             f"--signal B:{signal.name}@120 --setup \"trap 'touch save-now' {signal.name}\"",
+        )
+
+
+MAX_ARG_STRLEN = 131_072
+"""Bytes of the longest single argument, its end included, that Linux hands to a program."""
+
+
+@rule("NC322", "command too long for horovodrun")
+def horovod_command(subject: Subject) -> Iterator[Violation]:
+    plan, here = subject.plan, subject.situation
+    if not plan.launcher.name.startswith("horovodrun"):
+        return
+    program = sum(len(str(quote(word)).encode()) + 1 for word in plan.program)
+    variables = 0
+    if plan.launcher.name == "horovodrun":  # with MPI they do not stand in the line
+        given = (f"{name}={quote(value)}" for name, value in plan.request.env)
+        variables = sum(len(one.encode()) + 1 for one in given)
+        if here is not None and not subject.reviewed:
+            variables += here.environment_bytes
+    if program + variables >= MAX_ARG_STRLEN:
+        words = f"the program with its arguments has {program} bytes"
+        if variables:
+            words += f", the variables beside it {variables}"
+        yield Violation(
+            f"{plan.launcher.name} hands its whole command on as one word, and {words}: Linux "
+            f"takes less than {MAX_ARG_STRLEN} in all",
+            "put the arguments into a file that the program reads, or take --launcher srun",
+        )
+
+
+@rule("NC323", "horovodrun in a directory with a blank")
+def horovod_directory(subject: Subject) -> Iterator[Violation]:
+    here = subject.situation
+    if here is None or subject.plan.launcher.name != "horovodrun":
+        return
+    if quote(here.directory) != here.directory:
+        yield Violation(
+            f"horovodrun changes into the working directory without quoting it, and a shell does "
+            f"not take '{here.directory}' as one word",
+            "submit from a directory whose path has neither blanks nor signs of the shell's, or "
+            "take --launcher horovodrun-mpi or srun",
+            severity=WARNING if subject.reviewed else ERROR,
         )
 
 

@@ -42,6 +42,17 @@ def image(subject: Subject) -> Iterator[Violation]:
         )
 
 
+@rule("NC406", "environment cannot be activated")
+def environment(subject: Subject) -> Iterator[Violation]:
+    here = subject.situation
+    if here is not None and here.environment_problem:
+        yield Violation(
+            here.environment_problem,
+            "name one that is there; what brings it up first is loaded with --module or --setup",
+            severity=WARNING if subject.reviewed else ERROR,
+        )
+
+
 @rule("NC404", "software of another architecture")
 def architecture(subject: Subject) -> Iterator[Violation]:
     here, partition = subject.situation, subject.plan.partition

@@ -15,6 +15,17 @@ def _comment_form(policy: CommentPolicy) -> str:
     return "--comment WORD"
 
 
+def _values(policy: CommentPolicy) -> str:
+    """The allowed values, for somebody who does not know them yet."""
+    if policy.form == "word":
+        return "; WORD is one of: " + " ".join(policy.values) if policy.values else ""
+    return "".join(
+        f"; {one.key.upper()} is one of: {' '.join(one.values)}"
+        for one in policy.fields
+        if one.values
+    )
+
+
 def _choices(word: str, values: tuple[str, ...]) -> str:
     """The nearest allowed values, then as many others as a person reads, or all of few."""
     close = nearest(word, values)
@@ -32,7 +43,7 @@ def comment_given(subject: Subject) -> Iterator[Violation]:
     if policy.required and not plan.comment:
         yield Violation(
             f"{plan.cluster.name} refuses jobs without a comment",
-            f"add {_comment_form(policy)}",
+            f"add {_comment_form(policy)}{_values(policy)}",
             subject.cite("policy", "comment"),
         )
 
@@ -68,7 +79,8 @@ def comment_form(subject: Subject) -> Iterator[Violation]:
             yield Violation(
                 f"the comment '{comment}' is not of the form {form}",
                 f"give {_comment_form(policy)} instead"
-                + (f"; near '{comment}' are: {' '.join(dict.fromkeys(close))}" if close else ""),
+                + (f"; near '{comment}' are: {' '.join(dict.fromkeys(close))}" if close else "")
+                + _values(policy),
                 source,
             )
             return

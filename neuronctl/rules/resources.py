@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional
+from typing import Iterator, Mapping, Optional
 
 from neuronctl import units
 from neuronctl.catalog.model import Partition
@@ -25,6 +25,17 @@ def _known(subject: Subject) -> Optional[Partition]:
     return partition if partition.name in subject.plan.cluster.partitions else None
 
 
+def _of_catalog(subject: Subject) -> Mapping[str, Partition]:
+    """The partitions that the catalog gives the cluster, whatever Slurm says."""
+    cluster = subject.catalog.clusters.get(subject.plan.cluster.name)
+    return {} if cluster is None else cluster.partitions
+
+
+def _has_model(subject: Subject, name: str) -> bool:
+    partitions = subject.plan.cluster.partitions.values()
+    return any(one.open and one.gpu == name.lower() for one in partitions)
+
+
 @rule("NC101", "partition does not exist")
 def partition_exists(subject: Subject) -> Iterator[Violation]:
     plan = subject.plan
@@ -42,11 +53,39 @@ def partition_exists(subject: Subject) -> Iterator[Violation]:
             "name one with -p: " + ", ".join(names),
             subject.cite("partitions"),
         )
+    elif _known(subject) is None and plan.partition.name in _of_catalog(subject):
+        yield Violation(
+            f"partition '{plan.partition.name}' stands in the catalog, but the Slurm of "
+            f"{plan.cluster.name} does not have it",
+            "there are: " + ", ".join(names),
+            subject.cite("partitions"),
+        )
+    elif _known(subject) is None and _has_model(subject, plan.partition.name):
+        model = plan.partition.name.lower()
+        having = [one.name for one in plan.cluster.partitions.values() if one.gpu == model]
+        yield Violation(
+            f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}; "
+            f"{model} is a GPU",
+            f"take -p auto --gpu {model}, or -p {' or '.join(having)}",
+            subject.cite("partitions"),
+        )
     elif _known(subject) is None:
         close = nearest(plan.partition.name, names)
         yield Violation(
             f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}",
             f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names),
+            subject.cite("partitions"),
+        )
+
+
+@rule("NC103", "partition is not in the catalog", WARNING)
+def partition_in_catalog(subject: Subject) -> Iterator[Violation]:
+    name = subject.plan.partition.name
+    if _known(subject) is not None and name not in _of_catalog(subject):
+        yield Violation(
+            f"partition '{name}' is one of Slurm's that the catalog does not have: no cores and no "
+            "memory are derived there",
+            "'neuronctl catalog diff' shows what else the catalog lacks",
             subject.cite("partitions"),
         )
 
@@ -224,6 +263,20 @@ def cores_for_gpus(subject: Subject) -> Iterator[Violation]:
         )
 
 
+@rule("NC134", "more memory than a node has")
+def memory_a_node(subject: Subject) -> Iterator[Violation]:
+    plan, partition = subject.plan, subject.plan.partition
+    has = partition.memory_mb_per_node
+    wanted = None if plan.request.mem is None else units.parse_memory(plan.request.mem)
+    if has is not None and wanted is not None and wanted > has:
+        yield Violation(
+            f"{plan.request.mem} of memory a node is asked for ({wanted} MB), a node of "
+            f"{partition.name} has {has} MB",
+            f"ask for at most --mem {has}M",
+            subject.cite_partition("memory_mb_per_node"),
+        )
+
+
 @rule("NC141", "wall time over the limit")
 def wall_time(subject: Subject) -> Iterator[Violation]:
     plan = subject.plan
@@ -235,13 +288,11 @@ def wall_time(subject: Subject) -> Iterator[Violation]:
         return
     if plan.time_limit != units.UNLIMITED and plan.time_limit <= limit:
         return
-    asked = (
-        "no limit is"
-        if plan.time_limit == units.UNLIMITED
-        else f"{units.format_time(plan.time_limit)} is"
-    )
+    asked = units.format_time(plan.time_limit)
+    if plan.time_limit == units.UNLIMITED:
+        asked = f"no limit (-t {plan.request.time_limit})"
     yield Violation(
-        f"{asked} asked for as wall time, {kind} jobs in {plan.partition.name} may run "
+        f"{asked} is asked for as wall time, {kind} jobs in {plan.partition.name} may run "
         f"{units.format_time(limit)}; Slurm may accept it and never start it",
         f"ask for at most -t {units.format_time(limit)}",
         _cite_wall_time(subject, key),

@@ -11,51 +11,63 @@ import random
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl import slurm
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Partition
 from neuronctl.errors import SlurmRefusedError
 from neuronctl.job import JobRequest
-from neuronctl.live.gate import Judged, judge_now
+from neuronctl.live.ask import ask_live
+from neuronctl.live.facts import Live
+from neuronctl.live.gate import Judged, judge
+from neuronctl.live.waits import dependency_ids
 from neuronctl.plan import JobPlan, plan
 from neuronctl.render import render_job
+from neuronctl.rules import Subject
 from neuronctl.situation import look, user_name
 
 GOOD = "field=misc;appl=pytorch-ddp"
 # Slurm looks at a job's size only after the limits of running jobs, and of a held job it does not
 # look at its GPUs: it takes a job then that no node can ever hold.
 SIZE = {"NC121", "NC123", "NC131"}
-PER_ROUND = 14
+WAVES = 4
+"""How often requests are put to the same state of the queues."""
+TRIES = 2
+"""Requests to a partition in a wave: where its queue is full, all of them are refused."""
+TIMEOUT = 30.0
 
 CATALOG = load()
 CLUSTER = CATALOG.cluster()
 HOME = f"/scratch/{user_name()}"
+POOL = ThreadPoolExecutor(4)
 
 
 def main() -> None:
-    """Rounds of requests, each round upon another state of the queue."""
+    """Rounds of waves, each round upon another state of all partitions.
+
+    Partitions share neither nodes nor limits: in a wave, each of them gets one request that
+    Slurm takes, all at the same time, and before it those that are refused, which leave no trace.
+    """
     rng = random.Random(int(sys.argv[1]))
     count = int(sys.argv[2])
     names = sinfo()
     done = 0
     while done < count:
         clear()
-        name = rng.choice(sorted(names))
-        state, held = prepare(rng, CLUSTER.partitions[name], names[name])
-        for _ in range(min(PER_ROUND, count - done)):
-            target = name if rng.random() < 0.65 else rng.choice(sorted(names))
-            row = one(request(rng, CLUSTER.partitions[target], names[target], held), rng)
-            print(json.dumps({"state": f"{name}: {state}", **row}), flush=True)
-            done += 1
+        states = prepare(rng, names)
+        for _ in range(WAVES):
+            for row in wave(rng, names, states)[: count - done]:
+                print(json.dumps(row), flush=True)
+                done += 1
     clear()
 
 
 def sinfo() -> Dict[str, int]:
     """Nodes by partition of this sandbox."""
     out = command("sinfo", "--noheader", "--format=%R %D")
-    return {line.split()[0]: int(line.split()[1]) for line in out.splitlines()}
+    return {line.split()[0]: int(line.split()[1]) for line in sorted(out.splitlines())}
 
 
 def command(*argv: str) -> str:
@@ -63,66 +75,89 @@ def command(*argv: str) -> str:
 
 
 def queue() -> List[List[str]]:
-    """[id, state, reason] of every job."""
-    out = command("squeue", "--me", "--noheader", "--format=%A|%T|%r")
+    """[id, state, reason] of every job; tasks of an array have the id of the array."""
+    out = command("squeue", "--me", "--noheader", "--array", "--format=%F|%T|%r")
     return [line.split("|") for line in out.splitlines()]
 
 
-def clear() -> None:
-    """No job is left, and no node still ends one."""
-    subprocess.run(["scancel", "--me"], check=True)
-    while queue() or "comp" in command("sinfo", "--noheader", "--format=%t"):
+def clear(ids: Sequence[int] = ()) -> None:
+    """These jobs, or all, are gone, and no node still ends one."""
+    if ids:
+        command("scancel", *map(str, ids))
+    else:
+        subprocess.run(["scancel", "--me"], check=True)
+    gone = {str(one) for one in ids}
+    while any(not ids or row[0] in gone for row in queue()) or completing():
         time.sleep(0.1)
+
+
+def completing() -> bool:
+    return "comp" in command("sinfo", "--noheader", "--format=%t")
+
+
+def settle() -> List[List[str]]:
+    """The queue once the scheduler, which looks at it every second, changes nothing any more."""
+    before: List[List[str]] = []
+    since = time.monotonic()
+    while True:
+        now = queue()
+        if now != before or any(row[1] == "PENDING" and row[2] in ("None", "") for row in now):
+            before, since = now, time.monotonic()
+        elif time.monotonic() - since > 2.2:
+            return now
+        time.sleep(0.2)
 
 
 # ------------------------------------------------------------------------- what is there
 
 
-def prepare(rng: random.Random, part: Partition, nodes: int) -> Tuple[str, Optional[int]]:
-    """Bring the queue into a state of which a limit or the nodes' room is the matter."""
+def prepare(rng: random.Random, names: Dict[str, int]) -> Dict[str, Tuple[str, Optional[int]]]:
+    """Bring each partition into a state of which a limit or its nodes' room is the matter.
+
+    By partition: the state's name, and the last job of it.
+    """
+    states = {name: fillers(rng, CLUSTER.partitions[name], names[name]) for name in names}
+    put = {
+        name: [POOL.submit(fill, name, options) for options in jobs]
+        for name, (_, jobs) in states.items()
+    }
+    ids = {name: [one.result() for one in futures] for name, futures in put.items()}
+    settle()
+    return {
+        name: (kind, max((one for one in ids[name] if one is not None), default=None))
+        for name, (kind, _) in states.items()
+    }
+
+
+def fillers(rng: random.Random, part: Partition, nodes: int) -> Tuple[str, List[List[str]]]:
+    """A state, and the options of the jobs that make it."""
     kind = rng.choice(["empty", "running", "gpus", "nodes", "submitted", "some"])
     gpus = part.gpus_per_node
-    one_gpu = [f"--gres=gpu:{1}"] if gpus else []
+    one_gpu = ["--gres=gpu:1"] if gpus else []
     whole = [f"--gres=gpu:{gpus}"] if gpus else [f"--cpus-per-task={part.min_cores_per_node}"]
-    last: Optional[int] = None
+    submitted = part.max_submit_jobs or 2
+    jobs: List[List[str]] = []
     if kind == "running":
-        for _ in range(part.max_running_jobs or 0):
-            last = fill(part, "--cpus-per-task=1", *one_gpu)
+        jobs = [["--cpus-per-task=1", *one_gpu]] * (part.max_running_jobs or 0)
     elif kind == "gpus" and gpus:
-        for _ in range((part.max_gpus or 0) // gpus):
-            last = fill(part, *whole)
+        jobs = [whole] * ((part.max_gpus or 0) // gpus)
     elif kind == "nodes":
-        for _ in range(nodes):
-            last = fill(part, *whole)
+        jobs = [whole] * nodes
     elif kind == "submitted":
-        for _ in range((part.max_submit_jobs or 1) - rng.randrange(2)):
-            last = fill(part, "--hold", *one_gpu)
+        jobs = [["--hold", *one_gpu]] * (submitted - rng.randrange(2))
     elif kind == "some":
-        for _ in range(rng.randrange(1, (part.max_submit_jobs or 2))):
-            share = [f"--gres=gpu:{rng.randint(1, gpus)}"] if gpus else ["--cpus-per-task=9"]
-            last = fill(part, *share)
-    settle()
-    return kind, last
+        jobs = [
+            [f"--gres=gpu:{rng.randint(1, gpus)}"] if gpus else ["--cpus-per-task=9"]
+            for _ in range(rng.randrange(1, submitted))
+        ]
+    return kind, jobs
 
 
-def fill(part: Partition, *options: str) -> Optional[int]:
-    words = ["sbatch", "--parsable", f"--partition={part.name}", f"--comment={GOOD}"]
+def fill(name: str, options: List[str]) -> Optional[int]:
+    words = ["sbatch", "--parsable", f"--partition={name}", f"--comment={GOOD}"]
     words += ["--time=1:00:00", "--output=/dev/null", "--wrap=sleep 3600", *options]
     result = subprocess.run(words, capture_output=True, text=True, cwd=HOME)
     return int(result.stdout) if result.returncode == 0 else None
-
-
-def settle() -> None:
-    """Wait until the scheduler has looked at every job and changes nothing any more."""
-    before: List[List[str]] = []
-    since = time.monotonic()
-    while True:
-        now = queue()
-        if now != before or any(row[1] == "PENDING" and row[2] == "None" for row in now):
-            before, since = now, time.monotonic()
-        elif time.monotonic() - since > 2.2:
-            return
-        time.sleep(0.2)
 
 
 # ------------------------------------------------------------------------- what is asked
@@ -147,6 +182,7 @@ def request(rng: random.Random, part: Partition, nodes: int, held: Optional[int]
     kind = sometimes(0.1, part.gpu, "a100", "h200") if wanted else None
     return JobRequest(
         script="/bin/sleep",
+        job_name=f"r{rng.randrange(10**9)}",  # --dependency=singleton goes by names
         args=("1",),
         launcher="srun",
         preflight=False,
@@ -170,20 +206,50 @@ def request(rng: random.Random, part: Partition, nodes: int, held: Optional[int]
     )
 
 
-def one(asked: JobRequest, rng: random.Random) -> Dict[str, Any]:
-    """Judge it, put it to Slurm, and see what becomes of it."""
+def wave(
+    rng: random.Random, names: Dict[str, int], states: Dict[str, Tuple[str, Optional[int]]]
+) -> List[Dict[str, Any]]:
+    """Judge requests, put them to Slurm, and see what becomes of them; they are gone afterwards."""
+    live = ask_live(plan(JobRequest(), CLUSTER), fresh=True, timeout=TIMEOUT)
+    rows: List[Dict[str, Any]] = []
+    taken = []
+    for name, nodes in names.items():
+        state, held = states[name]
+        for _ in range(TRIES):
+            asked = request(rng, CLUSTER.partitions[name], nodes, held)
+            made, place, said = judged(asked, live, rng)
+            shown = " ".join(
+                one.option if one.value is None else f"{one.option}={one.value}"
+                for one in made.directives
+                if one.option not in ("job-name", "output", "error")
+            )
+            row = {"state": f"{name}: {state}", "said": said, "request": f"{place} {shown}"}
+            rows.append(row)
+            if said[0] != "refused":
+                taken.append((row, POOL.submit(put, made, place)))
+                break
+            row["happened"] = put(made, place)
+            if isinstance(row["happened"], int):
+                clear([row["happened"]])
+                row["happened"] = ["accepted", ""]
+    happened = [(row, future.result()) for row, future in taken]
+    ids = [answer for _, answer in happened if isinstance(answer, int)]
+    now = settle()
+    for row, answer in happened:
+        row["happened"] = outcome(now, answer) if isinstance(answer, int) else answer
+    if ids:
+        clear(ids)
+    return rows
+
+
+def judged(asked: JobRequest, live: Live, rng: random.Random) -> Tuple[JobPlan, str, List[str]]:
+    """The plan, the directory it is submitted from, and what neuronctl says."""
     place = "/tmp" if rng.random() < 0.03 else HOME
     os.chdir(place)
     made = plan(asked, CLUSTER)
-    judged = judge_now(made, CATALOG, look(made))
-    said = ours(judged)
-    happened = theirs(made, place)
-    shown = " ".join(
-        one.option if one.value is None else f"{one.option}={one.value}"
-        for one in made.directives
-        if one.option not in ("job-name", "output", "error")
-    )
-    return {"said": said, "happened": happened, "request": f"{place} {shown}"}
+    if dependency_ids(made):
+        live = ask_live(made, timeout=TIMEOUT)
+    return made, place, ours(judge(Subject(made, CATALOG, look(made)), live))
 
 
 def ours(judged: Judged) -> List[str]:
@@ -204,43 +270,22 @@ def ours(judged: Judged) -> List[str]:
     return ["refused", verdict.cause]
 
 
-def theirs(made: JobPlan, place: str) -> List[str]:
-    """[what Slurm did, its reason or words]; the job is gone afterwards."""
+def put(made: JobPlan, place: str) -> Any:
+    """The job's id, or that and why Slurm refuses it."""
     lines = [one for one in render_job(made).splitlines() if one.startswith("#SBATCH")]
     script = "\n".join(["#!/bin/bash", *lines, "#SBATCH --output=/dev/null", "sleep 3600", ""])
     try:
-        job_id = slurm.sbatch(script, cwd=place).job_id
+        return slurm.sbatch(script, cwd=place).job_id
     except SlurmRefusedError as error:
         return ["refused", error.message]
-    found = outcome(job_id)
-    subprocess.run(["scancel", str(job_id)], check=True)
-    while any(row[0] == str(job_id) for row in mine(job_id)) or completing():
-        time.sleep(0.05)
-    return found
 
 
-def mine(job_id: int) -> List[List[str]]:
-    out = command("squeue", "--me", "--noheader", "--array", "--format=%F|%T|%r")
-    return [line.split("|") for line in out.splitlines() if line.startswith(f"{job_id}|")]
-
-
-def completing() -> bool:
-    return "comp" in command("sinfo", "--noheader", "--format=%t")
-
-
-def outcome(job_id: int) -> List[str]:
-    """Whether it starts; else the reason, once the scheduler has given the same for 2 seconds."""
-    reason, since = "", time.monotonic()
-    while True:
-        rows = mine(job_id)
-        if any(row[1] in ("RUNNING", "CONFIGURING") for row in rows):
-            return ["starts", ""]
-        now = rows[0][2] if rows else "gone"
-        if now != reason or now in ("None", ""):
-            reason, since = now, time.monotonic()
-        elif time.monotonic() - since > 2:
-            return ["waits", reason]
-        time.sleep(0.1)
+def outcome(now: List[List[str]], job_id: int) -> List[str]:
+    """Whether it started; else Slurm's reason."""
+    rows = [row for row in now if row[0] == str(job_id)]
+    if any(row[1] in ("RUNNING", "CONFIGURING") for row in rows):
+        return ["starts", ""]
+    return ["waits", rows[0][2] if rows else "gone"]
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ def load(tmp_path: Path, text: str) -> CatalogError:
     [
         (PARTITION, "max_gpu: 8", "max_gpu", "unknown key", "did you mean max_gpus"),
         (PARTITION, "max_gpu: null", "max_gpu", "unknown key", "did you mean max_gpus"),
+        (POLICY, "rules_off: [NC304, NC999]", "rules_off", "no rule 'NC999'", "known: NC101"),
+        (POLICY, "rules_off: [nc304]", "rules_off", "no rule 'nc304'", "mean NC304"),
         (PARTITION, "zzz: 8", "zzz", "unknown key", "known: arch, cores_per_node"),
         (PARTITION, "name: x", "name", "unknown key", "known: "),
         (PARTITION, "max_gpus: -8", "max_gpus", "-8 is below 1", "a whole number from 1"),

@@ -11,7 +11,7 @@ from making import cluster, plan_of, policy
 from neuronctl.catalog.model import Catalog
 from neuronctl.live import cache
 from neuronctl.live.facts import Live
-from neuronctl.live.gate import Judged, judge
+from neuronctl.live.gate import Judged, judge, one_line
 from neuronctl.rules import RULES, Subject
 from neuronctl.slurm import (
     Association,
@@ -74,8 +74,11 @@ FULL = tuple(node(f"n{number}", 8) for number in range(1, 5))
 WAITING = job(9, state="PENDING", id=JobId(9, tasks="1-3"), count=3)
 ASK_ARRAY = {"gpus_per_node": 1, "array": "0-100"}
 
+NEW = dataclasses.replace(LIMITS, partitions=(PARTITION, dataclasses.replace(OTHER, name="new")))
+
 # code, what Slurm says, the request, words of the finding, what just does not violate it
 CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
+    ("NC103", live(limits=NEW), {"partition": "new"}, ["'new'", "catalog diff"], live(), {}),
     ("NC501", live((*BUSY, job(4))), {}, ["4 of your jobs", "at most 4"], live(BUSY), {}),
     ("NC501", live((job(1), WAITING)), {}, ["4 of your jobs"], live((WAITING,)), {}),
     ("NC501", live((job(1),)), {"array": "1-4"}, ["array's 4 tasks", "3 more"], live(), {}),
@@ -165,7 +168,7 @@ def codes(result: Judged) -> Set[str]:
 
 
 def test_every_live_rule_has_a_case() -> None:
-    assert {code for code in RULES if code > "NC5"} == {one[0] for one in CASES}
+    assert {code for code in RULES if code > "NC5" or code == "NC103"} == {one[0] for one in CASES}
 
 
 def test_without_slurm_they_are_silent_and_the_verdict_says_so() -> None:
@@ -236,7 +239,22 @@ def test_a_rule_that_is_off_is_no_wait_either() -> None:
 
 
 def test_a_partition_that_slurm_does_not_have() -> None:
-    assert "NC101" in codes(judged(live(), partition="old"))
+    result = judged(live(), partition="old")
+    (found,) = (one for one in result.findings if one.code == "NC101")
+    assert "stands in the catalog, but the Slurm of toy does not have it" in found.message
+    assert found.source.startswith("Slurm itself")
+
+
+def test_singleton_waits_for_names_that_are_not_known() -> None:
+    asked = {"gpus_per_node": 1, "dependency": "singleton"}
+    assert judged(live(), **asked).verdict.kind == "can start now"
+    assert judged(live((job(1),)), **asked).verdict.kind == "not known"
+
+
+def test_several_lines_of_slurms_become_one() -> None:
+    several = "squeue cannot reach Slurm: res_nsearch error: Unknown host\nfetch_config: x\nno conf"
+    assert one_line(several) == "squeue cannot reach Slurm: no conf"
+    assert one_line("squeue did not answer") == "squeue did not answer"
 
 
 def test_what_is_free_is_not_known_with_a_reservation() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+import jinja2
+from jinja2 import compiler
+from jinja2.bccache import Bucket
+
+from neuronctl import compiled
 from neuronctl.errors import TemplateError
 from neuronctl.paths import config_dir, data_path
 from neuronctl.plan import Directive, JobPlan
@@ -178,17 +184,35 @@ def render_run(plan: JobPlan, *, port: int) -> str:
     return _render("run.sh.j2", plan, port=str(port))
 
 
-def _render(name: str, plan: JobPlan, **more: Any) -> str:
-    """Fill in a template: a shipped one's name, which the user's own of that name replaces, or a
-    file. ``shipped/NAME`` is always the shipped one, for the user's to extend.
-    """
-    import jinja2
+_SYNTAX: Dict[str, Any] = {
+    "trim_blocks": True,
+    "lstrip_blocks": True,
+    "keep_trailing_newline": True,
+}
 
-    shipped, own = str(data_path("templates")), str(config_dir() / "templates")
-    directories = [own, shipped]
-    if os.sep in name or os.path.exists(name):
-        directories.insert(0, os.path.dirname(os.path.abspath(name)))
-        name = os.path.basename(name)
+
+class _Kept(jinja2.BytecodeCache):
+    """Compiled templates in the user's cache directory."""
+
+    def get_bucket(
+        self, environment: jinja2.Environment, name: str, filename: Optional[str], source: str
+    ) -> Bucket:
+        key = compiled.made_from(str(compiler.__file__), str(_SYNTAX), filename or name, source)
+        bucket = Bucket(environment, filename or name, key)
+        self.load_bytecode(bucket)
+        return bucket
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = compiled.read(bucket.checksum, bucket.key)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        assert bucket.code is not None
+        compiled.write(bucket.checksum, bucket.key, bucket.code)
+
+
+@functools.lru_cache(maxsize=8)
+def _environment(directories: Tuple[str, ...], shipped: str) -> jinja2.Environment:
+    """Templates of these directories; it looks at a file's time before it takes it for known."""
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [
@@ -196,13 +220,24 @@ def _render(name: str, plan: JobPlan, **more: Any) -> str:
                 jinja2.FileSystemLoader(directories),
             ]
         ),
+        bytecode_cache=_Kept(),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+        **_SYNTAX,
     )
     environment.filters["q"] = quote
+    return environment
+
+
+def _render(name: str, plan: JobPlan, **more: Any) -> str:
+    """Fill in a template: a shipped one's name, which the user's own of that name replaces, or a
+    file. ``shipped/NAME`` is always the shipped one, for the user's to extend.
+    """
+    shipped, own = str(data_path("templates")), str(config_dir() / "templates")
+    directories = [own, shipped]
+    if os.sep in name or os.path.exists(name):
+        directories.insert(0, os.path.dirname(os.path.abspath(name)))
+        name = os.path.basename(name)
     context: Dict[str, Any] = {
         "plan": plan,
         "directives": directive_lines(plan),
@@ -213,7 +248,7 @@ def _render(name: str, plan: JobPlan, **more: Any) -> str:
         **more,
     }
     try:
-        return environment.get_template(name).render(context)
+        return _environment(tuple(directories), shipped).get_template(name).render(context)
     except jinja2.TemplateSyntaxError as error:
         place = f"{error.filename or error.name}:{error.lineno}"
         raise TemplateError(f"{place}: {error.message}") from None

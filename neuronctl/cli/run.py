@@ -8,6 +8,7 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.cli.job import job_options, plan_in_allocation, program_arguments
+from neuronctl.errors import UsageError
 
 # What makes sense for one launch; the rest belongs to the allocation.
 _OPTIONS = (
@@ -40,6 +41,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given:
     Modules and environment are those of the shell. Ends with the program's exit code.
     """
     from neuronctl.render import render_run
+    from neuronctl.situation import look
 
     plan, job_id = plan_in_allocation(given, words=words, catalog_file=catalog)
     # A port of this launch's own: several may run in one allocation, and at the same time.
@@ -47,4 +49,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given:
     if show:
         click.echo(text, nl=False)
         return 0
+    problem = look(plan).script_problem
+    if problem:
+        raise UsageError(problem, "give a path that holds on the nodes, from this directory")
     os.execvpe("bash", ["bash", "-c", text], {**os.environ, **plan.secrets})

@@ -48,7 +48,7 @@ def environment(subject: Subject) -> Iterator[Violation]:
     if here is not None and here.environment_problem:
         yield Violation(
             here.environment_problem,
-            "name one that is there; what brings it up first is loaded with --module or --setup",
+            "make it first, or name another; what a module brings is loaded with --module NAME",
             severity=WARNING if subject.reviewed else ERROR,
         )
 

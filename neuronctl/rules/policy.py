@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator
+from typing import Dict, Iterator, Sequence
 
 from neuronctl.catalog.model import CommentPolicy
 from neuronctl.rules.base import WARNING, Subject, Violation, nearest, rule
@@ -15,14 +15,14 @@ def _comment_form(policy: CommentPolicy) -> str:
     return "--comment WORD"
 
 
-def _values(policy: CommentPolicy) -> str:
-    """The allowed values, for somebody who does not know them yet."""
+def _values(policy: CommentPolicy, near: Sequence[str] = ()) -> str:
+    """The allowed values, for somebody who does not know them yet; not where one is near."""
     if policy.form == "word":
         return "; WORD is one of: " + " ".join(policy.values) if policy.values else ""
     return "".join(
         f"; {one.key.upper()} is one of: {' '.join(one.values)}"
         for one in policy.fields
-        if one.values
+        if one.values and not set(near) & set(one.values)
     )
 
 
@@ -80,7 +80,7 @@ def comment_form(subject: Subject) -> Iterator[Violation]:
                 f"the comment '{comment}' is not of the form {form}",
                 f"give {_comment_form(policy)} instead"
                 + (f"; near '{comment}' are: {' '.join(dict.fromkeys(close))}" if close else "")
-                + _values(policy),
+                + _values(policy, close),
                 source,
             )
             return

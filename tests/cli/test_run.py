@@ -47,6 +47,9 @@ def test_srun_on_one_named_node(run: Callable[..., Any]) -> None:
         (["--nodelist", "gpu34"], "gpu34 is not in this allocation"),
         (["--nodes", "3"], "3 nodes are asked for, there are 2"),
         (["--gpus-per-node", "5"], "the allocation has 4"),
+        (["--launcher", "srun", "-c", "9"], "36 cores a node are asked for (4 tasks x 9 cores)"),
+        (["--gpus-per-node", "2", "--launcher", "srun", "-c", "9"], "has 16 with 2 of its 4 GPUs"),
+        ([], "there is no file 'train.py'"),
     ],
 )
 def test_more_than_there_is(words: list, said: str, run: Callable[..., Any]) -> None:

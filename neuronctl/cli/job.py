@@ -276,7 +276,15 @@ def plan_in_allocation(
         cores=has.cores * gpus // has.gpus if gpus else has.cores,
         step_options=(f"--gres=gpu:{gpus}",) if gpus < has.gpus else (),
     )
-    return plan(request, cluster, place=place), has.job_id
+    made = plan(request, cluster, place=place)
+    if made.cores_per_node > place.cores:
+        raise UsageError(
+            f"{made.cores_per_node} cores a node are asked for ({made.ntasks_per_node} tasks x "
+            f"{made.cpus_per_task} cores), the allocation has {place.cores}"
+            + (f" with {gpus} of its {has.gpus} GPUs" if gpus < has.gpus else ""),
+            f"ask for at most -c {max(1, place.cores // made.ntasks_per_node)}",
+        )
+    return made, has.job_id
 
 
 def _command_line(given: Dict[str, Any], words: Tuple[str, ...]) -> Layer:

@@ -195,10 +195,10 @@ def horovod_directory(subject: Subject) -> Iterator[Violation]:
     here = subject.situation
     if here is None or subject.plan.launcher.name != "horovodrun":
         return
-    if quote(here.directory) != here.directory:
+    if subject.plan.nodes > 1 and quote(here.directory) != here.directory:
         yield Violation(
-            f"horovodrun changes into the working directory without quoting it, and a shell does "
-            f"not take '{here.directory}' as one word",
+            f"horovodrun changes into the working directory on the other nodes without quoting "
+            f"it, and a shell does not take '{here.directory}' as one word",
             "submit from a directory whose path has neither blanks nor signs of the shell's, or "
             "take --launcher horovodrun-mpi or srun",
             severity=WARNING if subject.reviewed else ERROR,

@@ -243,9 +243,9 @@ CASES: List[Case] = [
     ),
     (
         "NC323",
-        {"launcher": "horovodrun", **here(directory="/scratch/kim/my run")},
+        {"launcher": "horovodrun", "nodes": 2, **here(directory="/scratch/kim/my run")},
         ["'/scratch/kim/my run'", "horovodrun-mpi"],
-        {"launcher": "horovodrun", **here()},
+        {"launcher": "horovodrun", **here(directory="/scratch/kim/my run")},
     ),
     ("NC406", here(environment_problem="no conda"), ["no conda", "--module"], here()),
     ("NC312", {"nodelist": "n["}, ["--nodelist=n["], {"nodelist": "n1"}),

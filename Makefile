@@ -1,6 +1,7 @@
 # Everything a checkout needs, from a machine with Python 3.9 or newer, git and make.
 #
 #   PYTHON   the Python to build .venv from
+#   ROUNDS   how often make bench runs each command
 #   TORCH    what pip installs for the demo and for the tests that train; where the default
 #            would fetch a GPU build you do not want, set PIP_INDEX_URL or name a wheel
 
@@ -30,8 +31,10 @@ test-again: install ## what failed in the last run of the tests
 test-fast: install ## unit tests, generated scripts and documentation, in under a minute
 	$(BIN)/python -m pytest tests/unit tests/golden tests/docs --ignore tests/unit/test_examples.py
 
-bench: install packages ## what the live gate adds to a submission, with 4,000 jobs in the controller
-	$(BIN)/python benchmarks/gate.py
+ROUNDS ?= 30
+
+bench: install packages ## neuronctl beside its peers on a full cluster, into docs/reference/benchmarks.md
+	$(BIN)/python -m benchmarks --rounds $(ROUNDS)
 
 lint: install ## ruff, mypy --strict, and shellcheck over our scripts and the generated ones
 	$(BIN)/ruff check

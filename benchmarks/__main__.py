@@ -1,0 +1,105 @@
+"""python -m benchmarks [--rounds N]: measures, and writes docs/reference/benchmarks.*"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+from typing import Any, Dict, Optional
+
+from benchmarks import cases, plot, report
+from benchmarks.cluster import cluster
+from benchmarks.peers import CHECKOUT, PINS, environments
+from benchmarks.verdict import lines
+
+PLACE = CHECKOUT / "docs" / "reference"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30, help="runs of each command")
+    rounds = parser.parse_args().rounds
+    if rounds < 1:
+        parser.error("--rounds is at least 1")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    os.umask(0o022)  # the sandbox's user reads what is installed here
+    try:
+        results = measure(rounds)
+    except KeyboardInterrupt:
+        sys.exit("benchmarks: interrupted; the sandbox is down and nothing was written")
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+        sys.exit(f"benchmarks: {error}; nothing was written")
+    judged = lines(results)
+    for name, text in (
+        ("benchmarks.json", _json(results)),
+        ("benchmarks.svg", plot.svg(results)),
+        ("benchmarks.md", report.page(results, judged)),
+    ):
+        (PLACE / name).write_text(text, encoding="utf-8")
+    print(report.table(judged))
+    short = [line.figure for line in judged if line.met is False]
+    print(f"\nwritten to docs/reference/benchmarks.md; not met: {', '.join(short) or 'none'}")
+
+
+def measure(rounds: int) -> Dict[str, Any]:
+    """Everything, on sandboxes that are gone afterwards."""
+    begun = time.monotonic()
+
+    def say(words: str) -> None:
+        print(f"[{time.monotonic() - begun:4.0f} s] {words}", file=sys.stderr, flush=True)
+
+    results: Dict[str, Any] = {"schema": 1, "rounds": rounds, "machine": _machine()}
+    say(f"installing neuronctl, {' and '.join(PINS)}")
+    with environments() as made:
+        results["versions"] = made.versions()
+        groups: Dict[str, Any] = {}
+        for parts in ((cases.starting, cases.watching), (cases.submitting,)):
+            with cluster(made, f"bench-{os.getpid()}") as there:
+                results["machine"]["slurm"] = there.slurm
+                for part in parts:
+                    answer = part(there, made, rounds, say)
+                    groups.update(answer.pop("groups"))
+                    results.update(answer)
+        results["groups"] = groups
+    results["seconds"] = round(time.monotonic() - begun)
+    return results
+
+
+def _machine() -> Dict[str, Any]:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        models = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 2),
+        "kernel": platform.release().split("-")[0],
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    }
+
+
+def _json(results: Dict[str, Any]) -> str:
+    """One line a command, so that two results can be compared."""
+    text = json.dumps({**results, "groups": {}}, indent=1)
+    groups = [
+        f"  {json.dumps(group)}: {{\n"
+        + ",\n".join(f"   {json.dumps(name)}: {json.dumps(one)}" for name, one in cases_.items())
+        + "\n  }"
+        for group, cases_ in results["groups"].items()
+    ]
+    return text.replace('"groups": {}', '"groups": {\n' + ",\n".join(groups) + "\n }") + "\n"
+
+
+def _interrupt(number: int, frame: Optional[FrameType]) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""What is run, beside what, and in which state of the cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence
+
+from benchmarks.cluster import COMMENT, QUEUE, SUBMITTING, Cluster
+from benchmarks.figures import slowest_imports
+from benchmarks.peers import Environments
+
+JOBS = (100, 1_000, 4_000, 10_000)
+"""In the controller, for the curve; 100 of them are the user's."""
+FULL = 4_000
+"""For everything else."""
+MINE = 100
+RECORDS = (10, 100, 1_000, 10_000)
+USUAL = 1_000
+"""Records in the state directory, for everything but the curve."""
+
+STATUS = ["neuronctl", "status"]
+SUBMIT = (
+    "-p", SUBMITTING, "--gpus-per-node", "1", "-t", "5", "--field", "misc", "--appl", "pytorch",
+)  # fmt: skip
+SBATCH = (
+    "sbatch", "--parsable", "--hold", "-p", SUBMITTING, "--gres=gpu:1", "-t", "5",
+    f"--comment={COMMENT}", "--wrap", "true",
+)  # fmt: skip
+GENERATE = (
+    "neuronctl", "generate", "-p", QUEUE, "-N", "2", "--gpus-per-node", "4", "-t", "60",
+    "--field", "misc", "--appl", "pytorch", "--launcher", "torchrun", "train.py",
+)  # fmt: skip
+TORCHX = (
+    "run", "-s", "slurm", "--dryrun", "-cfg", f"partition={QUEUE},time=60",
+    "dist.ddp", "-j", "2x4", "--gpu", "4", "--script", "train.py",
+)  # fmt: skip
+
+Say = Callable[[str], None]
+Results = Dict[str, Any]
+
+
+def case(name: str, argv: Sequence[str], **more: Any) -> Dict[str, Any]:
+    """A command of a group that is run in turns."""
+    return {"name": name, "argv": list(argv), **more}
+
+
+def starting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
+    """What has nothing to do with the jobs in the controller."""
+    groups: Results = {}
+    more: Results = {"groups": groups}
+    say("generate beside torchx")
+    groups["generate"] = cluster.measure(
+        [
+            case("generate", GENERATE),
+            case("torchx", [str(made.peers / "bin/torchx"), *TORCHX]),
+        ],
+        rounds,
+    )
+    say("start-up")
+    groups["start"] = cluster.measure(
+        [
+            case("python -c pass", ["python", "-c", "pass"]),
+            case("--version", ["neuronctl", "--version"]),
+            case("--help", ["neuronctl", "--help"]),
+            case("import click", ["python", "-c", "import click"]),
+            case("import jinja2", ["python", "-c", "import jinja2"]),
+            case("true", ["true"]),
+        ],
+        rounds,
+    )
+    say("renderings in one process")
+    more["renderings"] = cluster.renderings(max(3, rounds // 5))
+    more["imports"] = {
+        words: slowest_imports(cluster.import_times(argv), 12)
+        for words, argv in {
+            "--version": ["--version"],
+            "--help": ["--help"],
+            "generate": GENERATE[1:],
+            "submit": ["submit", *SUBMIT, "--dry-run", "train.py"],
+            "status": ["status"],
+        }.items()
+    }
+    return more
+
+
+def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
+    """Status, on a controller that fills up step by step."""
+    groups: Results = {}
+    more: Results = {"groups": groups}
+    mine = cluster.submit_mine(MINE)
+    say(f"writing {sum(RECORDS):,} job records")
+    cluster.make_records(RECORDS, mine)
+    records = {"XDG_STATE_HOME": cluster.state(USUAL)}
+    there = MINE
+    for total in JOBS:
+        say(f"filling the controller: {total:,} jobs")
+        cluster.submit_others(total - there)
+        there = total
+        counted = cluster.jobs()
+        if counted != total:
+            raise RuntimeError(f"the controller has {counted} jobs instead of {total}")
+        (squeue,) = _calls(cluster, STATUS, records, "squeue")
+        say(f"status with {total:,} jobs")
+        status = case("status", STATUS, env=records)
+        alone = case("squeue", squeue, env={"LC_ALL": "C", "TZ": "UTC"})
+        groups[f"{total} jobs"] = cluster.measure([status, alone], rounds)
+        if total != FULL:
+            continue
+        say("status beside squeue --json")
+        groups["status"] = cluster.measure(
+            [
+                status,
+                case("squeue --json", ["squeue", "--json"]),
+                alone,
+                case("--version", ["neuronctl", "--version"]),
+                case("on a terminal", STATUS, tty=True, env={**records, **_TERMINAL}),
+            ],
+            rounds,
+        )
+        more["squeue"] = squeue
+        say("status with more and more records")
+        groups["records"] = cluster.measure(
+            [
+                case(str(count), STATUS, env={"XDG_STATE_HOME": cluster.state(count)})
+                for count in RECORDS
+            ],
+            rounds,
+        )
+    return more
+
+
+_TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+
+
+def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
+    """Submissions, and how many processes each command starts, on a full controller."""
+    say(f"filling another controller: {FULL:,} jobs")
+    mine = cluster.submit_mine(MINE)
+    cluster.submit_others(FULL - MINE)
+    cluster.make_records([USUAL], mine)
+    records = {"XDG_STATE_HOME": cluster.state(USUAL)}
+    inside = Path(cluster.scratch, "inside")
+    submit = ["submit", *SUBMIT, "--sbatch", "hold", "train.py"]
+    python = str(made.peers / "bin/python")
+    say("submit beside submitit")
+    groups = {
+        "submit": cluster.measure(
+            [
+                case("submit", ["neuronctl", *submit], env=records),
+                case("submitit", [python, str(inside / "submit_with_submitit.py")]),
+                case(
+                    "without the gate",
+                    ["python", str(inside / "without_gate.py"), *submit],
+                    env=records,
+                ),
+                case("sbatch", SBATCH),
+            ],
+            rounds,
+        )
+    }
+    say("counting processes")
+    ended = _ended_job(cluster, records)
+    fresh = {**records, "XDG_CACHE_HOME": f"{cluster.scratch}/no-cache"}
+    ids = [str(job) for job in mine]
+    commands: Dict[str, List[str]] = {
+        "submit": submit,
+        "status": ["status"],
+        "status of 1 job": ["status", ids[0]],
+        f"status of {MINE} jobs": ["status", *ids],
+        "logs": ["logs", ended],
+        "history": ["history"],
+        "history --all": ["history", "--all"],
+        "cancel 1 job": ["cancel", "--yes", ids[0]],
+        "cancel 50 jobs": ["cancel", "--yes", *ids[1:51]],
+    }
+    counted: Dict[str, Mapping[str, Any]] = {
+        name: {"argv": ["neuronctl", *words], "env": records} for name, words in commands.items()
+    }
+    counted["submit, limits not yet known"] = {"argv": ["neuronctl", *submit], "env": fresh}
+    return {"groups": groups, "processes": cluster.processes(counted)}
+
+
+def _ended_job(cluster: Cluster, env: Mapping[str, str]) -> str:
+    """A job that ran and left a log."""
+    words = ["submit", *SUBMIT, "--wait", "/bin/echo", "done"]
+    settings = [f"{name}={value}" for name, value in env.items()]
+    told = cluster.run(["env", *settings, "neuronctl", *words])
+    return told.split("Submitted batch job ")[1].split()[0]
+
+
+def _calls(
+    cluster: Cluster, argv: Sequence[str], env: Mapping[str, str], command: str
+) -> List[List[str]]:
+    """How ``argv`` calls this Slurm command."""
+    calls = cluster.processes({"it": {"argv": argv, "env": env}})["it"]
+    return [call for call in calls if call[0] == command]

@@ -1,0 +1,152 @@
+"""A real Slurm for the benchmark, with as many jobs and job records as wanted.
+
+All of it lives in a sandbox and is gone with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+
+from benchmarks.peers import Environments
+
+INSIDE = Path(__file__).with_name("inside")
+
+CLUSTER = "neuron"
+QUEUE = "cas_v100nv_8"
+"""The partition that is full of jobs."""
+SUBMITTING = "cas_v100nv_4"
+"""The partition that jobs are submitted to while time is taken."""
+COMMENT = "field=misc;appl=pytorch"
+
+# The guide's limits of a few jobs would let nobody have thousands.
+_LAYER = "max_submit_jobs: 50000, max_running_jobs: 50000, max_gpus: 50000"
+
+_FILL = (
+    'for i in $(seq "$1"); do sbatch --parsable --hold -p "$2" --gres=gpu:1 -t 60 -D "$3" '
+    '-J train -o /dev/null --comment="$4" --wrap true || exit; done'
+)
+_WRITERS = 2
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A sandbox that is up."""
+
+    program: Path
+    """The measured neuronctl."""
+    env: Mapping[str, str]
+    pid: int
+    scratch: str
+    slurm: str
+
+    def run(self, argv: Sequence[str], asked: Any = None) -> str:
+        """Run a command there as the user, ``asked`` on its standard input; what it printed."""
+        done = subprocess.run(
+            [str(self.program), "sandbox", "exec", "--", *argv],
+            env=self.env,
+            input=json.dumps(asked),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def measure(self, cases: Sequence[Mapping[str, Any]], rounds: int) -> Dict[str, Any]:
+        """Run the cases in turns: {name: {"ms": [...], "kb": [...]}} (inside/stopwatch.py)."""
+        asked = {"rounds": rounds, "warmup": 2, "cases": list(cases)}
+        argv = ["python", "-I", "-S", f"{self.scratch}/inside/stopwatch.py"]
+        answer: Dict[str, Any] = json.loads(self.run(argv, asked))
+        return answer
+
+    def processes(self, commands: Mapping[str, Mapping[str, Any]]) -> Dict[str, List[List[str]]]:
+        """The Slurm commands that each command starts (inside/processes.py)."""
+        answer: Dict[str, List[List[str]]] = json.loads(
+            self.run(["python", f"{self.scratch}/inside/processes.py"], {"commands": commands})
+        )
+        return answer
+
+    def renderings(self, rounds: int) -> Dict[str, Any]:
+        """How many scripts a second one process renders (inside/renderings.py)."""
+        asked = {"rounds": rounds, "cluster": CLUSTER}
+        argv = ["python", f"{self.scratch}/inside/renderings.py"]
+        answer: Dict[str, Any] = json.loads(self.run(argv, asked))
+        return answer
+
+    def import_times(self, argv: Sequence[str]) -> str:
+        """What ``-X importtime`` says of neuronctl with these arguments."""
+        python = ["python", "-X", "importtime", "-m", "neuronctl", *argv]
+        return self.run(["sh", "-c", '"$@" 2>&1 >/dev/null', "sh", *python])
+
+    def state(self, count: int) -> str:
+        """The XDG_STATE_HOME that holds ``count`` records."""
+        return f"{self.scratch}/state-{count}"
+
+    def make_records(self, counts: Sequence[int], job_ids: Sequence[int]) -> None:
+        """State directories with so many records; ``job_ids``: the user's jobs in the queue."""
+        asked = {
+            "stores": {self.state(count): count for count in counts},
+            "job_ids": list(job_ids),
+            "cluster": CLUSTER,
+        }
+        self.run(["python", f"{self.scratch}/inside/records.py"], asked)
+
+    def submit_mine(self, count: int) -> List[int]:
+        """Jobs of the user that wait; their ids."""
+        words = [str(count), QUEUE, self.scratch, COMMENT]
+        return [int(word) for word in self.run(["sh", "-c", _FILL, "sh", *words]).split()]
+
+    def submit_others(self, count: int) -> None:
+        """Jobs of somebody else that wait."""
+        user = [] if os.getuid() == 0 else ["-U"]
+        enter = ["nsenter", *user, "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "--"]
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8"}
+        shares = [count // _WRITERS + (number < count % _WRITERS) for number in range(_WRITERS)]
+        words = ["sh", "-c", _FILL, "sh"]
+        started = [
+            subprocess.Popen(
+                [*enter, *words, str(share), QUEUE, self.scratch, COMMENT],
+                env=env,
+                stdout=subprocess.DEVNULL,
+            )
+            for share in shares
+        ]
+        codes = [one.wait() for one in started]
+        if any(codes):
+            raise RuntimeError(f"the controller could not be filled: exit codes {codes}")
+
+    def jobs(self) -> int:
+        """How many jobs the controller knows."""
+        return len(self.run(["squeue", "--noheader", "--states=all", "--format=%i"]).split())
+
+
+@contextlib.contextmanager
+def cluster(made: Environments, name: str) -> Iterator[Cluster]:
+    """A sandbox of the benchmark's own, run by the measured neuronctl; it ends with the block."""
+    program = made.own / "bin/neuronctl"
+    with tempfile.TemporaryDirectory() as folder:
+        layer = Path(folder, "layer.yaml")
+        partitions = ", ".join(f"{one}: {{{_LAYER}}}" for one in (QUEUE, SUBMITTING))
+        layer.write_text(f"clusters: {{{CLUSTER}: {{partitions: {{{partitions}}}}}}}\n", "utf-8")
+        env = {**os.environ, "NEURONCTL_SANDBOX": name, "NEURONCTL_CATALOG": str(layer)}
+
+        def sandbox(*words: str, output: Optional[int] = subprocess.DEVNULL) -> str:
+            argv = [str(program), "sandbox", *words]
+            done = subprocess.run(argv, env=env, check=True, stdout=output, text=True)
+            return done.stdout or ""
+
+        nodes = [f"{QUEUE}=2", f"{SUBMITTING}=4", "amd_a100nv_8=0"]
+        options = [word for each in nodes for word in ("--nodes", each)]
+        try:
+            sandbox("up", "--cluster", CLUSTER, "--bind", str(made.directory), *options)
+            sandbox("exec", "--copy", str(INSIDE), "--", "touch", "train.py")
+            told = json.loads(sandbox("status", "--json", output=subprocess.PIPE))
+            yield Cluster(program, env, told["pid"], told["scratch"], told["slurm"])
+        finally:
+            sandbox("down")

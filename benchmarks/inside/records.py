@@ -1,0 +1,68 @@
+"""Writes job records as neuronctl itself would have, for years of submissions.
+
+Reads {"stores": {DIRECTORY: count}, "job_ids": [ids in the queue], "cluster": NAME} from standard
+input. Of each directory's records as many as possible are of the jobs in the queue, submitted in
+the last hour; all others ended, one every two hours before that. Runs with the measured neuronctl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+from neuronctl.catalog.loader import load
+from neuronctl.job import JobRequest
+from neuronctl.plan import plan
+from neuronctl.records import RecordDraft, RecordStore, draft_of
+from neuronctl.render import render_job
+
+OLD_FIRST = 1_000_000
+"""The first id of a job that is over: an earlier numbering, so that no two jobs have the same."""
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    request = JobRequest(
+        script="train.py",
+        args=("--epochs", "20"),
+        partition="cas_v100nv_8",
+        nodes=2,
+        gpus_per_node=4,
+        time_limit="60",
+        field="misc",
+        appl="pytorch",
+        launcher="torchrun",
+    )
+    made = plan(request, load().cluster(asked["cluster"]))
+    draft = draft_of(
+        made,
+        script=render_job(made),
+        command_line=["neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"],
+        cwd=os.getcwd(),
+    )
+    now = time.time()
+    for directory, count in asked["stores"].items():
+        store = RecordStore(Path(directory, "neuronctl", "jobs"))
+        current = asked["job_ids"][:count]
+        for number in range(count - len(current)):
+            moment = now - 2 * 86400 - 7200 * number
+            write(store, draft, OLD_FIRST + number, asked["cluster"], moment, ended=True)
+        for number, job_id in enumerate(current):
+            write(store, draft, job_id, asked["cluster"], now - 3600 + number, ended=False)
+
+
+def write(
+    store: RecordStore, draft: RecordDraft, job_id: int, cluster: str, moment: float, *, ended: bool
+) -> None:
+    with mock.patch("time.time", return_value=moment):
+        record = store.complete(store.begin(draft), job_id, cluster)
+        if ended:
+            store.saw(record, "COMPLETED", "", "0:0")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Runs commands in turns, A B A B, and prints how long each took and how much memory it had.
+
+Reads JSON from standard input:
+
+    {"rounds": 30, "warmup": 2, "cases": [{"name": …, "argv": […], "env": {…}, "tty": false}]}
+
+and prints {NAME: {"ms": [wall time, milliseconds], "kb": [peak memory, kilobytes]}}. A command
+that fails ends it, with what the command said.
+
+Only what starts quickly and is small is imported: Linux counts a process's peak memory from before
+its exec, so that nothing can be measured that is smaller than this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Tuple
+
+MOST_KEPT = 4000
+
+
+class Failed(Exception):
+    """A command did not end with exit code 0."""
+
+
+def once(argv: List[str], env: Dict[str, str], output: int, errors: int) -> Tuple[float, int]:
+    """Run a command; (milliseconds, kilobytes)."""
+    os.ftruncate(errors, 0)
+    os.lseek(errors, 0, os.SEEK_SET)
+    actions = [
+        (os.POSIX_SPAWN_DUP2, output, 1),
+        (os.POSIX_SPAWN_DUP2, errors, 2),
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+    ]
+    begun = time.monotonic()
+    pid = os.posix_spawnp(argv[0], argv, env, file_actions=actions)
+    _, status, used = os.wait4(pid, 0)
+    took = time.monotonic() - begun
+    code = os.waitstatus_to_exitcode(status)
+    if code != 0:
+        os.lseek(errors, 0, os.SEEK_SET)
+        said = os.read(errors, MOST_KEPT).decode(errors="replace")
+        raise Failed(f"{' '.join(argv)}\nended with {code}:\n{said}")
+    return 1000 * took, used.ru_maxrss
+
+
+class Screen:
+    """A terminal of 160 columns whose picture is thrown away."""
+
+    def __init__(self) -> None:
+        import fcntl
+        import struct
+        import termios
+
+        self.master, self.terminal = os.openpty()
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("4H", 50, 160, 0, 0))
+        os.set_inheritable(self.terminal, False)
+        actions = [
+            (os.POSIX_SPAWN_DUP2, self.master, 0),
+            (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
+        ]
+        self.reader = os.posix_spawnp("cat", ["cat"], os.environ, file_actions=actions)
+        os.close(self.master)
+
+    def close(self) -> None:
+        os.close(self.terminal)
+        os.waitpid(self.reader, 0)
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    nowhere = os.open("/dev/null", os.O_WRONLY)
+    errors = os.memfd_create("errors")
+    screen = Screen() if any(case.get("tty") for case in asked["cases"]) else None
+    measured: Dict[str, Any] = {case["name"]: {"ms": [], "kb": []} for case in asked["cases"]}
+    try:
+        for number in range(asked["warmup"] + asked["rounds"]):
+            for case in asked["cases"]:
+                env = {**os.environ, **case.get("env", {})}
+                output = screen.terminal if screen and case.get("tty") else nowhere
+                wall, memory = once(case["argv"], env, output, errors)
+                if number >= asked["warmup"]:
+                    measured[case["name"]]["ms"].append(round(wall, 3))
+                    measured[case["name"]]["kb"].append(memory)
+    except Failed as error:
+        sys.exit(f"benchmarks: {error}")
+    finally:
+        if screen is not None:
+            screen.close()
+    json.dump(measured, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

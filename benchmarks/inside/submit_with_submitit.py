@@ -1,0 +1,10 @@
+import submitit  # type: ignore[import-not-found]
+
+executor = submitit.AutoExecutor(folder="submitit", cluster="slurm")
+executor.update_parameters(
+    timeout_min=5,
+    slurm_partition="cas_v100nv_4",
+    slurm_comment="field=misc;appl=pytorch",
+    slurm_additional_parameters={"gres": "gpu:1", "hold": True},
+)
+print(executor.submit(print, "hello").job_id)

@@ -1,0 +1,149 @@
+"""The page of the benchmark. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, List, Mapping, Sequence
+
+from benchmarks.cases import FULL, JOBS, MINE, RECORDS, USUAL
+from benchmarks.figures import Line, Samples, number
+
+_MARK = {True: "met", False: "**NOT met**", None: ""}
+_BUSY = 0.5
+"""Load beyond which other work was going on."""
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The figures as a Markdown table."""
+    rows = [
+        [line.figure, line.own, line.beside, line.value, line.must, _MARK[line.met]]
+        for line in lines
+    ]
+    return _table(["figure", "neuronctl", "beside it", "comes to", "must be", ""], rows)
+
+
+def page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
+    """docs/reference/benchmarks.md."""
+    machine, versions = results["machine"], results["versions"]
+    short = [line for line in lines if line.met is False]
+    judged = [line for line in lines if line.met is not None]
+    said = f"{len(judged) - len(short)} of {len(judged)} figures are what they must be."
+    packages = ", ".join(
+        f"{name} {versions[name]}" for name in ("neuronctl", "click", "submitit", "torchx")
+    )
+    parts = [
+        "# How fast it is\n",
+        "Written by `make bench`, whole, with all it measured in [JSON](benchmarks.json).\n",
+        f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, "
+        f"Linux {machine['kernel']}, Slurm {machine['slurm']}, "
+        f"Python {machine['python']}, {packages}. "
+        f"Load at the start: {machine['load']}." + _busy(machine["load"]) + "\n",
+        f"{said} Times are of whole processes, run in turns (A B A B, {results['rounds']} times "
+        "each after two that do not count): the median, and in brackets the quartiles. Ratios are "
+        "of the medians; in brackets the quartiles of the ratios of neighbouring runs. Memory is "
+        "the largest peak of all runs.\n",
+        "![The ratios, and how status grows](benchmarks.svg)\n",
+        table(lines) + "\n",
+        _conditions(results),
+        "## How status grows\n",
+        _growth(results),
+        "## What the floor is\n",
+        _floor(results),
+    ]
+    if short:
+        parts += ["## Where it falls short\n", _profiles(results)]
+    return "\n".join(parts)
+
+
+def _busy(load: float) -> str:
+    if load <= _BUSY:
+        return ""
+    return " **The machine had other work to do; times are longer than they would be.**"
+
+
+def _conditions(results: Mapping[str, Any]) -> str:
+    return (
+        "## What is measured\n\n"
+        f"- neuronctl as a wheel in an environment of its own, in the [sandbox](../explanation/"
+        f"sandbox.md) with {FULL:,} jobs in the controller, {MINE} of them the user's, and "
+        f"{USUAL:,} job records. Its caches are warm.\n"
+        "- `submit`: one GPU, held, recorded, with the live gate on. Beside it the smallest "
+        "program that submits with submitit (`benchmarks/inside/submit_with_submitit.py`). "
+        "*Without* is the same `submit` judged by the catalog alone.\n"
+        "- `generate`: two nodes of four GPUs with torchrun, beside `torchx run -s slurm --dryrun "
+        "dist.ddp -j 2x4` with the same partition, time, comment and GPUs.\n"
+        "- `status`: all of the user's jobs. Its squeue is the one it starts, run by itself: "
+        f"`{_shown(results['squeue'])}`. On a terminal it draws a table with colours.\n"
+        "- A process counts where it is one of Slurm's commands. The limits of the site are read "
+        "once an hour; the last line is the submission that reads them.\n"
+    )
+
+
+def _shown(argv: Sequence[str]) -> str:
+    """An argument list with its control characters spelled out, and only the first fields."""
+    words = [word.encode("unicode_escape").decode() for word in argv]
+    return shlex.join(word if len(word) <= 40 else word[:32] + "…" for word in words).replace(
+        "|", "\\|"
+    )
+
+
+def _growth(results: Mapping[str, Any]) -> str:
+    groups = results["groups"]
+    rows: List[List[str]] = []
+    for total in JOBS:
+        status, squeue = (
+            Samples.of(groups[f"{total} jobs"][name]) for name in ("status", "squeue")
+        )
+        own = number(status.median - squeue.median)
+        rows.append([f"{total:,}", f"{status} ms", f"{squeue} ms", f"{own} ms"])
+    jobs = _table(["jobs in the controller", "`status`", "its squeue alone", "the rest"], rows)
+    rows = []
+    for count in RECORDS:
+        status = Samples.of(groups["records"][str(count)])
+        rows.append(
+            [f"{count:,}", str(min(count, MINE)), f"{status} ms", f"{status.memory:.1f} MB"]
+        )
+    records = _table(["records", "of jobs in the queue", "`status`", "peak memory"], rows)
+    return (
+        f"{MINE} jobs are the user's, whatever the number of the others.\n\n{jobs}\n\n"
+        f"With {FULL:,} jobs, and only the records of the jobs that are shown being read:\n\n"
+        f"{records}\n"
+    )
+
+
+def _floor(results: Mapping[str, Any]) -> str:
+    groups = results["groups"]
+    told = [
+        ("`true`, started by the stopwatch", groups["start"]["true"]),
+        ("`python -c pass`", groups["start"]["python -c pass"]),
+        ("`python -c 'import click'`", groups["start"]["import click"]),
+        ("`python -c 'import jinja2'`", groups["start"]["import jinja2"]),
+        ("`sbatch` alone", groups["submit"]["sbatch"]),
+        ("the squeue of `status` alone", groups["status"]["squeue"]),
+        ("`squeue --json`", groups["status"]["squeue --json"]),
+        ("the submitit program", groups["submit"]["submitit"]),
+        ("torchx", groups["generate"]["torchx"]),
+    ]
+    rows = []
+    for name, data in told:
+        one = Samples.of(data)
+        rows.append([name, f"{one} ms", f"{one.memory:.1f} MB"])
+    return (
+        _table(["what", "wall", "peak memory"], rows)
+        + "\n\nLinux counts a peak from before the exec, so that nothing shows less memory than "
+        "the first line.\n"
+    )
+
+
+def _profiles(results: Mapping[str, Any]) -> str:
+    parts = []
+    for name, rows in results["imports"].items():
+        body = [[f"`{module}`", f"{own / 1000:.1f} ms"] for module, own in rows]
+        parts.append(f"`neuronctl {name}`: the imports that take longest (`-X importtime`).\n")
+        parts.append(_table(["module", "by itself"], body) + "\n")
+    return "\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

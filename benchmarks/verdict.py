@@ -1,0 +1,74 @@
+"""Every figure beside what it must be. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping
+
+from benchmarks.figures import (
+    Line,
+    Samples,
+    extra_line,
+    memory_line,
+    processes_line,
+    rate_line,
+    ratio_line,
+    sum_line,
+)
+
+STARTING = 4.0
+SUBMITTING = 0.75
+GENERATING = 0.35
+STATUS = 0.35
+STATUS_MORE = 60.0
+"""Milliseconds on top of the squeue and a start-up."""
+MEMORY = 40.0
+GATE = 100.0
+RENDERINGS = 2000.0
+PROCESSES = 2
+
+
+def lines(results: Mapping[str, Any]) -> List[Line]:
+    """The table, from all that was measured."""
+
+    def of(group: str, name: str) -> Samples:
+        return Samples.of(results["groups"][group][name])
+
+    bare = of("start", "python -c pass")
+    status, terminal = of("status", "status"), of("status", "on a terminal")
+    parts = [of("status", "squeue"), of("status", "--version")]
+    json, beside = of("status", "squeue --json"), "its squeue + `--version` + 60"
+    submit = of("submit", "submit")
+    names = {
+        "`--version`": of("start", "--version"),
+        "`--help`": of("start", "--help"),
+        "`submit`": submit,
+        "`generate`": of("generate", "generate"),
+        "`status`": status,
+        "`status` on a terminal": terminal,
+    }
+    made = [
+        ratio_line("`--version`", names["`--version`"], "`python -c pass`", bare, STARTING),
+        ratio_line("`--help`", names["`--help`"], "`python -c pass`", bare, STARTING),
+        ratio_line("`submit`", submit, "submitit", of("submit", "submitit"), SUBMITTING),
+        ratio_line("`submit`", submit, "`sbatch` alone", of("submit", "sbatch"), None),
+        extra_line("the live gate", submit, "without", of("submit", "without the gate"), GATE),
+        ratio_line(
+            "`generate`", names["`generate`"], "torchx", of("generate", "torchx"), GENERATING
+        ),
+        ratio_line("`status`", status, "`squeue --json`", json, STATUS),
+        sum_line("`status`", status, beside, parts, STATUS_MORE),
+        ratio_line("`status` on a terminal", terminal, "`squeue --json`", json, STATUS),
+        sum_line("`status` on a terminal", terminal, beside, parts, STATUS_MORE),
+    ]
+    made += [memory_line(f"peak memory of {name}", one, MEMORY) for name, one in names.items()]
+    rates = results["renderings"]
+    made += [
+        rate_line("different scripts rendered", rates["a_second"], RENDERINGS),
+        rate_line("the same, planned too", rates["planned_a_second"], None),
+    ]
+    for name, calls in results["processes"].items():
+        known = "not yet" not in name
+        free = "sbatch" if name.startswith("submit") else ""
+        limit = PROCESSES if known else None
+        made.append(processes_line(f"Slurm processes of {name}", calls, limit, free))
+    return made

@@ -1,0 +1,192 @@
+"""The benchmark's sums, its verdicts and its page; what is measured is not tested."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree
+from typing import Any, Dict
+
+import pytest
+
+from benchmarks import cases, plot, report, verdict
+from benchmarks.figures import (
+    Samples,
+    extra_line,
+    memory_line,
+    number,
+    processes_line,
+    quartiles,
+    rate_line,
+    ratio_line,
+    slowest_imports,
+    sum_line,
+)
+
+
+def samples(*ms: float, mb: float = 10) -> Samples:
+    return Samples(ms, tuple(int(mb * 1e6 / 1024) for _ in ms))
+
+
+def test_median_and_quartiles() -> None:
+    one = samples(5, 1, 2, 4, 3)
+    assert (one.median, one.quartiles) == (3, (2, 4))
+    assert str(one) == "3.0 (2.0 to 4.0)"
+    assert quartiles([7.0]) == (7.0, 7.0)
+
+
+def test_memory_is_the_most_of_all_runs() -> None:
+    assert Samples((1, 1), (10_000, 20_000)).memory == pytest.approx(20.48)
+
+
+def test_numbers_show_what_counts() -> None:
+    assert [number(one) for one in (0.12, 19.94, 20, 480.4)] == ["0.1", "19.9", "20", "480"]
+
+
+def test_a_ratio_is_of_the_medians_and_its_spread_of_neighbours() -> None:
+    line = ratio_line("`submit`", samples(70, 80, 75), "submitit", samples(100, 100, 100), 0.75)
+    assert line.value == "0.75 × (0.72 to 0.78)"
+    assert (line.must, line.met) == ("at most 0.75 ×", True)
+    assert ratio_line("`submit`", samples(76), "submitit", samples(100), 0.75).met is False
+    assert ratio_line("`submit`", samples(76), "`sbatch`", samples(10), None).met is None
+
+
+def test_a_sum_names_its_parts() -> None:
+    parts = [samples(37), samples(24)]
+    line = sum_line("`status`", samples(121), "squeue", parts, 60)
+    assert (line.beside, line.must, line.met) == (
+        "squeue: 37 + 24 + 60 ms",
+        "at most 121 ms",
+        True,
+    )
+    assert sum_line("`status`", samples(122), "squeue", parts, 60).met is False
+
+
+def test_what_the_gate_adds_is_of_neighbours() -> None:
+    line = extra_line("gate", samples(150, 900, 200), "without", samples(100, 850, 100), 50)
+    assert (line.value, line.met) == ("50 ms more (2.00 ×)", True)
+    assert extra_line("gate", samples(151), "without", samples(100), 50).met is False
+
+
+def test_limits_of_memory_and_rate() -> None:
+    assert memory_line("m", samples(1, mb=39), 40).met is True
+    assert memory_line("m", samples(1, mb=41), 40).met is False
+    assert rate_line("r", [1900, 2100, 2000], 2000).met is True
+    assert rate_line("r", [1999], 2000).met is False
+    assert rate_line("r", [1], None).met is None
+
+
+@pytest.mark.parametrize(
+    ("calls", "free", "met"),
+    [
+        (["squeue", "sacct"], "", True),
+        (["squeue", "sacct", "scontrol"], "", False),
+        ([], "", True),
+        (["squeue", "scontrol", "sbatch"], "sbatch", True),
+        (["squeue", "scontrol"], "sbatch", False),
+        (["sbatch", "sbatch"], "sbatch", False),
+        (["squeue", "scontrol", "sinfo", "sbatch"], "sbatch", False),
+    ],
+)
+def test_processes(calls: list[str], free: str, met: bool) -> None:
+    line = processes_line("p", [[call, "-h"] for call in calls], 2, free)
+    assert (line.met, line.value) == (met, str(len(calls)))
+    assert processes_line("p", [[call] for call in calls], None).met is None
+
+
+def test_slowest_imports() -> None:
+    text = (
+        "import time: self [us] | cumulative | imported package\n"
+        "import time:       100 |        100 |   encodings.aliases\n"
+        "noise\n"
+        "import time:       900 |       1000 | click\n"
+        "import time:       500 |       1500 |     re\n"
+    )
+    assert slowest_imports(text, 2) == [("click", 900), ("re", 500)]
+
+
+def results() -> Dict[str, Any]:
+    """As measured where everything is fast enough."""
+
+    def group(**times: float) -> Dict[str, Any]:
+        return {name: {"ms": [ms] * 3, "kb": [20_000] * 3} for name, ms in times.items()}
+
+    return {
+        "schema": 1,
+        "rounds": 3,
+        "seconds": 100,
+        "machine": {
+            "cpu": "a processor", "cores": 2, "load": 0.1, "kernel": "6.1", "python": "3.11",
+            "slurm": "22.05.8", "date": "2026-01-01 00:00 UTC",
+        },
+        "versions": {"neuronctl": "1", "click": "8", "submitit": "1.5.4", "torchx": "0.7.0"},
+        "squeue": ["squeue", "--format=%i|%j\x1f%T" + "\x1f%x" * 20],
+        "renderings": {"scripts": 1024, "a_second": [3000], "planned_a_second": [900]},
+        "imports": {"status": [("click", 900)]},
+        "processes": {
+            "submit": [["squeue"], ["sbatch"]],
+            "submit, limits not yet known": [["squeue"], ["scontrol"], ["x"], ["sbatch"]],
+            "status": [["squeue"]],
+        },
+        "groups": {
+            **{f"{jobs} jobs": group(status=50, squeue=20) for jobs in cases.JOBS},
+            "records": group(**{str(count): 50 for count in cases.RECORDS}),
+            "status": group(
+                **{"status": 50, "squeue": 20, "squeue --json": 480, "--version": 24},
+                **{"on a terminal": 90},
+            ),
+            "start": group(
+                **{"python -c pass": 10, "--version": 24, "--help": 25, "true": 1},
+                **{"import click": 30, "import jinja2": 60},
+            ),
+            "submit": group(
+                **{"submit": 70, "submitit": 104, "without the gate": 60, "sbatch": 5}
+            ),
+            "generate": group(generate=60, torchx=244),
+        },
+    }  # fmt: skip
+
+
+def test_all_met() -> None:
+    lines = verdict.lines(results())
+    assert [line.figure for line in lines if line.met is False] == []
+    assert [line.figure for line in lines if line.met is None] == [
+        "`submit`",
+        "the same, planned too",
+        "Slurm processes of submit, limits not yet known",
+    ]
+    page = report.page(results(), lines)
+    assert "NOT met" not in page and "falls short" not in page
+    assert "had other work to do" not in page
+    judged = len(lines) - 3
+    assert f"{judged} of {judged} figures are what they must be." in page
+
+
+def test_what_falls_short_is_marked_and_shown_why() -> None:
+    measured = results()
+    measured["groups"]["status"]["status"]["ms"] = [170] * 3
+    measured["machine"]["load"] = 3.0
+    lines = verdict.lines(measured)
+    assert {line.figure for line in lines if line.met is False} == {"`status`"}
+    page = report.page(measured, lines)
+    assert page.count("**NOT met**") == 2
+    assert "## Where it falls short" in page and "| `click` | 0.9 ms |" in page
+    assert "had other work to do" in page
+
+
+def test_the_page_is_clean_markdown() -> None:
+    page = report.page(results(), verdict.lines(results()))
+    assert page.replace("\n", "").isprintable()
+    tables = [line for line in page.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in tables)
+    head = next(line for line in tables if line.startswith("| figure"))
+    rows = report.table(verdict.lines(results())).splitlines()
+    assert {row.count("|") for row in rows} == {head.count("|")}
+
+
+def test_the_picture_is_xml_and_red_where_short() -> None:
+    good = plot.svg(results())
+    assert xml.etree.ElementTree.fromstring(good).tag.endswith("svg")
+    measured = results()
+    measured["groups"]["submit"]["submit"]["ms"] = [1000] * 3
+    bad = plot.svg(measured)
+    assert bad.count(f'height="14" fill="{plot._LIMIT}"') == 1
+    assert good.count(f'height="14" fill="{plot._LIMIT}"') == 0

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from neuronctl import yamlfile
 from neuronctl.catalog import schema
 from neuronctl.catalog.model import Catalog, Cluster, Location, Path
+from neuronctl.catalog.node import Node
 from neuronctl.errors import CatalogError, did_you_mean
 from neuronctl.paths import config_dir, data_path
 
@@ -41,7 +42,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     for layer in layers:
         _lay_over(data, layer.data, (), layer, locations)
     # A catalog path begins with the cluster; "clusters" itself would only be noise in it.
-    node = schema.Node(data, (), locations)
+    node = Node(data, (), locations)
     node.check_keys(("default_cluster", "clusters"))
     clusters: Dict[str, Cluster] = {}
     clusters_node = node.mapping("clusters")

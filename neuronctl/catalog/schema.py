@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Dict, List, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import (
@@ -18,123 +18,20 @@ from neuronctl.catalog.model import (
     CommentPolicy,
     Containers,
     CorePolicy,
-    Location,
     Network,
     Partition,
-    Path,
     Policy,
     WallTime,
 )
-from neuronctl.errors import CatalogError, did_you_mean
+from neuronctl.catalog.node import Node, show
+from neuronctl.errors import did_you_mean
 
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
-
-T = TypeVar("T")
 
 
 def fields(model: type) -> Tuple[str, ...]:
     """The keys of a model's mapping: its field names, without the name it is listed under."""
     return tuple(item.name for item in dataclasses.fields(model) if item.name != "name")
-
-
-class Node:
-    """One mapping of the merged catalog, and the place of every value in it."""
-
-    def __init__(self, data: Mapping[str, Any], path: Path, places: Mapping[Path, Location]):
-        self.data = data
-        self.path = path
-        self.places = places
-
-    def fail(self, key: str, message: str, hint: str = "") -> CatalogError:
-        """An error about ``key`` of this mapping (about the mapping itself where it is "")."""
-        path = (*self.path, key) if key else self.path
-        place = path
-        while place and place not in self.places:
-            place = place[:-1]
-        prefix = f"{self.places[place]}: " if place else ""
-        return CatalogError(f"{prefix}{'.'.join(path)}: {message}", hint)
-
-    def check_keys(self, allowed: Sequence[str]) -> None:
-        for key in self.data:
-            if key not in allowed:
-                raise self.fail(key, "unknown key", did_you_mean(key, allowed))
-
-    def given(self, key: str) -> bool:
-        return self.data.get(key) is not None
-
-    def present(self) -> List[str]:
-        """The keys that a layer above has not taken out with null."""
-        return [key for key in self.data if self.given(key)]
-
-    def typed(self, key: str, kind: type, allowed: str) -> Any:
-        """The value, or None where there is none; ``allowed`` says what it may be."""
-        value = self.data.get(key)
-        # bool is an int to Python, but not to a person who writes `nodes: true`.
-        if value is not None and (type(value) is not kind):
-            raise self.fail(key, f"{_show(value)} is not allowed", f"allowed: {allowed}")
-        return value
-
-    def mapping(self, key: str) -> Node:
-        value = self.typed(key, dict, "a mapping, 'key: value' lines")
-        return Node(value or {}, (*self.path, key), self.places)
-
-    def text(self, key: str, default: T, *, or_number: bool = False) -> Any:
-        """One line of text; a whole number as its digits where ``or_number``."""
-        if or_number and type(self.data.get(key)) is int:
-            return str(self.data[key])
-        value = self.typed(key, str, "text (in quotes where it looks like a number)")
-        if value is None:
-            return default
-        if not value.isprintable():
-            raise self.fail(key, f"{value!r} is not one line of text", "allowed: one line of text")
-        return value
-
-    def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
-        value: str = self.text(key, default)
-        if value not in allowed:
-            raise self.fail(key, f"{value!r} is not allowed", did_you_mean(value, allowed))
-        return value
-
-    def boolean(self, key: str, default: bool) -> bool:
-        value = self.typed(key, bool, "true or false")
-        return default if value is None else bool(value)
-
-    def whole(self, key: str, least: int) -> Optional[int]:
-        allowed = f"a whole number from {least}"
-        value: Optional[int] = self.typed(key, int, allowed)
-        if value is not None and value < least:
-            raise self.fail(key, f"{value} is below {least}", f"allowed: {allowed}")
-        return value
-
-    def texts(self, key: str) -> Tuple[str, ...]:
-        items = self.typed(key, list, "a list of words: [one, two]") or []
-        for number, item in enumerate(items):
-            if not isinstance(item, str) or not item or not item.isprintable():
-                raise self.fail(
-                    key,
-                    f"entry {number + 1}, {_show(item)}, is not allowed",
-                    "allowed: a list of words: [one, two]; in quotes where one looks like a number",
-                )
-            if item in items[:number]:
-                raise self.fail(key, f"{item!r} is listed twice", "keep one of the two")
-        return tuple(items)
-
-    def duration(self, key: str) -> Optional[int]:
-        value = self.data.get(key)
-        if value is None:
-            return None
-        hint = f"allowed: {units.TIME_FORMS}; a bare number is minutes"
-        if type(value) not in (int, str):
-            raise self.fail(key, f"{_show(value)} is not a time", hint)
-        try:
-            seconds = units.parse_duration(str(value))
-        except ValueError:
-            if str(value).upper() == "UNLIMITED":
-                return units.UNLIMITED
-            raise self.fail(key, f"{_show(value)} is not a time", hint) from None
-        if seconds == 0:
-            raise self.fail(key, "0 is not a limit", "write UNLIMITED where there is none")
-        return seconds
 
 
 def cluster(name: str, node: Node) -> Cluster:
@@ -261,7 +158,7 @@ def _cores_per_node(node: Node) -> Tuple[int, ...]:
         if type(figure) is not int or figure < 1:
             raise node.fail(
                 "cores_per_node",
-                f"{_show(figure)} is not allowed",
+                f"{show(figure)} is not allowed",
                 "allowed: a whole number from 1, or a list with one for each node: [48, 56]",
             )
     return tuple(figures)
@@ -300,7 +197,7 @@ def _policy(node: Node) -> Policy:
     fraction = node.data.get("memory_fraction")
     if fraction is not None and (type(fraction) not in (int, float) or not 0 < fraction <= 1):
         raise node.fail(
-            "memory_fraction", f"{_show(fraction)} is not allowed", "allowed: above 0, at most 1"
+            "memory_fraction", f"{show(fraction)} is not allowed", "allowed: above 0, at most 1"
         )
     submit_from = node.texts("submit_from")
     for directory in submit_from:
@@ -359,7 +256,7 @@ def _comment(node: Node) -> CommentPolicy:
     for number, item in enumerate(items):
         path = (*node.path, "fields", str(number))
         if not isinstance(item, dict):
-            raise node.fail("fields", f"{_show(item)} is not allowed", "write 'key:' and 'values:'")
+            raise node.fail("fields", f"{show(item)} is not allowed", "write 'key:' and 'values:'")
         part = Node(item, path, node.places)
         part.check_keys(fields(CommentField))
         key = part.text("key", "")
@@ -418,11 +315,3 @@ def _check_directory(node: Node, key: str, value: str) -> None:
 def _check_name(name: str, node: Node) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise node.fail("", "is no name", "allowed: letters, digits, '.', '_' and '-'")
-
-
-def _show(value: object) -> str:
-    """A value as its writer knows it, cut where it is long."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = "a mapping" if isinstance(value, dict) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

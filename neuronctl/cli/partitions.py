@@ -80,11 +80,16 @@ def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: 
     there = {one.name: one for one in look.limits.partitions}
     for one in names:
         if one not in there:
-            raise PolicyError(f"Slurm has no partition {one!r}", did_you_mean(one, there))
+            known = f"{one!r}, which stands in the catalog" if one in cluster.partitions else repr(one)
+            raise PolicyError(f"Slurm has no partition {known}", did_you_mean(one, there))
     found = standings(list(dict.fromkeys(names)), cluster, catalog, look)
+    only_catalog = [one for one in cluster.partitions if one not in there]
+    only_slurm = [one for one in there if one not in cluster.partitions]
     if as_json:
         rows = [{**dataclasses.asdict(one), "next": verdict_data(one.next)} for one in found]
-        console.print_json(LIVE_SCHEMA, {"cluster": cluster.name, "partitions": rows})
+        data = {"cluster": cluster.name, "partitions": rows}
+        only = {"only_in_catalog": only_catalog, "only_in_slurm": only_slurm}
+        console.print_json(LIVE_SCHEMA, {**data, **only})
         return
     columns = [
         console.Column("PARTITION", style="bold", no_wrap=True),
@@ -115,6 +120,10 @@ def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: 
     console.print_text("")
     legend = "# used, . free, x down. MY GPUS, RUNNING, JOBS: mine, of what I may have."
     console.print_text(legend, "dim")
+    if only_catalog and not names:
+        console.print_text(f"In the catalog, not in this Slurm: {', '.join(only_catalog)}", "dim")
+    if only_slurm and not names:
+        console.print_text(f"In this Slurm, not in the catalog: {', '.join(only_slurm)}", "dim")
 
 
 # ---------------------------------------------------------------------------- text

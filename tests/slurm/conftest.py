@@ -40,13 +40,22 @@ def no_jobs(sandbox: Sandbox) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The table of faults: what was broken, and what became of the jobs."""
-    rows = [
-        (fault, outcome if kind == "passed" else "FAILED")
+    """The table of faults: what was broken, and what became of the jobs; that of the verdicts."""
+    properties = [
+        (kind, name, value)
         for kind in ("passed", "failed")
         for report in terminalreporter.getreports(kind)
         if report.when == "call"
-        for name, (fault, outcome) in (one for one in report.user_properties if one[0] == "fault")
+        for name, value in report.user_properties
+    ]
+    for kind, name, value in properties:
+        if name == "agreement":
+            terminalreporter.section(f"neuronctl's verdicts against Slurm's: {kind}")
+            terminalreporter.write_line(value)
+    rows = [
+        (value[0], value[1] if kind == "passed" else "FAILED")
+        for kind, name, value in properties
+        if name == "fault"
     ]
     if rows:
         width = max(len(fault) for fault, _ in rows)

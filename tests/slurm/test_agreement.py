@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 from harness import Sandbox, sandbox_up
@@ -65,15 +65,18 @@ def table(rows: List[Dict[str, Any]]) -> str:
     cells = Counter((short(row["said"]), short(row["happened"])) for row in rows)
     across = sorted({happened for _, happened in cells})
     down = sorted({said for said, _ in cells})
-    lines = [f"{'neuronctl said':38}" + "".join(f"{one:>30}" for one in across)]
+    wide = max(map(len, down))
+    lines = [f"Slurm did ({letter}) {one}" for letter, one in zip("abcdefghij", across)]
+    letters = "".join(f"{f'({letter})':>6}" for letter, _ in zip("abcdefghij", across))
+    lines.append(f"{'neuronctl said':{wide}}{letters}")
     for said in down:
-        counts = "".join(f"{cells[said, one] or '.':>30}" for one in across)
-        lines.append(f"{said:38}{counts}")
+        counts = "".join(f"{cells[said, one] or '.':>6}" for one in across)
+        lines.append(f"{said:{wide}}{counts}")
     return "\n".join(lines)
 
 
 def test_verdicts_agree_with_slurm(
-    whole_cluster: Sandbox, capsys: pytest.CaptureFixture[str]
+    whole_cluster: Sandbox, record_property: Callable[[str, object], None]
 ) -> None:
     script = Path(__file__).with_name("agreement.py")
     python = shutil.which("python", path=str(Path(sys.executable).parent)) or sys.executable
@@ -81,10 +84,10 @@ def test_verdicts_agree_with_slurm(
         [python, script.name, str(SEED), str(COUNT)], copy=[str(script)], timeout=3000
     ).stdout
     rows = [json.loads(line) for line in out.splitlines()]
-    with capsys.disabled():
-        print(f"\n{len(rows)} requests\n{table(rows)}")
+    apart = [row for row in rows if not agree(row)]
+    record_property("agreement", f"{len(rows)} requests, {len(apart)} disagreements\n{table(rows)}")
     assert len(rows) == COUNT
-    assert [row for row in rows if not agree(row)] == []
+    assert apart == []
     # Nothing is proved by requests that are all of one kind.
     kinds = Counter(row["said"][0] for row in rows)
     assert min(kinds[one] for one in ("refused", "will wait", "can start now")) >= 40, kinds

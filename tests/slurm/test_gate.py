@@ -157,7 +157,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     assert second["start"] > best["start"]
     why_not = {one["partition"]: one["why_not"] for one in others}
     assert "a node of cas_v100nv_4 has 4" in why_not[PARTITION]
-    assert "'cpu' does not exist" in why_not["cpu"]  # this sandbox has none
+    assert "'cpu' stands in the catalog, but the Slurm" in why_not["cpu"]  # this sandbox has none
     # Slurm is given the choice itself: the job in the chosen partition runs first.
     other = sandbox.exec([*fill, "--wrap", "true"]).stdout.split()[-1]
     watch = "until squeue -h -o %T -t all -j $1 | grep -qv PENDING; do sleep 0.1; done"

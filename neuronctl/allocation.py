@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.errors import UsageError
+from neuronctl.frozen import dataclass
 
 
 @dataclass(frozen=True)

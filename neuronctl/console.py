@@ -12,8 +12,9 @@ from __future__ import annotations
 import shutil
 import sys
 import unicodedata
-from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional, Sequence, TextIO
+
+from neuronctl.frozen import dataclass
 
 GAP = 2
 """Blanks between two columns."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Callable, Mapping, Optional, Tuple
 
+from neuronctl.frozen import dataclass
 from neuronctl.shell import Shell, Word
 
 

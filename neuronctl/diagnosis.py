@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import signal
 import time
-from dataclasses import dataclass
 from typing import Dict, Optional, Sequence, Tuple
 
 from neuronctl import signs, tracking
+from neuronctl.frozen import dataclass
 from neuronctl.logtext import LogTail
 from neuronctl.reasons import explain
 from neuronctl.slurm.partqueue import PartitionJob

@@ -6,12 +6,12 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Tuple
 
 from neuronctl import __version__
 from neuronctl.errors import NeuronctlError
+from neuronctl.frozen import dataclass
 
 GOOD = "ok"
 BAD = "wrong"

@@ -8,9 +8,9 @@ lines come last so that they have the last word, over MASTER_PORT too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Callable, Mapping, Tuple
 
+from neuronctl.frozen import dataclass
 from neuronctl.shell import quote
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.frozen import dataclass
 
 
 class Source(enum.Enum):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.frozen import dataclass
 from neuronctl.surroundings import Surroundings, look
 from neuronctl.surroundings import from_data as surroundings_from
 

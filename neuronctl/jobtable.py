@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.console import Column, print_table, print_text, printable
+from neuronctl.frozen import dataclass
 from neuronctl.lookup import canceller
 from neuronctl.reasons import explain
 from neuronctl.tracking import JobStatus, ending_words

@@ -9,10 +9,10 @@ runs on each node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from string import Template
 from typing import Callable, Mapping, Optional, Tuple
 
+from neuronctl.frozen import dataclass
 from neuronctl.shell import Shell, Word
 
 

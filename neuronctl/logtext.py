@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 from typing import Tuple
+
+from neuronctl.frozen import dataclass
 
 TAIL = 256 * 1024
 """Bytes that are read from the end of a log."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
 
 from neuronctl import slurm, tracking
 from neuronctl.errors import RecordError, SlurmUnavailableError
+from neuronctl.frozen import dataclass
 from neuronctl.records import JobRecord, RecordStore
 from neuronctl.recovery import Recovery
 from neuronctl.slurm import JobId

@@ -7,10 +7,10 @@ value. The command line and the YAML files both go through ``Option.parse``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
+from neuronctl.frozen import dataclass
 
 Fields = Dict[str, Any]
 

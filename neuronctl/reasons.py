@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Dict, Iterable, Optional, Tuple
+
+from neuronctl.frozen import dataclass
 
 if TYPE_CHECKING:
     from neuronctl.slurm import Limits, Qos

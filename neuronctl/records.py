@@ -31,11 +31,11 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional
 
 from neuronctl.errors import RecordError
+from neuronctl.frozen import dataclass
 from neuronctl.jobrecord import (
     SCHEMA,
     JobRecord,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import jinja2
@@ -14,6 +13,7 @@ from jinja2.bccache import Bucket
 
 from neuronctl import compiled
 from neuronctl.errors import TemplateError
+from neuronctl.frozen import dataclass
 from neuronctl.paths import config_dir, data_path
 from neuronctl.plan import Directive, JobPlan
 from neuronctl.shell import Word, join, positional, quote

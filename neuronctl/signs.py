@@ -7,8 +7,10 @@ processes print because the first one died. Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Dict, List, Optional, Pattern, Sequence, Tuple
+
+from neuronctl.frozen import dataclass
 
 
 @dataclass(frozen=True)

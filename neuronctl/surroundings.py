@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional, Tuple
+
+from neuronctl.frozen import dataclass
 
 LARGEST = 128 * 1024
 """Bytes up to which a program's text is kept in a record."""

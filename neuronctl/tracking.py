@@ -8,9 +8,10 @@ well: it is absent.
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
+from neuronctl.frozen import dataclass
 from neuronctl.reasons import reason_words as reason_words
 from neuronctl.slurm.values import ExitCode, JobId
 

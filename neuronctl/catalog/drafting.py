@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.catalog.schema import ARCHITECTURES
+from neuronctl.frozen import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

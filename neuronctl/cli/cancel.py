@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl.errors import NoSuchJobError, SlurmRefusedError, UsageError
+from neuronctl.frozen import dataclass
 from neuronctl.slurm import JobId
 from neuronctl.tracking import JobStatus
 

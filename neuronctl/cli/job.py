@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl.errors import PolicyError, UsageError
+from neuronctl.frozen import dataclass
 from neuronctl.job import Layer, Origin, Source, build_request
 from neuronctl.options import OPTIONS, Option
 

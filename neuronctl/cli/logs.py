@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from typing import BinaryIO, Callable, List, Optional, Sequence
 
 import click
 
 from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.frozen import dataclass
 from neuronctl.ranks import RankFilter
 from neuronctl.records import JobRecord
 from neuronctl.slurm import JobId

@@ -6,11 +6,11 @@ Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.frozen import dataclass
 from neuronctl.job import JobRequest
 from neuronctl.live.facts import Limit, Live, overlay, user_limit
 from neuronctl.live.verdict import CAN_START, WILL_WAIT, Verdict, verdict

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.frozen import dataclass
 from neuronctl.job import JobRequest
 from neuronctl.live.facts import Live
 from neuronctl.live.gate import judge

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition, Path
+from neuronctl.frozen import dataclass
 from neuronctl.plan import JobPlan
 
 TYPE_CHECKING = False

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Live, overlay
 from neuronctl.live.verdict import Verdict, verdict
 from neuronctl.plan import JobPlan

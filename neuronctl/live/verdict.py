@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Callable, Optional, Sequence
 
+from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Live
 from neuronctl.live.waits import ahead, array_size, free_nodes, waits
 from neuronctl.plan import JobPlan

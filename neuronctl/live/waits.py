@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Callable, Iterator, List, Optional, Tuple
 
 from neuronctl import units
+from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Limit, Live, running, user_limit
 from neuronctl.plan import JobPlan
 

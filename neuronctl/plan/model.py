@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.containers import Wrapping
 from neuronctl.environments import Step
+from neuronctl.frozen import dataclass
 from neuronctl.job import JobRequest, Source
 from neuronctl.launchers import Launch, Launcher
 from neuronctl.masking import is_secret_name

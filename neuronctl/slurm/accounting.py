@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import failure, run, unreachable
 from neuronctl.slurm.submit import mark_of
 from neuronctl.slurm.values import (

@@ -7,10 +7,10 @@ read too, a sacctmgr beside them.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmUnavailableError, UsageError
+from neuronctl.frozen import dataclass
 from neuronctl.slurm import site
 from neuronctl.slurm.process import Result, failure, run_together
 from neuronctl.slurm.values import (

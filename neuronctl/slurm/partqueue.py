@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import failure, run
 from neuronctl.slurm.values import SEPARATOR, JobId, parse_count, parse_timestamp
 

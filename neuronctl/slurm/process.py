@@ -8,10 +8,10 @@ import re
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.frozen import dataclass
 
 # Slurm's own variables that say how to reach the cluster, or what a site sets for everybody.
 _KEPT = frozenset({"SLURM_CONF", "SLURM_JWT", "SLURM_MPI_TYPE"})

@@ -6,9 +6,9 @@ Both commands read several questions from their standard input, so that one proc
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.values import parse_gres_gpus, parse_seconds, parse_tres_gpus
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import failure, run
 from neuronctl.units import compress_hostlist
 

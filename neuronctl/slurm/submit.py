@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import List, Mapping, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import failure, plain_words, run
 from neuronctl.slurm.values import parse_timestamp
 

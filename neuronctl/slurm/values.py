@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Iterator, Optional
 
 from neuronctl.errors import UsageError
+from neuronctl.frozen import dataclass
 from neuronctl.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"

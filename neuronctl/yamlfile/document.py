@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Mapping, Tuple
+
+from neuronctl.frozen import dataclass
 
 KeyPath = Tuple[str, ...]
 """Keys from the top down; a list's entries are ``"0"``, ``"1"``, …"""

@@ -52,6 +52,8 @@ class JobRequest:
     cpus_per_task: Optional[int] = None
     gpus_per_node: Optional[int] = None
     """GPUs a node, from ``--gpus-per-node`` or ``--gres=gpu[:TYPE]:N``."""
+    gpus: Optional[int] = None
+    """GPUs on all nodes together (``--gpus``)."""
     gpu_type: Optional[str] = None
     gpu_models: Tuple[str, ...] = ()
     """GPU models that will do (``--gpu``); the partition's has to be one of them."""
@@ -119,7 +121,7 @@ class Layer:
 # Fields that are one wish in two spellings: a layer that sets any of a group speaks for all of
 # it, so that --gres=gpu:2 on the command line is not mixed with gpus-per-node from the job file.
 _GROUPS = (
-    ("gpus_per_node", "gpu_type"),
+    ("gpus_per_node", "gpus", "gpu_type"),
     ("comment", "field", "appl"),
     ("conda", "venv"),
     ("ntasks", "ntasks_per_node"),

@@ -15,6 +15,11 @@ _PROGRAM_KEYS = ("script", "args")
 
 def read_job_file(path: Path) -> Layer:
     """The job that ``path`` describes; raises JobFileError with file:line."""
+    if _is_program(path):
+        raise JobFileError(
+            f"{path} is a program and no job file",
+            "-f takes a YAML file of options; a program stands behind the options, without -f",
+        )
     return _read(path, Source.JOB_FILE, _PROGRAM_KEYS)
 
 
@@ -66,6 +71,16 @@ def _read(path: Path, source: Source, program_keys: Sequence[str]) -> Layer:
             values[name] = value
             origins[name] = Origin(source, place)
     return Layer(values, origins)
+
+
+def _is_program(path: Path) -> bool:
+    if path.suffix in (".py", ".sh", ".sbatch", ".slurm"):
+        return path.is_file()
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False  # what reads it as YAML says why
 
 
 def _program(key: str, data: Any, text: Callable[..., str], place: str) -> Dict[str, Any]:

@@ -102,6 +102,22 @@ def _gpus_per_node(texts: Sequence[str]) -> Fields:
     return _gpus(one_line(texts[0]))
 
 
+def _gpus_in_all(texts: Sequence[str]) -> Fields:
+    fields = _gpus(one_line(texts[0]))
+    fields["gpus"] = fields.pop("gpus_per_node")
+    return fields
+
+
+def _checked(field: str, check: Callable[[str], None]) -> Callable[[Sequence[str]], Fields]:
+    """A text of which Slurm has a grammar, for a field that keeps it as typed."""
+
+    def parse(texts: Sequence[str]) -> Fields:
+        check(one_line(texts[0]))
+        return {field: texts[0]}
+
+    return parse
+
+
 def _models(texts: Sequence[str]) -> Fields:
     names = tuple(one for one in one_line(texts[0]).split(",") if one)
     for name in names:
@@ -221,6 +237,7 @@ OPTIONS: Tuple[Option, ...] = (
     Option(
         "gpus-per-node", "GPUs a node, such as 2 or a100:2.", _gpus_per_node, metavar="[TYPE:]N"
     ),
+    Option("gpus", "GPUs on all nodes together.", _gpus_in_all, "G", "[TYPE:]N"),
     Option("gpu", "GPU models that will do.", _models, metavar="LIST", group="Job"),
     Option("gres", "Generic resources a node, such as gpu:2.", _gres, metavar="LIST"),
     Option("time", "Wall time at most: 90 (minutes), 8:00:00 or 1-12:00:00.", _time, "t", "TIME"),
@@ -234,12 +251,16 @@ OPTIONS: Tuple[Option, ...] = (
     Option("nodelist", "Nodes to use, such as gpu[35-36].", _text("nodelist"), "w", "LIST"),
     Option("exclude", "Nodes to avoid.", _text("exclude"), "x", "LIST"),
     Option(
-        "dependency", "Jobs to wait for, such as afterok:4711.", _text("dependency"), "d", "LIST"
+        "dependency",
+        "Jobs to wait for, such as afterok:4711.",
+        _checked("dependency", units.check_dependency),
+        "d",
+        "LIST",
     ),
     Option(
         "array",
         "An array of jobs: 0-9, at most two at a time: 0-9%2.",
-        _text("array"),
+        _checked("array", units.check_array),
         "a",
         "INDEXES",
         batch_only=True,
@@ -257,7 +278,12 @@ OPTIONS: Tuple[Option, ...] = (
         kind="switch",
         batch_only=True,
     ),
-    Option("mail-type", "When to send mail, such as END,FAIL.", _text("mail_type"), metavar="TYPE"),
+    Option(
+        "mail-type",
+        "When to send mail, such as END,FAIL.",
+        _checked("mail_type", units.check_mail_type),
+        metavar="TYPE",
+    ),
     Option("mail-user", "Where to send it.", _text("mail_user"), metavar="ADDRESS"),
     Option(
         "output",

@@ -1,4 +1,7 @@
-"""Slurm's own grammars: time, memory, host lists, log-file patterns. Pure; raises ValueError."""
+"""Slurm's own grammars: time, memory, host lists, log-file patterns, arrays, dependencies, mail.
+
+Pure; raises ValueError.
+"""
 
 from __future__ import annotations
 
@@ -242,3 +245,73 @@ def expand_log_pattern(
         return words.get(key, match[0])
 
     return re.sub(r"%(\d{0,9})(.)", replace, pattern, flags=re.ASCII | re.DOTALL)
+
+
+# ------------------------------------------------- arrays, dependencies, mail types
+
+MAIL_TYPES = ("NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT",
+              "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50",
+              "ARRAY_TASKS")  # fmt: skip
+DEPENDENCIES = (
+    *("after", "afterany", "afternotok", "afterok", "aftercorr", "afterburstbuffer"),
+    "singleton",
+)
+
+
+def check_array(text: str) -> None:
+    """ValueError unless ``--array`` can read ``text``: ``0-9``, ``1,3,8-16:4``, ``0-9%2``.
+
+    Slurm drops what stands behind a ``%`` that is no number, and the indexes behind it too;
+    here that is an error.
+    """
+    indexes, percent, most = text.partition("%")
+    if percent and not re.fullmatch(r"0*[1-9]\d{0,8}", most, re.ASCII):
+        raise ValueError(f"'{most}' behind the % is no number of tasks; it ends the list")
+    for item in indexes.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::0*[1-9]\d{0,8})?)?", item, re.ASCII)
+        if match is None:
+            raise ValueError(f"'{item}' is no index and no range of indexes")
+        if match[2] is not None and int(match[2]) < int(match[1]):
+            raise ValueError(f"the range '{item}' runs backwards")
+
+
+def check_dependency(text: str) -> None:
+    """ValueError unless ``--dependency`` can read ``text``.
+
+    TYPE:JOB[:JOB…] or ``singleton``, several behind ``,`` (all of them) or ``?`` (any of them);
+    a job may have a delay in minutes (``after:17+5``), be one task of an array (``17_3``), or
+    stand alone, as afterany.
+    """
+    if "," in text and "?" in text:
+        raise ValueError("it is either , (all of them) or ? (any of them), not both")
+    job = r" ?\d{1,10}(?:_\d{1,9}|_\*)?(?:\+\d{1,9})?"
+    for item in re.split("[,?]", text):
+        kind, colon, jobs = item.partition(":")
+        if not colon and (kind.lower() == "singleton" or re.fullmatch(job, item, re.ASCII)):
+            continue
+        if kind.lower() not in DEPENDENCIES:
+            raise ValueError(
+                f"'{kind}' is no kind of dependency; Slurm knows {', '.join(DEPENDENCIES)}"
+            )
+        if kind.lower() == "singleton":
+            raise ValueError("singleton stands alone: it waits for jobs of the same name")
+        if not jobs:
+            raise ValueError(f"'{item}' names no job id")
+        for one in jobs.split(":"):
+            if not re.fullmatch(job, one, re.ASCII):
+                raise ValueError(f"'{one}' in '{item}' is no job id")
+
+
+def check_mail_type(text: str) -> None:
+    """ValueError unless ``--mail-type`` can read ``text``: names of MAIL_TYPES and commas.
+
+    Slurm passes over a name that it does not know behind one that it does; here it is an error.
+    """
+    names = [one.strip().upper() for one in text.split(",")]
+    for name in names:
+        if name not in MAIL_TYPES:
+            raise ValueError(
+                f"'{name}' is no occasion for mail; Slurm knows {', '.join(MAIL_TYPES)}"
+            )
+    if "NONE" in names and len(names) > 1:
+        raise ValueError("NONE stands alone")

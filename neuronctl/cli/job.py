@@ -25,8 +25,19 @@ if TYPE_CHECKING:
     from neuronctl.rules import Finding
 
 
+BEHIND_DASHES = "neuronctl.behind_dashes"
+"""Key of a click context's ``meta``: whether what is left of the line stands behind ``--``."""
+
+
 class JobCommand(click.Command):
     """A command whose help shows the job's options in groups."""
+
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        before = list(args)
+        rest = super().parse_args(ctx, args)
+        words = len(ctx.params.get("words", ()))
+        ctx.meta[BEHIND_DASHES] = before[: len(before) - words][-1:] == ["--"]
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: Dict[str, List[Tuple[str, str]]] = {}
@@ -326,8 +337,13 @@ def _command_line(given: Dict[str, Any], words: Tuple[str, ...]) -> Layer:
 
 def _from_environment(text: str) -> str:
     """``NAME`` alone means the value it has here, as in docker and sbatch."""
-    if "=" in text or text not in os.environ:
+    if "=" in text or not text.isidentifier():
         return text
+    if text not in os.environ:
+        raise UsageError(
+            f"--env: {text} alone takes its value from your shell, which does not export it",
+            f"export it before, or give the value: --env {text}=VALUE",
+        )
     return f"{text}={os.environ[text]}"
 
 

@@ -6,7 +6,15 @@ from typing import Any, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import job_command, prepare, refuse_or_warn, show_explanation, show_verdict
+from neuronctl.cli.job import (
+    BEHIND_DASHES,
+    job_command,
+    prepare,
+    refuse_or_warn,
+    show_explanation,
+    show_verdict,
+)
+from neuronctl.errors import UsageError
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.
@@ -36,6 +44,12 @@ def command(
     from neuronctl.render import render_shell
     from neuronctl.shell import join
 
+    if words and not click.get_current_context().meta[BEHIND_DASHES]:
+        start = "python " if words[0].endswith(".py") else ""
+        raise UsageError(
+            f"'{words[0]}' stands among the options: salloc takes no SCRIPT",
+            f"leave it out for a shell there, or run just that there: -- {start}{words[0]}",
+        )
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
     if explain:
         show_explanation(job)
@@ -45,7 +59,8 @@ def command(
     argv = _argv([f"--{one}" for one in job.plan.salloc_options], words)
     if dry_run:
         click.echo(join(argv))
-        click.echo("\n# in the shell on the first node:" if not words else "\n# before CMD:")
+        where = "in the shell on the first node" if not words else "on the first node, before CMD"
+        click.echo(f"\n# ${_WIRING} holds these lines, which run {where}:")
         click.echo(wiring, nl=False)
         return 0
     from neuronctl import slurm

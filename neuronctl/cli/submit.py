@@ -168,9 +168,10 @@ def _summary(job: Job) -> str:
     if memory is not None:
         fraction = plan.cluster.policy.memory_fraction
         parts.append(f"{memory.value} a node ({fraction} x node memory / cores)")
-    time = next((one.value for one in plan.directives if one.option == "time"), None)
+    time = next((one for one in plan.directives if one.option == "time"), None)
     if time is not None:
-        parts.append(f"at most {time}")
+        remark = f" ({time.remark})" if time.remark and _derived(plan, "time") else ""
+        parts.append(f"at most {time.value}{remark}")
     return ", ".join(parts)
 
 

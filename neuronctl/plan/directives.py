@@ -39,7 +39,7 @@ def directives(
         add(option, getattr(request, option))
     for option in ("nodes", "ntasks-per-node", "cpus-per-task"):
         add(option, settled[option])
-    lines += _gpu_directives(request, policy, gpus)
+    lines += _gpu_directives(request, policy, gpus, remark("gpus-per-node"))
     add("mem", request.mem)
     flag("exclusive", request.exclusive)
     for option in ("constraint", "reservation", "nodelist", "exclude"):
@@ -70,7 +70,7 @@ def _batch_directives(request: JobRequest) -> List[Directive]:
     return lines
 
 
-def _gpu_directives(request: JobRequest, policy: Policy, gpus: int) -> List[Directive]:
+def _gpu_directives(request: JobRequest, policy: Policy, gpus: int, why: str) -> List[Directive]:
     lines = []
     amount = f"{request.gpu_type}:{gpus}" if request.gpu_type else str(gpus)
     # One spelling a site, whichever the user typed: what its own guide and staff use.
@@ -79,7 +79,8 @@ def _gpu_directives(request: JobRequest, policy: Policy, gpus: int) -> List[Dire
     if gpus and option == "gres":
         others.insert(0, f"gpu:{amount}")
     elif gpus:
-        lines.append(Directive("gpus-per-node", amount))
+        lines.append(Directive("gpus-per-node", amount, why))
     if others:
-        lines.append(Directive("gres", ",".join(others)))
+        remark = why if gpus and option == "gres" else ""
+        lines.append(Directive("gres", ",".join(others), remark))
     return lines

@@ -42,8 +42,12 @@ def plan(
     return _Planner(request, cluster, interactive, place, recognised).plan()
 
 
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 # Directives whose derivation a reader of the script wants to see beside them.
-_REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "time")
+_REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
 
 
 class _Planner:
@@ -93,7 +97,7 @@ class _Planner:
                 self.decide("cluster", self.cluster.name, source, how)
         partition = self._partition()
         nodes = self._nodes()
-        gpus = self._gpus(partition)
+        gpus = self._gpus(nodes)
         launcher = self._launcher(nodes, gpus)
         ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
         processes = self._processes(launcher, ntasks_per_node, gpus)
@@ -197,11 +201,24 @@ class _Planner:
         except ValueError:
             return 0
 
-    def _gpus(self, partition: Partition) -> int:
-        gpus = self.request.gpus_per_node
+    def _gpus(self, nodes: int) -> int:
+        gpus, total = self.request.gpus_per_node, self.request.gpus
+        if total is not None and (total % nodes or gpus not in (None, total // nodes)):
+            each = f" and {gpus} a node" if gpus is not None else ""
+            wanted = gpus or -(-total // nodes)
+            raise UsageError(
+                f"--gpus: {total} GPUs{each} are asked for on {_count(nodes, 'node')}, and every "
+                "node of a job gets as many",
+                f"say it by node: -N {nodes} --gpus-per-node {wanted} are {nodes * wanted} GPUs",
+            )
         if gpus is not None:
             self.asked("gpus-per-node", "gpus_per_node", gpus)
             return gpus
+        if total is not None:
+            self.asked("gpus", "gpus", total)
+            why = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
+            self.decide("gpus-per-node", total // nodes, Source.DERIVED, why)
+            return total // nodes
         return 0
 
     def _launcher(self, nodes: int, gpus: int) -> Launcher:
@@ -303,6 +320,9 @@ class _Planner:
             seconds = units.parse_time(text)
             # A bare number is minutes, MM:SS reads like HH:MM: written out, nobody has to know.
             plain = seconds == units.UNLIMITED or text.count(":") == 2
+            if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
+                why = f"Slurm reads {text} as minutes and seconds; in hours it is {text}:00"
+                self.decide("time", units.format_time(seconds), Source.DERIVED, why)
             return seconds, text if plain else units.format_time(seconds)
         limits = partition.wall_time
         default = limits.default

@@ -53,7 +53,12 @@ USAGE = [
     (["-N", "two"], ["--nodes", "'two' is not a whole number"]),
     (["-N", "9" * 5000], ["--nodes"]),
     (["--gpus-per-node", "2", "--gres", "gpu:4"], ["--gpus-per-node", "--gres", "contradict"]),
-    (["--env", "A"], ["--env", "NAME=VALUE"]),
+    (["--env", "1A"], ["--env", "NAME=VALUE"]),
+    (["--env", "NO_SUCH_NAME"], ["does not export it", "--env NO_SUCH_NAME=VALUE"]),
+    (["-a", "0-1%2,5"], ["--array: '2,5' behind the %", "0-9%2"]),
+    (["-d", "ok:1"], ["--dependency: 'ok' is no kind", "afterok:4711"]),
+    (["--mail-type", "SOON"], ["--mail-type: 'SOON'", "END,FAIL"]),
+    (["-N", "2", "-G", "3"], ["--gpus: 3 GPUs", "-N 2 --gpus-per-node 2 are 4 GPUs"]),
     (["--launcher", "tochrun"], ["unknown launcher 'tochrun'", "torchrun"]),
     (["--sbatch", "partition=x"], ["write --partition=x"]),
     (["--no-such-option"], ["--no-such-option"]),
@@ -66,6 +71,18 @@ def test_wrong_usage(options: List[str], words: List[str], run: Run, fake_slurm:
     one_error(run("submit", *HERE, *options, "train.py", code=2), *words)
     assert fake_slurm.calls("sbatch") == []
     assert records() == []
+
+
+@pytest.mark.parametrize("name", ["train.py", "job.sh", "no_suffix"])
+def test_job_file_that_is_a_program(name: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("#!/bin/bash\n#SBATCH -N 2\nsrun true\n")
+    one_error(run("submit", *ONE, "-f", name, code=3), f"{name} is a program", "without -f")
+
+
+def test_two_numbers_of_time_are_minutes(run: Run, fake_slurm: FakeSlurm) -> None:
+    result = run("submit", *ONE, "-t", "24:00", "--dry-run", "train.py")
+    assert "at most 00:24:00 (Slurm reads 24:00 as minutes and seconds; in" in result.stderr
+    assert "--time=00:24:00" in result.stdout
 
 
 def test_no_script(run: Run) -> None:
@@ -159,8 +176,13 @@ def test_script_that_does_not_exist(run: Run, fake_slurm: FakeSlurm, tmp_path: P
 def test_script_that_is_a_directory_or_a_fifo(run: Run, tmp_path: Path) -> None:
     (tmp_path / "dir.py").mkdir()
     os.mkfifo(tmp_path / "fifo.py")
-    for name in ("dir.py", "fifo.py"):
-        refused(run("submit", *ONE, name, code=4), "NC401", "is not a file")
+    (tmp_path / "dir").mkdir()
+    for name, words in (
+        ("dir.py", "'dir.py' is a directory, not a program"),
+        ("dir", "'dir' is a directory, not a program"),
+        ("fifo.py", "is not a file"),
+    ):
+        refused(run("submit", *ONE, name, code=4), "NC401", words)
 
 
 def test_log_directory_that_does_not_exist(run: Run, fake_slurm: FakeSlurm) -> None:

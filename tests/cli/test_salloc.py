@@ -53,10 +53,12 @@ def test_command_runs_wired_and_gives_its_exit_code(run: Run, fakes: Path) -> No
     assert "--overlap" in argv(fakes, "srun"), "else the sruns inside would wait for ever"
 
 
-def test_failing_wiring_runs_nothing(run: Run, fakes: Path) -> None:
-    result = run(
-        "salloc", *SITE, "--gpus-per-node", "1", "--venv", "no", "--", "echo", "ran", code=1
-    )
+def test_failing_wiring_runs_nothing(run: Run, fakes: Path, tmp_path: Path) -> None:
+    activate = tmp_path / "broken" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.write_text("return 3\n")
+    options = ["--gpus-per-node", "1", "--venv", "broken"]
+    result = run("salloc", *SITE, *options, "--", "echo", "ran", code=1)
     assert "ran" not in result.stdout
 
 
@@ -104,3 +106,21 @@ def test_everything_after_double_dash_is_the_command(run: Run) -> None:
         "salloc", *SITE, "--gpus-per-node", "1", "--dry-run", "--", "x", "--help", "-N", "3"
     )
     assert result.stdout.splitlines()[0].endswith(" bash x --help -N 3")
+
+
+@pytest.mark.parametrize("words", [["train.py"], ["train.py", "--dry-run"], ["bash", "--", "x"]])
+def test_what_runs_there_stands_behind_dashes(run: Run, fakes: Path, words: List[str]) -> None:
+    result = run("salloc", *SITE, "--gpus-per-node", "1", *words, code=2)
+    assert f"'{words[0]}' stands among the options" in result.stderr
+    start = "-- python train.py" if words[0] == "train.py" else f"-- {words[0]}"
+    assert f"{start}\n" in result.stderr
+    assert not (fakes / "salloc.argv").exists()
+
+
+@pytest.mark.parametrize(("words", "where"), [([], "in the shell"), (["--", "ls"], "before CMD")])
+def test_dry_run_says_what_its_variable_holds(
+    run: Run, fakes: Path, words: List[str], where: str
+) -> None:
+    shown = run("salloc", *SITE, "--gpus-per-node", "1", "--dry-run", *words).stdout
+    (line,) = (line for line in shown.splitlines() if line.startswith("# $NEURONCTL_WIRING"))
+    assert where in line

@@ -15,6 +15,8 @@ FILES = {
     "test_horovod.py": "print('testing')\n",
     "pytorch_imagenet_resnet50.py": "print('training')\n",
     "pytorch_22.03-hd-py3.sif": "",
+    "envs/torch/bin/activate": "",
+    "~/envs/nlp/bin/activate": "",
     "job.yaml": """\
 cluster: neuron
 partition: amd_a100nv_8

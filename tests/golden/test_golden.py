@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -23,9 +24,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "examples").mkdir()
     for name, text in FILES.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        path = tmp_path / os.path.expanduser(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     (tmp_path / "solver").chmod(0o755)
     return tmp_path
 

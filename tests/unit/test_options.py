@@ -18,6 +18,11 @@ GOOD: List[Any] = [
     ("cpus-per-task", ["008"], {"cpus_per_task": 8}),
     ("gpus-per-node", ["4"], {"gpus_per_node": 4}),
     ("gpus-per-node", ["a100:4"], {"gpus_per_node": 4, "gpu_type": "a100"}),
+    ("gpus", ["8"], {"gpus": 8}),
+    ("gpus", ["a100:8"], {"gpus": 8, "gpu_type": "a100"}),
+    ("array", ["0-9%2"], {"array": "0-9%2"}),
+    ("dependency", ["afterok:17"], {"dependency": "afterok:17"}),
+    ("mail-type", ["END,fail"], {"mail_type": "END,fail"}),
     ("gres", ["gpu:2"], {"gpus_per_node": 2}),
     ("gres", ["gpu"], {"gpus_per_node": 1}),
     ("gres", ["gpu:a100"], {"gpus_per_node": 1, "gpu_type": "a100"}),
@@ -59,6 +64,10 @@ BAD = [
     ("ntasks", "two", "'two' is not a whole number"),
     ("gpus-per-node", "a100:", "whole number"),
     ("gpus-per-node", "a 100:1", r"\[TYPE:\]NUMBER"),
+    ("gpus", "0", "whole number"),
+    ("array", "9-0", "runs backwards"),
+    ("dependency", "after", "names no job id"),
+    ("mail-type", "SOON", "'SOON' is no occasion"),
     ("gres", "gpu:1,gpu:2", "names gpu twice"),
     ("gres", "gpu:1,,x", "is not NAME"),
     ("gres", "gpu:two:", "not"),
@@ -119,6 +128,7 @@ SBATCH_SHORT = {
     **{"job-name": "J", "partition": "p", "nodes": "N", "ntasks": "n", "cpus-per-task": "c"},
     **{"time": "t", "account": "A", "qos": "q", "nodelist": "w", "exclude": "x"},
     **{"dependency": "d", "output": "o", "error": "e", "constraint": "C", "array": "a"},
+    **{"gpus": "G"},
 }
 
 

@@ -47,13 +47,17 @@ def test_no_home_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "XDG_STATE_HOME" in caught.value.hint
 
 
-def test_data_of_a_checkout_and_of_a_wheel(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: Path
-) -> None:
-    assert paths.data_path("partitions.yaml") == root / "partitions.yaml"
+def test_data_of_the_neuronctl_that_runs() -> None:
+    assert paths.data_path("partitions.yaml").is_file()
     assert paths.data_path("templates").is_dir()
-    installed = tmp_path / "neuronctl"
-    (installed / "_data").mkdir(parents=True)
-    (installed / "_data" / "partitions.yaml").touch()
-    monkeypatch.setattr(paths, "_PACKAGE", installed)
-    assert paths.data_path("partitions.yaml") == installed / "_data" / "partitions.yaml"
+
+
+def test_data_of_a_checkout_and_of_a_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "neuronctl"
+    package.mkdir()
+    (tmp_path / "partitions.yaml").touch()
+    monkeypatch.setattr(paths, "_PACKAGE", package)
+    assert paths.data_path("partitions.yaml") == tmp_path / "partitions.yaml"
+    (package / "_data").mkdir()
+    (package / "_data" / "partitions.yaml").touch()
+    assert paths.data_path("partitions.yaml") == package / "_data" / "partitions.yaml"

@@ -312,3 +312,39 @@ def test_totals() -> None:
     made = plan_of(nodes=2, gpus_per_node=4, launcher="srun")
     assert (made.gpus, made.cores_per_node) == (8, 32)
     assert made.partition is GPU
+
+
+@pytest.mark.parametrize(("total", "nodes", "each"), [(4, 1, 4), (8, 2, 4), (2, 2, 1)])
+def test_gpus_of_all_nodes_together(total: int, nodes: int, each: int) -> None:
+    made = plan_of(gpus=total, nodes=nodes)
+    assert (made.gpus_per_node, made.gpus) == (each, total)
+    found = directive(made, "gres")
+    assert found is not None
+    assert found.value == f"gpu:{each}"
+    assert found.remark == (f"{total} GPUs / {nodes} nodes" if nodes > 1 else "")
+    assert plan_of(gpus=total, nodes=nodes, gpus_per_node=each).gpus_per_node == each
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"gpus": 5, "nodes": 2}, "-N 2 --gpus-per-node 3 are 6 GPUs"),
+        ({"gpus": 1, "nodes": 2}, "-N 2 --gpus-per-node 1 are 2 GPUs"),
+        ({"gpus": 8, "nodes": 2, "gpus_per_node": 2}, "-N 2 --gpus-per-node 2 are 4 GPUs"),
+    ],
+)
+def test_gpus_that_do_not_divide(fields: Dict[str, Any], hint: str) -> None:
+    with pytest.raises(UsageError, match="every node of a job gets as many") as caught:
+        plan_of(**fields)
+    assert hint in caught.value.hint
+
+
+def test_two_numbers_are_minutes_and_the_script_says_so() -> None:
+    found = directive(plan_of(time_limit="24:00"), "time")
+    assert found is not None
+    assert found.value == "00:24:00"
+    assert found.remark == "Slurm reads 24:00 as minutes and seconds; in hours it is 24:00:00"
+    for plain in ("24", "24:00:00", "1-0", "1-12:30", "0"):
+        other = directive(plan_of(time_limit=plain), "time")
+        assert other is not None
+        assert other.remark == ""

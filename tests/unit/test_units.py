@@ -220,3 +220,72 @@ def test_what_is_filled_in_is_not_expanded_again() -> None:
 def test_a_pattern_without_percent_or_backslash_stays(pattern: str) -> None:
     plain = pattern.replace("%", "").replace("\\", "")
     assert units.expand_log_pattern(plain, job_id=1) == plain
+
+
+@pytest.mark.parametrize("text", ["0", "0-9", "1,3,8-16:4", "0-9%2", "01", "7-7", "1,1"])
+def test_arrays(text: str) -> None:
+    units.check_array(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "'' is no index"),
+        ("x", "'x' is no index"),
+        ("1,,2", "'' is no index"),
+        ("-1", "'-1' is no index"),
+        ("1-", "'1-' is no index"),
+        ("0-9:0", "'0-9:0' is no index"),
+        ("5-2", "the range '5-2' runs backwards"),
+        ("0-9%", "'' behind the %"),
+        ("0-9%0", "'0' behind the %"),
+        ("0-1%2,5", "'2,5' behind the %"),
+        ("%2", "'' is no index"),
+        ("\u0661", "is no index"),
+    ],
+)
+def test_no_arrays(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        units.check_array(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["afterok:17", "afterok:17:18", "afterok:17,afterany:18", "afterok:17?afterany:18"],
+        *["after:17+5", "after:17+5:18", "singleton", "Singleton,AFTEROK:17", "17", "17,18"],
+        *["afterok:17_3", "afterok:17_*", "aftercorr:17", "afternotok:17", "17_3"],
+    ],
+)
+def test_dependencies(text: str) -> None:
+    units.check_dependency(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "'' is no kind"),
+        ("x", "'x' is no kind"),
+        ("ok:17", "'ok' is no kind of dependency; Slurm knows after, afterany"),
+        ("afterok", "'afterok' names no job id"),
+        ("afterok:", "'afterok:' names no job id"),
+        ("afterok:x", "'x' in 'afterok:x' is no job id"),
+        ("afterok:17:", "'' in 'afterok:17:' is no job id"),
+        ("after:17+x", r"'17\+x' in"),
+        ("17:18", "'17' is no kind"),
+        ("singleton:17", "singleton stands alone"),
+        ("afterok:17,", "'' is no kind"),
+        ("afterok:17,afterany:18?after:19", "not both"),
+    ],
+)
+def test_no_dependencies(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        units.check_dependency(text)
+
+
+def test_mail_types() -> None:
+    for text in ("END", "end,FAIL", "END, FAIL", "NONE", "TIME_LIMIT_80", "ALL,ARRAY_TASKS"):
+        units.check_mail_type(text)
+    for text, words in (("END,x", "'X' is no occasion"), ("", "''"), ("NONE,END", "stands alone")):
+        with pytest.raises(ValueError, match=words):
+            units.check_mail_type(text)

@@ -1,6 +1,6 @@
 salloc --job-name=debug --partition=amd_a100nv_8 --nodes=2 --ntasks-per-node=4 --cpus-per-task=8 --gres=gpu:4 --time=2:00:00 --comment=horovod srun --nodes=1 --ntasks=1 --overlap --preserve-env --distribution=block --pty bash -c 'exec bash --rcfile <(printf %s "$NEURONCTL_WIRING") -i'
 
-# in the shell on the first node:
+# $NEURONCTL_WIRING holds these lines, which run in the shell on the first node:
 [ -r ~/.bashrc ] && . ~/.bashrc
 
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }

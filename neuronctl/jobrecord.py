@@ -185,45 +185,65 @@ def to_data(record: JobRecord) -> Dict[str, Any]:
     return {"schema": SCHEMA, **dataclasses.asdict(record)}
 
 
+_DRAFT_FIELDS = tuple(field.name for field in dataclasses.fields(RecordDraft))
+_FIELDS = tuple(field.name for field in dataclasses.fields(JobRecord))
+
+# What each value has to be; the rest is looked into one by one.
+_DRAFT_KINDS: Tuple[Tuple[Tuple[str, ...], Tuple[type, ...]], ...] = (
+    (("cwd", "script", "job_name", "partition", "output", "verdict"), (str,)),
+    (("nodes", "gpus_per_node", "time_limit"), (int, type(None))),
+    (("error", "array"), (str, type(None))),
+    (("request",), (dict,)),
+)
+_KINDS: Tuple[Tuple[Tuple[str, ...], Tuple[type, ...]], ...] = (
+    (("key", "status", "script_sha256", "user", "host", "version", "failure"), (str,)),
+    (("stdout", "stderr"), (str,)),
+    (("begun_at", "pid"), (int,)),
+    (("job_id", "submitted_at"), (int, type(None))),
+    (("cluster",), (str, type(None))),
+)
+
+
 def from_data(data: Dict[str, Any]) -> JobRecord:
     """A record from its JSON data; KeyError or TypeError where it is of another shape."""
     values = {"pid": 0, "stdout": "", "stderr": "", **data}
-    values = {field.name: values[field.name] for field in dataclasses.fields(JobRecord)}
-    draft = data["draft"]
+    values = {name: values[name] for name in _FIELDS}
     # Records of before there was a verdict are read all the same.
-    inner = {"verdict": "", "surroundings": {}, **draft}
-    inner = {field.name: inner[field.name] for field in dataclasses.fields(RecordDraft)}
-    for name in ("command_line",):
-        inner[name] = _strings(inner[name])
+    inner = {"verdict": "", "surroundings": {}, **data["draft"]}
+    inner = {name: inner[name] for name in _DRAFT_FIELDS}
+    inner["command_line"] = _strings(inner["command_line"])
     for name in ("decisions", "findings"):
-        inner[name] = tuple(_strings(row) for row in inner[name])
-    for name in ("cwd", "script", "job_name", "partition", "output", "verdict"):
-        _check(inner, name, str)
-    for name in ("nodes", "gpus_per_node", "time_limit"):
-        _check(inner, name, int, type(None))
-    _check(inner, "error", str, type(None))
-    _check(inner, "request", dict)
-    for name in ("key", "status", "script_sha256", "user", "host", "version", "failure"):
-        _check(values, name, str)
-    for name in ("stdout", "stderr"):
-        _check(values, name, str)
-    for name in ("begun_at", "pid"):
-        _check(values, name, int)
-    for name in ("job_id", "submitted_at"):
-        _check(values, name, int, type(None))
-    _check(values, "cluster", str, type(None))
+        inner[name] = tuple([_strings(row) for row in inner[name]])
+    _check(inner, _DRAFT_KINDS)
+    _check(values, _KINDS)
     inner["surroundings"] = surroundings_from(inner["surroundings"])
     values["draft"] = RecordDraft(**inner)
-    values["states"] = tuple(SeenState(**state) for state in values["states"])
+    values["states"] = tuple([_seen(state) for state in values["states"]])
     return JobRecord(**values)
 
 
-def _check(data: Mapping[str, Any], name: str, *kinds: type) -> None:
-    if not isinstance(data[name], kinds):
-        raise TypeError(f"{name} is {data[name]!r}")
+def _seen(data: Dict[str, Any]) -> SeenState:
+    seen = SeenState(**data)
+    if not (
+        isinstance(seen.at, int)
+        and isinstance(seen.state, str)
+        and isinstance(seen.reason, str)
+        and isinstance(seen.exit, str)
+    ):
+        raise TypeError(f"a state is {data!r}")
+    return seen
+
+
+def _check(
+    data: Mapping[str, Any], kinds: Sequence[Tuple[Tuple[str, ...], Tuple[type, ...]]]
+) -> None:
+    for names, allowed in kinds:
+        for name in names:
+            if not isinstance(data[name], allowed):
+                raise TypeError(f"{name} is {data[name]!r}")
 
 
 def _strings(row: Sequence[Any]) -> Tuple[str, ...]:
-    if not isinstance(row, list) or not all(isinstance(item, str) for item in row):
+    if not isinstance(row, list) or not all([isinstance(item, str) for item in row]):
         raise TypeError(f"{row!r} is not a list of strings")
     return tuple(row)

@@ -104,13 +104,21 @@ class _Search:
         self.remember_until = time.monotonic() + _REMEMBERING
         self.without_record: Set[int] = set()
         self.recovery: Optional[Recovery] = None
-        with self._tolerant():
-            self.recovery = Recovery(store)
 
     def run(self, asked: Sequence[JobId], user: Optional[str]) -> Found:
+        queue = slurm.Queue(asked, user)
+        try:
+            return self._run(asked, queue)
+        finally:
+            queue.close()
+
+    def _run(self, asked: Sequence[JobId], asking: slurm.Queue) -> Found:
+        # The records are read while squeue runs.
+        with self._tolerant():
+            self.recovery = Recovery(self.store)
         records = self._records(asked)
         try:
-            queue = slurm.squeue(asked, user=user)
+            queue = asking.rows()
         except SlurmUnavailableError as error:
             jobs = [
                 tracking.from_record(record, "Slurm does not answer") for record in records.values()

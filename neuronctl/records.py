@@ -32,7 +32,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Optional
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.frozen import dataclass
@@ -55,6 +55,9 @@ _NAME = re.compile(
     r"\.(?:(?P<open>intent|failed)|(?P<cluster>[A-Za-z0-9_-]+)\.(?P<job>[0-9]+))\.json"
 )
 
+_INTENT = ".intent.json"
+_SETTLED = 2.0  # seconds after a change from when on a directory's time tells of the next
+
 
 @dataclass(frozen=True)
 class _Entry:
@@ -72,7 +75,9 @@ class RecordStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._place = str(directory)
         self.warnings: List[str] = []
+        self._listed: Optional[Tuple[float, List[str]]] = None
 
     @classmethod
     def default(cls) -> RecordStore:
@@ -173,14 +178,19 @@ class RecordStore:
 
     def find(self, job_ids: Iterable[int], cluster: Optional[str] = None) -> Dict[int, JobRecord]:
         """As ``get``, for many job ids; those without a record are left out."""
-        wanted = set(job_ids)
+        wanted = {str(job_id): job_id for job_id in job_ids}
         found: Dict[int, JobRecord] = {}
-        for entry in self._entries() if wanted else ():
-            if entry.job_id in wanted and _same_cluster(entry.cluster, cluster):
-                record = self._read(entry.name)
-                if record is not None:
-                    found[entry.job_id] = record
-                    wanted.remove(entry.job_id)
+        for name in self._names() if wanted else ():
+            # Of thousands of names, only those of these jobs are worth a closer look.
+            word = name[:-5].rpartition(".")[2]
+            entry = _entry(name) if word in wanted else None
+            if entry is None or not _same_cluster(entry.cluster, cluster):
+                continue
+            record = self._read(name)
+            if record is not None:
+                found[wanted.pop(word)] = record
+                if not wanted:
+                    break
         return found
 
     def recent(
@@ -206,8 +216,17 @@ class RecordStore:
 
     def open_intents(self) -> List[JobRecord]:
         """Submissions of which it is not recorded what became of them, newest first."""
-        intents = [e for e in self._entries() if e.name.endswith(".intent.json")]
-        return [record for e in intents if (record := self._read(e.name)) is not None]
+        names = self._names()
+        intents = []
+        for name in names:
+            if not name.endswith(_INTENT) or _entry(name) is None:
+                continue
+            key = name[: -len(_INTENT)]
+            # Cut off between writing the record and removing the intent: the record counts.
+            if not any(other.startswith(f"{key}.") and other != name for other in names):
+                record = self._read(name)
+                intents += [record] if record is not None else []
+        return intents
 
     def iter(self) -> Iterator[JobRecord]:
         """Every record, newest first: intents and failed submissions too."""
@@ -216,9 +235,17 @@ class RecordStore:
             if record is not None:
                 yield record
 
-    def _entries(self) -> List[_Entry]:
+    def _names(self) -> List[str]:
+        """The files' names, the newest record's first."""
         try:
-            names = os.listdir(self.directory)
+            changed = os.stat(self.directory).st_mtime
+            if self._listed is None or self._listed[0] != changed:
+                listed_at = time.time()
+                names = sorted(os.listdir(self.directory), reverse=True)
+                if listed_at - changed < _SETTLED:  # a clock tick may hide one more change
+                    return names
+                self._listed = (changed, names)
+            return self._listed[1]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -226,24 +253,24 @@ class RecordStore:
                 f"the job records in {self.directory} cannot be read: {error.strerror}",
                 "set XDG_STATE_HOME to a directory of your own",
             ) from None
-        entries: Dict[str, _Entry] = {}
-        for name in sorted(names, reverse=True):
-            match = _NAME.fullmatch(name)
-            if match is None:
+
+    def _entries(self) -> Iterator[_Entry]:
+        """The records by their names, newest first; no further than the caller looks."""
+        held: Optional[_Entry] = None
+        for name in self._names():
+            entry = _entry(name)
+            if entry is None:
                 if not name.startswith("."):
                     self._warn(name, "not a record of neuronctl's")
                 continue
+            if held is not None and held.key != entry.key:
+                yield held
             # Cut off between writing the record and removing the intent: the record counts.
-            if match["open"] == "intent" and match["key"] in entries:
+            elif held is not None and name.endswith(_INTENT):
                 continue
-            entries[match["key"]] = _Entry(
-                name,
-                match["key"],
-                _moment(match["time"]),
-                None if match["job"] is None else int(match["job"]),
-                match["cluster"] or "",
-            )
-        return list(entries.values())
+            held = entry
+        if held is not None:
+            yield held
 
     def _intent(self, key: str) -> JobRecord:
         record = self._read(f"{key}.intent.json")
@@ -253,7 +280,8 @@ class RecordStore:
 
     def _read(self, name: str) -> Optional[JobRecord]:
         try:
-            data = json.loads((self.directory / name).read_bytes())
+            with open(f"{self._place}/{name}", "rb", buffering=0) as file:
+                data = json.loads(file.readall())
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -322,6 +350,20 @@ class RecordStore:
     def _forget(self, name: str) -> None:
         with contextlib.suppress(OSError):  # a stale intent beside its record counts for nothing
             (self.directory / name).unlink()
+
+
+def _entry(name: str) -> Optional[_Entry]:
+    """What a file's name tells; None where it is no record's."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return _Entry(
+        name,
+        match["key"],
+        _moment(match["time"]),
+        None if match["job"] is None else int(match["job"]),
+        match["cluster"] or "",
+    )
 
 
 def _is_last(record: JobRecord, state: str, exit: str) -> bool:

@@ -4,6 +4,7 @@ Pure ``…_argv`` and ``parse_…`` functions stand around one ``run``. What the
 
 ``sbatch(script, *, options=(), timeout=30.0, cwd=None) -> Submitted(job_id, cluster, warnings)``
 ``squeue(job_ids=(), *, user=None, timeout=10.0) -> Tuple[QueueJob, ...]``
+``Queue(job_ids, user)``: the same under way, while its caller does something else
 ``sacct(job_ids=(), *, user=None, since=None, timeout=10.0) -> Accounting(jobs, off)``
 ``scancel(job_ids, *, signal=None, timeout=30.0) -> Cancelled(refused, words)``
 ``scontrol_show_job(job, *, timeout=10.0) -> Tuple[ControlJob, ...]``
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from neuronctl.slurm.control import Cancelled, ControlJob, scancel, scontrol_show_job
     from neuronctl.slurm.mine import Limits, MyJob, Now, ask_now
     from neuronctl.slurm.process import installed, run_interactive
-    from neuronctl.slurm.queue import QueueJob, squeue
+    from neuronctl.slurm.queue import Queue, QueueJob, squeue
     from neuronctl.slurm.site import Association, Qos, SiteConfig, SiteNode, SitePartition
     from neuronctl.slurm.submit import Submitted, predict_start, sbatch
     from neuronctl.slurm.values import ExitCode, JobId
@@ -46,6 +47,7 @@ __all__ = [
     "MyJob",
     "Now",
     "Qos",
+    "Queue",
     "QueueJob",
     "SiteConfig",
     "SiteNode",
@@ -76,6 +78,7 @@ _HOME = {
     "MyJob": "mine",
     "Now": "mine",
     "Qos": "site",
+    "Queue": "queue",
     "QueueJob": "queue",
     "SiteConfig": "site",
     "SiteNode": "site",

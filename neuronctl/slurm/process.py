@@ -148,6 +148,32 @@ def run_together(
                 _kill(one.process)
 
 
+class Asked:
+    """A query that runs while its caller does something else; to be closed in the end."""
+
+    def __init__(self, argv: Sequence[str], *, timeout: float) -> None:
+        """Start it. timeout: seconds from now."""
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+        self._started: Union[_Started, SlurmUnavailableError]
+        try:
+            self._started = _start(argv, None, False, None, None)
+        except SlurmUnavailableError as error:
+            self._started = error
+
+    def result(self) -> Result:
+        """Wait for the answer; raises SlurmUnavailableError as ``run`` does."""
+        if isinstance(self._started, SlurmUnavailableError):
+            raise self._started
+        left = max(0.01, self._deadline - time.monotonic())
+        return _finish(self._started, left, "", said=self._timeout)
+
+    def close(self) -> None:
+        """End the command where it still runs."""
+        if isinstance(self._started, _Started) and self._started.process.returncode is None:
+            _kill(self._started.process)
+
+
 @dataclass(frozen=True)
 class _Started:
     argv: Sequence[str]

@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.process import failure, run
+from neuronctl.slurm.process import Asked, failure
 from neuronctl.slurm.submit import mark_of
 from neuronctl.slurm.values import (
     SEPARATOR,
@@ -140,6 +140,32 @@ def _job(fields: Sequence[str]) -> Optional[QueueJob]:
     )
 
 
+class Queue:
+    """A squeue under way, as ``squeue`` would ask; ``close`` it in the end."""
+
+    def __init__(
+        self, job_ids: Sequence[JobId] = (), user: Optional[str] = None, timeout: float = 10.0
+    ) -> None:
+        self._by_id = bool(job_ids)
+        # Slurm lets any character into a job's name: a mark that nobody can guess ends each row.
+        self._end = "\x1e" + os.urandom(8).hex()
+        self._asked = Asked(squeue_argv(job_ids, user, end=self._end), timeout=timeout)
+
+    def rows(self) -> Tuple[QueueJob, ...]:
+        """Its answer; raises SlurmUnavailableError, SlurmRefusedError."""
+        result = self._asked.result()
+        if result.returncode != 0:
+            # squeue exits 1 for one unknown id, and drops it silently among several.
+            if self._by_id and "invalid job id" in result.stderr.lower():
+                return ()
+            raise failure(result)
+        return tuple(parse_squeue(result.stdout, end=self._end))
+
+    def close(self) -> None:
+        """End it where it still runs."""
+        self._asked.close()
+
+
 def squeue(
     job_ids: Sequence[JobId] = (), *, user: Optional[str] = None, timeout: float = 10.0
 ) -> Tuple[QueueJob, ...]:
@@ -148,12 +174,8 @@ def squeue(
     job_ids: these only. user: a login name or uid; its jobs only. timeout: seconds. An array's
     waiting tasks are one row. Raises SlurmUnavailableError, SlurmRefusedError.
     """
-    # Slurm lets any character into a job's name: a mark that nobody can guess ends each row.
-    end = "\x1e" + os.urandom(8).hex()
-    result = run(squeue_argv(job_ids, user, end=end), timeout=timeout)
-    if result.returncode != 0:
-        # squeue exits 1 for one unknown id, and drops it silently among several.
-        if job_ids and "invalid job id" in result.stderr.lower():
-            return ()
-        raise failure(result)
-    return tuple(parse_squeue(result.stdout, end=end))
+    queue = Queue(job_ids, user, timeout)
+    try:
+        return queue.rows()
+    finally:
+        queue.close()

@@ -17,18 +17,18 @@ import selectors
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from neuronctl.sandbox import found, kernel, modules, rootfs, slurmconf, ssh
+from neuronctl.sandbox.daemons import LOGS, TIMEOUT, Failure, run, spawn, tail
 from neuronctl.sandbox.found import Found
 from neuronctl.sandbox.layout import ACCOUNT, RUN, Node
-from neuronctl.sandbox.requirements import SEARCH_PATH, clean_environment
+from neuronctl.sandbox.requirements import SEARCH_PATH
 from neuronctl.sandbox.setup import (
     CONFIG,
     NAMED_CATALOG,
@@ -42,14 +42,6 @@ from neuronctl.sandbox.setup import (
     node_network_batch,
     slurm_files,
 )
-
-LOGS = f"{RUN}/log"
-_TIMEOUT = 60.0
-_POLL = 0.02
-
-
-class Failure(Exception):
-    """A daemon did not come up; the text names it and shows the end of its log."""
 
 
 def main() -> None:
@@ -163,7 +155,7 @@ def _prepare(setup: Setup) -> Found:
     files = etc_files(setup, passwd, group)
     rootfs.write_files(f"{RUN}/etc", files)
     rootfs.lay_over_etc(f"{RUN}/etc", files)
-    has = found.look(_run(["slurmctld", "-V"]))
+    has = found.look(run(["slurmctld", "-V"]))
     rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=False))
     Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
     rootfs.lay_over_etc(f"{RUN}/etc", ["slurm"])
@@ -189,9 +181,9 @@ def _prepare(setup: Setup) -> Found:
 def _prepare_ssh(user: User) -> None:
     Path("/run/sshd").mkdir(mode=0o755)
     rootfs.write_files(ssh.DIRECTORY, ssh.files(user.name))
-    _run(ssh.keygen_argv(ssh.HOST_KEY))
+    run(ssh.keygen_argv(ssh.HOST_KEY))
     rootfs.own_directory(ssh.user_directory(), user.uid, user.gid, 0o700)
-    _run(ssh.keygen_argv(ssh.user_key()))
+    run(ssh.keygen_argv(ssh.user_key()))
     os.chown(ssh.user_key(), user.uid, user.gid)
     public = Path(f"{ssh.user_key()}.pub").read_text()
     rootfs.write_files(ssh.DIRECTORY, {"authorized_keys": public})
@@ -214,92 +206,42 @@ def _prepare_modules(names: Sequence[str]) -> None:
 # ------------------------------------------------------------------------------ daemons
 
 
-@dataclasses.dataclass(frozen=True)
-class Daemon:
-    """A process in the foreground whose output goes to a log file of its own name."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-
-    def wait_for(self, ready: Callable[[], bool]) -> None:
-        """Return once ``ready`` says so; Failure where the daemon ends or takes too long."""
-        deadline = time.monotonic() + _TIMEOUT
-        while not ready():
-            if self.process.poll() is not None:
-                raise Failure(f"{self.name} ended by itself{_tail(self.name)}")
-            if time.monotonic() > deadline:
-                raise Failure(f"{self.name} was not ready in {_TIMEOUT:.0f} s{_tail(self.name)}")
-            time.sleep(_POLL)
-
-
-def _tail(name: str) -> str:
-    try:
-        lines = Path(LOGS, f"{name}.log").read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return "; the end of its log:\n" + "\n".join(f"  {line}" for line in lines[-12:])
-
-
-def _spawn(name: str, argv: Sequence[str]) -> Daemon:
-    with Path(LOGS, f"{name}.log").open("ab") as log:
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=clean_environment(),
-            start_new_session=True,
-        )
-    return Daemon(name, process)
-
-
-def _run(argv: Sequence[str], text: str = "") -> str:
-    """The output of a command that must end with 0."""
-    done = subprocess.run(
-        list(argv), input=text, capture_output=True, text=True, env=clean_environment()
-    )
-    if done.returncode != 0:
-        words = (done.stderr.strip() or done.stdout.strip()).replace("\n", "; ")
-        raise Failure(f"'{' '.join(argv)}' ended with exit code {done.returncode}: {words}")
-    return done.stdout
-
-
 def _start(setup: Setup, has: Found) -> Running:
     layout = setup.layout
     database = f"{RUN}/mysql"
-    install = _spawn("mariadb-install-db", mariadb_install_argv(database))
+    install = spawn("mariadb-install-db", mariadb_install_argv(database))
     Path(f"{RUN}/munge/key").write_bytes(os.urandom(128))
     Path(f"{RUN}/munge/key").chmod(0o400)
-    munge = _spawn("munged", _munged_argv())
+    munge = spawn("munged", _munged_argv())
     holders = [_Holder(node) for node in layout.nodes]
     for holder in holders:
         holder.fork(setup, has)
-    _run(["ip", "-batch", "-"], network_batch(layout, [holder.wait() for holder in holders]))
+    run(["ip", "-batch", "-"], network_batch(layout, [holder.wait() for holder in holders]))
     for holder in holders:
         holder.tell(b"network")
     munge.wait_for(lambda: Path("/run/munge/munge.socket.2").exists())
-    if install.process.wait(_TIMEOUT) != 0:
-        raise Failure(f"mariadb-install-db failed{_tail(install.name)}")
-    mariadb = _spawn("mariadbd", mariadb_argv(database))
+    if install.process.wait(TIMEOUT) != 0:
+        raise Failure(f"mariadb-install-db failed{tail(install.name)}")
+    mariadb = spawn("mariadbd", mariadb_argv(database))
     mariadb.wait_for(lambda: Path("/run/mysqld/mysqld.sock").exists())
-    slurmdbd = _spawn("slurmdbd", ["slurmdbd", "-D"])
+    slurmdbd = spawn("slurmdbd", ["slurmdbd", "-D"])
     slurmdbd.wait_for(lambda: _listens(layout.login_address, 6819))
-    _run(["sacctmgr", "--immediate", "add", "cluster", layout.cluster.name])
-    slurmctld = _spawn("slurmctld", ["slurmctld", "-D"])
+    run(["sacctmgr", "--immediate", "add", "cluster", layout.cluster.name])
+    slurmctld = spawn("slurmctld", ["slurmctld", "-D"])
     slurmctld.wait_for(lambda: _listens(layout.login_address, 6817))
     # A controller may answer before the database has heard from it what there is to count.
-    slurmctld.wait_for(lambda: "gres|gpu" in _run(slurmconf.tres_argv()).splitlines())
+    slurmctld.wait_for(lambda: "gres|gpu" in run(slurmconf.tres_argv()).splitlines())
     for command in slurmconf.sacctmgr_commands(layout, setup.user.name, ACCOUNT):
-        _run(command)
+        run(command)
     rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=True))
     Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
-    _run(["scontrol", "reconfigure"])
+    run(["scontrol", "reconfigure"])
     for holder in holders:
         holder.tell(b"slurmd!")
     slurmctld.wait_for(lambda: set(_node_states()) == {"idle"})
     user = setup.user
     # The database tells the controller of its changes in its own time, the user's last of all.
-    slurmctld.wait_for(lambda: f"UserName={user.name}(" in _run(slurmconf.user_argv(user.name)))
+    slurmctld.wait_for(lambda: f"UserName={user.name}(" in run(slurmconf.user_argv(user.name)))
     return Running(
         pid=0,
         cluster=layout.cluster.name,
@@ -333,7 +275,7 @@ def _listens(address: str, port: int) -> bool:
 
 
 def _node_states() -> List[str]:
-    return _run(["sinfo", "--noheader", "--Node", "--format=%T"]).split()
+    return run(["sinfo", "--noheader", "--Node", "--format=%T"]).split()
 
 
 # -------------------------------------------------------------------------------- nodes
@@ -361,7 +303,7 @@ class _Holder:
     def wait(self) -> int:
         """Its pid, once its namespaces are there."""
         if self._ours.recv(1) != b"+":
-            raise Failure(f"node {self.node.name} did not come up{_tail(self.node.name)}")
+            raise Failure(f"node {self.node.name} did not come up{tail(self.node.name)}")
         return self.pid
 
     def tell(self, step: bytes) -> None:
@@ -381,10 +323,10 @@ class _Holder:
         kernel.bind(f"{RUN}/etc/hostname-{self.node.name}", "/etc/hostname")
         self._its.sendall(b"+")
         self._expect(b"network")
-        _run(["ip", "-batch", "-"], node_network_batch(setup.layout, self.node.address))
+        run(["ip", "-batch", "-"], node_network_batch(setup.layout, self.node.address))
         self._expect(b"slurmd!")
         for name, argv in node_services(self.node, has):
-            _spawn(f"{name}-{self.node.name}", argv)
+            spawn(f"{name}-{self.node.name}", argv)
         while True:
             try:
                 os.wait()

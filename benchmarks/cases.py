@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from benchmarks.cluster import COMMENT, QUEUE, SUBMITTING, Cluster
-from benchmarks.figures import slowest_imports
+from benchmarks.figures import import_times
 from benchmarks.peers import Environments
 
 JOBS = (100, 1_000, 4_000, 10_000)
@@ -70,16 +70,6 @@ def starting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
     )
     say("renderings in one process")
     more["renderings"] = cluster.renderings(max(3, rounds // 5))
-    more["imports"] = {
-        words: slowest_imports(cluster.import_times(argv), 12)
-        for words, argv in {
-            "--version": ["--version"],
-            "--help": ["--help"],
-            "generate": GENERATE[1:],
-            "submit": ["submit", *SUBMIT, "--dry-run", "train.py"],
-            "status": ["status"],
-        }.items()
-    }
     return more
 
 
@@ -126,6 +116,12 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
             ],
             rounds,
         )
+        more["opened"] = {
+            str(count): cluster.looked(
+                "files", ["status"], {"XDG_STATE_HOME": cluster.state(count)}
+            )
+            for count in RECORDS
+        }
     return more
 
 
@@ -177,7 +173,22 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
         name: {"argv": ["neuronctl", *words], "env": records} for name, words in commands.items()
     }
     counted["submit, limits not yet known"] = {"argv": ["neuronctl", *submit], "env": fresh}
-    return {"groups": groups, "processes": cluster.processes(counted)}
+    more: Results = {"groups": groups, "processes": cluster.processes(counted)}
+    say("profiles")
+    profiled = {
+        "--version": ["--version"],
+        "--help": ["--help"],
+        "generate": list(GENERATE[1:]),
+        "submit": submit,
+        "status": ["status"],
+    }
+    more["imports"] = {
+        name: import_times(cluster.import_times(words, records)) for name, words in profiled.items()
+    }
+    more["functions"] = {
+        name: cluster.looked("functions", words, records) for name, words in profiled.items()
+    }
+    return more
 
 
 def _ended_job(cluster: Cluster, env: Mapping[str, str]) -> str:

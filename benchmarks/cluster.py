@@ -79,10 +79,19 @@ class Cluster:
         answer: Dict[str, Any] = json.loads(self.run(argv, asked))
         return answer
 
-    def import_times(self, argv: Sequence[str]) -> str:
+    def looked(self, what: str, argv: Sequence[str], env: Mapping[str, str]) -> Any:
+        """The "files" or the "functions" of a neuronctl command (inside/looking.py)."""
+        return json.loads(
+            self.run(
+                [*_with(env), "python", f"{self.scratch}/inside/looking.py"],
+                {"what": what, "argv": list(argv)},
+            )
+        )
+
+    def import_times(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
         """What ``-X importtime`` says of neuronctl with these arguments."""
         python = ["python", "-X", "importtime", "-m", "neuronctl", *argv]
-        return self.run(["sh", "-c", '"$@" 2>&1 >/dev/null', "sh", *python])
+        return self.run([*_with(env), "sh", "-c", '"$@" 2>&1 >/dev/null', "sh", *python])
 
     def state(self, count: int) -> str:
         """The XDG_STATE_HOME that holds ``count`` records."""
@@ -124,6 +133,10 @@ class Cluster:
     def jobs(self) -> int:
         """How many jobs the controller knows."""
         return len(self.run(["squeue", "--noheader", "--states=all", "--format=%i"]).split())
+
+
+def _with(env: Mapping[str, str]) -> List[str]:
+    return ["env", *(f"{name}={value}" for name, value in env.items())]
 
 
 @contextlib.contextmanager

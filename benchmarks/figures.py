@@ -129,6 +129,11 @@ def rate_line(figure: str, rates: Sequence[float], at_least: Optional[float]) ->
     )
 
 
+def count_line(figure: str, count: int, at_most: int) -> Line:
+    """A number of things."""
+    return Line(figure, f"{count:,}", "", f"{count:,}", f"at most {at_most:,}", count <= at_most)
+
+
 def processes_line(
     figure: str, calls: Sequence[Sequence[str]], at_most: Optional[int], free: str = ""
 ) -> Line:
@@ -152,14 +157,14 @@ def processes_line(
     )
 
 
-def slowest_imports(text: str, count: int) -> List[Tuple[str, int]]:
-    """Of ``-X importtime``: the modules that take longest by themselves, in microseconds."""
+def import_times(text: str) -> List[Tuple[str, int]]:
+    """Of ``-X importtime``: all modules, by themselves, in microseconds; the longest first."""
     found = []
     for line in text.splitlines():
         words = line.partition("import time:")[2].split("|")
         if len(words) == 3 and words[0].strip().isdigit():
             found.append((words[2].strip(), int(words[0])))
-    return sorted(found, key=lambda one: -one[1])[:count]
+    return sorted(found, key=lambda one: -one[1])
 
 
 def number(value: float) -> str:

@@ -9,6 +9,7 @@ from benchmarks.cases import FULL, JOBS, MINE, RECORDS, USUAL
 from benchmarks.figures import Line, Samples, number
 
 _MARK = {True: "met", False: "**NOT met**", None: ""}
+_MOST = 15
 _BUSY = 0.5
 """Load beyond which other work was going on."""
 
@@ -37,7 +38,9 @@ def page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
         f"{machine['date']}, {machine['cpu']}, {machine['cores']} cores, "
         f"Linux {machine['kernel']}, Slurm {machine['slurm']}, "
         f"Python {machine['python']}, {packages}. "
-        f"Load at the start: {machine['load']}." + _busy(machine["load"]) + "\n",
+        f"It took {results['seconds'] / 60:.1f} minutes; load at the start: {machine['load']}."
+        + _busy(machine["load"])
+        + "\n",
         f"{said} Times are of whole processes, run in turns (A B A B, {results['rounds']} times "
         "each after two that do not count): the median, and in brackets the quartiles. Ratios are "
         "of the medians; in brackets the quartiles of the ratios of neighbouring runs. Memory is "
@@ -51,7 +54,7 @@ def page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
         _floor(results),
     ]
     if short:
-        parts += ["## Where it falls short\n", _profiles(results)]
+        parts += ["## Where it falls short\n", _profiles(results, short)]
     return "\n".join(parts)
 
 
@@ -71,7 +74,7 @@ def _conditions(results: Mapping[str, Any]) -> str:
         "program that submits with submitit (`benchmarks/inside/submit_with_submitit.py`). "
         "*Without* is the same `submit` judged by the catalog alone.\n"
         "- `generate`: two nodes of four GPUs with torchrun, beside `torchx run -s slurm --dryrun "
-        "dist.ddp -j 2x4` with the same partition, time, comment and GPUs.\n"
+        "dist.ddp -j 2x4` with the same partition, time and GPUs.\n"
         "- `status`: all of the user's jobs. Its squeue is the one it starts, run by itself: "
         f"`{_shown(results['squeue'])}`. On a terminal it draws a table with colours.\n"
         "- A process counts where it is one of Slurm's commands. The limits of the site are read "
@@ -101,12 +104,18 @@ def _growth(results: Mapping[str, Any]) -> str:
     for count in RECORDS:
         status = Samples.of(groups["records"][str(count)])
         rows.append(
-            [f"{count:,}", str(min(count, MINE)), f"{status} ms", f"{status.memory:.1f} MB"]
+            [
+                f"{count:,}",
+                str(min(count, MINE)),
+                str(results["opened"][str(count)]),
+                f"{status} ms",
+                f"{status.memory:.1f} MB",
+            ]
         )
-    records = _table(["records", "of jobs in the queue", "`status`", "peak memory"], rows)
+    records = _table(["records", "of jobs in the queue", "read", "`status`", "peak memory"], rows)
     return (
         f"{MINE} jobs are the user's, whatever the number of the others.\n\n{jobs}\n\n"
-        f"With {FULL:,} jobs, and only the records of the jobs that are shown being read:\n\n"
+        f"With {FULL:,} jobs:\n\n"
         f"{records}\n"
     )
 
@@ -135,12 +144,28 @@ def _floor(results: Mapping[str, Any]) -> str:
     )
 
 
-def _profiles(results: Mapping[str, Any]) -> str:
+def _profiles(results: Mapping[str, Any], short: Sequence[Line]) -> str:
+    """Where the time of the commands goes that have a figure which is not met."""
+    figures = " ".join(line.figure for line in short)
     parts = []
-    for name, rows in results["imports"].items():
-        body = [[f"`{module}`", f"{own / 1000:.1f} ms"] for module, own in rows]
-        parts.append(f"`neuronctl {name}`: the imports that take longest (`-X importtime`).\n")
-        parts.append(_table(["module", "by itself"], body) + "\n")
+    for name, imports in results["imports"].items():
+        if f"`{name}`" not in figures:
+            continue
+        total = sum(own for _, own in imports) / 1000
+        parts.append(
+            f"### neuronctl {name}\n\n{len(imports)} modules are imported in {total:.0f} ms, "
+            "Python's own among them (`-X importtime`); the longest by themselves:\n"
+        )
+        rows = [[f"`{module}`", f"{own / 1000:.1f} ms"] for module, own in imports[:_MOST]]
+        parts.append(_table(["module", "by itself"], rows) + "\n")
+        parts.append(
+            "The functions that take longest by themselves (cProfile, which slows them):\n"
+        )
+        rows = [
+            [f"`{place}`", str(calls), f"{own:.1f} ms"]
+            for place, calls, own in results["functions"][name]
+        ]
+        parts.append(_table(["function", "calls", "by itself"], rows) + "\n")
     return "\n".join(parts)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
+from benchmarks.cases import MINE, RECORDS
 from benchmarks.figures import (
     Line,
     Samples,
+    count_line,
     extra_line,
     memory_line,
     processes_line,
@@ -71,4 +73,6 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
         free = "sbatch" if name.startswith("submit") else ""
         limit = PROCESSES if known else None
         made.append(processes_line(f"Slurm processes of {name}", calls, limit, free))
+    most, read = max(RECORDS), results["opened"][str(max(RECORDS))]
+    made.append(count_line(f"files of records that `status` reads, of {most:,}", read, MINE))
     return made

@@ -10,14 +10,15 @@ import pytest
 from benchmarks import cases, plot, report, verdict
 from benchmarks.figures import (
     Samples,
+    count_line,
     extra_line,
+    import_times,
     memory_line,
     number,
     processes_line,
     quartiles,
     rate_line,
     ratio_line,
-    slowest_imports,
     sum_line,
 )
 
@@ -92,7 +93,11 @@ def test_processes(calls: list[str], free: str, met: bool) -> None:
     assert processes_line("p", [[call] for call in calls], None).met is None
 
 
-def test_slowest_imports() -> None:
+def test_counts() -> None:
+    assert (count_line("c", 100, 100).met, count_line("c", 101, 100).met) == (True, False)
+
+
+def test_import_times() -> None:
     text = (
         "import time: self [us] | cumulative | imported package\n"
         "import time:       100 |        100 |   encodings.aliases\n"
@@ -100,7 +105,7 @@ def test_slowest_imports() -> None:
         "import time:       900 |       1000 | click\n"
         "import time:       500 |       1500 |     re\n"
     )
-    assert slowest_imports(text, 2) == [("click", 900), ("re", 500)]
+    assert import_times(text) == [("click", 900), ("re", 500), ("encodings.aliases", 100)]
 
 
 def results() -> Dict[str, Any]:
@@ -120,7 +125,9 @@ def results() -> Dict[str, Any]:
         "versions": {"neuronctl": "1", "click": "8", "submitit": "1.5.4", "torchx": "0.7.0"},
         "squeue": ["squeue", "--format=%i|%j\x1f%T" + "\x1f%x" * 20],
         "renderings": {"scripts": 1024, "a_second": [3000], "planned_a_second": [900]},
-        "imports": {"status": [("click", 900)]},
+        "imports": {"status": [("click", 900)], "submit": [("json", 800)]},
+        "functions": {"status": [("a.py:1 f", 7, 1.5)], "submit": [("b.py:2 g", 1, 0.5)]},
+        "opened": {str(count): min(count, 100) for count in cases.RECORDS},
         "processes": {
             "submit": [["squeue"], ["sbatch"]],
             "submit, limits not yet known": [["squeue"], ["scontrol"], ["x"], ["sbatch"]],
@@ -169,6 +176,8 @@ def test_what_falls_short_is_marked_and_shown_why() -> None:
     page = report.page(measured, lines)
     assert page.count("**NOT met**") == 2
     assert "## Where it falls short" in page and "| `click` | 0.9 ms |" in page
+    assert "| `a.py:1 f` | 7 | 1.5 ms |" in page
+    assert "`json`" not in page  # of a command that is fast enough
     assert "had other work to do" in page
 
 

@@ -6,14 +6,8 @@ from typing import Any, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import (
-    job_command,
-    prepare,
-    program_arguments,
-    refuse_or_warn,
-    show_explanation,
-    write_text,
-)
+from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, write_text
+from neuronctl.cli.joboptions import job_command, program_arguments
 
 
 @job_command("generate")

@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import JobCommand, job_options, prepare, refuse_or_warn, show_verdict
+from neuronctl.cli.job import prepare, refuse_or_warn, show_verdict
+from neuronctl.cli.joboptions import JobCommand, job_options
 from neuronctl.errors import UsageError
 from neuronctl.job import Layer
 from neuronctl.options import OPTIONS

@@ -7,7 +7,8 @@ from typing import Any, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import job_options, plan_in_allocation, program_arguments
+from neuronctl.cli.job import plan_in_allocation
+from neuronctl.cli.joboptions import job_options, program_arguments
 from neuronctl.errors import UsageError
 
 # What makes sense for one launch; the rest belongs to the allocation.

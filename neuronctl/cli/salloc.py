@@ -6,14 +6,8 @@ from typing import Any, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import (
-    BEHIND_DASHES,
-    job_command,
-    prepare,
-    refuse_or_warn,
-    show_explanation,
-    show_verdict,
-)
+from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, show_verdict
+from neuronctl.cli.joboptions import BEHIND_DASHES, job_command
 from neuronctl.errors import UsageError
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared

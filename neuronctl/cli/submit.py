@@ -12,14 +12,13 @@ from neuronctl.cli.job import (
     Job,
     choice_data,
     findings_data,
-    job_command,
     prepare,
-    program_arguments,
     refuse_or_warn,
     show_explanation,
     show_verdict,
     verdict_data,
 )
+from neuronctl.cli.joboptions import job_command, program_arguments
 from neuronctl.errors import (
     NeuronctlError,
     RecordError,

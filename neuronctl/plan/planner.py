@@ -6,18 +6,17 @@ A plan is made for bad requests too, so that the rules can report everything at 
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.containers import RUNTIMES, Image, Wrapping
-from neuronctl.environments import ENVIRONMENTS, Step, load_modules
+from neuronctl.containers import RUNTIMES, Wrapping
 from neuronctl.errors import UsageError
 from neuronctl.job import JobRequest, Source
-from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape, not_a_macro
+from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape
 from neuronctl.plan.directives import directives
-from neuronctl.plan.model import Decision, Export, JobPlan, Place, is_secret
-from neuronctl.shell import Shell, Word
+from neuronctl.plan.model import Decision, Export, JobPlan, Place
+from neuronctl.plan.software import activation, exports, image, is_python, program
 
 
 def plan(
@@ -122,7 +121,8 @@ class _Planner:
             ),
         )
         launch = launcher.launch(shape)
-        exports = self._exports(ntasks_per_node * cpus_per_task, processes)
+        cores = ntasks_per_node * cpus_per_task
+        exported = exports(request, self.cluster, cores=cores, processes=processes)
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
             "partition": partition.name or None,
@@ -151,12 +151,12 @@ class _Planner:
             error=error,
             launcher=launcher,
             launch=launch,
-            wrapping=self._wrapping(launch, exports, gpus),
-            program=self._program(launcher, launch),
+            wrapping=self._wrapping(launch, exported, gpus),
+            program=program(request, launcher, launch),
             preflight=self._preflight(nodes, launcher),
             hosts=shape.hosts,
-            activation=self._activation(),
-            exports=exports,
+            activation=activation(request, self.cluster),
+            exports=exported,
             directives=directives(
                 request,
                 self.cluster.policy,
@@ -235,9 +235,9 @@ class _Planner:
         tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
         if self.interactive:
             return LAUNCHERS["srun"]
-        if tasks > nodes or (tasks > 1 and not self._is_python()):
+        if tasks > nodes or (tasks > 1 and not is_python(request)):
             name, why = "srun", "several tasks a node are asked for"
-        elif nodes * max(gpus, 1) > 1 and self._is_python():
+        elif nodes * max(gpus, 1) > 1 and is_python(request):
             name, why = "torchrun", "a Python program over several GPUs or nodes"
         elif nodes > 1:
             name, why = "srun", "a program over several nodes"
@@ -379,7 +379,7 @@ class _Planner:
         self.decide(name, pattern, Source.DERIVED, "job name and id")
         return pattern
 
-    def _wrapping(self, launch: Launch, exports: Tuple[Export, ...], gpus: int) -> Wrapping:
+    def _wrapping(self, launch: Launch, exported: Tuple[Export, ...], gpus: int) -> Wrapping:
         request = self.request
         if request.container is None:
             return Wrapping()
@@ -397,65 +397,10 @@ class _Planner:
                 f"--container-runtime: unknown container runtime '{name}'",
                 "container runtimes are: " + ", ".join(RUNTIMES),
             )
-        variables = [one.name for one in exports] + [one for one, _ in launch.exports]
-        variables += ["MASTER_ADDR", "MASTER_PORT"] if launch.rendezvous else []
-        variables += ["CUDA_VISIBLE_DEVICES"] if gpus else []
-        scratch = self.cluster.scratch
-        return RUNTIMES[name].wrap(
-            Image(
-                path=request.container,
-                gpus=gpus > 0,
-                binds=request.binds,
-                scratch=None if scratch is None else Shell(scratch.replace("{user}", "$USER")),
-                cleanenv=bool(request.cleanenv),
-                variables=tuple(variables),
-            )
-        )
+        return RUNTIMES[name].wrap(image(request, self.cluster, launch, exported, gpus=gpus > 0))
 
     def _preflight(self, nodes: int, launcher: Launcher) -> bool:
         if self.interactive or not launcher.distributed:
             return False
         asked = self.request.preflight
         return nodes > 1 if asked is None else asked
-
-    def _is_python(self) -> bool:
-        return (self.request.script or "").endswith(".py")
-
-    def _program(self, launcher: Launcher, launch: Launch) -> Tuple[Word, ...]:
-        script, args = self.request.script, self.request.args
-        if script is None:
-            return ()
-        words = launcher.python if self._is_python() else launcher.executable
-        # Launchers that read the script's name themselves do it with argparse, which drops a "--"
-        # right behind that name unless there is one before it.
-        if not launcher.python and args[:1] == ("--",):
-            words += ("--",)
-        if launch.macros:
-            script = not_a_macro(script) if self._is_python() else script
-            args = tuple(map(not_a_macro, args))
-        return (*words, script, *args)
-
-    def _activation(self) -> Tuple[Step, ...]:
-        request = self.request
-        steps = list(load_modules(request.modules, self.cluster.policy.login_shell))
-        for name, environment in ENVIRONMENTS.items():
-            wanted = getattr(request, name)
-            if wanted is not None:
-                steps += environment.activate(wanted)
-        return tuple(steps)
-
-    def _exports(self, cores: int, processes: int) -> Tuple[Export, ...]:
-        given = dict(self.request.env)
-        exports: List[Export] = []
-        if self.request.script is not None and "PYTHONUNBUFFERED" not in given:
-            exports.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
-        if "OMP_NUM_THREADS" not in given and "OMP_NUM_THREADS" not in self.cluster.environment:
-            threads = max(1, cores // processes)
-            why = f"{cores} cores / {processes} processes" if processes > 1 else f"{cores} cores"
-            exports.append(Export("OMP_NUM_THREADS", str(threads), why))
-        for name, value in self.cluster.environment.items():
-            if name not in given:
-                exports.append(Export(name, value, f"{self.cluster.name} wants it"))
-        for name, value in given.items():
-            exports.append(Export(name, None if is_secret(name, value) else value))
-        return tuple(exports)

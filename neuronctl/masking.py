@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, Pattern, Set
 
+from neuronctl.patterns import lazy
+
 MASK = "***"
 
 # TOKEN but not TOKENIZERS_PARALLELISM or MAX_TOKENS, KEY but not MONKEY or KEYBOARD.
@@ -18,20 +20,20 @@ _NAME = r"""
         (?: [_-][A-Za-z0-9_-]* )?
     )
 """
-_SECRET_NAME = re.compile(_NAME, re.VERBOSE | re.IGNORECASE)
+_SECRET_NAME = lazy(_NAME, re.VERBOSE | re.IGNORECASE)
 
 # A word as bash reads it: quoted parts may hold anything, newlines too.
 _WORD = r"""(?: \$'(?:\\.|[^'\\])*' | '[^']*' | "(?:\\.|[^"\\])*" | \\. | [^\s;&|<>()'"\\] )"""
 
-_ASSIGNMENT = re.compile(
+_ASSIGNMENT = lazy(
     rf"(?<![A-Za-z0-9_$-]) (?P<head> (?:--)? {_NAME} = ) (?P<value> {_WORD}+ )",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
-_OPTION = re.compile(
+_OPTION = lazy(
     rf"(?<!\S) (?P<head> --{_NAME} [ \t]+ (?: \\\n \s* )? ) (?P<value> (?!-) {_WORD}+ )",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
-_TOKEN = re.compile(
+_TOKEN = lazy(
     r"""(?<![A-Za-z0-9])
     (?: hf_[A-Za-z0-9]{20,} | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}
       | glpat-[\w-]{16,} | sk-[\w-]{16,} | xox[abprs]-[\w-]{10,} | (?:AKIA|ASIA)[A-Z0-9]{16}
@@ -39,7 +41,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 # A scheme has no 30 letters; without a bound a long word is read again from each of its letters.
-_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)")
+_URL_PASSWORD = lazy(r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)")
 
 # "x" or "1" masked everywhere would leave no text; shorter ones go only where they were found.
 _SHORTEST = 6

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Dict, Iterable, Optional, Tuple
 
 from neuronctl.frozen import dataclass
+from neuronctl.patterns import lazy
 
 if TYPE_CHECKING:
     from neuronctl.slurm import Limits, Qos
@@ -117,7 +118,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
 }
 
 # Slurm makes the names of limits from parts; these are the ones that no table holds.
-_FAMILY = re.compile(
+_FAMILY = lazy(
     r"(?P<whose>QOS|Assoc)(?P<kind>Grp|Max|Min)(?P<what>[A-Za-z]+?)(?P<per>Per[A-Z]\w*?)?(?:Limit)?"
 )
 _WHAT = {

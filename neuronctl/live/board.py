@@ -5,7 +5,6 @@ Pure.
 
 from __future__ import annotations
 
-import re
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl import units
@@ -14,6 +13,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.job import JobRequest
 from neuronctl.live.facts import Limit, Live, overlay, user_limit
 from neuronctl.live.verdict import CAN_START, WILL_WAIT, Verdict, verdict
+from neuronctl.patterns import lazy
 from neuronctl.plan import plan
 from neuronctl.rules import Subject, check
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.slurm import SiteNode
 
-_DOWN = re.compile(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*")
+_DOWN = lazy(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*")
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from typing import Callable, Iterator, List, Optional, Tuple
 from neuronctl import units
 from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Limit, Live, running, user_limit
+from neuronctl.patterns import lazy
 from neuronctl.plan import JobPlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.slurm import MyJob, SiteNode
 
-_UNUSABLE = re.compile(
+_UNUSABLE = lazy(
     r"DOWN|DRAIN|FAIL|MAINT|RESERVED|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"
     r"|POWER|REBOOT|PERFCTRS|BLOCKED|INVAL|\*"
 )

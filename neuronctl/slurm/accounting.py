@@ -7,6 +7,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
+from neuronctl.patterns import lazy
 from neuronctl.slurm.process import failure, run, unreachable
 from neuronctl.slurm.submit import mark_of
 from neuronctl.slurm.values import (
@@ -44,11 +45,11 @@ _FIELDS = [
 
 _WITH_MARKS = [*_FIELDS[:-1], "SubmitLine", "JobName"]  # since 21.08
 
-_ROW = re.compile(rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}")
+_ROW = lazy(rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}")
 
 _SWITCHED_OFF = "accounting is switched off on this cluster"
-_OFF = re.compile(r"accounting storage is disabled|not running accounting", re.IGNORECASE)
-_DATABASE = re.compile(r"slurmdbd|talking to the database|persist|dbd", re.IGNORECASE)
+_OFF = lazy(r"accounting storage is disabled|not running accounting", re.IGNORECASE)
+_DATABASE = lazy(r"slurmdbd|talking to the database|persist|dbd", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -12,30 +12,33 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.frozen import dataclass
+from neuronctl.patterns import lazy
 
 # Slurm's own variables that say how to reach the cluster, or what a site sets for everybody.
 _KEPT = frozenset({"SLURM_CONF", "SLURM_JWT", "SLURM_MPI_TYPE"})
 
 # Options in disguise (they would override a script's own directives or change what a query
 # prints) and what an allocation, an MPI or a launcher said about *its* processes.
-_SCRUBBED = re.compile(
-    r"""
-    (?: SLURM | SLURMD | SBATCH | SALLOC | SRUN | SQUEUE | SINFO | SACCT | SACCTMGR | SCANCEL
-      | SCONTROL | SPRIO | SSTAT )_ .*
-    | (?: OMPI_COMM_WORLD | OMPI_UNIVERSE | OMPI_FILE | OMPI_APP_CTX | ORTE | PRTE | PMI
-      | MV2_COMM_WORLD | MPI_LOCAL | TORCHELASTIC )_ .*
-    | PMIX_ (?!MCA_) .*
-    | HOROVOD_ (?: (?:LOCAL_|CROSS_)? (?:RANK|SIZE) | HOSTNAME | GLOO_RENDEZVOUS_ .* )
-    | MASTER_ADDR | MASTER_PORT | WORLD_SIZE | LOCAL_WORLD_SIZE | ROLE_WORLD_SIZE
-    | GROUP_WORLD_SIZE | RANK | LOCAL_RANK | GROUP_RANK | ROLE_RANK | NODE_RANK
-    | CUDA_VISIBLE_DEVICES | ROCR_VISIBLE_DEVICES | HIP_VISIBLE_DEVICES | ZE_AFFINITY_MASK
-    | GPU_DEVICE_ORDINAL
-    """,
-    re.VERBOSE,
+_SCRUBBED_BEGINNINGS = (
+    *("SLURM_", "SLURMD_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_"),
+    *("SACCTMGR_", "SCANCEL_", "SCONTROL_", "SPRIO_", "SSTAT_"),
+    *("OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_FILE_", "OMPI_APP_CTX_", "ORTE_", "PRTE_"),
+    *("PMI_", "PMIX_", "MV2_COMM_WORLD_", "MPI_LOCAL_", "TORCHELASTIC_"),
+    "HOROVOD_GLOO_RENDEZVOUS_",
+)
+_SCRUBBED = frozenset(
+    (
+        *("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_CROSS_RANK", "HOROVOD_HOSTNAME"),
+        *("HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_SIZE"),
+        *("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+        *("GROUP_WORLD_SIZE", "RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "NODE_RANK"),
+        *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+        *("ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL"),
+    )
 )
 
 # What the Slurm commands say when the fault is with the cluster and not with the request.
-_UNREACHABLE = re.compile(
+_UNREACHABLE = lazy(
     r"unable to contact slurm controller|socket timed out|connection (?:refused|timed out|reset)"
     r"|zero bytes were transmitted|transport endpoint|no route to host|network is unreachable"
     r"|could not establish a configuration source|unable to (?:process configuration|resolve)"
@@ -46,7 +49,7 @@ _UNREACHABLE = re.compile(
 )
 
 # "sbatch: error: …", "salloc: fatal: …"; warnings keep that word.
-_PREFIX = re.compile(r"^(?:s[a-z]+): (?:(?:error|fatal|info): )?", re.MULTILINE)
+_PREFIX = lazy(r"^(?:s[a-z]+): (?:(?:error|fatal|info): )?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -80,13 +83,17 @@ def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str,
     get LC_ALL=C and UTC, so that times read the same everywhere, and full array expressions.
     """
     clean = {
-        name: value
-        for name, value in environ.items()
-        if name in _KEPT or not _SCRUBBED.fullmatch(name)
+        name: value for name, value in environ.items() if name in _KEPT or not _is_scrubbed(name)
     }
     if not for_job:
         clean.update(LC_ALL="C", TZ="UTC", SLURM_BITSTR_LEN="0")
     return clean
+
+
+def _is_scrubbed(name: str) -> bool:
+    if name.startswith("PMIX_MCA_"):  # the user's settings of PMIx
+        return False
+    return name in _SCRUBBED or name.startswith(_SCRUBBED_BEGINNINGS)
 
 
 def run(

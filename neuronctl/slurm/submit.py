@@ -7,13 +7,14 @@ from typing import List, Mapping, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
+from neuronctl.patterns import lazy
 from neuronctl.slurm.process import failure, plain_words, run
 from neuronctl.slurm.values import parse_timestamp
 
-_MARK = re.compile(r"/dev/stdin neuronctl-(\S+)")
+_MARK = lazy(r"/dev/stdin neuronctl-(\S+)")
 
 # The controller may have taken the job although its answer was lost on the way.
-_ANSWER_LOST = re.compile(r"socket timed out|zero bytes|connection reset", re.IGNORECASE)
+_ANSWER_LOST = lazy(r"socket timed out|zero bytes|connection reset", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

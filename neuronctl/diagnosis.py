@@ -6,62 +6,21 @@ What Slurm says is a fact; what is read from an exit code or a line of the log i
 
 from __future__ import annotations
 
-import re
-import signal
-import time
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, Tuple
 
-from neuronctl import signs, tracking
-from neuronctl.frozen import dataclass
-from neuronctl.logtext import LogTail
-from neuronctl.reasons import explain
-from neuronctl.slurm.partqueue import PartitionJob
-from neuronctl.tracking import JobStatus
-from neuronctl.units import UNLIMITED
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """A line of a log: ``number`` counted from the end (1: the last)."""
-
-    path: str
-    text: str
-    number: int
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of one job (or one task of an array).
-
-    canceller: login name, "you", or "" where not known. logs: those there are. log_guessed: no
-    record tells their path. directory_problem: why the log's directory cannot be written to, as
-    seen from here. queue: the jobs of its partition, for a job that waits. figure: of the limit
-    that it waits for (``8 of 8 GPUs``). now: epoch seconds.
-    """
-
-    status: JobStatus
-    now: int
-    canceller: str = ""
-    logs: Tuple[LogTail, ...] = ()
-    log_guessed: bool = False
-    directory_problem: str = ""
-    queue: Tuple[PartitionJob, ...] = ()
-    figure: str = ""
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """what: the facts, one sentence. cause: why, "" where ``what`` says it all. remedy: what to do.
-
-    kind: a word for programs. certain: whether ``cause`` is a fact and not only likely.
-    """
-
-    kind: str
-    what: str
-    cause: str = ""
-    remedy: str = ""
-    certain: bool = True
-    line: Optional[LogLine] = None
+from neuronctl import tracking
+from neuronctl.evidence import (
+    Diagnosis,
+    Evidence,
+    began,
+    clock,
+    found_line,
+    last_line,
+    line_with,
+    says_signal,
+    search,
+)
+from neuronctl.waiting import running, waiting
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
@@ -73,10 +32,10 @@ def diagnose(evidence: Evidence) -> Diagnosis:
             f"nobody can say how it ended: {status.reason}",
             remedy="its log may tell, if there is one; where accounting is off, 'neuronctl logs "
             "-f' while a job runs keeps its end",
-            line=_found_line(evidence, _search(evidence)) or _last_line(evidence),
+            line=found_line(evidence, search(evidence)) or last_line(evidence),
         )
     if not status.ended:
-        return _waiting(evidence) if status.state == "PENDING" else _running(evidence)
+        return waiting(evidence) if status.state == "PENDING" else running(evidence)
     if status.state == "COMPLETED":
         return _completed(evidence)
     if tracking.is_launch_failure(status):
@@ -84,9 +43,6 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     if status.state in _BY_STATE:
         return _by_state(evidence)
     return _failed(evidence)
-
-
-# ---------------------------------------------------------------------------- ended
 
 
 # state -> (kind, what, remedy); {limit}, {nodes} and {by} are filled in.
@@ -165,14 +121,14 @@ def _by_state(evidence: Evidence) -> Diagnosis:
     if began(status):
         slurms = {"OUT_OF_MEMORY": "oom", "TIMEOUT": "time limit", "NODE_FAIL": "node failure"}
         word = slurms.get(status.state)
-        line = (word and _line_with(evidence, word)) or _last_line(evidence)
+        line = (word and line_with(evidence, word)) or last_line(evidence)
     return Diagnosis(kind, what, remedy=remedy.replace("{id}", str(status.id)), line=line)
 
 
 def _completed(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     what = f"it ended well, with exit code 0, after {clock(status.elapsed)}"
-    found = _search(evidence)
+    found = search(evidence)
     if found is not None and found[1].kind == "exception":
         return Diagnosis(
             "completed",
@@ -180,7 +136,7 @@ def _completed(evidence: Evidence) -> Diagnosis:
             "the script went on after a Python exception and ended with exit code 0 all the same",
             "'set -e' in a script ends it at the first error",
             certain=False,
-            line=_found_line(evidence, found),
+            line=found_line(evidence, found),
         )
     return Diagnosis("completed", what)
 
@@ -265,7 +221,7 @@ def _failed(evidence: Evidence) -> Diagnosis:
         if 128 < exit.code <= 192:
             number = exit.code - 128
             what += f": a program in it was ended by {tracking.signal_name(number)}"
-        elif _says_signal(evidence, exit.code):
+        elif says_signal(evidence, exit.code):
             # sacct of 22.05 prints 139 as 11; the shell's own word for the signal decides.
             number = exit.code
             what += (
@@ -274,15 +230,15 @@ def _failed(evidence: Evidence) -> Diagnosis:
             )
     if status.state != "FAILED":
         what = f"it is {status.state}: {what}"
-    found = _search(evidence)
-    line = _found_line(evidence, found)
+    found = search(evidence)
+    line = found_line(evidence, found)
     # What a log says in so many words goes before what a number usually means, unless all the
     # log has is that another process died.
     if found is not None and not (number and found[1].kind in ("child", "peer")):
         return Diagnosis(
             found[1].kind, what, found[1].cause, found[1].remedy, certain=False, line=line
         )
-    line = line or _last_line(evidence)
+    line = line or last_line(evidence)
     if number:
         cause, remedy = _SIGNALS.get(number, ("", ""))
         return Diagnosis("signal", what, cause, remedy, certain=not cause, line=line)
@@ -296,170 +252,3 @@ def _failed(evidence: Evidence) -> Diagnosis:
             else "it wrote nothing to a log that is known here"
         )
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
-
-
-# ---------------------------------------------------------------------------- not ended
-
-
-def _running(evidence: Evidence) -> Diagnosis:
-    status = evidence.status
-    where = f" on {status.node_list}" if status.node_list else ""
-    what = f"it is {status.state}{where}, {clock(status.elapsed)} after its start"
-    if status.time_limit == UNLIMITED:
-        what += ", without a time limit"
-    elif status.time_limit is not None and status.elapsed is not None:
-        what += f"; {clock(max(0, status.time_limit - status.elapsed))} are left"
-    found = _search(evidence)
-    if found is not None:
-        return Diagnosis(
-            "running",
-            what,
-            f"its log already has a bad line: {found[1].cause}",
-            found[1].remedy,
-            certain=False,
-            line=_found_line(evidence, found),
-        )
-    return Diagnosis("running", what, line=_last_line(evidence))
-
-
-def _waiting(evidence: Evidence) -> Diagnosis:
-    status = evidence.status
-    reason = explain(status.reason, str(status.id))
-    words = reason.words or "Slurm has not looked at it yet"
-    if evidence.figure:
-        words += f", {evidence.figure}"
-    since = ""
-    if status.submit is not None and evidence.now > status.submit:
-        since = f" for {clock(evidence.now - status.submit)}"
-    what = f"it has waited{since}: {words}"
-    kind = "waiting"
-    cause, remedy = "", reason.advice
-    name = status.reason.partition(",")[0]
-    own = next((row for row in evidence.queue if row.job_id == status.job_id), None)
-    if name.startswith("Dependency"):
-        kind = "dependency"
-        cause = _dependency_words(own.dependency if own is not None else "")
-        remedy = ""  # the advice is to ask here
-        if name == "DependencyNeverSatisfied":
-            remedy = (
-                f"it will wait for ever: 'neuronctl cancel {status.id}', mend the job it depends "
-                "on, then submit both again"
-            )
-    elif own is not None and name in ("Priority", "Resources"):
-        cause = _turn(evidence, own)
-    if status.start is not None and status.start > evidence.now:
-        moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.start))
-        ahead = clock(status.start - evidence.now)
-        expected = f"Slurm expects it to start at {moment} (in {ahead})"
-        cause = f"{cause}; {expected}" if cause else expected
-    return Diagnosis(kind, what, cause, remedy)
-
-
-def _dependency_words(dependency: str) -> str:
-    """``afterok:12(unfulfilled),…`` in words."""
-    parts = []
-    meaning = {
-        "after": "started",
-        "afterany": "ended",
-        "afterok": "ended well",
-        "afternotok": "ended badly",
-        "aftercorr": "ended its same task well",
-    }
-    for part in dependency.replace("?", ",").split(","):
-        kind, _, rest = part.partition(":")
-        job, _, state = rest.partition("(")
-        if kind in meaning and job:
-            failed = " and did not" if state.startswith("failed") else ""
-            parts.append(f"job {job} has to have {meaning[kind]}{failed}")
-        elif kind == "singleton" or part.startswith("singleton"):
-            parts.append("your other jobs of the same name have to have ended")
-        elif part:
-            parts.append(part)
-    return "; ".join(parts)
-
-
-def _turn(evidence: Evidence, own: PartitionJob) -> str:
-    # Those that wait for another job, or are held (priority 0), are before nobody.
-    waiting = [row for row in evidence.queue if row.state == "PENDING" and not row.dependency]
-    ahead = sum(1 for row in waiting if (row.priority or 0) > (own.priority or 0))
-    running = [row for row in evidence.queue if row.state == "RUNNING"]
-    where = f"waiting {'job' if ahead == 1 else 'jobs'} of {evidence.status.partition}"
-    words = f"{ahead or 'no'} other {where} {'is' if ahead == 1 else 'are'} before it"
-    ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
-    if running:
-        count = "1 job runs" if len(running) == 1 else f"{len(running)} jobs run"
-        words += f", {count} there"
-        if ends:
-            left = clock(min(ends) - evidence.now)
-            words += f", the first of which ends in {left} at the latest"
-    return words
-
-
-# ---------------------------------------------------------------------------- logs
-
-
-def _search(evidence: Evidence) -> Optional[Tuple[LogTail, signs.Found]]:
-    """The best line of all logs: a cause before a consequence; standard error's first."""
-    best = None
-    for log in reversed(evidence.logs):
-        found = signs.search(log.lines)
-        if found is not None and (best is None or (best[1].consequence and not found.consequence)):
-            best = (log, found)
-    return best
-
-
-def _found_line(
-    evidence: Evidence, found: Optional[Tuple[LogTail, signs.Found]]
-) -> Optional[LogLine]:
-    return None if found is None else LogLine(found[0].path, found[1].line, found[1].number)
-
-
-def _line_with(evidence: Evidence, words: str) -> Optional[LogLine]:
-    """Slurm's own line that says it."""
-    for log in reversed(evidence.logs):
-        for number, line in enumerate(reversed(log.lines), start=1):
-            if re.match(r"(?:slurmstepd|srun)\S*: ", line) and words in line.lower():
-                return LogLine(log.path, line, number)
-    return None
-
-
-def _says_signal(evidence: Evidence, code: int) -> bool:
-    """Whether a shell or srun names the signal of this number in the last lines of a log."""
-    word = signal.strsignal(code) if 0 < code < signal.NSIG else None
-    return word is not None and any(
-        line.rstrip().endswith((word, f"{word} (core dumped)")) or f": {word} " in line
-        for log in evidence.logs
-        for line in log.lines[-20:]
-    )
-
-
-def _last_line(evidence: Evidence) -> Optional[LogLine]:
-    for log in reversed(evidence.logs):
-        for number, line in enumerate(reversed(log.lines), start=1):
-            if line.strip():
-                return LogLine(log.path, line.strip(), number)
-    return None
-
-
-def began(status: JobStatus) -> bool:
-    """Whether a job ever started: it has nodes, or has run for a while."""
-    return bool(status.node_list) or bool(status.elapsed)
-
-
-def clock(seconds: Optional[int]) -> str:
-    """``45 s``, ``5 min``, ``1 h 20 min``, ``3 days 4 h``: two figures are enough for a person."""
-    if seconds is None:
-        return "an unknown time"
-    if seconds == UNLIMITED:
-        return "unlimited length"
-    steps: Sequence[Tuple[int, str]] = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    parts = []
-    for size, name in steps:
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count} {name}")
-        elif parts:
-            break
-        if len(parts) == 2:
-            break
-    return " ".join(parts) or "0 s"

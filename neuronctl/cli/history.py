@@ -157,7 +157,7 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
 
 
 def _used(known: Sequence[JobStatus]) -> str:
-    from neuronctl.diagnosis import clock
+    from neuronctl.evidence import clock
 
     return clock(known[0].elapsed) if len(known) == 1 and known[0].elapsed is not None else ""
 

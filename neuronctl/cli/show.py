@@ -113,7 +113,7 @@ def _rows(rows: Sequence[Tuple[str, str]]) -> None:
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
-    from neuronctl.diagnosis import clock
+    from neuronctl.evidence import clock
     from neuronctl.lookup import canceller
     from neuronctl.tracking import ending_words, reason_words
 

@@ -9,8 +9,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
-from neuronctl.diagnosis import Diagnosis, Evidence, began, diagnose
+from neuronctl.diagnosis import diagnose
 from neuronctl.errors import NoSuchJobError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.evidence import Diagnosis, Evidence, began
 from neuronctl.tracking import UNKNOWN, JobStatus, is_launch_failure
 
 _MOST = 4  # kinds of ends of one array that are explained

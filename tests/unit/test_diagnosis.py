@@ -9,7 +9,8 @@ from typing import Any, Tuple
 import pytest
 
 from neuronctl import signs
-from neuronctl.diagnosis import Evidence, clock, diagnose
+from neuronctl.diagnosis import diagnose
+from neuronctl.evidence import Evidence, clock
 from neuronctl.logtext import LogTail, read_tail, text_lines
 from neuronctl.slurm.partqueue import PartitionJob, parse_partition_queue, partition_queue_argv
 from neuronctl.slurm.values import ExitCode, JobId

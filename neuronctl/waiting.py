@@ -1,0 +1,104 @@
+"""Why a job waits, and how one that runs is doing. Pure; the ended ones are diagnosis.py's."""
+
+from __future__ import annotations
+
+import time
+
+from neuronctl.evidence import Diagnosis, Evidence, clock, found_line, last_line, search
+from neuronctl.reasons import explain
+from neuronctl.slurm.partqueue import PartitionJob
+from neuronctl.units import UNLIMITED
+
+
+def running(evidence: Evidence) -> Diagnosis:
+    status = evidence.status
+    where = f" on {status.node_list}" if status.node_list else ""
+    what = f"it is {status.state}{where}, {clock(status.elapsed)} after its start"
+    if status.time_limit == UNLIMITED:
+        what += ", without a time limit"
+    elif status.time_limit is not None and status.elapsed is not None:
+        what += f"; {clock(max(0, status.time_limit - status.elapsed))} are left"
+    found = search(evidence)
+    if found is not None:
+        return Diagnosis(
+            "running",
+            what,
+            f"its log already has a bad line: {found[1].cause}",
+            found[1].remedy,
+            certain=False,
+            line=found_line(evidence, found),
+        )
+    return Diagnosis("running", what, line=last_line(evidence))
+
+
+def waiting(evidence: Evidence) -> Diagnosis:
+    status = evidence.status
+    reason = explain(status.reason, str(status.id))
+    words = reason.words or "Slurm has not looked at it yet"
+    if evidence.figure:
+        words += f", {evidence.figure}"
+    since = ""
+    if status.submit is not None and evidence.now > status.submit:
+        since = f" for {clock(evidence.now - status.submit)}"
+    what = f"it has waited{since}: {words}"
+    kind = "waiting"
+    cause, remedy = "", reason.advice
+    name = status.reason.partition(",")[0]
+    own = next((row for row in evidence.queue if row.job_id == status.job_id), None)
+    if name.startswith("Dependency"):
+        kind = "dependency"
+        cause = _dependency_words(own.dependency if own is not None else "")
+        remedy = ""  # the advice is to ask here
+        if name == "DependencyNeverSatisfied":
+            remedy = (
+                f"it will wait for ever: 'neuronctl cancel {status.id}', mend the job it depends "
+                "on, then submit both again"
+            )
+    elif own is not None and name in ("Priority", "Resources"):
+        cause = _turn(evidence, own)
+    if status.start is not None and status.start > evidence.now:
+        moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.start))
+        ahead = clock(status.start - evidence.now)
+        expected = f"Slurm expects it to start at {moment} (in {ahead})"
+        cause = f"{cause}; {expected}" if cause else expected
+    return Diagnosis(kind, what, cause, remedy)
+
+
+def _dependency_words(dependency: str) -> str:
+    """``afterok:12(unfulfilled),…`` in words."""
+    parts = []
+    meaning = {
+        "after": "started",
+        "afterany": "ended",
+        "afterok": "ended well",
+        "afternotok": "ended badly",
+        "aftercorr": "ended its same task well",
+    }
+    for part in dependency.replace("?", ",").split(","):
+        kind, _, rest = part.partition(":")
+        job, _, state = rest.partition("(")
+        if kind in meaning and job:
+            failed = " and did not" if state.startswith("failed") else ""
+            parts.append(f"job {job} has to have {meaning[kind]}{failed}")
+        elif kind == "singleton" or part.startswith("singleton"):
+            parts.append("your other jobs of the same name have to have ended")
+        elif part:
+            parts.append(part)
+    return "; ".join(parts)
+
+
+def _turn(evidence: Evidence, own: PartitionJob) -> str:
+    # Those that wait for another job, or are held (priority 0), are before nobody.
+    waiting = [row for row in evidence.queue if row.state == "PENDING" and not row.dependency]
+    ahead = sum(1 for row in waiting if (row.priority or 0) > (own.priority or 0))
+    running = [row for row in evidence.queue if row.state == "RUNNING"]
+    where = f"waiting {'job' if ahead == 1 else 'jobs'} of {evidence.status.partition}"
+    words = f"{ahead or 'no'} other {where} {'is' if ahead == 1 else 'are'} before it"
+    ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
+    if running:
+        count = "1 job runs" if len(running) == 1 else f"{len(running)} jobs run"
+        words += f", {count} there"
+        if ends:
+            left = clock(min(ends) - evidence.now)
+            words += f", the first of which ends in {left} at the latest"
+    return words

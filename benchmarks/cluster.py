@@ -52,10 +52,11 @@ class Cluster:
             [str(self.program), "sandbox", "exec", "--", *argv],
             env=self.env,
             input=json.dumps(asked),
-            stdout=subprocess.PIPE,
+            capture_output=True,
             text=True,
-            check=True,
         )
+        if done.returncode != 0:
+            raise RuntimeError(f"{argv} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
     def measure(self, cases: Sequence[Mapping[str, Any]], rounds: int) -> Dict[str, Any]:

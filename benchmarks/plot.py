@@ -87,7 +87,7 @@ def _curves(left: float, title: str, series: Mapping[str, Sequence[Point]]) -> L
     width = 190.0
     points = [point for curve in series.values() for point in curve]
     first, last = (math.log10(pick(x for x, _ in points)) for pick in (min, max))
-    most = 1.15 * max(y for _, y in points)
+    most = 1.25 * max(y for _, y in points)
 
     def place(point: Point) -> Point:
         x = left + 30 + width * (math.log10(point[0]) - first) / (last - first)
@@ -98,7 +98,7 @@ def _curves(left: float, title: str, series: Mapping[str, Sequence[Point]]) -> L
         _line((left + 20, _BOTTOM), (left + 40 + width, _BOTTOM), _INK),
     ]
     for x in sorted({x for x, _ in points}):
-        parts.append(_text(place((x, 0))[0], _BOTTOM + 16, f"{x:,.0f}", anchor="middle"))
+        parts.append(_text(place((x, 0))[0], _BOTTOM + 16, _short(x), anchor="middle"))
     for (name, curve), colour in zip(series.items(), (_OWN, _OTHER)):
         placed = [place(point) for point in curve]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
@@ -106,8 +106,12 @@ def _curves(left: float, title: str, series: Mapping[str, Sequence[Point]]) -> L
         for (x, y), (_, value) in zip(placed, curve):
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
             parts.append(_text(x, y - 8, number(value), anchor="middle", colour=colour))
-        parts.append(_text(placed[0][0], placed[0][1] + 18, name, colour=colour))
+        parts.append(_text(placed[0][0] - 10, placed[0][1] - 24, name, colour=colour))
     return parts
+
+
+def _short(count: float) -> str:
+    return f"{count / 1000:g}k" if count >= 1000 else f"{count:g}"
 
 
 def _text(

@@ -12,6 +12,9 @@ from neuronctl.options import BY_NAME, Option, find
 # Only of a job, never of a person's defaults.
 _PROGRAM_KEYS = ("script", "args")
 
+# Under which a secret may stand, and nothing of them is written elsewhere.
+_PRIVATE_KEYS = ("env", "setup")
+
 
 def read_job_file(path: Path) -> Layer:
     """The job that ``path`` describes; raises JobFileError with file:line."""
@@ -37,7 +40,9 @@ def read_config(path: Path) -> Layer:
 def _read(path: Path, source: Source, program_keys: Sequence[str]) -> Layer:
     from neuronctl import yamlfile
 
-    document = yamlfile.read(path, JobFileError)
+    # Most commands read the configuration, and few people have more in it than their defaults.
+    config = source is Source.CONFIG
+    document = yamlfile.read(path, JobFileError, keep=config, private=_PRIVATE_KEYS)
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for key, data in document.data.items():

@@ -11,7 +11,7 @@ Stricter and plainer than YAML 1.1, because a person writes these files for Slur
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Type
+from typing import Sequence, Type
 
 from neuronctl.errors import NeuronctlError
 from neuronctl.yamlfile import cache
@@ -22,11 +22,18 @@ __all__ = ["MAX_BYTES", "Document", "KeyPath", "parse", "read"]
 MAX_BYTES = 1_000_000
 
 
-def read(path: Path, error: Type[NeuronctlError], *, keep: bool = False) -> Document:
+def read(
+    path: Path,
+    error: Type[NeuronctlError],
+    *,
+    keep: bool = False,
+    private: Sequence[str] = (),
+) -> Document:
     """Read one YAML file whose top level is a mapping with at least one key.
 
     keep: what it says is kept in the user's cache directory, to be had without a parser the next
-    time; not for a job file, which may hold a secret.
+    time; not for a job file, which may hold a secret. private: keys of the top that may hold one
+    too; a file that has one of them is not kept.
 
     Raises ``error`` with file and line for anything else, also where the file cannot be read.
     """
@@ -48,7 +55,7 @@ def read(path: Path, error: Type[NeuronctlError], *, keep: bool = False) -> Docu
     if kept is not None:
         return kept
     document = parse(text, file, error)
-    if keep:
+    if keep and not any(key in document.data for key in private):
         cache.write(document, text)
     return document
 

@@ -266,3 +266,19 @@ def test_no_place_for_the_cache_is_no_error(tmp_path: Path, monkeypatch: Any) ->
     (tmp_path / "flat").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "flat"))
     assert yamlfile.read(file, CatalogError, keep=True).data == {"a": 1}
+
+
+def test_a_configuration_is_kept_unless_a_secret_may_stand_in_it(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    from neuronctl.jobfile import read_config
+
+    file = tmp_path / "config.yaml"
+    file.write_text("env: {HF_TOKEN: hf_x}\n")
+    read_config(file)
+    assert kept_files() == []
+    file.write_text("partition: gpu\n")
+    first = read_config(file)
+    assert len(kept_files()) == 1
+    monkeypatch.setattr(yamlfile, "parse", None)  # it must not be needed any more
+    assert read_config(file) == first

@@ -80,8 +80,8 @@ def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: 
     there = {one.name: one for one in look.limits.partitions}
     for one in names:
         if one not in there:
-            known = f"{one!r}, which stands in the catalog" if one in cluster.partitions else repr(one)
-            raise PolicyError(f"Slurm has no partition {known}", did_you_mean(one, there))
+            known = ", which stands in the catalog" if one in cluster.partitions else ""
+            raise PolicyError(f"Slurm has no partition {one!r}{known}", did_you_mean(one, there))
     found = standings(list(dict.fromkeys(names)), cluster, catalog, look)
     only_catalog = [one for one in cluster.partitions if one not in there]
     only_slurm = [one for one in there if one not in cluster.partitions]

@@ -38,6 +38,7 @@ def ask_live(plan: JobPlan, *, fresh: bool = False, timeout: float = TIMEOUT) ->
         nodes=nodes,
         limits_of=(user_name(), name or "") if kept is None else None,
         job_ids=dependency_ids(plan),
+        shared_of=user_name() if kept is not None and kept[0].shared else "",
         timeout=timeout,
     )
     asked_at = int(time.time())
@@ -57,6 +58,7 @@ def ask_live(plan: JobPlan, *, fresh: bool = False, timeout: float = TIMEOUT) ->
         job_states=now.job_states,
         asked_at=asked_at,
         groups=_groups(),
+        shared=now.shared,
     )
 
 

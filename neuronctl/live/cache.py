@@ -16,7 +16,7 @@ from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
 from neuronctl import __version__
 from neuronctl.files import write_private
-from neuronctl.slurm import Association, Limits, Qos, SiteConfig, SiteNode, SitePartition
+from neuronctl.slurm import Association, Limits, Qos, Shared, SiteConfig, SiteNode, SitePartition
 
 MAX_AGE = 3600
 """Seconds after which the limits are read anew."""
@@ -76,6 +76,7 @@ def _limits(data: Dict[str, Any]) -> Limits:
         nodes=tuple(_one(SiteNode, one) for one in data["nodes"]),
         qos=None if qos is None else tuple(_one(Qos, one) for one in qos),
         associations=tuple(_one(Association, one) for one in data["associations"]),
+        shared=tuple(_one(Shared, one) for one in data["shared"]),
     )
 
 

@@ -13,7 +13,7 @@ from neuronctl.plan import JobPlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.slurm import Association, Limits, MyJob, Qos, SiteNode, SitePartition
+    from neuronctl.slurm import Association, Limits, MyJob, Qos, Shared, SiteNode, SitePartition
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _OVER = frozenset({"COMPLETING", "STAGE_OUT"})
@@ -34,6 +34,8 @@ class Live:
     job_states: Mapping[int, str]
     asked_at: int
     groups: Tuple[str, ...] = ()
+    shared: Tuple[Shared, ...] = ()
+    """Limits of whole QOS and accounts, and what is held of them now."""
 
     def partition(self, name: str) -> Optional[SitePartition]:
         """The controller's partition of that name."""
@@ -109,7 +111,7 @@ def user_limit(
     field: max_submit_jobs, max_running_jobs or max_gpus. Of the partition's QOS, the job's and
     the association's, the first that has the limit counts, as in Slurm.
     """
-    scopes = _scopes(plan, live)
+    scopes = qos_in_force(plan, live)
     if not live.enforced:
         figure = getattr(plan.partition, field)
         jobs = tuple(one for one in live.jobs if plan.partition.name in one.partitions)
@@ -136,7 +138,7 @@ def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
     return tuple(one for one in jobs if one.state in _RUNNING)
 
 
-def _scopes(plan: JobPlan, live: Live) -> List[Qos]:
+def qos_in_force(plan: JobPlan, live: Live) -> List[Qos]:
     """The QOS whose limits hold, the one that counts first in front."""
     here = live.partition(plan.partition.name)
     of_partition = live.qos(here.qos) if here is not None and here.qos else None
@@ -197,7 +199,7 @@ def _partition(
     put("max_nodes", site.max_nodes, show)
     closed = site.allow_groups and not set(site.allow_groups) & set(live.groups)
     put("open", not closed and site.state not in ("DRAIN",), show)
-    scopes = _scopes(dataclasses.replace(plan, partition=base), live) if live.enforced else []
+    scopes = qos_in_force(dataclasses.replace(plan, partition=base), live) if live.enforced else []
     longest = [site.max_time, *(one.max_wall for one in scopes)]
     finite = [one for one in longest if one not in (None, units.UNLIMITED)]
     if finite or site.max_time is not None:

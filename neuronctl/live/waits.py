@@ -7,6 +7,7 @@ from typing import Callable, Iterator, List, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.frozen import dataclass
+from neuronctl.live import shared
 from neuronctl.live.facts import Limit, Live, running, user_limit
 from neuronctl.patterns import lazy
 from neuronctl.plan import JobPlan
@@ -57,6 +58,8 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
             limit.source,
             _until(limit, excess, by_gpus=False),
         )
+    for one in shared.running(plan, live):
+        yield Wait("NC507", one.cause, one.words, one.source)
     limit = user_limit("max_gpus", plan, live, cite)
     if limit is not None and plan.gpus <= limit.figure < limit.used + plan.gpus:
         excess = limit.used + plan.gpus - limit.figure
@@ -68,6 +71,9 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
             limit.source,
             _until(limit, excess, by_gpus=True),
         )
+    for one in shared.resources(plan, live):
+        if not one.alone:
+            yield Wait("NC507", one.cause, one.words, one.source)
     yield from _resources(plan, live)
 
 

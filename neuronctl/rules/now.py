@@ -6,7 +6,7 @@ from typing import Iterator
 
 from neuronctl.rules.base import WARNING, Subject, Violation, rule
 
-WAITS = ("NC502", "NC503", "NC504", "NC505", "NC506")
+WAITS = ("NC502", "NC503", "NC504", "NC505", "NC506", "NC507")
 """Codes that do not stand against a job: they say what it waits for."""
 
 
@@ -64,6 +64,27 @@ def partition_up(subject: Subject) -> Iterator[Violation]:
 @rule("NC506", "waits as asked", WARNING)
 def own_wish(subject: Subject) -> Iterator[Violation]:
     return _waits(subject, "NC506")
+
+
+@rule("NC507", "waits for what others hold of a shared limit", WARNING)
+def shared_limit(subject: Subject) -> Iterator[Violation]:
+    return _waits(subject, "NC507")
+
+
+@rule("NC508", "more than a whole group may have")
+def group_limit(subject: Subject) -> Iterator[Violation]:
+    plan, live = subject.plan, subject.live
+    if live is None:
+        return
+    from neuronctl.live import shared
+    from neuronctl.live.waits import array_size
+
+    for one in shared.submitted(plan, live, array_size(plan)):
+        hint = "wait until some have ended, or take another QOS or account"
+        yield Violation(one.words, hint, one.source)
+    for one in shared.resources(plan, live):
+        if one.alone:
+            yield Violation(one.words, "ask for less, or take another QOS or account", one.source)
 
 
 @rule("NC511", "array index over MaxArraySize")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from neuronctl.slurm.mine import Limits, MyJob, Now, ask_now
     from neuronctl.slurm.process import installed, run_interactive
     from neuronctl.slurm.queue import Queue, QueueJob, squeue
-    from neuronctl.slurm.site import Association, Qos, SiteConfig, SiteNode, SitePartition
+    from neuronctl.slurm.site import Association, Qos, Shared, SiteConfig, SiteNode, SitePartition
     from neuronctl.slurm.submit import Submitted, predict_start, sbatch
     from neuronctl.slurm.values import ExitCode, JobId
 
@@ -49,6 +49,7 @@ __all__ = [
     "Qos",
     "Queue",
     "QueueJob",
+    "Shared",
     "SiteConfig",
     "SiteNode",
     "SitePartition",
@@ -80,6 +81,7 @@ _HOME = {
     "Qos": "site",
     "Queue": "queue",
     "QueueJob": "queue",
+    "Shared": "site",
     "SiteConfig": "site",
     "SiteNode": "site",
     "SitePartition": "site",

@@ -7,6 +7,7 @@ read too, a sacctmgr beside them.
 from __future__ import annotations
 
 import os
+import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmUnavailableError, UsageError
@@ -67,6 +68,7 @@ class Limits:
     nodes: Tuple[site.SiteNode, ...]
     qos: Optional[Tuple[site.Qos, ...]]
     associations: Tuple[site.Association, ...]
+    shared: Tuple[site.Shared, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Now:
     nodes: Tuple[site.SiteNode, ...]
     job_states: Dict[int, str]
     limits: Optional[Limits]
+    shared: Tuple[site.Shared, ...] = ()
 
 
 def squeue_mine_argv() -> List[str]:
@@ -128,17 +131,22 @@ def ask_now(
     nodes: str = "",
     limits_of: Optional[Tuple[str, str]] = None,
     job_ids: Sequence[int] = (),
+    shared_of: str = "",
     timeout: float,
 ) -> Now:
     """Ask squeue and scontrol, and sacctmgr where limits are wanted, at the same time.
 
     nodes: the host list to look at (all nodes where limits are asked for). limits_of: (login
-    name, ClusterName or "") whose limits to read. timeout: seconds for all of it. Raises
+    name, ClusterName or "") whose limits to read. shared_of: the login name whose shared limits
+    to look at (asked with ``limits_of`` in any case). timeout: seconds for all of it. Raises
     SlurmUnavailableError, SlurmRefusedError; a sacctmgr that fails only leaves ``qos`` None.
     """
     everything = limits_of is not None
     questions: List[Tuple[Sequence[str], Optional[str]]] = [(squeue_mine_argv(), None)]
-    argv, text = site.scontrol_questions(nodes, everything=everything, job_ids=job_ids)
+    user = limits_of[0] if limits_of is not None else shared_of
+    argv, text = site.scontrol_questions(
+        nodes, everything=everything, job_ids=job_ids, shared_of=user
+    )
     if text:
         questions.append((argv, text))
     if limits_of is not None:
@@ -152,8 +160,11 @@ def ask_now(
         ) from None
     if not text:
         return Now(jobs, (), {}, None)
-    told = _good(answers[1], unknown_job=bool(job_ids)).stdout
+    told = _good(answers[1], part=True).stdout
     seen = site.parse_nodes(told)
+    shared = site.parse_shared(told, user) if user else ()
+    if not any(one.limited for one in shared):
+        shared = ()
     limits = None
     if limits_of is not None:
         said = answers[2]
@@ -165,19 +176,20 @@ def ask_now(
             nodes=seen,
             qos=site.parse_qos(accounting) or None,
             associations=site.parse_associations(accounting),
+            shared=shared,
         )
         if not limits.partitions:
             raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
-    return Now(jobs, seen, site.parse_job_states(told), limits)
+    return Now(jobs, seen, site.parse_job_states(told), limits, shared)
 
 
-def _good(answer: object, *, unknown_job: bool = False) -> Result:
+def _good(answer: object, *, part: bool = False) -> Result:
     if isinstance(answer, SlurmUnavailableError):
         raise answer
     assert isinstance(answer, Result)
-    # scontrol ends with 1 for a job it does not know, after answering everything else.
-    if answer.returncode != 0 and not (
-        unknown_job and "Invalid job id" in answer.stdout + answer.stderr
-    ):
+    # scontrol ends with 1 for a job it does not know, or for associations that it may not tell,
+    # after answering everything else.
+    bearable = part and re.search(r"Invalid job id|assoc", answer.stdout + answer.stderr)
+    if answer.returncode != 0 and not bearable:
         raise failure(answer)
     return answer

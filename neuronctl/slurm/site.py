@@ -83,6 +83,34 @@ class Association:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """What all jobs of a QOS, an account or an association may have together, and have now.
+
+    kind: ``"QOS"``, ``"account"`` or ``"user"`` (the user's own association in the account
+    ``name``). parent: the account above an account, or "". max_…: None where there is no limit.
+    """
+
+    kind: str
+    name: str
+    parent: str
+    partition: str
+    max_submit_jobs: Optional[int]
+    submit_jobs: int
+    max_running_jobs: Optional[int]
+    running_jobs: int
+    max_gpus: Optional[int]
+    gpus: int
+    max_cores: Optional[int]
+    cores: int
+
+    @property
+    def limited(self) -> bool:
+        """Whether it has a limit at all."""
+        most = (self.max_submit_jobs, self.max_running_jobs, self.max_gpus, self.max_cores)
+        return any(one is not None for one in most)
+
+
+@dataclass(frozen=True)
 class SiteConfig:
     """What ``scontrol show config`` says, as far as it matters here."""
 
@@ -100,13 +128,18 @@ _ASSOCIATION_FIELDS = "Account,Partition,MaxSubmit,MaxJobs,QOS,DefaultQOS"
 
 
 def scontrol_questions(
-    nodes: str = "", *, everything: bool, job_ids: Sequence[int] = ()
+    nodes: str = "", *, everything: bool, job_ids: Sequence[int] = (), shared_of: str = ""
 ) -> Tuple[List[str], str]:
-    """argv and standard input of one scontrol: all of the cluster, or only some nodes and jobs."""
+    """argv and standard input of one scontrol: all of the cluster, or only some nodes and jobs.
+
+    shared_of: the user of whom the shared limits are asked, or "".
+    """
     lines = ["show config", "show partition", "show node"] if everything else []
     if nodes and not everything:
         lines.append(f"show node {nodes}")
     lines += [f"show job {number}" for number in job_ids]
+    if shared_of:
+        lines.append(f"show assoc_mgr flags=assoc,qos users={shared_of}")
     return ["scontrol", "--all", "--detail", "--oneliner"], "".join(one + "\n" for one in lines)
 
 
@@ -197,6 +230,45 @@ def parse_job_states(text: str) -> Dict[int, str]:
         int(match[1]): match[2]
         for match in re.finditer(r"^JobId=(\d+) .*? JobState=(\w+)", text, re.MULTILINE)
     }
+
+
+def parse_shared(text: str, user: str) -> Tuple[Shared, ...]:
+    """Those of ``scontrol --oneliner show assoc_mgr`` that hold for a user and have a limit, and
+    the accounts above one.
+    """
+    found = []
+    for line in text.splitlines():
+        if line.startswith("QOS="):
+            kind, name, parent, partition = "QOS", _before_id(line, "QOS"), "", ""
+        elif line.startswith("ClusterName="):
+            who = _before_id(line, "UserName")
+            if who not in ("", user):
+                continue
+            kind, name = "user" if who else "account", _before_id(line, "Account")
+            parent, partition = _before_id(line, "ParentAccount"), _before_id(line, "Partition")
+        else:
+            continue
+        tres = re.search(r" GrpTRES=(\S*)", line)
+        figures = [
+            *_of_group(line, r" GrpSubmitJobs="),
+            *_of_group(line, r" GrpJobs="),
+            *_of_group(tres[1] if tres else "", r"gres/gpu="),
+            *_of_group(tres[1] if tres else "", r"(?:^|,)cpu="),
+        ]
+        found.append(Shared(kind, name, parent, partition, *figures))  # type: ignore[arg-type]
+    return tuple(found)
+
+
+def _before_id(line: str, key: str) -> str:
+    """``UserName=kim(1000)`` -> kim."""
+    match = re.search(rf"(?:^| ){key}=([^ (]*)", line)
+    return "" if match is None else match[1]
+
+
+def _of_group(text: str, key: str) -> Tuple[Optional[int], int]:
+    """``GrpJobs=30(2)`` -> (30, 2); ``N`` is no limit."""
+    match = re.search(rf"{key}(\d+|N)\((\d+)\)", text)
+    return (None, 0) if match is None else (_count(match[1]), int(match[2]))
 
 
 def parse_qos(text: str) -> Tuple[Qos, ...]:

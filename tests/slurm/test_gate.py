@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import subprocess
 from typing import Any, Iterator
 
 import pytest
@@ -61,6 +64,58 @@ def test_with_all_gpus_held_it_waits_and_slurm_says_why(sandbox: Sandbox) -> Non
     assert verdict["until"] is not None
     assert reason_of(sandbox, answer["job_id"]) == "QOSMaxGRESPerUser"
     assert record(sandbox, answer["job_id"])["verdict"].startswith("will wait: you hold 12 of 12")
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("qos p_cas_v100nv_4 set GrpTRES=gres/gpu=4", "QOSGrpGRES"),
+        ("qos p_cas_v100nv_4 set GrpTRES=cpu=35", "QOSGrpCpuLimit"),
+        ("qos p_cas_v100nv_4 set GrpJobs=1", "QOSGrpJobsLimit"),
+        ("account sandbox set GrpTRES=gres/gpu=4", "AssocGrpGRES"),
+        ("account sandbox set GrpJobs=1", "AssocGrpJobsLimit"),
+    ],
+)
+def test_a_limit_of_a_whole_group(sandbox: Sandbox, limit: str, reason: str) -> None:
+    sandbox.exec([*RAW, "--gres=gpu:3", "-c", "30"])
+    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.1; done"])
+    with changed(sandbox, limit):
+        answer = json.loads(submit(sandbox, "--gpus-per-node", "2", "-c", "10", "--json").stdout)
+        assert (answer["verdict"]["kind"], answer["verdict"]["cause"]) == ("will wait", reason)
+        assert reason_of(sandbox, answer["job_id"]) == reason
+
+
+def test_a_group_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
+    with changed(sandbox, "qos p_cas_v100nv_4 set GrpSubmit=1"):
+        sandbox.exec([*RAW, "--gres=gpu:1", "--hold"])
+        refused = submit(sandbox, "--gpus-per-node", "1", code=4)
+        assert "error NC508: the QOS p_cas_v100nv_4 has 1 of at most 1 jobs in" in refused.stderr
+        assert "QOSGrpSubmitJobsLimit" in sandbox.exec([*RAW, "--gres=gpu:1"], check=False).stderr
+
+
+@contextlib.contextmanager
+def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
+    """A limit of Slurm's set by its administrator; neuronctl has no kept limits then."""
+    pid = str(sandbox.status()["pid"])
+    enter = [
+        "nsenter",
+        *(["-U"] if os.getuid() else []),
+        "-t",
+        pid,
+        *["-m", "-u", "-i", "-n", "-p", "--"],
+    ]
+
+    def modify(words: str) -> None:
+        subprocess.run(
+            [*enter, "sacctmgr", "-i", "modify", *words.split()], check=True, capture_output=True
+        )
+        sandbox.exec(["sh", "-c", 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'])
+
+    modify(limit)
+    try:
+        yield
+    finally:
+        modify(limit.rpartition("=")[0] + "=-1")
 
 
 def test_an_empty_queue_lets_it_start(sandbox: Sandbox) -> None:
@@ -212,7 +267,6 @@ def test_the_old_word_passes_on_the_old_cluster(slurm_there: None) -> None:
 
 
 def _old_cluster() -> Iterator[Sandbox]:
-    import os
 
     name = f"pytest-{os.getpid()}-2022"
     with sandbox_up(name, "--cluster", "neuron-2022", "--nodes", "amd_a100nv_8=0") as made:

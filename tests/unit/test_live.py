@@ -19,12 +19,19 @@ from neuronctl.slurm import (
     Limits,
     MyJob,
     Qos,
+    Shared,
     SiteConfig,
     SiteNode,
     SitePartition,
 )
 from neuronctl.slurm.mine import parse_mine
-from neuronctl.slurm.site import parse_config, parse_nodes, parse_partitions, parse_qos
+from neuronctl.slurm.site import (
+    parse_config,
+    parse_nodes,
+    parse_partitions,
+    parse_qos,
+    parse_shared,
+)
 
 NOW = 1_800_000_000
 PARTITION = SitePartition(
@@ -67,6 +74,23 @@ def judged(look: Optional[Live], *, why_not: str = "", **request: Any) -> Judged
 def with_partition(**fields: Any) -> Limits:
     changed = dataclasses.replace(PARTITION, **fields)
     return dataclasses.replace(LIMITS, partitions=(changed, OTHER))
+
+
+Figures = Tuple[Optional[int], int]
+NONE: Figures = (None, 0)
+
+
+def shared(
+    kind: str,
+    name: str,
+    parent: str = "",
+    submit: Figures = NONE,
+    running: Figures = NONE,
+    gpus: Figures = NONE,
+    cores: Figures = NONE,
+) -> Shared:
+    """Limits of a group, each with what is held of it."""
+    return Shared(kind, name, parent, "", *submit, *running, *gpus, *cores)
 
 
 BUSY = tuple(job(number, 1) for number in (1, 2, 3))
@@ -116,6 +140,38 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         ["depends on job 7"],
         live(job_states={7: "COMPLETED"}),
         {"dependency": "afterok:7"},
+    ),
+    (
+        "NC507",
+        live(shared=(shared("QOS", "p_gpu", gpus=(8, 6)),)),
+        {"gpus_per_node": 4},
+        ["the QOS p_gpu hold 6 of 8 GPUs together; 4 more wait"],
+        live(shared=(shared("QOS", "p_gpu", gpus=(8, 4)),)),
+        {"gpus_per_node": 4},
+    ),
+    (
+        "NC507",
+        live(shared=(shared("account", "lab", "all"), shared("account", "all", running=(5, 5)))),
+        {},
+        ["the account all has 5 of at most 5 jobs running"],
+        live(shared=(shared("account", "lab"), shared("account", "all", running=(5, 5)))),
+        {},
+    ),
+    (
+        "NC508",
+        live(shared=(shared("QOS", "normal", submit=(9, 7)),)),
+        {"array": "1-3"},
+        ["the QOS normal has 7 of at most 9 jobs in the queue"],
+        live(shared=(shared("QOS", "other", submit=(9, 9)),)),
+        {},
+    ),
+    (
+        "NC508",
+        live(shared=(shared("user", "lab", cores=(63, 0)),)),
+        {"cpus_per_task": 64},
+        ["your association hold 0 of 63 cores", "never start"],
+        live(shared=(shared("user", "lab", cores=(64, 0)),)),
+        {"cpus_per_task": 64},
     ),
     ("NC511", live(), {"array": "5,0-101:50%2"}, ["index 101 is over 100"], live(), ASK_ARRAY),
     (
@@ -221,6 +277,27 @@ def test_limits_that_slurm_does_not_enforce_are_the_catalogs() -> None:
     assert "NC501" not in codes(judged(live((*BUSY, job(4)), limits=lax)))
     result = judged(live((job(5, 20),), limits=lax), gpus_per_node=8)
     assert "you hold 20 of 24 GPUs" in result.verdict.words
+
+
+def test_shared_limits_are_read() -> None:
+    text = (
+        "ClusterName=toy Account=root UserName= Partition= ParentAccount= GrpJobs=30(2) "
+        "GrpSubmitJobs=N(3) GrpTRES=cpu=N(0),mem=N(0),gres/gpu=20(1) GrpTRESMins=cpu=9(9)\n"
+        "ClusterName=toy Account=lab UserName=kim(1000) Partition=gpu ParentAccount= GrpJobs=N(0)\n"
+        "ClusterName=toy Account=lab UserName=kimura(1001) Partition= GrpJobs=1(1)\n"
+        "QOS=p_gpu(2) GrpJobs=N(0) GrpSubmitJobs=5(4) GrpTRES=cpu=20(7),gres/gpu=N(0) \n"
+    )
+    root, mine, qos = parse_shared(text, "kim")
+    assert root == shared("account", "root", submit=(None, 3), running=(30, 2), gpus=(20, 1))
+    assert (mine.kind, mine.name, mine.partition, mine.limited) == ("user", "lab", "gpu", False)
+    assert qos == shared("QOS", "p_gpu", submit=(5, 4), cores=(20, 7))
+
+
+def test_a_shared_limit_that_slurm_does_not_enforce_is_none() -> None:
+    lax = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, enforce=()))
+    full = (shared("QOS", "p_gpu", running=(1, 1)),)
+    assert judged(live(shared=full), gpus_per_node=1).verdict.cause == "QOSGrpJobsLimit"
+    assert "NC507" not in codes(judged(live(limits=lax, shared=full), gpus_per_node=1))
 
 
 def test_threads_are_no_cores() -> None:

@@ -9,6 +9,7 @@ from typing import Dict, List
 
 FILES = {
     "train.py": "print('training')\n",
+    "train_ddp.py": "print('training')\n",
     "train_hvd.py": "print('training')\n",
     "examples/train_ddp.py": "print('training')\n",
     "solver": "#!/bin/sh\n",
@@ -49,17 +50,34 @@ ALLOCATION = {
 }
 """The tutorial's allocation, which `run` stands in."""
 
+ALLOCATIONS: Dict[str, Dict[str, str]] = {
+    "slides-run-4x4": {"SLURM_JOB_NODELIST": "gpu[32-35]", "SLURM_JOB_CPUS_PER_NODE": "32(x4)"},
+    "slides-run-localhost": {"SLURM_JOB_NODELIST": "gpu32", "SLURM_JOB_CPUS_PER_NODE": "32"},
+    "iris-run": {
+        **{"SLURM_JOB_NODELIST": "iris-171", "SLURM_JOB_CPUS_PER_NODE": "12"},
+        **{"SLURM_GPUS_ON_NODE": "2", "SLURM_JOB_PARTITION": "gpu"},
+    },
+}
+"""What another allocation has otherwise, for the cases whose names contain these words."""
+
 # The site's comment, where a case is about something else.
 PYTORCH = ["--field", "misc", "--appl", "pytorch"]
 ONE_GPU = ["generate", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "2:00:00", *PYTORCH]
 TWO_NODES = ["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", "-t", "1-0"]
 
+TRAIN = "train_hvd.py"
 RUN = ["run", "--print", "--cluster", "neuron-2022"]
+JURECA = ["generate", "--cluster", "jureca", "-A", "training2436", "-p", "dc-gpu", "-t", "1:00:00"]
+ACTIVATE = 'source "$HOME/course/$USER/sc_venv_template/activate.sh"'
 
 CASES: Dict[str, List[str]] = {
     # What the tutorial types in its allocation: all of it, two GPUs a node, one node of the two.
     "neuron-2022-run-horovodrun-8.sh": [*RUN, "--launcher", "horovodrun", "train_hvd.py"],
     "neuron-2022-run-mpirun-8.sh": [*RUN, "--launcher", "mpirun", "train_hvd.py"],
+    "neuron-2022-run-srun-8.sh": [*RUN, "--launcher", "srun", "train_hvd.py"],
+    "neuron-2022-run-srun-4.sh": [
+        *[*RUN, "--launcher", "srun", "--gpus-per-node", "2", "train_hvd.py"],
+    ],
     "neuron-2022-run-horovodrun-4.sh": [
         *[*RUN, "--launcher", "horovodrun", "--gpus-per-node", "2", "train_hvd.py"],
     ],
@@ -76,26 +94,48 @@ CASES: Dict[str, List[str]] = {
         *["--module", "gcc/10.2.0", "--module", "cuda/11.4", "--module"],
         *["cudampi/openmpi-4.1.1", "--module", "cmake/3.16.9", "--conda", "horovod"],
     ],
+    # What the slides type on one machine with four GPUs and on four such machines.
+    **{
+        f"neuron-2022-slides-run-{place}-{launcher}.sh": [*RUN, "--launcher", launcher, TRAIN]
+        for place in ("localhost", "4x4")
+        for launcher in ("mpirun", "horovodrun", "srun")
+    },
+    "neuron-2022-slides-run-train_ddp.sh": [*RUN, "--launcher", "srun", "train_ddp.py"],
+    "neuron-2022-slides-run-singularity.sh": [
+        *[*RUN, "--launcher", "srun", "--container", "pytorch_22.03-hd-py3.sif"],
+        "pytorch_imagenet_resnet50.py",
+    ],
     # The slides' Horovod in a Singularity image, as a batch job.
     "neuron-2022-singularity.sh": [
         *["generate", "--cluster", "neuron-2022", "-p", "amd_a100nv_8", "-J", "debug", "-N", "2"],
         *["-t", "2:00:00", "--gres=gpu:4", "--comment=horovod", "--launcher", "srun"],
         *["--container", "pytorch_22.03-hd-py3.sif", "pytorch_imagenet_resnet50.py"],
     ],
-    # The JSC course's run_train.sbatch at its end, on two nodes.
+    # The JSC course's run_train.sbatch with one GPU, with four, and at its end on two nodes.
+    "jureca-run_train-one-gpu.sh": [*JURECA, "--gres=gpu:1", "--setup", ACTIVATE, "train.py"],
+    "jureca-run_train-four-gpus.sh": [
+        *[*JURECA, "--gres=gpu:4", "--setup", ACTIVATE, "--launcher", "torchrun_jsc", "train.py"],
+    ],
     "jureca-run_train.sh": [
-        *["generate", "--cluster", "jureca", "-A", "training2436", "-p", "dc-gpu", "-N", "2"],
-        *["--gres=gpu:4", "--ntasks-per-node", "1", "-c", "128", "-t", "1:00:00"],
+        *[*JURECA, "-N", "2", "--gres=gpu:4", "--ntasks-per-node", "1", "-c", "128"],
         *["--launcher", "torchrun_jsc", "train.py"],
     ],
-    # The ULHPC slides' multi-node job and their interactive one.
+    # The ULHPC slides' multi-node job, their interactive one, and what they type in that.
     "iris-test_horovod.sh": [
-        *["generate", "--cluster", "iris", "-p", "gpu", "-N", "2", "--gpus-per-node", "4"],
-        *["-t", "120", "--launcher", "mpirun", "test_horovod.py"],
+        *["generate", "--cluster", "iris", "-c", "6", "-N", "2", "-p", "gpu"],
+        *["--gpus-per-node", "4", "-t", "120", "--launcher", "mpirun"],
+        "test_horovod.py",
     ],
     "iris-si-gpu.sh": [
-        *["salloc", "--dry-run", "--cluster", "iris", "-p", "gpu", "--gpus-per-node", "2"],
-        *["-t", "120", "-c", "6", "--reservation", "hpcschool-gpu", "--ntasks-per-node", "2"],
+        *["salloc", "--dry-run", "--cluster", "iris", "-p", "gpu", "-G2", "-t120", "-c6"],
+        *["--reservation=hpcschool-gpu"],
+    ],
+    "iris-run-mpirun-1.sh": [
+        *["run", "--print", "--cluster", "iris", "--launcher", "mpirun", "--gpus-per-node", "1"],
+        "test_horovod.py",
+    ],
+    "iris-run-mpirun-2.sh": [
+        *["run", "--print", "--cluster", "iris", "--launcher", "mpirun", "test_horovod.py"],
     ],
     # The tutorial's train_hvd.sh.
     "neuron-2022-train_hvd.sh": [

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable, Dict, List
 
 import pytest
-from cases import ALLOCATION, CASES, FILES
+from cases import ALLOCATION, ALLOCATIONS, CASES, FILES
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or "shellcheck"
@@ -34,7 +34,10 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", CASES)
 def test_script_is_the_golden_one(name: str, project: Path, run: Run, update_golden: bool) -> None:
-    result = run(*CASES[name], cwd=project, env=ALLOCATION if CASES[name][0] == "run" else None)
+    allocation = dict(ALLOCATION) if CASES[name][0] == "run" else {}
+    for words, other in ALLOCATIONS.items():
+        allocation.update(other if words in name else {})
+    result = run(*CASES[name], cwd=project, env=allocation)
     if CASES[name][0] == "generate":  # salloc says too whether there is a Slurm to be asked
         assert result.stderr == ""
     if update_golden:

@@ -3,14 +3,14 @@
 #SBATCH --partition=gpu
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4  # one task a GPU
-#SBATCH --cpus-per-task=7    # 4 GPUs x 7 cores a GPU / 4 tasks
+#SBATCH --cpus-per-task=6
 #SBATCH --gpus-per-node=4
 #SBATCH --time=02:00:00
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=7   # 28 cores / 4 processes
+export OMP_NUM_THREADS=6   # 24 cores / 4 processes
 
 # Look at every node first: a line for each defect, instead of a training that hangs.
 echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs a node"

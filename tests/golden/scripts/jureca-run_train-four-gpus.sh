@@ -1,0 +1,34 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=dc-gpu
+#SBATCH --account=training2436
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # torchrun_jsc starts the processes
+#SBATCH --cpus-per-task=128  # 4 GPUs x 32 cores a GPU
+#SBATCH --gres=gpu:4
+#SBATCH --time=1:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# All processes are on one node and meet there, at a port of this job's own.
+export MASTER_ADDR=127.0.0.1
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export PYTHONUNBUFFERED=1      # lines reach the log as printed
+export OMP_NUM_THREADS=32      # 128 cores / 4 processes
+export HF_HUB_OFFLINE=1        # jureca wants it
+export HF_DATASETS_OFFLINE=1   # jureca wants it
+export HF_EVALUATE_OFFLINE=1   # jureca wants it
+export TRANSFORMERS_OFFLINE=1  # jureca wants it
+
+source "$HOME/course/$USER/sc_venv_template/activate.sh"
+
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
+    --kill-on-bad-exit=1 bash -c '
+  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  torchrun_jsc --nnodes=1 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+      --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+      "$@"
+  code=$?
+  exit "$((stopped && code > 128 ? 1 : code))"' torchrun_jsc train.py

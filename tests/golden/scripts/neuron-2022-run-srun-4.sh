@@ -1,0 +1,22 @@
+# The processes meet on the first node, at its address, at a port of this job's own.
+first_node=gpu32
+MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+case $MASTER_ADDR in
+    '' | 127.*)
+        echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
+        exit 1
+        ;;
+esac
+export MASTER_ADDR
+export MASTER_PORT=27401
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 16 cores / 2 processes
+srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 \
+    --gres=gpu:2 --kill-on-bad-exit=1 bash -c '
+  export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
+      LOCAL_WORLD_SIZE=2
+  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  "$@"
+  code=$?
+  exit "$((stopped && code > 128 ? 1 : code))"' task python train_hvd.py

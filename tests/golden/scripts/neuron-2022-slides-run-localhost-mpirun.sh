@@ -1,0 +1,3 @@
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 32 cores / 4 processes
+mpirun -np 4 -H gpu32:4 --bind-to none python train_hvd.py

@@ -57,7 +57,7 @@ Commands:
 """ + "".join(f"  {name:{_WIDTH}}  {words}\n" for name, words in COMMANDS.items())
 
 
-def run(words: List[str]) -> int:
+def perform(words: List[str]) -> int:
     """Do what a command line (without the program's own name) says; the exit code."""
     name = words[0] if words else ""
     if name in COMMANDS:
@@ -112,7 +112,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     # more at the end, takes a seventh of the time of a short command.
     gc.set_threshold(100_000)
     try:
-        code = run(sys.argv[1:] if argv is None else argv)
+        code = perform(sys.argv[1:] if argv is None else argv)
         # What is still in the buffer: later the interpreter would end with a code of its own.
         _flush_output()
     except NeuronctlError as error:

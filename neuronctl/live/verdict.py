@@ -73,6 +73,12 @@ def verdict(
         )
         return Verdict(NOT_KNOWN, words, "Priority")
     words = f"{len(free)} node{'s have' if len(free) > 1 else ' has'} room for its share"
+    if live.limits.qos is None and "limits" in live.limits.config.enforce:
+        words += (
+            " and no limit of the catalog's is in its way; Slurm's own limits are not known, since "
+            "sacctmgr did not answer"
+        )
+        return Verdict(NOT_KNOWN, words)
     size = array_size(plan)
     if size > 1:
         words += f"; its {size} tasks start as far as that and your limits reach"

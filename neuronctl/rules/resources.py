@@ -137,8 +137,11 @@ def gpus_a_node(subject: Subject) -> Iterator[Violation]:
             hint += f" (with -N {wanted}: {wanted * has} GPUs)"
     else:
         hint = "leave the GPUs out"
+    asked = (
+        "1 GPU a node is" if plan.gpus_per_node == 1 else f"{plan.gpus_per_node} GPUs a node are"
+    )
     yield Violation(
-        f"{plan.gpus_per_node} GPUs a node are asked for, a node of {partition.name} has {has}",
+        f"{asked} asked for, a node of {partition.name} has {has}",
         hint + (f", or take a partition that has them: {others}" if others else ""),
         subject.cite_partition("gpus_per_node"),
     )

@@ -85,7 +85,7 @@ def test_a_refusal_says_too_who_judged(run: Run, slurm: FakeSlurm) -> None:
     assert "judged by the catalog alone: squeue's answer cannot be read" in result.stderr
 
 
-def test_a_sacctmgr_that_hangs_takes_no_verdict_away(
+def test_a_sacctmgr_that_hangs_leaves_the_rest_of_the_verdict(
     run: Run, slurm: FakeSlurm, tmp_path: Path
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -93,7 +93,9 @@ def test_a_sacctmgr_that_hangs_takes_no_verdict_away(
     slow.write_text("#!/bin/sh\nsleep 60\n")
     slow.chmod(0o755)
     path = f"{tmp_path / 'bin'}:{slurm.env['PATH']}"
-    assert answer(run, env={"PATH": path}, timeout=30)["kind"] == "can start now"
+    verdict = answer(run, env={"PATH": path}, timeout=30)
+    assert (verdict["kind"], verdict["judged_by"]) == ("not known", "Slurm")
+    assert "room for its share and no limit of the catalog's is in its way" in verdict["words"]
 
 
 def test_the_slurm_of_another_cluster_is_no_judge(run: Run, slurm: FakeSlurm) -> None:

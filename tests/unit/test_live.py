@@ -300,6 +300,16 @@ def test_a_shared_limit_that_slurm_does_not_enforce_is_none() -> None:
     assert "NC507" not in codes(judged(live(limits=lax, shared=full), gpus_per_node=1))
 
 
+def test_without_the_database_nothing_is_stated_as_sure() -> None:
+    half = dataclasses.replace(LIMITS, qos=None, associations=())
+    verdict = judged(live(limits=half), gpus_per_node=1).verdict
+    assert verdict.kind == "not known"
+    assert "sacctmgr did not answer" in verdict.words
+    # The catalog's own limit of 24 GPUs still tells what is surely too much.
+    waits = judged(live((job(5, 20),), limits=half), gpus_per_node=8).verdict
+    assert (waits.kind, waits.cause) == ("will wait", "")
+
+
 def test_threads_are_no_cores() -> None:
     smt = tuple(node(f"n{n}", cores=128, threads=2) for n in (1, 2))
     look = live(limits=dataclasses.replace(LIMITS, nodes=smt))

@@ -7,8 +7,7 @@ import dataclasses
 import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-import click
-
+from neuronctl.cli.say import say
 from neuronctl.errors import PolicyError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.job import Layer, Origin, Source, build_request
@@ -91,8 +90,14 @@ def prepare(
         return Job(made, catalog, check(Subject(made, catalog, look(made), reviewed)))
     from neuronctl.live.gate import judge_now
 
-    judged = judge_now(made, catalog, look(made))
+    judged = judge_now(made, catalog, look(made), _load_the_rest)
     return Job(made, catalog, judged.findings, judged.verdict, choice)
+
+
+def _load_the_rest() -> None:
+    """Import what comes after the verdict: it takes longer than Slurm takes to answer."""
+    import neuronctl.recovery
+    import neuronctl.render  # noqa: F401
 
 
 def _choose(made: JobPlan, catalog: Catalog, *, ask: bool) -> Tuple[JobPlan, Tuple[Candidate, ...]]:
@@ -110,11 +115,11 @@ def _choose(made: JobPlan, catalog: Catalog, *, ask: bool) -> Tuple[JobPlan, Tup
         ask=ask,
     )
     first = best[0]
-    click.echo(f"neuronctl: -p auto takes {_candidate(first)}", err=True)
+    say(f"neuronctl: -p auto takes {_candidate(first)}")
     for one in best[1:]:
-        click.echo(f"  after it  {_candidate(one)}", err=True)
+        say(f"  after it  {_candidate(one)}")
     for one in others:
-        click.echo(f"  left out  {one.name}: {one.why_not}", err=True)
+        say(f"  left out  {one.name}: {one.why_not}")
     origins = {**made.request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
     request = dataclasses.replace(made.request, partition=first.name, origins=origins)
     how = made.decision("cluster")
@@ -270,13 +275,13 @@ def refuse_or_warn(job: Job, *, force: bool) -> None:
     for one in job.findings:
         if one.code in WAITS:
             continue  # the verdict says it, and what is refused waits for nothing
-        click.echo(f"neuronctl: {one.severity} {one.code}: {one.message}", err=True)
+        say(f"neuronctl: {one.severity} {one.code}: {one.message}")
         if one.hint:
-            click.echo(f"  hint: {one.hint}", err=True)
+            say(f"  hint: {one.hint}")
         if one.source:
-            click.echo(f"  from: {one.source}", err=True)
+            say(f"  from: {one.source}")
     if job.errors and job.verdict is not None and job.verdict.judged_by != "Slurm":
-        click.echo(f"neuronctl: judged by {job.verdict.judged_by}", err=True)
+        say(f"neuronctl: judged by {job.verdict.judged_by}")
     if job.errors and not force:
         count = "1 error" if len(job.errors) == 1 else f"{len(job.errors)} errors"
         raise PolicyError(f"refused: {count}; nothing was done", "--force goes on in spite of it")
@@ -300,9 +305,9 @@ def show_verdict(job: Job) -> None:
     """Say on standard error what would happen to the job if it were submitted now."""
     if job.verdict is None:
         return
-    click.echo(f"neuronctl: {job.verdict}", err=True)
+    say(f"neuronctl: {job.verdict}")
     for source in dict.fromkeys(_wait_sources(job)):
-        click.echo(f"  from: {source}", err=True)
+        say(f"  from: {source}")
 
 
 def _wait_sources(job: Job) -> List[str]:

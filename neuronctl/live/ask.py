@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Tuple
+from typing import Callable, Optional, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.live import cache
@@ -16,10 +16,17 @@ TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
 
 
-def ask_live(plan: JobPlan, *, fresh: bool = False, timeout: float = TIMEOUT) -> Live:
+def ask_live(
+    plan: JobPlan,
+    *,
+    fresh: bool = False,
+    timeout: float = TIMEOUT,
+    meanwhile: Optional[Callable[[], None]] = None,
+) -> Live:
     """Slurm's figures for a plan's cluster.
 
-    fresh: read the limits anew, whatever is kept of them. Raises SlurmUnavailableError where
+    fresh: read the limits anew, whatever is kept of them. meanwhile: called while Slurm is asked,
+    for what needs no answer; not called where it is not asked. Raises SlurmUnavailableError where
     Slurm is not there or does not answer in time, or is another cluster's; SlurmRefusedError.
     """
     from neuronctl import slurm
@@ -40,6 +47,7 @@ def ask_live(plan: JobPlan, *, fresh: bool = False, timeout: float = TIMEOUT) ->
         job_ids=dependency_ids(plan),
         shared_of=user_name() if kept is not None and kept[0].shared else "",
         timeout=timeout,
+        meanwhile=meanwhile,
     )
     asked_at = int(time.time())
     if kept is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional, Tuple
+from typing import Callable, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
@@ -22,13 +22,21 @@ class Judged:
     verdict: Verdict
 
 
-def judge_now(plan: JobPlan, catalog: Catalog, situation: Situation) -> Judged:
-    """Judge a plan with Slurm's own figures; by the catalog alone where it does not answer."""
+def judge_now(
+    plan: JobPlan,
+    catalog: Catalog,
+    situation: Situation,
+    meanwhile: Optional[Callable[[], None]] = None,
+) -> Judged:
+    """Judge a plan with Slurm's own figures; by the catalog alone where it does not answer.
+
+    meanwhile: called while Slurm is asked.
+    """
     from neuronctl.live.ask import ask_live
 
     subject = Subject(plan, catalog, situation)
     try:
-        live = ask_live(plan)
+        live = ask_live(plan, meanwhile=meanwhile)
         judged = judge(subject, live)
         if live.limits_at < live.asked_at and _by_slurm(judged):
             # Nothing is refused by a limit that was read an hour ago.

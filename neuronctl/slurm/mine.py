@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.frozen import dataclass
@@ -133,13 +133,15 @@ def ask_now(
     job_ids: Sequence[int] = (),
     shared_of: str = "",
     timeout: float,
+    meanwhile: Optional[Callable[[], None]] = None,
 ) -> Now:
     """Ask squeue and scontrol, and sacctmgr where limits are wanted, at the same time.
 
     nodes: the host list to look at (all nodes where limits are asked for). limits_of: (login
     name, ClusterName or "") whose limits to read. shared_of: the login name whose shared limits
-    to look at (asked with ``limits_of`` in any case). timeout: seconds for all of it. Raises
-    SlurmUnavailableError, SlurmRefusedError; a sacctmgr that fails only leaves ``qos`` None.
+    to look at (asked with ``limits_of`` in any case). timeout: seconds for all of it.
+    meanwhile: called while Slurm is asked. Raises SlurmUnavailableError, SlurmRefusedError; a
+    sacctmgr that fails only leaves ``qos`` None.
     """
     everything = limits_of is not None
     questions: List[Tuple[Sequence[str], Optional[str]]] = [(squeue_mine_argv(), None)]
@@ -151,7 +153,7 @@ def ask_now(
         questions.append((argv, text))
     if limits_of is not None:
         questions.append(site.sacctmgr_questions(*limits_of))
-    answers = run_together(questions, timeout=timeout)
+    answers = run_together(questions, timeout=timeout, meanwhile=meanwhile)
     try:
         jobs = parse_mine(_good(answers[0]).stdout)
     except (ValueError, UsageError) as error:

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.frozen import dataclass
@@ -123,12 +123,15 @@ def run(
 
 
 def run_together(
-    commands: Sequence[Tuple[Sequence[str], Optional[str]]], *, timeout: float
+    commands: Sequence[Tuple[Sequence[str], Optional[str]]],
+    *,
+    timeout: float,
+    meanwhile: Optional[Callable[[], None]] = None,
 ) -> List[Union[Result, SlurmUnavailableError]]:
     """Run several queries, (argv, standard input) each, at the same time; their answers in order.
 
-    timeout: seconds of wall time for all of them together. A command that does not exist or does
-    not answer is an answer too, and leaves those of the others.
+    timeout: seconds of wall time for all of them together. meanwhile: called while they run. A
+    command that does not exist or does not answer is an answer too, and leaves those of the others.
     """
     deadline = time.monotonic() + timeout
     started: List[Union[_Started, SlurmUnavailableError]] = []
@@ -139,6 +142,8 @@ def run_together(
                 started.append(_start(argv, None, False, None, input))
             except SlurmUnavailableError as error:
                 started.append(error)
+        if meanwhile is not None:
+            meanwhile()
         for one in started:
             if isinstance(one, SlurmUnavailableError):
                 answers.append(one)

@@ -19,6 +19,7 @@ from benchmarks.peers import CHECKOUT, PINS, environments
 from benchmarks.verdict import lines
 
 PLACE = CHECKOUT / "docs" / "reference"
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
@@ -27,7 +28,7 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     if rounds < 1:
         parser.error("--rounds is at least 1")
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         signal.signal(number, _interrupt)
     os.umask(0o022)  # the sandbox's user reads what is installed here
     try:
@@ -95,6 +96,8 @@ def _json(results: Dict[str, Any]) -> str:
 
 
 def _interrupt(number: int, frame: Optional[FrameType]) -> None:
+    for other in _ENDING:  # taking the sandbox down is not interrupted
+        signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

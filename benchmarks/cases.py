@@ -52,6 +52,7 @@ def starting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
     groups["generate"] = cluster.measure(
         [
             case("generate", GENERATE),
+            case("without a cache", GENERATE, env={"XDG_CACHE_HOME": "/dev/null"}),
             case("torchx", [str(made.peers / "bin/torchx"), *TORCHX]),
         ],
         rounds,

@@ -57,6 +57,13 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
         ratio_line(
             "`generate`", names["`generate`"], "torchx", of("generate", "torchx"), GENERATING
         ),
+        ratio_line(
+            "`generate` without a cache",
+            of("generate", "without a cache"),
+            "torchx",
+            of("generate", "torchx"),
+            None,
+        ),
         ratio_line("`status`", status, "`squeue --json`", json, STATUS),
         sum_line("`status`", status, beside, parts, STATUS_MORE),
         ratio_line("`status` on a terminal", terminal, "`squeue --json`", json, STATUS),

@@ -51,7 +51,8 @@ _BY_STATE: Dict[str, Tuple[str, str, str]] = {
         "time-limit",
         "Slurm ended it at its time limit{limit}",
         "ask for more with -t ('neuronctl partitions' shows the most that a partition gives), or "
-        "save checkpoints: '--signal B:USR1@120' tells the job two minutes before",
+        "save checkpoints: --signal B:USR1@120 --setup \"trap 'touch save-now' USR1\" makes a file "
+        "two minutes before, for the program to look for",
     ),
     "DEADLINE": (
         "deadline",
@@ -221,7 +222,7 @@ def _failed(evidence: Evidence) -> Diagnosis:
         if 128 < exit.code <= 192:
             number = exit.code - 128
             what += f": a program in it was ended by {tracking.signal_name(number)}"
-        elif says_signal(evidence, exit.code):
+        elif status.exit_low and says_signal(evidence, exit.code):
             # sacct of 22.05 prints 139 as 11; the shell's own word for the signal decides.
             number = exit.code
             what += (

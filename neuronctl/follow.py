@@ -13,14 +13,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from dataclasses import replace
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO, Tuple, Union
 
 from neuronctl import slurm, tracking
 from neuronctl.errors import NeuronctlError, NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.ranks import Sink
 from neuronctl.records import JobRecord, RecordStore
-from neuronctl.slurm import ControlJob, JobId
+from neuronctl.slurm import JobId
 from neuronctl.tracking import JobStatus
 
 INTERRUPTED = 130
@@ -183,7 +182,7 @@ class _Watch:
                 return
             # squeue does not tell exit codes; the controller's page does, and at once.
             pages = slurm.scontrol_show_job(self.job)
-            self.statuses = _with_pages(statuses, pages)
+            self.statuses = tracking.with_pages(statuses, pages)
             self.ended = all(status.ended for status in self.statuses)
             if pages or not self.ended:
                 return
@@ -209,15 +208,19 @@ class _Watch:
             self.ended = True
 
     def _remember(self) -> None:
-        if self.record is None or len(self.statuses) != 1:
+        if self.record is None:
             return
-        status = self.statuses[0]
-        if status.state == tracking.UNKNOWN:
-            return
-        exit = str(status.exit) if status.exit is not None and status.ended else ""
         # Whoever submitted the job has heard of a record store that cannot be written.
         with contextlib.suppress(RecordError):
-            self.record = self.store.saw(self.record, status.state, status.reason, exit)
+            if self.record.draft.array is not None:
+                ended = [one for one in self.statuses if one.ended and one.source != "record"]
+                ends = {one.id.task: (one.state, tracking.exit_text(one)) for one in ended}
+                known = {task: end for task, end in ends.items() if task is not None}
+                self.record = self.store.saw_tasks(self.record, known)
+            elif len(self.statuses) == 1 and self.statuses[0].state != tracking.UNKNOWN:
+                (one,) = self.statuses
+                exit = tracking.exit_text(one)
+                self.record = self.store.saw(self.record, one.state, one.reason, exit)
 
     def log_path(self, err: bool) -> Optional[str]:
         """Where the job writes, as soon as that is known; None for an array."""
@@ -261,22 +264,6 @@ class _Watch:
             return f"{line}, {more}"
         line += f", exit code {status.exit or 'not known'}"
         return line if more == "cancelled" else f"{line} ({more})"
-
-
-def _with_pages(
-    statuses: Sequence[JobStatus], pages: Sequence[ControlJob]
-) -> Tuple[JobStatus, ...]:
-    """Ended jobs with the exit codes and the state of the controller's own pages."""
-    by_id = {page.job_id: page for page in pages}
-    merged = []
-    for status in statuses:
-        page = by_id.get(status.job_id)
-        if page is not None:
-            status = replace(status, state=page.state or status.state, reason=page.reason)
-            if status.ended:
-                status = replace(status, exit=page.exit)
-        merged.append(status)
-    return tuple(merged)
 
 
 def _summary(statuses: Sequence[JobStatus]) -> str:

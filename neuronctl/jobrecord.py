@@ -67,6 +67,7 @@ class JobRecord:
     """A record as read. status: ``"intent"``, ``"submitted"`` or ``"failed"``.
 
     begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None where not known.
+    tasks: of an array, the state in which each task that has ended was seen last, by its index.
     draft.script and draft.command_line are masked. user, host, pid: who submitted, from where, and
     the process. stdout, stderr: the logs' paths, "" for an array; ``%N`` stays.
     """
@@ -87,6 +88,7 @@ class JobRecord:
     stdout: str = ""
     stderr: str = ""
     states: Tuple[SeenState, ...] = ()
+    tasks: Mapping[int, SeenState] = dataclasses.field(default_factory=dict)
 
     def log_path(
         self,
@@ -201,12 +203,13 @@ _KINDS: Tuple[Tuple[Tuple[str, ...], Tuple[type, ...]], ...] = (
     (("begun_at", "pid"), (int,)),
     (("job_id", "submitted_at"), (int, type(None))),
     (("cluster",), (str, type(None))),
+    (("tasks",), (dict,)),
 )
 
 
 def from_data(data: Dict[str, Any]) -> JobRecord:
     """A record from its JSON data; KeyError or TypeError where it is of another shape."""
-    values = {"pid": 0, "stdout": "", "stderr": "", **data}
+    values = {"pid": 0, "stdout": "", "stderr": "", "tasks": {}, **data}
     values = {name: values[name] for name in _FIELDS}
     # Records of before there was a verdict are read all the same.
     inner = {"verdict": "", "surroundings": {}, **data["draft"]}
@@ -219,6 +222,7 @@ def from_data(data: Dict[str, Any]) -> JobRecord:
     inner["surroundings"] = surroundings_from(inner["surroundings"])
     values["draft"] = RecordDraft(**inner)
     values["states"] = tuple([_seen(state) for state in values["states"]])
+    values["tasks"] = {int(task): _seen(state) for task, state in values["tasks"].items()}
     return JobRecord(**values)
 
 

@@ -8,7 +8,7 @@ import time
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
 
 from neuronctl import slurm, tracking
-from neuronctl.errors import RecordError, SlurmUnavailableError
+from neuronctl.errors import RecordError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.records import JobRecord, RecordStore
 from neuronctl.recovery import Recovery
@@ -41,12 +41,18 @@ class Found:
     unavailable: Optional[SlurmUnavailableError] = None
 
 
-def look_up(asked: Sequence[JobId], store: RecordStore, *, accounting: bool = True) -> Found:
+def look_up(
+    asked: Sequence[JobId], store: RecordStore, *, accounting: bool = True, exact: bool = False
+) -> Found:
     """What became of these jobs. Raises SlurmRefusedError where Slurm will not answer.
 
-    accounting: whether to ask sacct about what squeue has forgotten.
+    accounting: whether to ask sacct about what squeue has forgotten. exact: where the one job
+    asked for has just failed, ask the controller's page in sacct's place: it has the exit code as
+    it was.
     """
-    found = _Search(store, accounting).run(asked, user=None)
+    search = _Search(store, accounting)
+    search.exact = exact and len(asked) == 1
+    found = search.run(asked, user=None)
     # By number first: a thousand ids against thousands of rows are too many pairs to try.
     by_number: Dict[int, Set[JobId]] = {}
     for asked_id in asked:
@@ -99,6 +105,7 @@ class _Search:
         self.store = store
         self.since = since
         self.accounting = accounting
+        self.exact = False
         self.cluster = slurm.local_cluster()
         self.notes: List[str] = []
         self.remember_until = time.monotonic() + _REMEMBERING
@@ -121,14 +128,17 @@ class _Search:
             queue = asking.rows()
         except SlurmUnavailableError as error:
             jobs = [
-                tracking.from_record(record, "Slurm does not answer") for record in records.values()
+                status
+                for record in records.values()
+                for status in tracking.from_record(record, "Slurm does not answer")
             ]
             return self._found(jobs, error)
         if self.recovery is not None and self.recovery.open:
             self.recovery.match(queue, self.cluster)
         numbers = {row.id.job for row in queue}
         self._find_records(numbers, records)
-        accounting = self._accounting(asked, queue, records)
+        pages = self._pages(asked, queue)
+        accounting = slurm.Accounting() if pages else self._accounting(asked, queue, records)
         numbers.update(row.id.job for row in accounting.jobs)
         self._find_records(numbers, records)
         numbers.update(records)
@@ -143,9 +153,10 @@ class _Search:
                 past_of.get(number, ()),
                 absent=self._absent(accounting.off),
             )
+            statuses = tracking.with_pages(statuses, pages)
             jobs += statuses
-            if record is not None and len(statuses) == 1:
-                self._remember(record, statuses[0])
+            if record is not None:
+                self._remember(record, statuses)
         return self._found(jobs, None)
 
     def _records(self, asked: Sequence[JobId]) -> Dict[int, JobRecord]:
@@ -215,18 +226,34 @@ class _Search:
             accounting.off,
         )
 
+    def _pages(
+        self, asked: Sequence[JobId], queue: Sequence[slurm.QueueJob]
+    ) -> Tuple[slurm.ControlJob, ...]:
+        if not (self.exact and len(queue) == 1 and queue[0].state == "FAILED"):
+            return ()
+        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+            return slurm.scontrol_show_job(asked[0])
+        return ()
+
     def _absent(self, off: str) -> str:
         if off or not self.accounting:
             return f"no longer in the queue{off and '; '}{off}"
         return "neither in the queue nor in accounting"
 
-    def _remember(self, record: JobRecord, status: JobStatus) -> None:
+    def _remember(self, record: JobRecord, statuses: Sequence[JobStatus]) -> None:
         """Add a state that is new; where many are, what is left over comes at the next look."""
-        if status.source == "record" or time.monotonic() > self.remember_until:
+        told = [status for status in statuses if status.source != "record"]
+        if not told or time.monotonic() > self.remember_until:
             return
-        exit = str(status.exit) if status.ended and status.exit is not None else ""
         with contextlib.suppress(RecordError):
-            self.store.saw(record, status.state, status.reason, exit)
+            if record.draft.array is not None:
+                ends = {
+                    one.id.task: (one.state, tracking.exit_text(one)) for one in told if one.ended
+                }
+                self.store.saw_tasks(record, {n: end for n, end in ends.items() if n is not None})
+            if len(told) == len(statuses) == 1:
+                (one,) = told
+                self.store.saw(record, one.state, one.reason, tracking.exit_text(one))
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ How it is used::
     store.complete(key, job_id, cluster)   # after sbatch took it
     store.failed(key, "sbatch's words")    # or after it did not
     store.get(4711) / store.find(ids) / store.recent(100, since=…) / store.iter()
-    store.saw(key, "RUNNING")              # a state seen later
+    store.saw(record, "RUNNING")           # a state seen later; saw_tasks: how an array's ended
 
 ``draft_of(plan, script=…, command_line=…, cwd=…, findings=…)`` makes a plan's draft. Every method
 raises RecordError (exit 9) where the directory cannot be read or written; the caller decides
@@ -32,7 +32,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.frozen import dataclass
@@ -164,6 +164,20 @@ class RecordStore:
             return fresh
         seen = SeenState(int(time.time()), state, reason, exit)
         fresh = dataclasses.replace(fresh, states=(*fresh.states, seen))
+        self._write(name, fresh)
+        return fresh
+
+    def saw_tasks(self, record: JobRecord, ends: Mapping[int, Tuple[str, str]]) -> JobRecord:
+        """Keep how tasks of an array ended: (state, exit) by index, as ``saw`` takes them."""
+        if _all_kept(record, ends):
+            return record
+        name = f"{record.key}.{_file_word(record.cluster)}.{record.job_id}.json"
+        fresh = self._read(name) or record
+        if _all_kept(fresh, ends):
+            return fresh
+        now = int(time.time())
+        new = {task: SeenState(now, state, "", exit) for task, (state, exit) in ends.items()}
+        fresh = dataclasses.replace(fresh, tasks={**fresh.tasks, **new})
         self._write(name, fresh)
         return fresh
 
@@ -369,6 +383,14 @@ def _entry(name: str) -> Optional[_Entry]:
 def _is_last(record: JobRecord, state: str, exit: str) -> bool:
     last = record.states[-1] if record.states else None
     return last is not None and last.state == state and (not exit or last.exit == exit)
+
+
+def _all_kept(record: JobRecord, ends: Mapping[int, Tuple[str, str]]) -> bool:
+    for task, (state, exit) in ends.items():
+        kept = record.tasks.get(task)
+        if kept is None or kept.state != state or (exit and kept.exit != exit):
+            return False
+    return True
 
 
 def _same_cluster(word: str, asked: Optional[str]) -> bool:

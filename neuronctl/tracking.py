@@ -17,7 +17,7 @@ from neuronctl.slurm.values import ExitCode, JobId
 
 if TYPE_CHECKING:
     from neuronctl.records import JobRecord
-    from neuronctl.slurm import AccountingJob, QueueJob
+    from neuronctl.slurm import AccountingJob, ControlJob, QueueJob
 
 UNKNOWN = "UNKNOWN"
 """Not one of Slurm's states: nobody can say (any more) what became of the job."""
@@ -51,6 +51,7 @@ class JobStatus:
     Times are seconds since the epoch, durations seconds (units.UNLIMITED: no limit), None: not
     known. state and reason: Slurm's own words, or UNKNOWN. gpus: of the whole job. source: who
     said so, ``"squeue"``, ``"sacct"`` or ``"record"``. key: the record's, None where there is none.
+    exit_low: the exit code is sacct's, which takes 128 from those above 127 (139 becomes 11).
     """
 
     id: JobId
@@ -63,6 +64,7 @@ class JobStatus:
     source: str
     qos: str = ""
     exit: Optional[ExitCode] = None
+    exit_low: bool = False
     cancelled_by: Optional[int] = None
     submit: Optional[int] = None
     start: Optional[int] = None
@@ -113,14 +115,54 @@ def merge(
         if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
             found.append(_from_accounting(row))
     if record is not None and found:
-        found = [_with_logs(status, record) for status in found]
+        found = [_with_logs(_exact(status, record), record) for status in found]
+        found += _ended_tasks(record, found)
     elif record is not None and record.job_id is not None:
-        found.append(from_record(record, absent))
+        found += from_record(record, absent)
     return tuple(sorted(found, key=order))
 
 
-def from_record(record: JobRecord, why: str) -> JobStatus:
-    """What the record alone tells; ``why`` nobody else does."""
+def from_record(record: JobRecord, why: str) -> List[JobStatus]:
+    """What the record alone tells; ``why`` nobody else does. An array's tasks where it has them."""
+    tasks = _ended_tasks(record, ())
+    whole = _whole_from_record(record, why)
+    if not tasks:
+        return [whole]
+    count = _task_count(record.draft.array or "")
+    return tasks if count == len(tasks) else [*tasks, whole]
+
+
+def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStatus]:
+    """Tasks whose end the record has seen, and which nobody else names (any more)."""
+    if not record.tasks:
+        return []
+    assert record.job_id is not None
+    known = {status.id.task for status in others}
+    found = []
+    for task, seen in record.tasks.items():
+        id = JobId(record.job_id, task)
+        if task in known or any(other.id.covers(id) for other in others):
+            continue
+        status = replace(
+            _whole_from_record(record, ""),
+            id=id,
+            state=seen.state,
+            reason="",
+            exit=ExitCode.parse(seen.exit),
+        )
+        # %j is the task's own number, which nobody remembers.
+        named = "%j" in record.draft.output + (record.draft.error or "")
+        found.append(
+            replace(status, stdout=None, stderr=None) if named else _with_logs(status, record)
+        )
+    return found
+
+
+def _task_count(array: str) -> int:
+    return JobId(1, tasks=array).count if array else 0
+
+
+def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
     assert record.job_id is not None
     draft = record.draft
     last = record.states[-1] if record.states else None
@@ -156,6 +198,7 @@ def _from_queue(
 ) -> JobStatus:
     ended = row.state in ENDED
     exit = cancelled_by = None
+    exit_low = False
     elapsed = row.time_used
     gpus = None if row.gpus_per_node is None else row.gpus_per_node * (row.nodes or 1)
     if past is not None:
@@ -163,6 +206,7 @@ def _from_queue(
         # sacct lags: a row that still says RUNNING tells nothing of the end.
         if ended and past.state == row.state:
             exit, cancelled_by = past.exit, past.cancelled_by
+            exit_low = exit is not None and exit.code > 0
             elapsed = past.elapsed if past.elapsed is not None else elapsed
     if record is not None and record.states and exit is None and ended:
         last = record.states[-1]
@@ -182,6 +226,7 @@ def _from_queue(
         source="squeue",
         qos=row.qos,
         exit=exit,
+        exit_low=exit_low,
         cancelled_by=cancelled_by,
         submit=row.submit,
         start=row.start,
@@ -208,6 +253,7 @@ def _from_accounting(past: AccountingJob) -> JobStatus:
         source="sacct",
         qos=past.qos,
         exit=past.exit if ended else None,
+        exit_low=ended and past.exit is not None and past.exit.code > 0,
         cancelled_by=past.cancelled_by,
         submit=past.submit,
         start=past.start,
@@ -219,6 +265,19 @@ def _from_accounting(past: AccountingJob) -> JobStatus:
         gpus=past.gpus,
         work_dir=past.work_dir,
     )
+
+
+def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
+    """With the exit code as the controller gave it at the time, where the record kept that."""
+    seen = record.states[-1] if record.states else None
+    if status.id.task is not None:
+        seen = record.tasks.get(status.id.task, seen)
+    if status.exit is None or not status.exit_low or seen is None or seen.state != status.state:
+        return status
+    kept = ExitCode.parse(seen.exit)
+    if kept is None or (kept.code - 128, kept.signal) != (status.exit.code, status.exit.signal):
+        return status
+    return replace(status, exit=kept, exit_low=False)
 
 
 def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -> bool:
@@ -235,6 +294,25 @@ def _with_logs(status: JobStatus, record: JobRecord) -> JobStatus:
         stdout = record.log_path(task, own_id=own_id, node_list=node_list)
         stderr = record.log_path(task, own_id=own_id, node_list=node_list, err=True)
     return replace(status, stdout=stdout, stderr=stderr, key=record.key)
+
+
+def with_pages(statuses: Sequence[JobStatus], pages: Sequence[ControlJob]) -> Tuple[JobStatus, ...]:
+    """Ended jobs with the exit codes and the state of the controller's own pages."""
+    by_id = {page.job_id: page for page in pages}
+    merged = []
+    for status in statuses:
+        page = by_id.get(status.job_id)
+        if page is not None:
+            status = replace(status, state=page.state or status.state, reason=page.reason)
+            if status.ended:
+                status = replace(status, exit=page.exit, exit_low=False)
+        merged.append(status)
+    return tuple(merged)
+
+
+def exit_text(status: JobStatus) -> str:
+    """``code:signal`` of a job that has ended, "" where not known: as a record keeps it."""
+    return str(status.exit) if status.ended and status.exit is not None else ""
 
 
 def order(status: JobStatus) -> Tuple[int, int, int]:
@@ -271,8 +349,22 @@ def ending_words(status: JobStatus, canceller: str = "") -> str:
     elif not parts and status.exit.signal and not status.exit.code:
         parts.append(signal_name(status.exit.signal))
     elif not parts or status.exit.code:
-        parts.append(f"exit code {status.exit}")
+        parts.append(f"exit code {status.exit}{_or_more(status)}")
     return ", ".join(parts)
+
+
+# Exit codes of accounting that are as likely these plus 128: a shell's word for a signal, or -1.
+_LOWERED = frozenset((4, 6, 7, 8, 9, 11, 15, 127))
+
+
+def _or_more(status: JobStatus) -> str:
+    """What else accounting's exit code may stand for: `` (or 139, SIGSEGV)``."""
+    code = status.exit.code if status.exit is not None and status.exit_low else 0
+    if code not in _LOWERED:
+        return ""
+    if code == 127:
+        return " (or 255)"
+    return f" (or {128 + code}, {signal.Signals(code).name})"
 
 
 def is_launch_failure(status: JobStatus) -> bool:

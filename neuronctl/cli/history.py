@@ -12,6 +12,10 @@ from neuronctl.errors import UsageError
 from neuronctl.records import JobRecord
 from neuronctl.tracking import JobStatus
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.records import RecordStore
+
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -36,13 +40,20 @@ def command(
 
     store = RecordStore.default()
     after = 0 if since is None else moment(since, int(time.time()))
-    records = (
-        record
-        for record in itertools.takewhile(lambda one: one.begun_at >= after, store.iter())
-        if name is None or _is_named(record, name)
-    )
-    chosen = list(records if everything else itertools.islice(records, limit))
-    states = _states(chosen, store)
+
+    def choose() -> List[JobRecord]:
+        records = (
+            record
+            for record in itertools.takewhile(lambda one: one.begun_at >= after, store.iter())
+            if name is None or _is_named(record, name)
+        )
+        return list(records if everything else itertools.islice(records, limit))
+
+    chosen = choose()
+    cut_off = bool(store.open_intents())
+    states = _states(chosen, store, cut_off)
+    if cut_off:  # the look has completed what it found
+        chosen = choose()
     for warning in store.warnings:
         click.echo(f"neuronctl: {warning}", err=True)
     if as_json:
@@ -56,16 +67,24 @@ def command(
         click.echo("no submission is recorded" + (" that is like that" if name or since else ""))
 
 
-def _states(records: Sequence[JobRecord], store: Any) -> Dict[str, List[JobStatus]]:
-    """What became of them, by the key of the record: one squeue and one sacct for all."""
-    from neuronctl.lookup import look_up
+def _states(
+    records: Sequence[JobRecord], store: RecordStore, cut_off: bool
+) -> Dict[str, List[JobStatus]]:
+    """What became of them, by the key of the record: one squeue and one sacct for all.
+
+    cut_off: a submission was, which only an answer about all of the user's jobs can find again.
+    """
+    from neuronctl.lookup import look_up, mine
     from neuronctl.slurm import JobId
 
     ids = [JobId(record.job_id) for record in records if record.job_id is not None]
     states: Dict[str, List[JobStatus]] = {}
-    if not ids:
+    if cut_off:
+        found = mine(store, since=min(record.begun_at for record in records) if records else None)
+    elif ids:
+        found = look_up(list(dict.fromkeys(ids)), store)
+    else:
         return states
-    found = look_up(list(dict.fromkeys(ids)), store)
     for note in found.notes:
         if note not in store.warnings:
             click.echo(f"neuronctl: {note}", err=True)

@@ -128,6 +128,8 @@ def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
 
 def _copy(path: str, rank: Optional[int], err: bool) -> bool:
     """Write a log (or a rank's lines) to standard output, byte for byte; False where none is."""
+    if not path:
+        return False
     only = None if rank is None else RankFilter(sys.stdout.buffer, rank)
     try:
         with open(path, "rb") as file:
@@ -152,6 +154,11 @@ def _explain(place: _Place) -> None:
     from neuronctl.console import print_text
     from neuronctl.tracking import ENDED, UNKNOWN, reason_words
 
+    if not place.path:
+        raise NoSuchJobError(
+            f"job {place.job} is an interactive one ({place.state}): it has no log, what it prints "
+            "goes to the terminal that salloc was called on"
+        )
     if place.state == "PENDING":
         why = reason_words(place.reason) or "no reason given"
         print_text(

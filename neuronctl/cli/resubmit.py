@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import click
 
@@ -65,7 +67,7 @@ def command(
     program = None
     if surroundings.program_changed(then, now):
         _show_change(record, now)
-        program = _chosen(record, script_as_recorded, script_as_is, dry_run)
+        program = _chosen(record, script_as_recorded, script_as_is)
     variables, fields = _missing(record, given)
     if overrides or program is not None:
         layer = recorded.request_layer(record)
@@ -75,7 +77,8 @@ def command(
                 "in it was masked",
                 "submit it with 'neuronctl submit', and hand secrets over in a variable (--env)",
             )
-        _submit_anew(record, layer, given, variables, program, force, dry_run, catalog)
+        with _copied(record, program, dry_run):
+            _submit_anew(record, layer, given, variables, program, force, dry_run, catalog)
     else:
         if not recorded.is_whole(record):
             raise UsageError(
@@ -120,10 +123,9 @@ def _show_change(record: JobRecord, now: Surroundings) -> None:
         click.echo(f"  and {len(lines) - _SHOWN} more lines", err=True)
 
 
-def _chosen(record: JobRecord, as_recorded: bool, as_is: bool, dry_run: bool) -> Optional[str]:
+def _chosen(record: JobRecord, as_recorded: bool, as_is: bool) -> Optional[str]:
     """The program to run in place of the changed one; None: the one that is there now."""
     from neuronctl import recorded
-    from neuronctl.files import write_private
 
     then = record.draft.surroundings
     if not (as_recorded or as_is):
@@ -142,21 +144,41 @@ def _chosen(record: JobRecord, as_recorded: bool, as_is: bool, dry_run: bool) ->
         )
     # Beside the program, since that is where it finds what it imports.
     head, tail = os.path.splitext(then.program)
-    path = f"{head}.as-of-{then.program_sha256[:8]}{tail}"
-    if not dry_run:
-        from pathlib import Path
-
-        try:
-            mode = os.stat(then.program).st_mode & 0o777
-        except OSError:
-            mode = 0o700
-        try:
-            write_private(Path(path), text, mode=mode)
-        except OSError as error:
-            raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None
-        click.echo(f"neuronctl: wrote {path}: the program as it was", err=True)
-    script = os.path.relpath(path)
+    script = os.path.relpath(f"{head}.as-of-{then.program_sha256[:8]}{tail}")
     return script if script.endswith(".py") else f"./{script}"
+
+
+@contextlib.contextmanager
+def _copied(record: JobRecord, program: Optional[str], dry_run: bool) -> Iterator[None]:
+    """The program as it was, under its new name; it stays only where the job was submitted.
+
+    It has to be there before that, since the rules look at the program.
+    """
+    text = record.draft.surroundings.program_text
+    if program is None or text is None:
+        yield
+        return
+    from neuronctl.files import write_private
+
+    path = Path(os.path.abspath(program))
+    there = path.exists()
+    try:
+        mode = os.stat(record.draft.surroundings.program).st_mode & 0o777
+    except OSError:
+        mode = 0o700
+    try:
+        write_private(path, text, mode=mode)
+    except OSError as error:
+        raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None
+    keep = False
+    try:
+        yield
+        keep = not dry_run
+    finally:
+        if not keep and not there:
+            path.unlink()
+    if keep:
+        click.echo(f"neuronctl: wrote {path}: the program as it was", err=True)
 
 
 def _missing(record: JobRecord, given: Dict[str, Any]) -> Tuple[List[str], List[str]]:

@@ -31,7 +31,7 @@ def command(job: str, as_json: bool) -> None:
     from neuronctl.slurm import JobId
 
     asked = JobId.parse(job)
-    found = look_up([asked], RecordStore.default())
+    found = look_up([asked], RecordStore.default(), exact=True)
     for note in found.notes:
         click.echo(f"neuronctl: {note}", err=True)
     if not found.jobs:
@@ -205,7 +205,8 @@ def _state_words(evidence: Evidence) -> str:
     words = [status.state]
     if status.reason:
         words.append(f"reason {status.reason}")
-    if status.exit is not None and status.ended:
+    # Slurm marks OUT_OF_MEMORY with 0:125, which is no signal that anything was sent.
+    if status.exit is not None and status.ended and status.state != "OUT_OF_MEMORY":
         words.append(f"exit code {status.exit.code}, signal {status.exit.signal}")
     return f"{', '.join(words)} (from {status.source})"
 

@@ -77,6 +77,12 @@ def test_not_started_yet(run: Run, fake_slurm: FakeSlurm) -> None:
     )
 
 
+def test_an_interactive_job_has_none(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("scontrol", page("7", "RUNNING", "").replace("StdOut=", "Power="))
+    result = run("logs", "7", code=8)
+    assert "job 7 is an interactive one (RUNNING): it has no log" in result.stderr
+
+
 def test_started_but_silent(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scontrol", page("7", "RUNNING", "/scratch/kim/7.out"))
     assert "is RUNNING and has no log yet" in run("logs", "7").stderr

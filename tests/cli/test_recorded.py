@@ -158,6 +158,12 @@ def test_resubmit_after_the_program_changed(
     assert "--script-as-recorded" in result.stderr and len(fake_slurm.calls()) == calls
     run("resubmit", "7", "--script-as-is")
     assert fake_slurm.stdin() == script
+    result = run("resubmit", "7", "--script-as-recorded", "--force", "--dry-run")
+    assert "train.as-of-" in result.stdout and "wrote" not in result.stderr
+    run("resubmit", "7", "--script-as-recorded", "-p", "no-such-partition", code=4)
+    refused = run("resubmit", "7", "--script-as-recorded", "-t", "99-0", code=4)
+    assert "error NC" in refused.stderr
+    assert not list(tmp_path.glob("train.as-of-*")), "nothing was submitted, nothing is left"
     run("resubmit", "7", "--script-as-recorded", "--force")
     (copy,) = tmp_path.glob("train.as-of-*.py")
     assert copy.read_text() == "print('first')\n"

@@ -61,6 +61,17 @@ def test_found_in_the_queue(run: Run, fake_slurm: FakeSlurm) -> None:
     assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "squeue"]
 
 
+def test_history_looks_too(run: Run, fake_slurm: FakeSlurm) -> None:
+    key = cut_off()
+    fake_slurm.queue(queue_row("7", command=marked(key), own="7"), queue_row("8"))
+    result = run("history", "--json")
+    assert "was cut off, and is job 7: its record is complete again" in result.stderr
+    (row,) = json.loads(result.stdout)["submissions"]
+    assert (row["job_id"], row["status"]) == (7, "submitted")
+    assert [job["state"] for job in row["jobs"]] == ["RUNNING"]
+    assert len(fake_slurm.calls()) <= 2
+
+
 def test_found_by_its_id(run: Run, fake_slurm: FakeSlurm) -> None:
     key, other = cut_off(), cut_off()
     fake_slurm.queue(queue_row("7_[1-3]", command=marked(key), state="PENDING"))

@@ -391,10 +391,12 @@ def test_out_of_memory(broken: Broken, tell: Tell) -> None:
     told = broken.root("scontrol", "show", "job", job)
     assert f"JobState={row['state']} " in told and row["state"] in ("OUT_OF_MEMORY", "FAILED")
     assert "Exceeded job memory limit" in broken.shell(f"cat slurm-{job}.out")
+    (said,) = json.loads(broken.neuronctl("why", "--json", job).stdout)["jobs"]
+    assert said["kind"] == "out-of-memory" and "--mem" in said["remedy"], said
     words = (
         "OUT_OF_MEMORY" if row["state"] == "OUT_OF_MEMORY" else "FAILED, as Slurm without cgroups"
     )
-    tell("out of memory (JobAcctGatherParams=OverMemoryKill)", f"{words}; the log has the cause")
+    tell("out of memory (JobAcctGatherParams=OverMemoryKill)", f"{words}; why tells the cause")
 
 
 # ------------------------------------------------------------------------------ the records

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from typing import Any, Dict, List, Tuple
 
@@ -159,6 +160,36 @@ def test_every_kind_of_end(sandbox: Sandbox) -> None:
     assert data["kind"] == "time-limit" and data["certain"]
     assert "Slurm ended it at its time limit of 1 min." in text
     assert "DUE TO TIME LIMIT" in data["log"]["line"]
+
+
+# What slurmstepd reports at the end of a job whose cgroup the kernel took a process from. Here
+# cgroups are not the sandbox's to have, so the report itself is sent to the controller.
+OUT_OF_MEMORY = """\
+import ctypes, glob, sys
+paths = [path for place in ("/usr/lib/*/slurm-wlm", "/usr/lib64/slurm", "/usr/lib/slurm")
+         for path in glob.glob(place + "/libslurmfull.so")]
+slurm = ctypes.CDLL(paths[0], mode=ctypes.RTLD_GLOBAL)
+slurm.slurm_init(None)
+sys.exit(slurm.slurm_complete_job(ctypes.c_uint32(int(sys.argv[1])), ctypes.c_uint32(253)))
+"""
+
+
+def test_out_of_memory(sandbox: Sandbox) -> None:
+    job = submit(sandbox, "--wrap=echo loading; sleep 300")
+    wait_for(sandbox, job, "RUNNING")
+    sandbox.exec([sys.executable, "-c", OUT_OF_MEMORY, job])
+    wait_for(sandbox, job, "OUT_OF_MEMORY")
+    told = sandbox.exec(["sacct", "-nXP", "-o", "State,ExitCode", "-j", job]).stdout
+    assert told == "OUT_OF_MEMORY|0:125\n", "Slurm's own accounting has it so"
+    assert "OUT_OF_MEMORY  out of memory" in sandbox.exec(["neuronctl", "status", job]).stdout
+    data, text = why(sandbox, job)
+    assert (data["state"], data["kind"], data["certain"]) == (
+        "OUT_OF_MEMORY",
+        "out-of-memory",
+        True,
+    )
+    assert "the memory that the job had on a node was full" in text
+    assert "--mem" in text and "signal 125" not in text
 
 
 def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:

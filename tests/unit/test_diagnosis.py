@@ -95,10 +95,13 @@ def test_exit_codes(exit: Any, words: str, cause: str) -> None:
 
 def test_a_signal_that_accounting_hides() -> None:
     lines = ["step 5", "srun: error: gpu35: task 0: Segmentation fault (core dumped)"]
-    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(11, 0)))
+    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(11, 0), exit_low=True))
     assert made.kind == "signal" and "may have made of 139" in made.what
     assert "signal 11, SIGSEGV" in made.what and "has a defect" in made.cause
-    assert diagnose(evidence("FAILED", "step 5", exit=ExitCode(11, 0))).kind == "exit-code"
+    made = diagnose(evidence("FAILED", "step 5", exit=ExitCode(11, 0), exit_low=True))
+    assert made.kind == "exit-code", "nothing in the log says so"
+    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(11, 0)))
+    assert made.kind == "exit-code", "the controller's own 11 is 11"
 
 
 def test_unknown_states_and_ends() -> None:

@@ -180,6 +180,49 @@ def test_endings(state: str, exit: str, code: int, words: str) -> None:
     assert (exit_status(status), ending_words(status)) == (code, words)
 
 
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("11:0", "exit code 11:0 (or 139, SIGSEGV)"),
+        ("127:0", "exit code 127:0 (or 255)"),
+        ("3:0", "exit code 3:0"),
+        ("0:11", "signal 11, SIGSEGV"),
+    ],
+)
+def test_exit_codes_of_accounting(told: str, words: str) -> None:
+    (status,) = merge(None, [], [past(state="FAILED", exit=ExitCode.parse(told))])
+    assert ending_words(status) == words
+    (status,) = merge(None, [queue(state="FAILED")], [past(state="FAILED", exit=status.exit)])
+    assert ending_words(status) == words
+
+
+def test_the_record_knows_the_exit_code_as_it_was() -> None:
+    seen = record(SeenState(NOW, "FAILED", "", "139:0"))
+    (status,) = merge(seen, [], [past(state="FAILED", exit=ExitCode(11, 0))])
+    assert (str(status.exit), ending_words(status)) == ("139:0", "exit code 139:0")
+    (status,) = merge(seen, [], [past(state="FAILED", exit=ExitCode(12, 0))])
+    assert str(status.exit) == "12:0", "that is another end"
+
+
+def test_tasks_that_nobody_names_any_more() -> None:
+    ends = {0: SeenState(NOW, "COMPLETED", "", "0:0"), 2: SeenState(NOW, "FAILED", "", "3:0")}
+    seen = dataclasses.replace(record(array="0-3", output="/s/%A_%a.out"), tasks=ends)
+    told = merge(seen, absent="forgotten")
+    assert [(str(one.id), one.state, one.stdout) for one in told] == [
+        ("7", "UNKNOWN", "/s/%A_%a.out"),
+        ("7_0", "COMPLETED", "/s/7_0.out"),
+        ("7_2", "FAILED", "/s/7_2.out"),
+    ]
+    told = merge(seen, [queue(id=JobId(7, 2), job_id=9), queue(id=JobId(7, tasks="3"))])
+    assert [(str(one.id), one.source) for one in told] == [
+        ("7_0", "record"),
+        ("7_2", "squeue"),
+        ("7_[3]", "squeue"),
+    ]
+    whole = dataclasses.replace(seen, tasks={n: ends[2] for n in range(4)})
+    assert [str(one.id) for one in merge(whole)] == ["7_0", "7_1", "7_2", "7_3"]
+
+
 def test_the_states_page_is_true(root: Path) -> None:
     """docs/reference/states.md lists every end, reason and word that neuronctl knows."""
     text = (root / "docs/reference/states.md").read_text(encoding="utf-8")

@@ -35,7 +35,6 @@ def command(
     Modules, environment, MASTER_ADDR and MASTER_PORT are set there, and srun starts its tasks
     over the whole allocation. With -- CMD, CMD runs there instead of the shell.
     """
-    from neuronctl.render import render_shell
     from neuronctl.shell import join
 
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
@@ -45,6 +44,8 @@ def command(
             f"leave it out for a shell there, or run just that there: -- {start}{words[0]}",
         )
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
+    from neuronctl.render import render_shell  # imported while Slurm is asked
+
     if explain:
         show_explanation(job)
     refuse_or_warn(job, force=force)

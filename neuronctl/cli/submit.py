@@ -59,12 +59,13 @@ def command(
     """
     from pathlib import Path
 
-    from neuronctl.records import draft_of
-    from neuronctl.render import render_job
-
     if follow and (wait or as_json):
         raise UsageError("--follow goes with neither --wait nor --json", "keep one of them")
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file)
+    # Not before: they are imported while Slurm is asked.
+    from neuronctl.records import draft_of
+    from neuronctl.render import render_job
+
     if explain:
         show_explanation(job)
     refuse_or_warn(job, force=force)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
@@ -28,10 +29,12 @@ class Difference:
     slurm: str
 
 
-def draft(limits: Limits, date: str) -> str:
+def draft(limits: Limits, date: str, below: Mapping[str, Cluster] = MappingProxyType({})) -> str:
     """The text of a catalog file; ``date`` (2026-08-12) is when Slurm was asked.
 
-    What Slurm does not tell (comments, where to submit from, modules) is left to be written.
+    below: the clusters of the catalog that the file will lie over: partitions of theirs that Slurm
+    does not have are taken out. What Slurm does not tell (comments, where to submit from, modules)
+    is left to be written.
     """
     name = re.sub(r"[^A-Za-z0-9._-]", "-", limits.config.cluster) or "cluster"
     cluster: Data = {
@@ -50,6 +53,9 @@ def draft(limits: Limits, date: str) -> str:
         policy["memory_fraction"] = fraction
     cluster["policy"] = policy
     cluster["partitions"] = {one.name: _partition(one, limits) for one in limits.partitions}
+    if name in below:
+        gone = [one for one in below[name].partitions if one not in cluster["partitions"]]
+        cluster["partitions"].update(dict.fromkeys(gone))
     head = [
         f"# Drafted by 'neuronctl catalog import' from Slurm on {date}: look it through.",
         "# What Slurm does not tell is yours to add: the comment it wants, where to submit from,",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Mapping, Optional
 
 import click
 
 if TYPE_CHECKING:
+    from neuronctl.catalog.model import Cluster
     from neuronctl.slurm import Limits
 
 _TIMEOUT = 20.0
@@ -51,9 +52,14 @@ def import_(write: Optional[str], force: bool) -> None:
     Laid over the others as ~/.config/neuronctl/partitions.yaml, or a site's
     /etc/neuronctl/partitions.yaml, it makes this cluster the default one.
     """
+    from neuronctl import yamlfile
+    from neuronctl.catalog.loader import merge
     from neuronctl.cli.job import write_text
+    from neuronctl.errors import CatalogError
+    from neuronctl.paths import data_path
 
-    text = _draft(_ask())
+    shipped = merge([yamlfile.read(data_path("partitions.yaml"), CatalogError)])
+    text = _draft(_ask(), shipped.clusters)
     if write is None:
         click.echo(text, nl=False)
         return
@@ -87,7 +93,7 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
             )
         cluster = names[0]
     ours = known.cluster(cluster)
-    text = _draft(limits)
+    text = _draft(limits, {})
     theirs = merge([yamlfile.parse(text, "Slurm", CatalogError)])
     found = differences(ours, theirs.cluster())
     if as_json:
@@ -127,9 +133,9 @@ def _ask() -> Limits:
     return limits
 
 
-def _draft(limits: Limits) -> str:
+def _draft(limits: Limits, below: Mapping[str, Cluster]) -> str:
     import time
 
     from neuronctl.catalog.drafting import draft
 
-    return draft(limits, time.strftime("%Y-%m-%d"))
+    return draft(limits, time.strftime("%Y-%m-%d"), below)

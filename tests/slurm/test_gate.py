@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import subprocess
@@ -10,6 +11,9 @@ from typing import Any, Iterator
 
 import pytest
 from harness import COMMENT, Result, Sandbox, sandbox_up
+
+from neuronctl.catalog.loader import load
+from neuronctl.units import expand_hostlist
 
 PARTITION = "cas_v100nv_4"  # 4 nodes of 4 GPUs; a user may have 8 jobs, and hold 12 GPUs
 JOB = ["-p", PARTITION, "-t", "10", "--field", "misc", "--appl", "pytorch"]
@@ -225,7 +229,22 @@ def test_auto_takes_the_partition_where_it_starts_first(
 
 def test_an_imported_catalog_is_what_the_sandbox_was_built_from(sandbox: Sandbox) -> None:
     sandbox.exec(["neuronctl", "catalog", "import", "--force", "--write", "draft.yaml"])
-    assert "good" in sandbox.exec(["neuronctl", "catalog", "check", "draft.yaml"]).stdout
+    assert (
+        "neuron: 3 partitions"
+        in sandbox.exec(["neuronctl", "catalog", "check", "draft.yaml"]).stdout
+    )
+    words = ["neuronctl", "partitions", "--catalog", "draft.yaml", "--json"]
+    drafted = json.loads(sandbox.exec(words).stdout)["partitions"]
+    built = sandbox.status()["partitions"]
+    assert {one["name"]: expand_hostlist(one["node_list"]) for one in drafted} == built
+    assert {one["name"]: one["nodes"] for one in drafted} == {k: len(v) for k, v in built.items()}
+    guide = load().cluster("neuron").partitions
+    for one in drafted:
+        told = dataclasses.asdict(guide[one["name"]])
+        for key in ("gpus_per_node", "gpu", "max_submit_jobs", "max_running_jobs", "max_gpus"):
+            assert one[key] == told[key], (one["name"], key)
+        assert tuple(one["cores_per_node"]) == told["cores_per_node"]
+        assert one["wall_time"]["maximum"] == told["wall_time"]["maximum"]
     text = sandbox.exec(["neuronctl", "catalog", "diff", "--json"]).stdout
     for one in json.loads(text)["differences"]:
         # The sandbox has fewer nodes than the cluster, and memory where no guide tells it.

@@ -26,6 +26,16 @@ def read(limits: Limits) -> Cluster:
     return merge([yamlfile.parse(text, "draft", CatalogError)]).cluster()
 
 
+def test_partitions_that_slurm_does_not_have_are_taken_out() -> None:
+    shipped = yamlfile.read(data_path("partitions.yaml"), CatalogError, keep=True)
+    config = dataclasses.replace(LIMITS.config, cluster="neuron")
+    here = dataclasses.replace(LIMITS, config=config)
+    text = draft(here, "2026-11-21", merge([shipped]).clusters)
+    drafted = yamlfile.parse(text, "draft", CatalogError)
+    found = merge([shipped, drafted]).clusters["neuron"].partitions
+    assert set(found) == {one.name for one in LIMITS.partitions}
+
+
 def test_every_figure_of_slurms_is_in_the_draft() -> None:
     cluster = read(LIMITS)
     assert (cluster.name, cluster.date) == ("toy", "2026-11-21")

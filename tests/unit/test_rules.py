@@ -231,9 +231,9 @@ CASES: List[Case] = [
     ("NC313", {"sbatch": ("chdir=/x",)}, ["--sbatch chdir=/x", "cd there"], {"sbatch": ()}),
     (
         "NC322",
-        {"launcher": "horovodrun", "args": ("x" * 131054,), **here(environment_bytes=1)},
-        ["131071 bytes", "variables beside it 1", "less than 131072"],
-        {"launcher": "horovodrun", "args": ("x" * 131054,)},
+        {"launcher": "horovodrun", "args": ("x" * 130754,), **here(environment_bytes=1)},
+        ["130771 bytes", "variables beside it 301", "less than 131072"],
+        {"launcher": "horovodrun", "args": ("x" * 130754,)},
     ),
     (
         "NC322",

@@ -9,9 +9,7 @@ control characters are shown as ``\\x1b`` instead of being sent. NO_COLOR is res
 
 from __future__ import annotations
 
-import shutil
 import sys
-import unicodedata
 from typing import Any, List, Mapping, Optional, Sequence, TextIO
 
 from neuronctl.frozen import dataclass
@@ -45,6 +43,8 @@ def is_terminal(file: Optional[TextIO] = None) -> bool:
 
 def terminal_width() -> int:
     """Columns of the terminal: $COLUMNS, or its own answer, or 80."""
+    import shutil
+
     return shutil.get_terminal_size().columns
 
 
@@ -103,6 +103,8 @@ def cell_width(text: str) -> int:
     """Character cells a terminal gives the text: two for a Hangul syllable, none for an accent."""
     if text.isascii():
         return len(text)
+    import unicodedata
+
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
@@ -110,6 +112,8 @@ def cell_width(text: str) -> int:
 
 
 def _harmless(char: str) -> bool:
+    import unicodedata
+
     return char.isprintable() or unicodedata.category(char) == "Zs"
 
 

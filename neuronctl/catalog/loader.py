@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl import yamlfile
 from neuronctl.catalog import schema
-from neuronctl.catalog.model import Catalog, Cluster, Location, Path
+from neuronctl.catalog.model import Catalog, Cluster, Location, Path, WallTime
 from neuronctl.catalog.node import Node
 from neuronctl.errors import CatalogError, did_you_mean
 from neuronctl.paths import config_dir, data_path
@@ -100,12 +100,13 @@ def _lay_over(
 
 def _inherit(clusters: Mapping[str, Cluster], locations: Dict[Path, Location]) -> None:
     """Give values that a partition has from elsewhere the place they were read from."""
+    wall_time: type = WallTime
     for name, cluster in clusters.items():
         for partition in cluster.partitions:
             base = (name, "partitions", partition)
             pairs: List[Tuple[Path, Path]] = [
                 ((*base, "wall_time", key), (name, "wall_time", key))
-                for key in schema.fields(type(cluster.wall_time))
+                for key in schema.fields(wall_time)
             ]
             pairs += [((*base, "arch"), (name, "arch")), ((*base, "nodes"), (*base, "node_list"))]
             for wanted, source in pairs:

@@ -8,6 +8,7 @@ and what is allowed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from typing import Dict, List, Optional, Tuple
 
@@ -29,6 +30,7 @@ from neuronctl.errors import did_you_mean
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 
 
+@functools.cache
 def fields(model: type) -> Tuple[str, ...]:
     """The keys of a model's mapping: its field names, without the name it is listed under."""
     return tuple(item.name for item in dataclasses.fields(model) if item.name != "name")

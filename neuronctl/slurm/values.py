@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Iterator, Optional
 
@@ -11,6 +12,9 @@ from neuronctl.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"
 """Between fields: a control character, which stands in no state, host list or time."""
+
+# Thousands of rows have few different values in a column.
+_remembered = functools.lru_cache(maxsize=2048)
 
 _JOB_ID = re.compile(
     r"(?P<job>[0-9]{1,10})(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%.-]+)\])|\+(?P<het>[0-9]+))?"
@@ -99,6 +103,7 @@ class _Tasks:
         return any(index in other for tasks in self._ranges() for index in tasks)
 
 
+@_remembered
 def parse_timestamp(text: str) -> Optional[int]:
     """``2026-08-12T09:30:00`` (UTC) as seconds since the epoch; None for N/A, Unknown, NONE."""
     match = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)", text.strip())
@@ -114,6 +119,7 @@ def epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) 
     return ((days - 719468) * 24 + hour) * 3600 + minute * 60 + second
 
 
+@_remembered
 def parse_seconds(text: str) -> Optional[int]:
     """squeue's ``1-02:03:04``, ``2:03:04`` or ``5:00`` in seconds; UNLIMITED; None for N/A."""
     text = text.strip()
@@ -133,12 +139,14 @@ def parse_minutes(text: str) -> Optional[int]:
     return int(text) * 60 if text.isdigit() else None
 
 
+@_remembered
 def parse_count(text: str) -> Optional[int]:
     """A whole number; ``1-4`` (squeue's node range of a waiting job) is its smallest; else None."""
     match = re.match(r"(\d+)", text.strip())
     return int(match[1]) if match else None
 
 
+@_remembered
 def parse_gres_gpus(text: str) -> Optional[int]:
     """GPUs a node in squeue's ``gres:gpu:a100:4(S:0-1),gres:x:1``; None where none are named."""
     counts = [
@@ -150,6 +158,7 @@ def parse_gres_gpus(text: str) -> Optional[int]:
     return sum(counts) if counts else None
 
 
+@_remembered
 def parse_tres_gpus(text: str) -> Optional[int]:
     """GPUs of a whole job in sacct's ``cpu=8,gres/gpu:a100=4,gres/gpu=4,node=2``; None without."""
     total = None

@@ -49,7 +49,7 @@ class Environments:
 
 @contextlib.contextmanager
 def environments() -> Iterator[Environments]:
-    """Both, ready: the peers' from the user's cache where they are there, neuronctl's made anew.
+    """Both, ready, from the user's cache where they are there; neuronctl is installed anew.
 
     The cache is keyed by the pins and the Python, and may be deleted at any time. Nobody else's
     benchmark changes it in the meantime.
@@ -59,8 +59,9 @@ def environments() -> Iterator[Environments]:
     with open(directory / "lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         made = Environments(directory)
-        stamp = directory / "peers.installed"
+        stamp = directory / "installed"
         if not stamp.exists():
+            _make(made.own)
             _make(made.peers)
             _pip(made.peers, "install", *PINS)
             stamp.touch()
@@ -73,7 +74,7 @@ def _install_own(made: Environments) -> None:
         build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
         build += [folder, "--no-build-isolation", str(CHECKOUT)]  # hatchling is in .venv
         subprocess.run(build, check=True, env=_environment())
-        _make(made.own)
+        _pip(made.own, "uninstall", "--yes", "neuronctl")
         _pip(made.own, "install", *(str(wheel) for wheel in Path(folder).glob("*.whl")))
 
 

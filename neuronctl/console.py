@@ -75,8 +75,10 @@ def print_table(
     _rich_table(columns, cells, shown, width, out)
     left_out = [column.header for n, column in enumerate(columns) if n not in shown]
     if left_out:
+        import textwrap
+
         note = f"left out for lack of width: {', '.join(left_out)}"
-        print_text(note, "dim", file=out)
+        print_text(textwrap.fill(note, width), "dim", file=out)
 
 
 def print_json(schema: str, data: Mapping[str, Any], *, file: Optional[TextIO] = None) -> None:

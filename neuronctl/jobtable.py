@@ -5,14 +5,21 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Optional, Sequence, TextIO, Tuple
 
-from neuronctl.console import Column, print_table, print_text, printable
+from neuronctl.console import (
+    Column,
+    cell_width,
+    print_table,
+    print_text,
+    printable,
+    terminal_width,
+)
 from neuronctl.frozen import dataclass
 from neuronctl.lookup import canceller
 from neuronctl.reasons import explain
 from neuronctl.tracking import JobStatus, ending_words
 from neuronctl.units import UNLIMITED
 
-_BAR = 8
+_WIDE = 100  # columns from which there is room for long names and bars
 
 # What an array's line says it is in: the liveliest of its tasks' states.
 _LIVELY = ("RUNNING", "COMPLETING", "CONFIGURING", "PENDING")
@@ -60,29 +67,33 @@ def print_jobs(
     """
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
-        Column("NAME", priority=4, no_wrap=True),
+        Column("NAME", priority=1, no_wrap=True),
         Column("PARTITION", priority=5, no_wrap=True),
         Column("STATE", no_wrap=True),
         Column("REASON OR EXIT", min_width=16),
-        Column("USED/LIMIT", justify="right", no_wrap=True),
-        Column("NODES", justify="right", priority=1),
-        Column("GPUS", justify="right", priority=2),
+        Column("USED/LIMIT", justify="right", no_wrap=True, priority=2),
+        Column("NODES", justify="right", priority=4),
+        Column("GPUS", justify="right", priority=3),
         Column("FROM", priority=6, style="dim"),
     ]
-    unicode = (file.encoding or "").lower().replace("-", "") in ("utf8", "")
-    rows = [_row(line, limits) for line in lines]
+    narrow = bars and terminal_width() < _WIDE
+    rows = [_row(line, limits, 12 if narrow else 20) for line in lines]
     if bars:
-        columns.insert(6, Column("TIME", no_wrap=True, priority=3))
+        unicode = (file.encoding or "").lower().replace("-", "") in ("utf8", "")
+        columns[5] = Column("TIME", no_wrap=True, priority=2)
         for row, line in zip(rows, lines):
-            row.insert(6, bar(line.first, unicode=unicode) if len(line.jobs) == 1 else "")
+            if len(line.jobs) == 1:
+                row[5] = bar(line.first, unicode=unicode, cells=6 if narrow else 8) or row[5]
     if users:
         columns.insert(1, Column("USER", no_wrap=True))
         for row, line in zip(rows, lines):
             row.insert(1, line.first.user)
     print_table(columns, rows, file=file)
     if advise:
+        import textwrap
+
         for text in _advice(lines):
-            print_text(text, "dim", file=file)
+            print_text(textwrap.fill(text, terminal_width()) if bars else text, "dim", file=file)
 
 
 def _advice(lines: Sequence[Line]) -> List[str]:
@@ -97,12 +108,12 @@ def _advice(lines: Sequence[Line]) -> List[str]:
     return list(seen.values())
 
 
-def _row(line: Line, limits: Dict[str, str]) -> List[str]:
+def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
     job = line.first
     if len(line.jobs) > 1:
         return [
             _short(f"{job.id.job}_[{sum(one.id.count for one in line.jobs)} tasks]", 22),
-            _short(printable(job.name), 20),
+            _short(printable(job.name), name_width),
             job.partition,
             _lead(line),
             _counts(line),
@@ -114,7 +125,7 @@ def _row(line: Line, limits: Dict[str, str]) -> List[str]:
         ]
     return [
         _short(str(job.id), 16),
-        _short(printable(job.name), 20),
+        _short(printable(job.name), name_width),
         job.partition,
         job.state,
         why(job, limits.get(str(job.id), "")),
@@ -157,13 +168,13 @@ def why(job: JobStatus, figure: str = "") -> str:
     return words
 
 
-def bar(job: JobStatus, *, unicode: bool) -> str:
-    """The time used and left: ``███▌····  4:12 left``; "" where it does not run."""
+def bar(job: JobStatus, *, unicode: bool, cells: int) -> str:
+    """The time used and left: ``███░░░░░ 4:12 left``; "" where it does not run."""
     if job.ended or not job.elapsed or not job.time_limit or job.time_limit == UNLIMITED:
         return ""
     share = min(1.0, job.elapsed / job.time_limit)
-    full = round(share * _BAR)
-    drawn = ("█" * full + "░" * (_BAR - full)) if unicode else ("#" * full + "." * (_BAR - full))
+    full = round(share * cells)
+    drawn = "█" * full + "░" * (cells - full) if unicode else "#" * full + "." * (cells - full)
     return f"{drawn} {clock(max(0, job.time_limit - job.elapsed))} left"
 
 
@@ -189,4 +200,9 @@ def _moment(epoch: int) -> str:
 
 
 def _short(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    """The text, or as much of it as fits into so many cells of a terminal."""
+    if cell_width(text) <= width:
+        return text
+    while cell_width(text) > width - 1:
+        text = text[:-1]
+    return text + "…"

@@ -55,7 +55,7 @@ def _fields(cls: type) -> Dict[str, dataclasses.Field[Any]]:
 
 def _initialiser(title: str, fields: Dict[str, dataclasses.Field[Any]]) -> Callable[..., None]:
     names = tuple(fields)
-    known = frozenset(names)
+    count = len(names)
     none = dataclasses.MISSING
     defaults = {one.name: one.default for one in fields.values() if one.default is not none}
     factories = {
@@ -65,23 +65,22 @@ def _initialiser(title: str, fields: Dict[str, dataclasses.Field[Any]]) -> Calla
 
     def __init__(self: object, *given: Any, **named: Any) -> None:
         if given:
-            if len(given) > len(names):
-                raise TypeError(f"{title} has {len(names)} fields, {len(given)} values are given")
+            if len(given) > count:
+                raise TypeError(f"{title} has {count} fields, {len(given)} values are given")
             for name, value in zip(names, given):
                 if name in named:
                     raise TypeError(f"{title}: {name} is given twice")
                 named[name] = value
-        if not named.keys() <= known:
-            raise TypeError(f"{title} has no {', '.join(sorted(named.keys() - known))}")
+        values = named if len(named) == count else {**defaults, **named}
+        for name in factories:
+            if name not in values:
+                values[name] = factories[name]()
         for name in names:
-            if name in named:
-                put(self, name, named[name])
-            elif name in defaults:
-                put(self, name, defaults[name])
-            elif name in factories:
-                put(self, name, factories[name]())
-            else:
+            if name not in values:
                 raise TypeError(f"{title}: {name} is not given")
+            put(self, name, values[name])
+        if len(values) != count:
+            raise TypeError(f"{title} has no {', '.join(sorted(values.keys() - set(names)))}")
 
     return __init__
 

@@ -54,7 +54,8 @@ def page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
         _floor(results),
     ]
     if short:
-        parts += ["## Where it falls short\n", _profiles(results, short)]
+        figures = "".join(f"- {line.figure}: {line.value}, must be {line.must}\n" for line in short)
+        parts += ["## Where it falls short\n", figures, _profiles(results, short)]
     return "\n".join(parts)
 
 

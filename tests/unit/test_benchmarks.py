@@ -177,6 +177,7 @@ def test_what_falls_short_is_marked_and_shown_why() -> None:
     page = report.page(measured, lines)
     assert page.count("**NOT met**") == 2
     assert "## Where it falls short" in page and "| `click` | 0.9 ms |" in page
+    assert "- `status`: 170 ms, must be at most 104 ms\n" in page
     assert "| `a.py:1 f` | 7 | 1.5 ms |" in page
     assert "`json`" not in page  # of a command that is fast enough
     assert "had other work to do" in page

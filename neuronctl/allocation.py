@@ -45,7 +45,10 @@ def from_environment(environ: Mapping[str, str]) -> Allocation:
             cpus_per_task=_number(environ.get("SLURM_CPUS_PER_TASK")),
         )
     except ValueError as error:
-        raise UsageError(f"the allocation's variables cannot be read: {error}") from None
+        raise UsageError(
+            f"the allocation's variables cannot be read: {error}",
+            "they are Slurm's (env | grep SLURM_): open a shell with 'neuronctl salloc' again",
+        ) from None
 
 
 def _gpus(environ: Mapping[str, str]) -> int:

@@ -84,16 +84,12 @@ def perform(words: List[str]) -> int:
 
 
 def report(error: NeuronctlError) -> None:
-    """Print an error's message and hint to standard error, as plain text."""
-    _say(f"neuronctl: {error.message}")
+    """Print an error's message and hint to standard error."""
+    from neuronctl.cli.say import say
+
+    say(f"neuronctl: {error.message}")
     if error.hint:
-        _say(f"  hint: {error.hint}")
-
-
-def _say(line: str) -> None:
-    if sys.stderr is not None:
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+        say(f"  hint: {error.hint}")
 
 
 def _flush_output() -> None:
@@ -119,7 +115,9 @@ def main(argv: Optional[List[str]] = None) -> None:
         report(error)
         code = error.exit_code
     except (KeyboardInterrupt, EOFError):
-        _say("\nneuronctl: interrupted")  # behind the terminal's ^C
+        from neuronctl.cli.say import say
+
+        say("\nneuronctl: interrupted")  # behind the terminal's ^C
         code = 130
     except BrokenPipeError:
         # `neuronctl status | head`: the reader has seen enough.

@@ -19,6 +19,7 @@ from neuronctl.cli.job import (
     verdict_data,
 )
 from neuronctl.cli.joboptions import job_command, program_arguments
+from neuronctl.cli.say import say
 from neuronctl.errors import (
     NeuronctlError,
     RecordError,
@@ -113,17 +114,16 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
     try:
         store = RecordStore.default()
         for note in recover(store):
-            click.echo(f"neuronctl: {note}", err=True)
+            say(f"neuronctl: {note}")
         key = store.begin(draft)
     except RecordError as error:
         _warn(error)
     try:
         submitted = slurm.sbatch(draft.script, mark=key or "", cwd=draft.cwd, environment=secrets)
     except KeyboardInterrupt:
-        click.echo(
+        say(
             "neuronctl: interrupted while sbatch ran: the job may be in the queue "
             "('neuronctl status' shows it)",
-            err=True,
         )
         raise
     except (SlurmRefusedError, SlurmUnavailableError) as error:
@@ -136,7 +136,7 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
                 _warn(problem)
         raise
     if submitted.warnings:
-        click.echo(f"sbatch: {submitted.warnings}", err=True)
+        say(f"sbatch: {submitted.warnings}")
     record: Optional[JobRecord] = None
     if store is not None and key is not None:
         try:
@@ -148,9 +148,9 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
 
 
 def _warn(error: NeuronctlError) -> None:
-    click.echo(f"neuronctl: warning: {error.message}", err=True)
+    say(f"neuronctl: warning: {error.message}")
     if error.hint:
-        click.echo(f"  hint: {error.hint}", err=True)
+        say(f"  hint: {error.hint}")
 
 
 def _summary(job: Job) -> str:
@@ -177,7 +177,7 @@ def _summary(job: Job) -> str:
 
 def _show_summary(job: Job, dry_run: bool) -> None:
     would = "would submit" if dry_run else "submitting"
-    click.echo(f"neuronctl: {would} to {job.plan.partition.name}: {_summary(job)}", err=True)
+    say(f"neuronctl: {would} to {job.plan.partition.name}: {_summary(job)}")
 
 
 def _derived(plan: JobPlan, name: str) -> bool:

@@ -173,15 +173,20 @@ def plan_in_allocation(
         if strangers:
             raise UsageError(
                 f"--nodelist: {', '.join(strangers)} {'is' if len(strangers) == 1 else 'are'} not "
-                f"in this allocation, which has {', '.join(has.nodes)}"
+                f"in this allocation, which has {', '.join(has.nodes)}",
+                "name some of these, or leave --nodelist out",
             )
     wanted = request.nodes or len(hosts)
     if wanted > len(hosts):
-        raise UsageError(f"--nodes: {wanted} nodes are asked for, there are {len(hosts)}")
+        raise UsageError(
+            f"--nodes: {wanted} nodes are asked for, there are {len(hosts)}",
+            f"ask for at most --nodes {len(hosts)}",
+        )
     gpus = has.gpus if request.gpus_per_node is None else request.gpus_per_node
     if gpus > has.gpus:
         raise UsageError(
-            f"--gpus-per-node: {gpus} GPUs a node are asked for, the allocation has {has.gpus}"
+            f"--gpus-per-node: {gpus} GPUs a node are asked for, the allocation has {has.gpus}",
+            f"ask for at most --gpus-per-node {has.gpus}" if has.gpus else "leave it out",
         )
     cluster, _ = recognise(load(catalog_file), request.cluster)
     image = request.container

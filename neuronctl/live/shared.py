@@ -7,6 +7,7 @@ from typing import Iterator, List
 from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Live, qos_in_force
 from neuronctl.plan import JobPlan
+from neuronctl.rules.base import gpus_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,10 +58,11 @@ def running(plan: JobPlan, live: Live) -> Iterator[Excess]:
 
 def resources(plan: JobPlan, live: Live) -> Iterator[Excess]:
     """The limits of GPUs and cores that the job would go beyond."""
-    cores = plan.nodes * plan.cores_per_node
+    sizes = plan.partition.cores_per_node if plan.request.exclusive else ()
+    cores = plan.nodes * max(plan.cores_per_node, min(sizes, default=0))
     for one in _of(plan, live):
         for thing, wanted, most, held, reason in (
-            ("GPUs", plan.gpus, one.max_gpus, one.gpus, "GrpGRES"),
+            ("GPUs", gpus_held(plan), one.max_gpus, one.gpus, "GrpGRES"),
             ("cores", cores, one.max_cores, one.cores, "GrpCpuLimit"),
         ):
             if most is None or not wanted or held + wanted <= most:

@@ -11,6 +11,7 @@ from neuronctl.live import shared
 from neuronctl.live.facts import Limit, Live, running, user_limit
 from neuronctl.patterns import lazy
 from neuronctl.plan import JobPlan
+from neuronctl.rules.base import gpus_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,12 +62,13 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
     for one in shared.running(plan, live):
         yield Wait("NC507", one.cause, one.words, one.source)
     limit = user_limit("max_gpus", plan, live, cite)
-    if limit is not None and plan.gpus <= limit.figure < limit.used + plan.gpus:
-        excess = limit.used + plan.gpus - limit.figure
+    wanted = gpus_held(plan)
+    if limit is not None and wanted <= limit.figure < limit.used + wanted:
+        excess = limit.used + wanted - limit.figure
         yield Wait(
             "NC503",
             limit.reason,
-            f"you hold {limit.used} of {limit.figure} GPUs; {plan.gpus} more will wait until "
+            f"you hold {limit.used} of {limit.figure} GPUs; {wanted} more will wait until "
             + _until_words(limit, live, excess, by_gpus=True),
             limit.source,
             _until(limit, excess, by_gpus=True),

@@ -111,6 +111,12 @@ class Rule:
     judge: Callable[[Subject], Iterator[Violation]]
 
 
+def gpus_held(plan: JobPlan) -> int:
+    """The GPUs that count as the user's while it runs: with --exclusive, all of its nodes."""
+    each = max(plan.gpus_per_node, plan.partition.gpus_per_node if plan.request.exclusive else 0)
+    return plan.nodes * each
+
+
 RULES: Dict[str, Rule] = {}
 
 Judge = Callable[[Subject], Iterator[Violation]]

@@ -6,7 +6,7 @@ from typing import Iterator, Mapping, Optional
 
 from neuronctl import units
 from neuronctl.catalog.model import Partition
-from neuronctl.rules.base import WARNING, Subject, Violation, nearest, rule
+from neuronctl.rules.base import WARNING, Subject, Violation, gpus_held, nearest, rule
 
 
 def _partitions_for(subject: Subject, gpus: int) -> str:
@@ -198,9 +198,11 @@ def gpu_models(subject: Subject) -> Iterator[Violation]:
 @rule("NC124", "more GPUs than a user may hold")
 def gpus_a_user(subject: Subject) -> Iterator[Violation]:
     plan, partition = subject.plan, subject.plan.partition
-    if partition.max_gpus is not None and plan.gpus > partition.max_gpus:
+    held = gpus_held(plan)
+    if partition.max_gpus is not None and held > partition.max_gpus:
+        whole = ", whole with --exclusive" if held > plan.gpus else ""
         yield Violation(
-            f"{plan.gpus} GPUs are asked for ({plan.nodes} nodes x {plan.gpus_per_node}), a user "
+            f"{held} GPUs are asked for ({plan.nodes} nodes x {held // plan.nodes}{whole}), a user "
             f"may hold {partition.max_gpus} in {partition.name}; Slurm would let it wait for ever",
             f"ask for at most {partition.max_gpus} GPUs in all",
             subject.cite_partition("max_gpus"),

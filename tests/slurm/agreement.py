@@ -259,14 +259,16 @@ def ours(judged: Judged) -> List[str]:
     if verdict.kind != "refused":
         return [verdict.kind, verdict.cause]
     errors = set(verdict.cause.split())
-    waits = [one for one in judged.findings if one.code == "NC502"]
-    if waits and errors <= SIZE | {"NC124"}:
-        return ["never starts", "QOSMaxJobsPerUserLimit"]
-    held = any(one.code == "NC506" and "--hold" in one.message for one in judged.findings)
-    if held and errors <= {"NC121", "NC123", "NC124"}:
-        return ["never starts", "JobHeldUser"]
+    # Slurm names the first of these, and looks no further.
+    words = " ".join(one.message for one in judged.findings if one.code == "NC506")
+    own = "JobHeldUser" if "--hold" in words else "Dependency" if "--dependency" in words else ""
+    full = any(one.code == "NC502" for one in judged.findings)
+    if full and errors <= SIZE | {"NC124"}:
+        return ["never starts", own or "QOSMaxJobsPerUserLimit"]
+    if own == "JobHeldUser" and errors <= {"NC121", "NC123", "NC124"}:
+        return ["never starts", own]
     if errors == {"NC124"}:
-        return ["never starts", "QOSMaxGRESPerUser"]
+        return ["never starts", own or "QOSMaxGRESPerUser"]
     return ["refused", verdict.cause]
 
 

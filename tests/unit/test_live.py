@@ -123,6 +123,14 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         {"gpus_per_node": 8},
     ),
     (
+        "NC503",
+        live((job(5, 8), job(7, 4))),
+        {"gpus_per_node": 1, "exclusive": True},
+        ["you hold 12 of 16 GPUs; 8 more"],
+        live((job(5, 8), job(7, 4))),
+        {"gpus_per_node": 1},
+    ),
+    (
         "NC504",
         live(nodes=(*FULL[:3], node("n4"))),
         {"gpus_per_node": 1, "nodes": 2},

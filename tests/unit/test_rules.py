@@ -226,6 +226,12 @@ CASES: List[Case] = [
         ["nice is given more than once"],
         {"sbatch": ("nice=1", "hold")},
     ),
+    (
+        "NC124",
+        {"gpus_per_node": 1, "nodes": 4, "exclusive": True},
+        ["32 GPUs", "4 nodes x 8, whole with --exclusive", "hold 24"],
+        {"gpus_per_node": 1, "nodes": 3, "exclusive": True},
+    ),
     ("NC134", {"mem": "501G"}, ["513024 MB", "gpu has 512000 MB"], {"mem": "500G"}),
     ("NC313", {"sbatch": ("gpus-per-task=1",)}, ["--gpus-per-node"], {"sbatch": ("nice=1",)}),
     ("NC313", {"sbatch": ("chdir=/x",)}, ["--sbatch chdir=/x", "cd there"], {"sbatch": ()}),

@@ -321,7 +321,7 @@ class _Planner:
             # A bare number is minutes, MM:SS reads like HH:MM: written out, nobody has to know.
             plain = seconds == units.UNLIMITED or text.count(":") == 2
             if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
-                why = f"Slurm reads {text} as minutes and seconds; in hours it is {text}:00"
+                why = f"{text} is MM:SS to Slurm; hours are {text}:00"
                 self.decide("time", units.format_time(seconds), Source.DERIVED, why)
             return seconds, text if plain else units.format_time(seconds)
         limits = partition.wall_time

@@ -81,7 +81,7 @@ def test_job_file_that_is_a_program(name: str, run: Run, tmp_path: Path) -> None
 
 def test_two_numbers_of_time_are_minutes(run: Run, fake_slurm: FakeSlurm) -> None:
     result = run("submit", *ONE, "-t", "24:00", "--dry-run", "train.py")
-    assert "at most 00:24:00 (Slurm reads 24:00 as minutes and seconds; in" in result.stderr
+    assert "at most 00:24:00 (24:00 is MM:SS to Slurm; hours are 24:00:00)" in result.stderr
     assert "--time=00:24:00" in result.stdout
 
 

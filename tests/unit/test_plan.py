@@ -343,7 +343,7 @@ def test_two_numbers_are_minutes_and_the_script_says_so() -> None:
     found = directive(plan_of(time_limit="24:00"), "time")
     assert found is not None
     assert found.value == "00:24:00"
-    assert found.remark == "Slurm reads 24:00 as minutes and seconds; in hours it is 24:00:00"
+    assert found.remark == "24:00 is MM:SS to Slurm; hours are 24:00:00"
     for plain in ("24", "24:00:00", "1-0", "1-12:30", "0"):
         other = directive(plan_of(time_limit=plain), "time")
         assert other is not None

@@ -256,6 +256,13 @@ def _render(name: str, plan: JobPlan, **more: Any) -> str:
         raise TemplateError(
             f"there is no template '{error.name}'", f"templates lie in {own} and {shipped}"
         ) from None
+    except jinja2.UndefinedError as error:
+        raise TemplateError(
+            f"{_place(error, directories)}: {error}",
+            "what a template may use is listed in docs/reference/templates.md",
+        ) from None
+    except RecursionError as error:
+        raise TemplateError(f"{_place(error, directories)}: it calls itself for ever") from None
     except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise TemplateError(f"{_place(error, directories)}: {error}") from None
     except (OSError, UnicodeDecodeError) as error:

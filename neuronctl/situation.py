@@ -75,7 +75,7 @@ def _script_problem(script: str) -> Tuple[str, bool]:
             return f"there is no program '{script}' in this directory or on PATH", False
         return "", False
     if not os.path.exists(script):
-        return f"there is no file '{script}' in {os.getcwd()}", False
+        return f"there is no file '{script}' in {os.getcwd()}{_like(script)}", False
     if not os.path.isfile(script):
         return f"'{script}' is not a file", False
     try:
@@ -88,6 +88,19 @@ def _script_problem(script: str) -> Tuple[str, bool]:
     if not script.endswith(".py") and not os.access(script, os.X_OK):
         return f"'{script}' is not executable (chmod +x)", False
     return "", False
+
+
+def _like(script: str) -> str:
+    """``; there is train.py``: the file nearest in name, or ""."""
+    import difflib
+
+    directory, name = os.path.split(script)
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"; there is {os.path.join(directory, near[0])}" if near else ""
 
 
 def _image_problem(image: str) -> str:

@@ -52,6 +52,13 @@ def test_an_undefined_name_is_an_error_with_its_place(
     path = own("job.sh.j2", text, clean_home)
     said = run(*JOB, *APPL, code=5).stderr
     assert f"{path}:3: " in said and "nowhere" in said
+    assert "docs/reference/templates.md" in said
+
+
+def test_a_template_that_calls_itself(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "mine.j2").write_text("\n{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}\n")
+    said = run(*JOB, "--template=mine.j2", *APPL, code=5).stderr
+    assert f"{tmp_path}/mine.j2:2: it calls itself for ever" in said
 
 
 def test_a_template_that_cannot_be_read_by_jinja(run: Callable[..., Any], tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_the_directory_is_gone(here: Path) -> None:
     ("script", "words"),
     [
         ("none.py", "there is no file 'none.py' in /"),
+        ("tran.py", "there is no file 'tran.py' in /"),
         ("./none", "there is no file './none' in /"),
         ("no-such-program", "there is no program 'no-such-program' in this directory or on PATH"),
         ("folder", "'folder' is a directory, not a program"),
@@ -67,6 +68,14 @@ def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:
     (here / "tool").write_text("#!/bin/sh\n")
     (here / "tool").chmod(0o644)
     assert seen(script=script).script_problem.startswith(words)
+
+
+def test_a_misspelt_program_is_told_the_nearest(here: Path) -> None:
+    (here / "src").mkdir()
+    (here / "src" / "train_ddp.py").touch()
+    assert seen(script="tran.py").script_problem.endswith(f" in {here}; there is train.py")
+    assert seen(script="src/train_dpp.py").script_problem.endswith("; there is src/train_ddp.py")
+    assert seen(script="nowhere/train.py").script_problem.endswith(f" in {here}")
 
 
 def test_programs_that_can(here: Path) -> None:

@@ -23,7 +23,9 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
     if record is None:
         raise NoSuchJobError(
             f"there is no record of job {job_id}",
-            "only jobs that neuronctl submitted have one; 'neuronctl history' lists them",
+            # One that cannot be read may be the one.
+            "; ".join(store.warnings)
+            or "only jobs that neuronctl submitted have one; 'neuronctl history' lists them",
         )
     return record
 

@@ -1,39 +1,149 @@
-"""Take a picture of commands as they look in a terminal of 80 columns, with rich's SVG export.
+"""Take the documentation's pictures: real commands on a real Slurm, drawn by rich's SVG export.
 
-    python docs/pictures/take.py why.svg 'neuronctl why 12' 'neuronctl why 13'
+    python docs/pictures/take.py              all of them, in about three minutes
 
-The commands run on a terminal of their own, where this is called: in the sandbox, say. The picture
-needs no font from elsewhere.
+Brings up a sandbox of its own, submits the jobs, runs the commands on a terminal of 80 columns
+and draws what they print. Needs rich as neuronctl does; the pictures need no font from elsewhere.
 """
 
 from __future__ import annotations
 
 import fcntl
+import html
+import json
 import os
 import pty
 import re
+import select
 import struct
+import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
-from typing import List
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 COLUMNS = 80
+CELL = 12.2  # units of the picture that rich gives a character cell
+NAME = "pictures"
+NODES = {"amd_a100nv_8": 2, "cas_v100nv_8": 2, "cas_v100nv_4": 3, "amd_h200nv_8": 1, "cpu": 2}
+COMMENT = ["--field", "nlp", "--appl", "pytorch-ddp"]
+LAST_SCREEN = "\x1b[?1049l"  # a full-screen command's last picture stands behind it
+
+PROGRAMS = {
+    "train.py": "import time\nfor n in range(600):\n"
+    "    print(f'step {n}: loss {4 / (n + 1):.3f}', flush=True)\n    time.sleep(1)\n",
+    "finetune.py": "import flash_attn\n",
+    "evaluate.py": "print('accuracy 0.913')\n",
+}
 
 
-def on_terminal(command: str) -> str:
-    """What a command prints on a terminal."""
+def main() -> None:
+    """Bring the sandbox up, have the pictures taken inside, fetch them."""
+    here = Path(__file__).resolve().parent
+    env = {**os.environ, "NEURONCTL_SANDBOX": NAME}
+
+    def sandbox(*words: str) -> bytes:
+        argv = [sys.executable, "-m", "neuronctl", "sandbox", *words]
+        return subprocess.run(argv, env=env, check=True, stdout=subprocess.PIPE).stdout
+
+    sandbox("up", *(word for name, n in NODES.items() for word in ("--nodes", f"{name}={n}")))
+    try:
+        python = [sys.executable, Path(__file__).name, "--inside"]
+        names = sandbox("exec", "--copy", __file__, "--", *python).decode().split()
+        for name in names:
+            (here / name).write_bytes(sandbox("exec", "--", "cat", name))
+            print(here / name)
+    finally:
+        sandbox("down")
+
+
+# ------------------------------------------------------------------------------- inside
+
+
+def inside() -> List[str]:
+    """Submit the jobs, wait until each is where the pictures want it, draw; the files' names."""
+    for name, text in PROGRAMS.items():
+        Path(name).write_text(text, encoding="utf-8")
+    late = submit("ablation", "cas_v100nv_8", 1, "1", "train.py")
+    broken = submit("finetune", "cas_v100nv_8", 1, "10", "finetune.py")
+    submit("evaluate", "cas_v100nv_8", 1, "10", "evaluate.py")
+    submit("pretrain", "amd_a100nv_8", 8, "4", "train.py")
+    submit("한국어-모델", "cas_v100nv_4", 2, "3", "train.py")
+    submit("sweep", "cas_v100nv_4", 2, "3", "train.py", "--array", "0-5%2")
+    waits = submit(
+        "pretrain-xl", "amd_a100nv_8", 8, "60", "train.py", "-N", "2", "--launcher", "torchrun"
+    )
+    after = submit(
+        "한국어-평가", "amd_a100nv_8", 1, "10", "evaluate.py", "--dependency", f"afterok:{waits}"
+    )
+    wait_until(lambda: states().get(late) == "TIMEOUT")
+    wait_until(lambda: "Resources" in [job["reason"] for job in jobs()])
+    pictures: Dict[str, Tuple[str, ...]] = {
+        "status.svg": ("neuronctl status",),
+        "status-watch.svg": ("neuronctl status --watch 'pre*' '한국어*'",),
+        "why.svg": (f"neuronctl why {broken}", f"neuronctl why {late}"),
+        "why-waits.svg": (f"neuronctl why {waits}", f"neuronctl why {after}"),
+        "partitions-live.svg": ("neuronctl partitions --live",),
+    }
+    for name, commands in pictures.items():
+        take(Path(name), commands)
+    return list(pictures)
+
+
+def submit(name: str, partition: str, gpus: int, limit: str, program: str, *more: str) -> str:
+    """Submit a job; its id."""
+    launcher = [] if "--launcher" in more else ["--launcher", "python"]
+    words = ["-J", name, "-p", partition, "--gpus-per-node", str(gpus), "-t", limit]
+    argv = ["neuronctl", "submit", "--json", *words, *launcher, *COMMENT, *more, program]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return str(json.loads(done.stdout)["job_id"])
+
+
+def jobs() -> List[Dict[str, Any]]:
+    """The user's jobs as status has them."""
+    argv = ["neuronctl", "status", "--json"]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    found: List[Dict[str, Any]] = json.loads(done.stdout)["jobs"]
+    return found
+
+
+def states() -> Dict[str, str]:
+    """Their states, by job id."""
+    return {job["job_id"]: job["state"] for job in jobs()}
+
+
+def wait_until(check: Callable[[], Any]) -> None:
+    """Look once a second; gives up after three minutes."""
+    give_up = time.monotonic() + 180
+    while not check():
+        if time.monotonic() > give_up:
+            sys.exit(f"it never came to pass: {states()}")
+        time.sleep(1)
+
+
+def on_terminal(command: str, interrupt_after: Optional[float] = None) -> str:
+    """What a command prints on a terminal; after so many seconds somebody types Ctrl-C."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update(TERM="xterm-256color", COLUMNS=str(COLUMNS))
         os.execvp("sh", ["sh", "-c", command])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
     said = b""
+    due = None if interrupt_after is None else time.monotonic() + interrupt_after
     while True:
+        if due is not None and time.monotonic() > due:
+            os.write(terminal, b"\x03")
+            due = None
+        if not select.select([terminal], [], [], 0.1)[0]:
+            continue
         try:
             data = os.read(terminal, 65536)
         except OSError:
@@ -42,20 +152,48 @@ def on_terminal(command: str) -> str:
             break
         said += data
     os.waitpid(child, 0)
-    return said.decode("utf-8", "replace").replace("\r\n", "\n")
+    text = said.decode("utf-8", "replace").replace("\r\n", "\n")
+    return text.rpartition(LAST_SCREEN)[2]
 
 
-def take(path: Path, commands: List[str]) -> None:
+def take(path: Path, commands: Tuple[str, ...]) -> None:
     """Run the commands one after the other and draw them into one picture."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
         for command in commands:
             console.print(Text(f"$ {command}", "bold green"))
-            console.print(Text.from_ansi(on_terminal(command)))
+            seconds = 4.0 if "--watch" in command else None
+            console.print(Text.from_ansi(on_terminal(command, seconds)))
         form = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
         svg = console.export_svg(title=path.stem, code_format=form, unique_id=path.stem)
-    path.write_text(svg, encoding="utf-8")
+    path.write_text(word_by_word(svg), encoding="utf-8")
+
+
+def word_by_word(svg: str) -> str:
+    """Each word at its own place: rich counts a Hangul syllable as one cell, and it takes two."""
+
+    def words(match: re.Match[str]) -> str:
+        text = html.unescape(match["text"])
+        made = []
+        for word in re.finditer(r"[^\xa0]+", text):
+            x = float(match["x"]) + CELL * cell_len(text[: word.start()])
+            length = CELL * cell_len(word[0])
+            made.append(
+                f'<text class="{match["style"]}" x="{x:g}" y="{match["y"]}" textLength="{length:g}"'
+                f"{match['rest']}>{html.escape(word[0], quote=False)}</text>"
+            )
+        return "".join(made)
+
+    return re.sub(
+        r'<text class="(?P<style>[^"]*)" x="(?P<x>[^"]*)" y="(?P<y>[^"]*)" textLength="[^"]*"'
+        r"(?P<rest>[^>]*)>(?P<text>[^<]*)</text>",
+        words,
+        svg,
+    )
 
 
 if __name__ == "__main__":
-    take(Path(sys.argv[1]), sys.argv[2:])
+    if sys.argv[1:] == ["--inside"]:
+        print(" ".join(inside()))
+    else:
+        main()

@@ -50,8 +50,9 @@ class JobStatus:
 
     Times are seconds since the epoch, durations seconds (units.UNLIMITED: no limit), None: not
     known. state and reason: Slurm's own words, or UNKNOWN. gpus: of the whole job. source: who
-    said so, ``"squeue"``, ``"sacct"`` or ``"record"``. key: the record's, None where there is none.
-    exit_low: the exit code is sacct's, which takes 128 from those above 127 (139 becomes 11).
+    said so, ``"squeue"``, ``"sacct"`` or ``"record"``. own_id: whether job_id is certain to be the
+    task's own number. exit_low: the exit code is sacct's, which takes 128 from those above 127
+    (139 becomes 11).
     """
 
     id: JobId
@@ -75,14 +76,39 @@ class JobStatus:
     node_list: str = ""
     gpus: Optional[int] = None
     work_dir: str = ""
-    stdout: Optional[str] = None
-    stderr: Optional[str] = None
-    key: Optional[str] = None
+    record: Optional[JobRecord] = None
+    own_id: bool = True
 
     @property
     def ended(self) -> bool:
         """Whether the job is over, as far as anybody knows."""
         return self.state in ENDED
+
+    @property
+    def key(self) -> Optional[str]:
+        """The record's key."""
+        return None if self.record is None else self.record.key
+
+    @property
+    def stdout(self) -> Optional[str]:
+        """The file of standard output; None where only the controller may know it."""
+        return self._log(err=False)
+
+    @property
+    def stderr(self) -> Optional[str]:
+        """The file of standard error, where it is one of its own; else as ``stdout``."""
+        return self._log(err=True)
+
+    def _log(self, err: bool) -> Optional[str]:
+        # Found when it is asked for: a table of a hundred jobs shows none.
+        if self.record is None:
+            return None
+        draft, task = self.record.draft, self.id.task
+        if draft.array is not None and task is None:
+            return draft.error if err else draft.output
+        if not self.own_id and "%j" in draft.output + (draft.error or ""):
+            return None
+        return self.record.log_path(task, own_id=self.job_id, node_list=self.node_list, err=err)
 
 
 def merge(
@@ -113,9 +139,9 @@ def merge(
     for id, row in told.items():
         # Before its tasks start, sacct has one row for all of them, as squeue has.
         if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
-            found.append(_from_accounting(row))
+            found.append(_from_accounting(row, record))
     if record is not None and found:
-        found = [_with_logs(_exact(status, record), record) for status in found]
+        found = [_exact(status, record) for status in found]
         found += _ended_tasks(record, found)
     elif record is not None and record.job_id is not None:
         found += from_record(record, absent)
@@ -149,12 +175,9 @@ def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStat
             state=seen.state,
             reason="",
             exit=ExitCode.parse(seen.exit),
+            own_id=False,
         )
-        # %j is the task's own number, which nobody remembers.
-        named = "%j" in record.draft.output + (record.draft.error or "")
-        found.append(
-            replace(status, stdout=None, stderr=None) if named else _with_logs(status, record)
-        )
+        found.append(status)
     return found
 
 
@@ -174,7 +197,7 @@ def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
     gpus = None
     if draft.nodes is not None and draft.gpus_per_node is not None and draft.array is None:
         gpus = draft.nodes * draft.gpus_per_node
-    status = JobStatus(
+    return JobStatus(
         id=JobId(record.job_id),
         job_id=record.job_id,
         name=draft.job_name,
@@ -189,8 +212,8 @@ def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
         nodes=draft.nodes,
         gpus=gpus,
         work_dir=draft.cwd,
+        record=record,
     )
-    return _with_logs(status, record)
 
 
 def _from_queue(
@@ -237,10 +260,11 @@ def _from_queue(
         node_list=row.node_list,
         gpus=gpus,
         work_dir=row.work_dir,
+        record=record,
     )
 
 
-def _from_accounting(past: AccountingJob) -> JobStatus:
+def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobStatus:
     ended = past.state in ENDED
     return JobStatus(
         id=past.id,
@@ -264,6 +288,7 @@ def _from_accounting(past: AccountingJob) -> JobStatus:
         node_list=past.node_list,
         gpus=past.gpus,
         work_dir=past.work_dir,
+        record=record,
     )
 
 
@@ -285,15 +310,6 @@ def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -
     if submit is not None and submit < record.begun_at - _CLOCK_SKEW:
         return False
     return name == record.draft.job_name or work_dir == record.draft.cwd
-
-
-def _with_logs(status: JobStatus, record: JobRecord) -> JobStatus:
-    stdout, stderr = record.draft.output, record.draft.error
-    if record.draft.array is None or status.id.task is not None:
-        task, own_id, node_list = status.id.task, status.job_id, status.node_list
-        stdout = record.log_path(task, own_id=own_id, node_list=node_list)
-        stderr = record.log_path(task, own_id=own_id, node_list=node_list, err=True)
-    return replace(status, stdout=stdout, stderr=stderr, key=record.key)
 
 
 def with_pages(statuses: Sequence[JobStatus], pages: Sequence[ControlJob]) -> Tuple[JobStatus, ...]:

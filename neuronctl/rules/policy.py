@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Sequence
+from typing import Dict, Iterator, List, Sequence
 
 from neuronctl.catalog.model import CommentPolicy
 from neuronctl.rules.base import WARNING, Subject, Violation, nearest, rule
@@ -70,10 +70,11 @@ def comment_form(subject: Subject) -> Iterator[Violation]:
     if policy.form != "fields":
         return
     pairs: Dict[str, str] = {}
+    keys: List[str] = []
+    form = ";".join(f"{one.key}={one.key.upper()}" for one in policy.fields)
     for part in comment.split(";"):
         key, equals, value = part.partition("=")
         if not equals:
-            form = ";".join(f"{one.key}={one.key.upper()}" for one in policy.fields)
             values = tuple(value for one in policy.fields for value in one.values)
             close = nearest(comment, values)
             yield Violation(
@@ -85,6 +86,7 @@ def comment_form(subject: Subject) -> Iterator[Violation]:
             )
             return
         pairs[key] = value
+        keys.append(key)
     known = {one.key: one.values for one in policy.fields}
     for key in pairs:
         if key not in known:
@@ -106,6 +108,12 @@ def comment_form(subject: Subject) -> Iterator[Violation]:
                 _choices(pairs[key], values),
                 source,
             )
+    if keys != list(known) and set(keys) == set(known):
+        yield Violation(
+            f"the comment '{comment}' does not give each part once and in the order {form}",
+            "write " + ";".join(f"{key}={pairs[key]}" for key in known),
+            source,
+        )
 
 
 @rule("NC203", "field and appl have no meaning here", WARNING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Iterator, Optional
+from typing import Iterator, List, Optional, Sequence
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
@@ -82,6 +82,25 @@ class JobId:
         return _Tasks(self.tasks).meets(_Tasks(other.tasks))
 
 
+# Slurm takes no MaxArraySize above this, so no index that reaches it.
+_ARRAY_END = 4_000_001
+
+
+def _distinct(group: Sequence[range]) -> int:
+    """How many indexes ranges that lie over one another have together."""
+    if len(group) <= 1:
+        return sum(len(one) for one in group)
+    first, end = group[0].start, max(one[-1] for one in group) + 1
+    if all(one.step == 1 for one in group):
+        return end - first
+    if end > _ARRAY_END:
+        return sum(len(one) for one in group)
+    seen = bytearray(end - first)
+    for one in group:
+        seen[one.start - first : one[-1] + 1 - first : one.step] = b"\1" * len(one)
+    return sum(seen)
+
+
 class _Tasks:
     """Membership and size of an array expression, without expanding it (it may be millions)."""
 
@@ -96,7 +115,16 @@ class _Tasks:
         return any(index in tasks for tasks in self._ranges())
 
     def __len__(self) -> int:
-        return sum(len(tasks) for tasks in self._ranges())
+        """Distinct indexes: one that is named twice is one task."""
+        count, last = 0, -1
+        group: List[range] = []
+        for tasks in sorted(filter(None, self._ranges()), key=lambda one: one.start):
+            if tasks.start > last:
+                count += _distinct(group)
+                group = []
+            group.append(tasks)
+            last = max(last, tasks[-1])
+        return count + _distinct(group)
 
     def meets(self, other: _Tasks) -> bool:
         """Whether an index is in both."""

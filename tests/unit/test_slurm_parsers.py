@@ -62,6 +62,21 @@ def test_tasks_of_an_array() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tasks", "count"),
+    [
+        ("0-7,0-7", 8),
+        ("1,1,1", 1),
+        ("0-9,5-14,20%3", 16),
+        ("0-10:5,0-10:2,3", 8),
+        ("7,0-3,2-5", 7),
+        ("0-999999999,5-999999999", 1_000_000_000),
+    ],
+)
+def test_an_index_named_twice_is_one_task(tasks: str, count: int) -> None:
+    assert JobId(4711, tasks=tasks).count == count
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("0:00", 0),

@@ -1,6 +1,6 @@
 """``python -m neuronctl``."""
 
-from neuronctl.cli import main
+from neuronctl.cli import program
 
 if __name__ == "__main__":
-    main()
+    program()

@@ -64,7 +64,8 @@ def starting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
             case("--version", ["neuronctl", "--version"]),
             case("--help", ["neuronctl", "--help"]),
             case("import click", ["python", "-c", "import click"]),
-            case("import jinja2", ["python", "-c", "import jinja2"]),
+            case("import click and jinja2", ["python", "-c", "import click, jinja2"]),
+            case("import click and rich", ["python", "-c", _CLICK_AND_RICH]),
             case("true", ["true"]),
         ],
         rounds,
@@ -126,6 +127,7 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
     return more
 
 
+_CLICK_AND_RICH = "import click, rich.console, rich.table"
 _TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 

@@ -128,7 +128,11 @@ def _floor(results: Mapping[str, Any]) -> str:
         ("`true`, started by the stopwatch", groups["start"]["true"]),
         ("`python -c pass`", groups["start"]["python -c pass"]),
         ("`python -c 'import click'`", groups["start"]["import click"]),
-        ("`python -c 'import jinja2'`", groups["start"]["import jinja2"]),
+        ("`python -c 'import click, jinja2'`", groups["start"]["import click and jinja2"]),
+        (
+            "`python -c 'import click, rich.console, rich.table'`",
+            groups["start"]["import click and rich"],
+        ),
         ("`sbatch` alone", groups["submit"]["sbatch"]),
         ("the squeue of `status` alone", groups["status"]["squeue"]),
         ("`squeue --json`", groups["status"]["squeue --json"]),
@@ -142,7 +146,25 @@ def _floor(results: Mapping[str, Any]) -> str:
     return (
         _table(["what", "wall", "peak memory"], rows)
         + "\n\nLinux counts a peak from before the exec, so that nothing shows less memory than "
-        "the first line.\n"
+        "the first line.\n\n" + _least(groups)
+    )
+
+
+def _least(groups: Mapping[str, Any]) -> str:
+    """What the two commands that need most libraries cannot go below, beside what they may take."""
+
+    def median(group: str, name: str) -> float:
+        return Samples.of(groups[group][name]).median
+
+    submit = median("start", "import click and jinja2") + median("submit", "sbatch")
+    table = median("start", "import click and rich") + median("status", "squeue")
+    may = 0.75 * median("submit", "submitit")
+    room = median("status", "squeue") + median("status", "--version") + 60
+    return (
+        "Before a line of neuronctl's own has run, and with nothing asked of Slurm before: "
+        f"`submit` needs Python, click, jinja2 and one sbatch, {submit:.0f} ms, and may take "
+        f"{may:.0f} ms; `status` on a terminal needs Python, click, rich and one squeue, "
+        f"{table:.0f} ms, and may take {room:.0f} ms.\n"
     )
 
 

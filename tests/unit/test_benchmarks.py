@@ -142,7 +142,7 @@ def results() -> Dict[str, Any]:
             ),
             "start": group(
                 **{"python -c pass": 10, "--version": 24, "--help": 25, "true": 1},
-                **{"import click": 30, "import jinja2": 60},
+                **{"import click": 30, "import click and jinja2": 70, "import click and rich": 90},
             ),
             "submit": group(
                 **{"submit": 70, "submitit": 104, "without the gate": 60, "sbatch": 5}
@@ -164,6 +164,8 @@ def test_all_met() -> None:
     page = report.page(results(), lines)
     assert "NOT met" not in page and "falls short" not in page
     assert "had other work to do" not in page
+    assert "click, jinja2 and one sbatch, 75 ms, and may take 78 ms;" in page
+    assert "click, rich and one squeue, 110 ms, and may take 104 ms." in page
     judged = len(lines) - 4
     assert f"{judged} of {judged} figures are what they must be." in page
 

@@ -52,19 +52,24 @@ class Standing:
     my_jobs: Share
     next: Verdict
 
-    def bar(self, width: int) -> str:
-        """Used as ``#``, free as ``.``, down as ``x``; whatever there is shows."""
+    def bar(self, width: int, *, signs: str = "#.x") -> str:
+        """Used, free and down, each as its sign of the three; whatever there is shows."""
         total = self.free + self.used + self.down
         if not total:
             return " " * width
         text = ""
-        for sign, count in (("#", self.used), (".", self.free), ("x", self.down)):
+        for sign, count in zip(signs, (self.used, self.free, self.down)):
             text += sign * (max(1, round(width * count / total)) if count else 0)
         # Rounding may have made it one too long or too short: the longest part can bear it.
-        longest = max("#.x", key=text.count)
+        longest = max(signs, key=text.count)
         while len(text) > width:
             text = text.replace(longest, "", 1)
         return text.replace(longest, longest * (width - len(text) + 1), 1)
+
+    @property
+    def word(self) -> str:
+        """``now``, ``waits``, ``refused`` or ``not known``."""
+        return {CAN_START: "now", WILL_WAIT: "waits"}.get(self.next.kind, self.next.kind)
 
     def wait(self, now: int) -> str:
         """``now``, or for what it waits and for how long at most."""
@@ -76,6 +81,12 @@ class Standing:
         if self.next.until is not None:
             text += f", at most {units.format_time(max(0, self.next.until - now))}"
         return text
+
+    def why(self, now: int) -> str:
+        """The same with the verdict's own words; "" where it starts now."""
+        if self.next.kind == CAN_START:
+            return ""
+        return f"{self.wait(now)}: {self.next.words}" if self.next.words else self.wait(now)
 
 
 def standings(

@@ -9,10 +9,10 @@ from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.job import JobRequest
-from neuronctl.live.facts import Live
+from neuronctl.live.facts import Live, overlay
 from neuronctl.live.gate import judge
 from neuronctl.live.verdict import CAN_START, NOT_KNOWN, WILL_WAIT, Verdict
-from neuronctl.live.waits import free_nodes
+from neuronctl.live.waits import Wait, free_nodes, waits
 from neuronctl.plan import JobPlan, plan
 from neuronctl.rules import Situation, Subject
 
@@ -22,12 +22,16 @@ MAX_PREDICTIONS = 6
 
 _ORDER = {CAN_START: 0, NOT_KNOWN: 1, WILL_WAIT: 2}
 
+# What a job waits for that Slurm's prediction leaves out: it knows of no limits of users.
+_LIMITS = ("NC502", "NC503", "NC507")
+
 
 @dataclass(frozen=True)
 class Candidate:
     """A partition for the job. start: when Slurm itself expects it to start (epoch seconds).
 
     free: nodes with room for its share now. why_not: why it is left out, "" where it is not.
+    limits: of the user's or of a group's, for which it waits there.
     """
 
     plan: JobPlan
@@ -35,11 +39,26 @@ class Candidate:
     free: int = 0
     start: Optional[int] = None
     why_not: str = ""
+    limits: Tuple[Wait, ...] = ()
 
     @property
     def name(self) -> str:
         """The partition's."""
         return self.plan.partition.name
+
+    @property
+    def held_until(self) -> Optional[float]:
+        """When the last of its limits lets it start at the latest; infinite where that is not
+        known, None where it waits for none.
+        """
+        known = [one.until for one in self.limits]
+        return max((float("inf") if one is None else one for one in known), default=None)
+
+    @property
+    def begins(self) -> float:
+        """By what is known the moment when it starts, infinite where nothing is."""
+        known = [one for one in (self.start, self.held_until) if one is not None]
+        return max(known, default=float("inf"))
 
 
 def candidates(
@@ -67,8 +86,15 @@ def candidates(
         if not errors and live is not None and verdict.kind == "refused":
             verdict = Verdict(NOT_KNOWN, "")
         free = () if live is None else free_nodes(made, live) or ()
-        found.append(Candidate(made, verdict, len(free), why_not=why_not))
+        limits = () if live is None or why_not else _limits(subject, live)
+        found.append(Candidate(made, verdict, len(free), why_not=why_not, limits=limits))
     return tuple(found)
+
+
+def _limits(subject: Subject, live: Live) -> Tuple[Wait, ...]:
+    made, _ = overlay(subject.plan, live)
+    counted = set(_LIMITS) - set(made.cluster.policy.rules_off)
+    return tuple(one for one in waits(made, live, lambda key: "") if one.code in counted)
 
 
 def _is_local(code: str) -> bool:
@@ -87,16 +113,18 @@ def rank(
     fitting.sort(key=lambda one: (_ORDER.get(one.verdict.kind, 1), -one.free))
     if predict is not None and len(fitting) > 1:
         first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
-        fitting = [dataclasses.replace(one, start=predict(one.plan)) for one in first] + rest
-    late = float("inf")
+        fitting = [_with_start(one, predict(one.plan)) for one in first] + rest
     fitting.sort(
-        key=lambda one: (
-            _ORDER.get(one.verdict.kind, 1),
-            late if one.start is None else one.start // 60,
-            -one.free,
-        )
+        key=lambda one: (_ORDER.get(one.verdict.kind, 1), one.begins // 60, -one.free),
     )
     return fitting
+
+
+def _with_start(one: Candidate, start: Optional[int]) -> Candidate:
+    """With Slurm's prediction, unless a limit lets the job start only later."""
+    if start is not None and one.held_until is not None and start < one.held_until:
+        start = None
+    return dataclasses.replace(one, start=start)
 
 
 def choose(

@@ -35,6 +35,7 @@ _FIELDS = (
     "tres-per-node",
     "EndTime",
     "StartTime",
+    "NodeList",
 )
 
 
@@ -44,7 +45,8 @@ class MyJob:
 
     count: how many jobs and tasks of arrays it stands for, of which ``id`` is the first. gpus: of
     one of them on all its nodes; None where Slurm does not tell. end: when its time limit ends
-    it; start: when Slurm expects a waiting one to start (epoch seconds).
+    it; start: when Slurm expects a waiting one to start (epoch seconds). node_list: where a
+    running one runs. name: None where it was not asked for.
     """
 
     id: JobId
@@ -57,6 +59,9 @@ class MyJob:
     gpus: Optional[int]
     end: Optional[int]
     start: Optional[int] = None
+    nodes: int = 1
+    node_list: str = ""
+    name: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,13 @@ class Now:
     shared: Tuple[site.Shared, ...] = ()
 
 
-def squeue_mine_argv() -> List[str]:
-    """The user's jobs that are not over, one row a job or the waiting tasks of an array."""
-    fields = ",".join(f"{name}:{SEPARATOR}" for name in _FIELDS)
+def squeue_mine_argv(*, names: bool = False) -> List[str]:
+    """The user's jobs that are not over, one row a job or the waiting tasks of an array.
+
+    names: their names too, by which jobs differ that are alike otherwise.
+    """
+    asked = (*_FIELDS, "Name") if names else _FIELDS
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in asked)
     return ["squeue", "--noheader", f"--user={os.getuid()}", f"--Format={fields}"]
 
 
@@ -102,9 +111,10 @@ def parse_mine(text: str) -> Tuple[MyJob, ...]:
 
 def _my_job(ids: List[str], rest: str) -> MyJob:
     fields = rest.split(SEPARATOR)
+    name = fields.pop(-2).strip() if len(fields) == len(_FIELDS) + 1 else None
     if len(fields) != len(_FIELDS):
         raise ValueError(f"{ids[0]} {rest}")
-    partition, account, qos, state, reason, nodes, tres, per_node, end, start = (
+    partition, account, qos, state, reason, nodes, tres, per_node, end, start, node_list = (
         one.strip() for one in fields[:-1]
     )
     gpus = parse_tres_gpus(tres)
@@ -123,6 +133,9 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
         gpus=gpus,
         end=parse_timestamp(end),
         start=parse_timestamp(start),
+        nodes=parse_count(nodes) or 1,
+        node_list=node_list,
+        name=name,
     )
 
 
@@ -132,6 +145,7 @@ def ask_now(
     limits_of: Optional[Tuple[str, str]] = None,
     job_ids: Sequence[int] = (),
     shared_of: str = "",
+    names: bool = False,
     timeout: float,
     meanwhile: Optional[Callable[[], None]] = None,
 ) -> Now:
@@ -139,12 +153,12 @@ def ask_now(
 
     nodes: the host list to look at (all nodes where limits are asked for). limits_of: (login
     name, ClusterName or "") whose limits to read. shared_of: the login name whose shared limits
-    to look at (asked with ``limits_of`` in any case). timeout: seconds for all of it.
-    meanwhile: called while Slurm is asked. Raises SlurmUnavailableError, SlurmRefusedError; a
-    sacctmgr that fails only leaves ``qos`` None.
+    to look at (asked with ``limits_of`` in any case). names: whether to ask for the jobs' names.
+    timeout: seconds for all of it. meanwhile: called while Slurm is asked. Raises
+    SlurmUnavailableError, SlurmRefusedError; a sacctmgr that fails only leaves ``qos`` None.
     """
     everything = limits_of is not None
-    questions: List[Tuple[Sequence[str], Optional[str]]] = [(squeue_mine_argv(), None)]
+    questions: List[Tuple[Sequence[str], Optional[str]]] = [(squeue_mine_argv(names=names), None)]
     user = limits_of[0] if limits_of is not None else shared_of
     argv, text = site.scontrol_questions(
         nodes, everything=everything, job_ids=job_ids, shared_of=user

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 from making import cluster, request
-from test_live import FULL, LIMITS, NODES, OTHER, PARTITION, live, node
+from test_live import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import PolicyError
@@ -49,6 +49,29 @@ def test_slurms_prediction_orders_those_that_wait() -> None:
         return {"gpu": 9000, "old": 600}.get(made.partition.name)
 
     assert names(found, predict)[0] == "old"
+
+
+def test_a_limit_that_slurms_prediction_leaves_out_decides() -> None:
+    # All 16 GPUs of gpu are mine for an hour; old is full of others' jobs for a minute.
+    held = dataclasses.replace(job(1, 16), end=NOW + 3600)
+    full = tuple(node(f"o{n}", 8, partitions=("old",)) for n in (1, 2))
+    busy = live((held,), limits=THREE, nodes=(*NODES, *full))
+    found = list(judged(busy, gpus_per_node=4).values())
+
+    def predict(made: JobPlan) -> Optional[int]:
+        return {"gpu": NOW, "old": NOW + 60}.get(made.partition.name)
+
+    best, second = rank(found, predict)[:2]
+    assert (best.name, best.start, second.name) == ("old", NOW + 60, "gpu")
+    # A prediction that the limit does not allow is none; a later one stands.
+    assert (second.start, second.begins) == (None, NOW + 3600)
+    late = {one.name: one.start for one in rank(found, lambda made: NOW + 7200)}
+    assert late["gpu"] == NOW + 7200
+    # Where some wait before it, nobody knows when the limit lets it start.
+    first = job(2, 4, "PENDING", reason="QOSMaxGRESPerUser")
+    found = list(judged(dataclasses.replace(busy, jobs=(held, first)), gpus_per_node=4).values())
+    (behind,) = (one for one in rank(found, predict) if one.name == "gpu")
+    assert (behind.start, behind.begins) == (None, float("inf"))
 
 
 def test_each_that_is_left_out_has_its_reason() -> None:

@@ -42,7 +42,8 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     for layer in layers:
         _lay_over(data, layer.data, (), layer, locations)
     # A catalog path begins with the cluster; "clusters" itself would only be noise in it.
-    node = Node(data, (), locations)
+    files = tuple(layer.file for layer in layers)
+    node = Node(data, (), locations, files)
     node.check_keys(("default_cluster", "clusters"))
     clusters: Dict[str, Cluster] = {}
     clusters_node = node.mapping("clusters")
@@ -51,15 +52,47 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     default = node.text("default_cluster", "")
     if default not in clusters:
         raise node.fail(
-            "default_cluster", f"{default!r} is not a cluster", did_you_mean(default, clusters)
+            "default_cluster",
+            f"{default!r} is not a cluster",
+            did_you_mean(default, clusters),
+            ("clusters",),
+            ("clusters", default),
         )
+    _check_slurm_names(clusters, clusters_node)
     found = {
         path[1:] if path[0] == "clusters" else path: place
         for path, place in locations.items()
         if path != ("clusters",)
     }
     _inherit(clusters, found)
-    return Catalog(clusters, default, tuple(layer.file for layer in layers), found)
+    return Catalog(clusters, default, files, found, _sources(layers))
+
+
+def _check_slurm_names(clusters: Mapping[str, Cluster], node: Node) -> None:
+    """A ClusterName by which two clusters would be recognised is an error."""
+    owners: Dict[str, str] = {}
+    for name, cluster in clusters.items():
+        for one in dict.fromkeys((name, *cluster.slurm_cluster_names)):
+            other = owners.setdefault(one.lower(), name)
+            if other != name:
+                raise node.fail(
+                    name,
+                    f"Slurm's ClusterName {one!r} means {other} already",
+                    "a cluster is known by its name and its slurm_cluster_names: mend one of them",
+                    (name, "slurm_cluster_names"),
+                    (other, "slurm_cluster_names"),
+                )
+
+
+def _sources(layers: List[yamlfile.Document]) -> Dict[Tuple[str, str], str]:
+    found: Dict[Tuple[str, str], str] = {}
+    for layer in layers:
+        clusters = layer.data.get("clusters")
+        for name, cluster in clusters.items() if isinstance(clusters, dict) else ():
+            if isinstance(cluster, dict):
+                said = [str(cluster[key]) for key in ("source", "date") if cluster.get(key)]
+                found[layer.file, name] = ", ".join(said)
+    return found
 
 
 def _present(file: FilePath) -> bool:

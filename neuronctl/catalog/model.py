@@ -234,6 +234,8 @@ class Catalog:
     """The files read, lowest layer first."""
     locations: Mapping[Path, Location]
     """Where each value came from."""
+    sources: Mapping[Tuple[str, str], str] = field(default_factory=dict)
+    """(file, cluster) -> the source and date that this file gives for its figures of it."""
 
     def cluster(self, name: Optional[str] = None) -> Cluster:
         """The cluster of that name (the default one for None); CatalogError where there is none."""
@@ -244,6 +246,18 @@ class Catalog:
                 f"the catalog has no cluster {wanted!r}", did_you_mean(wanted, self.clusters)
             )
         return found
+
+    def cite(self, *path: str) -> str:
+        """``file:line: source, date`` of the value at ``path``, which begins with the cluster.
+
+        Source and date are those of the file that holds the line, where it gives any.
+        """
+        place = self.location(*path)
+        if place is None:
+            cluster = self.clusters[path[0]]
+            return f"{cluster.source}, {cluster.date}"
+        said = self.sources.get((place.file, path[0]))
+        return f"{place}: {said}" if said else str(place)
 
     def location(self, *path: str) -> Optional[Location]:
         """Where the value at ``path`` was read, or the nearest enclosing mapping's place."""

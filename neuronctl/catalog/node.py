@@ -14,19 +14,48 @@ T = TypeVar("T")
 class Node:
     """One mapping of the merged catalog, and the place of every value in it."""
 
-    def __init__(self, data: Mapping[str, Any], path: Path, places: Mapping[Path, Location]):
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        path: Path,
+        places: Mapping[Path, Location],
+        files: Sequence[str],
+    ):
         self.data = data
         self.path = path
         self.places = places
+        self.files = files
+        """Those that were laid over one another, lowest first."""
 
-    def fail(self, key: str, message: str, hint: str = "") -> CatalogError:
-        """An error about ``key`` of this mapping (about the mapping itself where it is "")."""
+    def fail(self, key: str, message: str, hint: str = "", *others: Path) -> CatalogError:
+        """An error about ``key`` of this mapping (about the mapping itself where it is "").
+
+        others: further places below it that it clashes with; the one in the highest layer is to
+        blame, as what lies below was right without it.
+        """
         path = (*self.path, key) if key else self.path
         place = path
         while place and place not in self.places:
             place = place[:-1]
-        prefix = f"{self.places[place]}: " if place else ""
+        own = self.places.get(place)
+        blamed = own
+        for other in others:
+            found = self.places.get((*self.path, *other))
+            if found is not None and (blamed is None or self._rank(found) > self._rank(blamed)):
+                blamed = found
+        if own is not None and blamed != own and place == path:
+            message += f" ({path[-1]}: {own})"
+        prefix = f"{blamed}: " if blamed is not None else ""
         return CatalogError(f"{prefix}{'.'.join(path)}: {message}", hint)
+
+    def as_high(self, key: str, other: str) -> bool:
+        """Whether ``key`` is said by no lower layer than ``other``."""
+        places = [self.places.get((*self.path, one)) for one in (key, other)]
+        own, its = (-1 if place is None else self._rank(place) for place in places)
+        return own >= its
+
+    def _rank(self, place: Location) -> int:
+        return max(number for number, file in enumerate(self.files) if file == place.file)
 
     def check_keys(self, allowed: Sequence[str]) -> None:
         for key in self.data:
@@ -50,7 +79,7 @@ class Node:
 
     def mapping(self, key: str) -> Node:
         value = self.typed(key, dict, "a mapping, 'key: value' lines")
-        return Node(value or {}, (*self.path, key), self.places)
+        return Node(value or {}, (*self.path, key), self.places, self.files)
 
     def text(self, key: str, default: T, *, or_number: bool = False) -> Any:
         """One line of text; a whole number as its digits where ``or_number``."""

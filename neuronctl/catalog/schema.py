@@ -42,7 +42,8 @@ def cluster(name: str, node: Node) -> Cluster:
     node.check_keys(fields(Cluster))
     for key in ("source", "date"):
         if not node.given(key):
-            raise node.fail("", f"has no {key}", f"say where the figures are from: '{key}: …'")
+            hint = f"say where the figures are from: '{key}: …'"
+            raise node.fail("", f"has no {key}", hint, (key,))
     date = node.text("date", "", or_number=True)
     if not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
         raise node.fail("date", f"{date!r} is not a date", "allowed: 2026-08-12, 2026-08 or 2026")
@@ -54,13 +55,17 @@ def cluster(name: str, node: Node) -> Cluster:
         for key in partitions_node.present()
     }
     if not partitions:
-        raise node.fail("", "has no partitions", "give it at least one under 'partitions:'")
+        hint = "give it at least one under 'partitions:'"
+        taken_out = [("partitions", one) for one in partitions_node.data]
+        raise node.fail("", "has no partitions", hint, ("partitions",), *taken_out)
     default_partition = node.text("default_partition", None)
     if default_partition is not None and default_partition not in partitions:
         raise node.fail(
             "default_partition",
             f"{default_partition!r} is not a partition of it",
             did_you_mean(default_partition, partitions),
+            ("partitions",),
+            ("partitions", default_partition),
         )
     return Cluster(
         name=name,
@@ -83,13 +88,15 @@ def cluster(name: str, node: Node) -> Cluster:
 
 def _partition(name: str, node: Node, wall_time: WallTime, arch: str) -> Partition:
     _check_name(name, node)
+    if name == "auto":
+        raise node.fail("", "is no name for a partition", "-p auto lets neuronctl choose one")
     node.check_keys(fields(Partition))
     nodes = node.whole("nodes", 1)
     node_list = node.text("node_list", None)
     cores = _cores_per_node(node)
     if node_list is not None:
         try:
-            named = len(units.expand_hostlist(node_list))
+            named = len(set(units.expand_hostlist(node_list)))
         except ValueError as problem:
             raise node.fail(
                 "node_list", str(problem), "allowed: e.g. gpu[01-05,07],gpu10"
@@ -98,13 +105,18 @@ def _partition(name: str, node: Node, wall_time: WallTime, arch: str) -> Partiti
             nodes = named
         if named > nodes:
             raise node.fail(
-                "node_list", f"names {named} nodes, but nodes is {nodes}", "mend one of the two"
+                "node_list",
+                f"names {named} nodes, but nodes is {nodes}",
+                "mend one of the two",
+                ("nodes",),
             )
     if len(cores) > 1 and nodes is not None and len(cores) != nodes:
         raise node.fail(
             "cores_per_node",
             f"has {len(cores)} figures for {nodes} nodes",
             "allowed: one figure for all nodes, or a list with one for each",
+            ("nodes",),
+            ("node_list",),
         )
     result = Partition(
         name=name,
@@ -137,18 +149,29 @@ def _check_against_node_size(partition: Partition, node: Node) -> None:
             "max_gpus",
             f"{partition.max_gpus} is less than the {gpus} GPUs of one node",
             "it is what one user may hold in all; mend it or gpus_per_node",
+            ("gpus_per_node",),
         )
     for key in ("max_gpus", "gpu", "interconnect"):
         if node.given(key) and not gpus:
             raise node.fail(
-                key, "says something of GPUs, but gpus_per_node is 0", "give gpus_per_node too"
+                key,
+                "says something of GPUs, but gpus_per_node is 0",
+                f"give gpus_per_node too, or take it out with '{key}: null'",
+                ("gpus_per_node",),
             )
     if partition.cores_total is not None and largest and partition.cores_total < largest:
         raise node.fail(
             "cores_total",
             f"{partition.cores_total} is less than the {largest} cores of one node",
             "it is the sum over all nodes; mend it or cores_per_node",
+            ("cores_per_node",),
         )
+    for key, whole in (("max_running_jobs", "max_submit_jobs"), ("max_nodes", "nodes")):
+        part, most = getattr(partition, key), getattr(partition, whole)
+        # Where a layer lowers the whole, the part that stands below it only loses its meaning.
+        if part is None or most is None or part <= most or not node.as_high(key, whole):
+            continue
+        raise node.fail(key, f"{part} is more than {whole}, {most}", "mend one of the two")
 
 
 def _cores_per_node(node: Node) -> Tuple[int, ...]:
@@ -181,6 +204,7 @@ def _wall_time(node: Node, inherited: WallTime) -> WallTime:
                 f"{units.format_time(default)} is more than the maximum,"
                 f" {units.format_time(maximum)}",
                 "give both where one changes",
+                ("maximum",),
             )
         # A short partition of a cluster with a longer default: Slurm takes the maximum then.
         values["default"] = maximum
@@ -252,6 +276,7 @@ def _comment(node: Node) -> CommentPolicy:
                 key,
                 f"goes with 'form: {only}', but form is {form}",
                 f"take it out with '{key}: null'",
+                ("form",),
             )
     parts: List[CommentField] = []
     items = node.typed("fields", list, "a list of 'key:' and 'values:'") or []
@@ -259,14 +284,15 @@ def _comment(node: Node) -> CommentPolicy:
         path = (*node.path, "fields", str(number))
         if not isinstance(item, dict):
             raise node.fail("fields", f"{show(item)} is not allowed", "write 'key:' and 'values:'")
-        part = Node(item, path, node.places)
+        part = Node(item, path, node.places, node.files)
         part.check_keys(fields(CommentField))
         key = part.text("key", "")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
             raise part.fail("key", f"{key!r} is not a word", "write e.g. 'key: field'")
         parts.append(CommentField(key, part.texts("values")))
     if form == "fields" and not parts:
-        raise node.fail("", "has 'form: fields' without fields", "list them under 'fields:'")
+        hint = "list them under 'fields:'"
+        raise node.fail("", "has 'form: fields' without fields", hint, ("fields",), ("form",))
     return CommentPolicy(
         required=node.boolean("required", False),
         form=form,

@@ -80,10 +80,7 @@ class Subject:
         """The source of a cluster's value: Slurm, or its file and line and who said so when."""
         if path in self.sources:
             return self.sources[path]
-        cluster = self.plan.cluster
-        place = self.catalog.location(cluster.name, *path)
-        said = f"{cluster.source}, {cluster.date}"
-        return f"{place}: {said}" if place else said
+        return self.catalog.cite(self.plan.cluster.name, *path)
 
     def cite_partition(self, key: str) -> str:
         """The source of a value of the job's partition."""

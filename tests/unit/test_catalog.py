@@ -75,6 +75,33 @@ def test_a_layer_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     assert str(catalog.location(*path)) == f"{file}:2"
 
 
+def test_a_layer_may_lower_a_figure_below_one_that_stands_under_it(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.yaml", layer("max_submit_jobs", 3))
+    cpu = loader.load(str(file)).cluster().partition("cpu")
+    assert (cpu.max_submit_jobs, cpu.max_running_jobs) == (3, 4)
+
+
+def test_a_line_is_cited_with_the_source_of_its_own_file(tmp_path: Path) -> None:
+    path = ("neuron", "partitions", "cpu", "max_submit_jobs")
+    below = ("neuron", "partitions", "cpu", "max_running_jobs")
+    shipped = str(loader.data_path("partitions.yaml"))
+    file = write(tmp_path / "x.yaml", layer("max_submit_jobs", 7))
+    catalog = loader.load(str(file))
+    assert catalog.cite(*path) == f"{file}:1"
+    assert catalog.cite(*below).startswith(f"{shipped}:")
+    assert catalog.cite(*below).endswith(": KISTI Neuron user guide, 2026-08-12")
+    said = "clusters: {neuron: {source: scontrol, date: 2026-11-21, partitions: {cpu: {"
+    write(file, said + "max_submit_jobs: 7}}}}\n")
+    catalog = loader.load(str(file))
+    assert catalog.cite(*path) == f"{file}:1: scontrol, 2026-11-21"
+    assert catalog.cite(*below).endswith(": KISTI Neuron user guide, 2026-08-12")
+
+
+def test_a_node_named_twice_is_one(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.yaml", layer("node_list", "'a[1-2],a1'"))
+    assert loader.load(str(file)).cluster().partition("cpu").nodes == 2
+
+
 def test_a_user_may_be_limited_to_just_one_node(tmp_path: Path) -> None:
     file = write(tmp_path / "x.yaml", layer("gpus_per_node: 8, max_gpus", 8))
     assert loader.load(str(file)).cluster().partition("cpu").max_gpus == 8

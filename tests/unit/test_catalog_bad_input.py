@@ -51,6 +51,10 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (PARTITION, "max_gpus: {a: 8}", "max_gpus", "a mapping is not allowed", "a whole number"),
         (PARTITION, "max_gpus: 4", "max_gpus", "4 is less than the 8 GPUs of one node", "mend"),
         (PARTITION, "cores_total: 32", "cores_total", "32 is less than the 64 cores", "sum"),
+        (PARTITION, "nodes: 1", "node_list", "but nodes is 1 (node_list: ", "mend"),
+        (PARTITION, "gpus_per_node: null", "max_gpus", "gpus_per_node is 0", "gpus_per_node too"),
+        (PARTITION, "max_running_jobs: 21", "max_running_jobs", "21 is more", "mend"),
+        (PARTITION, "max_nodes: 10", "max_nodes", "10 is more than nodes, 9", "mend"),
         (PARTITION, "nodes: 3", "node_list", "names 9 nodes, but nodes is 3", "mend"),
         (PARTITION, "node_list: gpu[1-", "node_list", "bracket", "gpu[01-05,07]"),
         (PARTITION, "node_list: gpu[9-1]", "node_list", "backwards", "gpu[01-05,07]"),
@@ -78,6 +82,9 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (PARTITION, "wall_time: {default: UNLIMITED}", "wall_time.default", "more", "both"),
         (CLUSTER, "date: yesterday", "date", "'yesterday' is not a date", "2026-08-12"),
         (CLUSTER, "date: 20260812", "date", "'20260812' is not a date", "2026-08-12"),
+        (CLUSTER, "source: null", "neuron", "has no source", "say where"),
+        (CLUSTER, "partitions: null", "neuron", "has no partitions", "at least one"),
+        (CLUSTER, "slurm_cluster_names: [IRIS]", "iris", "'iris' means neuron", "mend"),
         (CLUSTER, "source: 2026", "source", "2026 is not allowed", "quotes"),
         (CLUSTER, "default_partition: gpus", "default_partition", "not a partition", "known: "),
         (CLUSTER, "scratch: scratch", "scratch", "'scratch' is not allowed", "full path"),
@@ -118,13 +125,8 @@ def test_mistakes(tmp_path: Path, frame: str, text: str, key: str, words: str, h
         loader.load(str(file))
     message = caught.value.message
     place, _, rest = message.partition(": ")
-    # A clash of two figures is reported at the one that the shipped file has.
-    shipped = str(loader.data_path("partitions.yaml"))
-    here = text.startswith(key.split(".")[0] + ":")
-    if here:
-        assert place == f"{file}:5", message
-    else:
-        assert place.rpartition(":")[0] in (shipped, str(file)), message
+    # A clash of two figures is reported at the layer that brought it in.
+    assert place == f"{file}:5", message
     assert rest.split(": ")[0].endswith(f".{key}"), message
     assert words in rest
     assert hint in caught.value.hint
@@ -138,6 +140,11 @@ def test_mistakes(tmp_path: Path, frame: str, text: str, key: str, words: str, h
         ("clusters: neuron\n", ":1: clusters: 'neuron' is not allowed"),
         ("default_cluster: nowhere\n", ":1: default_cluster: 'nowhere' is not a cluster"),
         ("default_cluster: 5\n", ":1: default_cluster: 5 is not allowed"),
+        ("clusters: null\n", ":1: default_cluster: 'neuron' is not a cluster"),
+        (
+            "clusters:\n  neuron:\n    partitions:\n      auto: {}\n",
+            ":4: clusters.neuron.partitions.auto: is no name for a partition",
+        ),
         ("clusters:\n  lab: {}\n", ":2: clusters.lab: has no source"),
         ("clusters:\n  lab: {source: x}\n", ":2: clusters.lab: has no date"),
         ("clusters:\n  lab: {source: x, date: 2026-01}\n", ":2: clusters.lab: has no partitions"),

@@ -88,6 +88,17 @@ def test_srun_passes_the_cores_on(sandbox: Sandbox, no_jobs: None, options: List
     assert 10000 <= int(said[0]["MASTER_PORT"]) < 30000
 
 
+def test_all_gpus_of_a_node(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("probe.py", PROBE)
+    shape = ("--gpus-per-node", "8", "--launcher", "srun")
+    submit(sandbox, *shape, "probe.py", "whole", copy=[])
+    script = "ls whole | wc -l; cat whole/0.json"
+    files, _, text = sandbox.exec(["sh", "-c", script]).stdout.partition("\n")
+    said = json.loads(text)
+    assert (files, said["LOCAL_WORLD_SIZE"], said["SLURM_CPUS_PER_TASK"]) == ("8", "8", "8")
+    assert "CPUs=64 Tasks=8" in said["step"]
+
+
 def test_stale_variables_do_not_reach_a_lone_process(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("probe.py", PROBE)
     script = sandbox.exec(

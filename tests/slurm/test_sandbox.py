@@ -238,6 +238,26 @@ def test_limits_of_a_user_wait_or_refuse(sandbox: Sandbox, no_jobs: None) -> Non
     assert "PENDING QOSMaxGRESPerUser" in states
 
 
+@pytest.mark.parametrize(
+    ("partition", "gpus", "cores"),
+    [("amd_a100nv_8", 8, 64), ("cas_v100nv_8", 8, 32), ("cas_v100nv_4", 4, 40)],
+)
+@pytest.mark.parametrize("tasks", ["one", "a GPU", "a core"])
+def test_a_whole_node_whatever_the_machine_has(
+    sandbox: Sandbox, no_jobs: None, partition: str, gpus: int, cores: int, tasks: str
+) -> None:
+    """Slurm binds the tasks of a step that fills a node to cores, which must not be looked for."""
+    count = {"one": 1, "a GPU": gpus, "a core": cores}[tasks]
+    words = ["srun", "-p", partition, f"--gres=gpu:{gpus}", COMMENT, "-t", "5", "-N", "2"]
+    shape = [f"--ntasks-per-node={count}", f"--cpus-per-task={cores // count}"]
+    said = "echo $SLURM_CPUS_PER_TASK $SLURM_CPUS_ON_NODE $CUDA_VISIBLE_DEVICES"
+    step = "test $SLURM_PROCID != 0 || scontrol show step $SLURM_JOB_ID.$SLURM_STEP_ID"
+    out = sandbox.exec([*words, *shape, "sh", "-c", f"{said}; {step}"]).stdout
+    devices = ",".join(str(number) for number in range(gpus))
+    assert out.splitlines().count(f"{cores // count} {cores} {devices}") == 2 * count
+    assert f"Nodes=2 CPUs={2 * cores} Tasks={2 * count} " in out
+
+
 def test_one_job_over_two_nodes(sandbox: Sandbox, no_jobs: None) -> None:
     text = f"""#!/bin/bash
 #SBATCH --partition=amd_a100nv_8 --nodes=2 --gres=gpu:2 --ntasks-per-node=2 --cpus-per-task=4

@@ -176,16 +176,9 @@ class _Watch:
         rows = slurm.squeue([self.job])
         if rows:
             self._absent_since = None
-            statuses = tracking.merge(self.record, rows)
-            if not all(status.ended for status in statuses):
-                self.statuses = statuses
-                return
-            # squeue does not tell exit codes; the controller's page does, and at once.
-            pages = slurm.scontrol_show_job(self.job)
-            self.statuses = tracking.with_pages(statuses, pages)
+            self.statuses = tracking.merge(self.record, rows)
             self.ended = all(status.ended for status in self.statuses)
-            if pages or not self.ended:
-                return
+            return
         self._ask_accounting()
 
     def _ask_accounting(self) -> None:

@@ -8,7 +8,7 @@ import time
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
 
 from neuronctl import slurm, tracking
-from neuronctl.errors import RecordError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import RecordError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.records import JobRecord, RecordStore
 from neuronctl.recovery import Recovery
@@ -41,17 +41,12 @@ class Found:
     unavailable: Optional[SlurmUnavailableError] = None
 
 
-def look_up(
-    asked: Sequence[JobId], store: RecordStore, *, accounting: bool = True, exact: bool = False
-) -> Found:
+def look_up(asked: Sequence[JobId], store: RecordStore, *, accounting: bool = True) -> Found:
     """What became of these jobs. Raises SlurmRefusedError where Slurm will not answer.
 
-    accounting: whether to ask sacct about what squeue has forgotten. exact: where the one job
-    asked for has just failed, ask the controller's page in sacct's place: it has the exit code as
-    it was.
+    accounting: whether to ask sacct about what squeue has forgotten.
     """
     search = _Search(store, accounting)
-    search.exact = exact and len(asked) == 1
     found = search.run(asked, user=None)
     # By number first: a thousand ids against thousands of rows are too many pairs to try.
     by_number: Dict[int, Set[JobId]] = {}
@@ -105,7 +100,6 @@ class _Search:
         self.store = store
         self.since = since
         self.accounting = accounting
-        self.exact = False
         self.cluster = slurm.local_cluster()
         self.notes: List[str] = []
         self.remember_until = time.monotonic() + _REMEMBERING
@@ -137,8 +131,7 @@ class _Search:
             self.recovery.match(queue, self.cluster)
         numbers = {row.id.job for row in queue}
         self._find_records(numbers, records)
-        pages = self._pages(asked, queue)
-        accounting = slurm.Accounting() if pages else self._accounting(asked, queue, records)
+        accounting = self._accounting(asked, queue, records)
         numbers.update(row.id.job for row in accounting.jobs)
         self._find_records(numbers, records)
         numbers.update(records)
@@ -153,7 +146,6 @@ class _Search:
                 past_of.get(number, ()),
                 absent=self._absent(accounting.off),
             )
-            statuses = tracking.with_pages(statuses, pages)
             jobs += statuses
             if record is not None:
                 self._remember(record, statuses)
@@ -225,15 +217,6 @@ class _Search:
             ),
             accounting.off,
         )
-
-    def _pages(
-        self, asked: Sequence[JobId], queue: Sequence[slurm.QueueJob]
-    ) -> Tuple[slurm.ControlJob, ...]:
-        if not (self.exact and len(queue) == 1 and queue[0].state == "FAILED"):
-            return ()
-        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
-            return slurm.scontrol_show_job(asked[0])
-        return ()
 
     def _absent(self, off: str) -> str:
         if off or not self.accounting:

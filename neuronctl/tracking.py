@@ -17,7 +17,7 @@ from neuronctl.slurm.values import ExitCode, JobId
 
 if TYPE_CHECKING:
     from neuronctl.records import JobRecord
-    from neuronctl.slurm import AccountingJob, ControlJob, QueueJob
+    from neuronctl.slurm import AccountingJob, QueueJob
 
 UNKNOWN = "UNKNOWN"
 """Not one of Slurm's states: nobody can say (any more) what became of the job."""
@@ -220,16 +220,18 @@ def _from_queue(
     row: QueueJob, past: Optional[AccountingJob], record: Optional[JobRecord]
 ) -> JobStatus:
     ended = row.state in ENDED
-    exit = cancelled_by = None
+    cancelled_by = None
     exit_low = False
+    exit = row.exit if ended else None
     elapsed = row.time_used
     gpus = None if row.gpus_per_node is None else row.gpus_per_node * (row.nodes or 1)
     if past is not None:
         gpus = past.gpus if past.gpus is not None else gpus
         # sacct lags: a row that still says RUNNING tells nothing of the end.
         if ended and past.state == row.state:
-            exit, cancelled_by = past.exit, past.cancelled_by
-            exit_low = exit is not None and exit.code > 0
+            cancelled_by = past.cancelled_by
+            if exit is None and past.exit is not None:
+                exit, exit_low = past.exit, past.exit.code > 0
             elapsed = past.elapsed if past.elapsed is not None else elapsed
     if record is not None and record.states and exit is None and ended:
         last = record.states[-1]
@@ -310,20 +312,6 @@ def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -
     if submit is not None and submit < record.begun_at - _CLOCK_SKEW:
         return False
     return name == record.draft.job_name or work_dir == record.draft.cwd
-
-
-def with_pages(statuses: Sequence[JobStatus], pages: Sequence[ControlJob]) -> Tuple[JobStatus, ...]:
-    """Ended jobs with the exit codes and the state of the controller's own pages."""
-    by_id = {page.job_id: page for page in pages}
-    merged = []
-    for status in statuses:
-        page = by_id.get(status.job_id)
-        if page is not None:
-            status = replace(status, state=page.state or status.state, reason=page.reason)
-            if status.ended:
-                status = replace(status, exit=page.exit, exit_low=False)
-        merged.append(status)
-    return tuple(merged)
 
 
 def exit_text(status: JobStatus) -> str:

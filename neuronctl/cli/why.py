@@ -31,7 +31,7 @@ def command(job: str, as_json: bool) -> None:
     from neuronctl.slurm import JobId
 
     asked = JobId.parse(job)
-    found = look_up([asked], RecordStore.default(), exact=True)
+    found = look_up([asked], RecordStore.default())
     for note in found.notes:
         click.echo(f"neuronctl: {note}", err=True)
     if not found.jobs:

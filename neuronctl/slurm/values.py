@@ -215,5 +215,10 @@ class ExitCode:
         match = re.fullmatch(r"(\d+):(\d+)", text.strip())
         return cls(int(match[1]), int(match[2])) if match else None
 
+    @classmethod
+    def of_wait_status(cls, status: int) -> ExitCode:
+        """From what wait(2) gives: 34560 is 135:0, 9 is 0:9."""
+        return cls(status >> 8 & 0xFF, status & 0x7F)
+
     def __str__(self) -> str:
         return f"{self.code}:{self.signal}"

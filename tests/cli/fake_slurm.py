@@ -9,7 +9,7 @@ FAKES = Path(__file__).parent / "fakes"
 
 SQUEUE_FIELDS = (
     "id", "own", "user", "partition", "account", "qos", "state", "reason", "nodes", "cpus", "gres",
-    "node_list", "used", "limit", "submit", "start", "end", "command",
+    "node_list", "used", "limit", "submit", "start", "end", "exit", "command",
     "work_dir", "name",
 )  # fmt: skip
 SACCT_FIELDS = (
@@ -69,7 +69,8 @@ def queue_row(id: str, **given: str) -> str:
         "qos": "normal", "state": "RUNNING", "reason": "None", "nodes": "1", "cpus": "2",
         "gres": "gres:gpu:2", "node_list": "gpu01", "used": "1:02", "limit": "10:00",
         "submit": "2037-01-01T10:00:00", "start": "2037-01-01T10:00:05",
-        "end": "2037-01-01T10:10:05", "command": "(null)", "work_dir": "/scratch/kim",
+        "end": "2037-01-01T10:10:05", "exit": "0", "command": "(null)",
+        "work_dir": "/scratch/kim",
         "name": "train",
     }  # fmt: skip
     values.update(given)

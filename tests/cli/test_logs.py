@@ -123,8 +123,8 @@ def test_following_a_job_that_has_ended(run: Run, fake_slurm: FakeSlurm, tmp_pat
     log = tmp_path / "7.out"
     log.write_text("one\ntwo\n")
     Path(f"{log}.err").write_text("warned\n")
-    fake_slurm.queue(queue_row("7", state="FAILED"))
-    fake_slurm.answer("scontrol", page("7", "FAILED", str(log), exit="3:0"))
+    fake_slurm.queue(queue_row("7", state="FAILED", exit="768"))
+    fake_slurm.answer("scontrol", page("7", "FAILED", str(log)))
     result = run("logs", "-f", "7")
     assert result.stdout == "one\ntwo\n"
     said, last = result.stderr.splitlines()

@@ -85,7 +85,7 @@ def test_jobs_that_run_cost_one_process(run: Run, fake_slurm: FakeSlurm) -> None
 
 def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
     key = record(7).key
-    fake_slurm.queue(queue_row("7", state="FAILED", limit="UNLIMITED"))
+    fake_slurm.queue(queue_row("7", state="FAILED", limit="UNLIMITED", exit="9"))
     fake_slurm.accounting(accounting_row("7", state="FAILED", exit="0:9"))
     (job,) = jobs(run("status", "7", "--json").stdout)
     assert job == {

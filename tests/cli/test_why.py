@@ -56,13 +56,15 @@ def test_a_failure_that_the_controller_still_knows(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:
     record(7, tmp_path)
-    fake_slurm.queue(queue_row("7", state="FAILED", name="train"))
-    page = "JobId=7 JobName=train\n   JobState=FAILED Reason=NonZeroExitCode\n   ExitCode=139:0\n"
-    fake_slurm.answer("scontrol", page)
+    fake_slurm.queue(queue_row("7", state="FAILED", name="train", exit="35584"))
+    lowered = accounting_row("7", state="FAILED", exit="11:0", name="train")
+    fake_slurm.accounting(lowered)
     text = " ".join(run("why", "7").stdout.split())
     assert "it ended with exit code 139: a program in it was ended by signal 11, SIGSEGV" in text
-    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "scontrol"]
-    fake_slurm.accounting(accounting_row("7", state="FAILED", exit="11:0", name="train"))
+    assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "sacct"]
+    assert "exit code 139:0" in run("status", "7").stdout
+    forget(fake_slurm)
+    fake_slurm.accounting(lowered)
     assert "exit code 139:0" in run("status", "7").stdout, "the record has kept it"
 
 

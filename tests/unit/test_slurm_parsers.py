@@ -171,7 +171,7 @@ def test_sbatch_argv() -> None:
 ROW = (
     "{id}\x1f11\x1fneuron\x1famd_a100nv_8\x1fsandbox\x1fnormal\x1f{state}\x1f{reason}\x1f2\x1f8"
     "\x1fgres:gpu:2\x1fgpu[35-36]\x1f0:26\x1f5:00\x1f2026-11-21T00:52:43\x1f2026-11-21T00:52:44"
-    "\x1f2026-11-21T00:57:43\x1f/dev/stdin neuronctl-K\x1f{dir}\x1f{name}\x1e\n"
+    "\x1f2026-11-21T00:57:43\x1f35584\x1f/dev/stdin neuronctl-K\x1f{dir}\x1f{name}\x1e\n"
 )
 
 
@@ -185,7 +185,7 @@ def test_squeue_row() -> None:
     (job,) = parse_squeue(row())
     assert (job.id, job.job_id, job.state, job.reason) == (JobId(4, task=3), 11, "RUNNING", "")
     assert (job.nodes, job.cpus, job.gpus_per_node, job.node_list) == (2, 8, 2, "gpu[35-36]")
-    assert (job.time_used, job.time_limit) == (26, 300)
+    assert (job.time_used, job.time_limit, job.exit) == (26, 300, ExitCode(139, 0))
     assert (job.submit, job.start, job.end) == (1795222363, 1795222364, 1795222663)
     assert (job.user, job.partition, job.work_dir, job.name) == (
         "neuron",
@@ -222,7 +222,17 @@ def test_squeue_argv_asks_once_for_all() -> None:
     argv = squeue_argv([JobId(4), JobId(4, task=3), JobId(4, tasks="1-2"), JobId(4)], user="1000")
     assert argv[-2:] == ["--jobs=4,4_3", "--user=1000"]
     assert argv[:3] == ["squeue", "--noheader", "--states=all"]
-    assert argv[3].endswith("\x1f%Z\x1f%j\x1e")
+    assert argv[3].startswith("--Format=JobArrayID:\x1f,JobID:\x1f,")
+    assert argv[3].endswith(",exit_code:\x1f,Command:\x1f,WorkDir:\x1f,Name:\x1e")
+
+
+@pytest.mark.parametrize(
+    "status, exit",
+    [(0, "0:0"), (1792, "7:0"), (35584, "139:0"), (9, "0:9"), (139, "0:11"), (53, "0:53")],
+)
+def test_wait_statuses(status: int, exit: str) -> None:
+    # As slurmctld 22.05 printed them; 139 is signal 11 with a core dumped.
+    assert ExitCode.of_wait_status(status) == ExitCode.parse(exit)
 
 
 # ----------------------------------------------------------------------------- sacct

@@ -29,7 +29,7 @@ def queue(**given: Any) -> QueueJob:
     base = QueueJob(
         id=JobId(7), job_id=7, user="kim", partition="cpu", account="a", qos="q", state="RUNNING",
         reason="", nodes=2, cpus=8, gpus_per_node=4, node_list="gpu[35-36]", time_used=60,
-        time_limit=600, submit=NOW, start=NOW + 5, end=NOW + 605, mark="", work_dir="/s",
+        time_limit=600, submit=NOW, start=NOW + 5, end=NOW + 605, exit=None, mark="", work_dir="/s",
         name="train",
     )  # fmt: skip
     return dataclasses.replace(base, **given)
@@ -73,6 +73,15 @@ def test_not_the_end(state: str) -> None:
 def test_how_it_ended_comes_from_accounting() -> None:
     (status,) = merge(None, [queue(state="FAILED")], [past(state="FAILED", exit=ExitCode(3, 0))])
     assert (status.source, status.exit, status.elapsed) == ("squeue", ExitCode(3, 0), 61)
+
+
+def test_the_controllers_exit_code_is_exact() -> None:
+    told = queue(state="FAILED", exit=ExitCode(7, 0))
+    (status,) = merge(None, [told], [past(state="FAILED", exit=ExitCode(7, 0))])
+    assert (status.exit_low, ending_words(status)) == (False, "exit code 7:0")
+    told = queue(state="FAILED", exit=ExitCode(139, 0))
+    (status,) = merge(None, [told], [past(state="FAILED", exit=ExitCode(11, 0))])
+    assert (status.exit_low, ending_words(status)) == (False, "exit code 139:0")
 
 
 def test_accounting_that_lags_tells_nothing() -> None:

@@ -22,11 +22,16 @@ def jobs_submitted(subject: Subject) -> Iterator[Violation]:
     if limit is not None and limit.used + size > limit.figure:
         left = max(0, limit.figure - limit.used)
         more = "1 more" if size == 1 else f"the array's {size} tasks"
+        hint = "wait until some have ended, or cancel one: neuronctl status"
+        if size > max(1, limit.figure):
+            hint = f"submit it in parts: an array of at most {limit.figure} tasks fits"
+            hint += f", of {left} now" if 0 < left < limit.figure else ""
+        elif size > 1 and left:
+            hint += f"; {left} more would still be taken"
         yield Violation(
             f"{limit.used} of your jobs are in the queue, at most {limit.figure} may be: {more} "
             "would be refused",
-            "wait until some have ended, or cancel one: neuronctl status"
-            + (f"; {left} more would still be taken" if size > 1 and left else ""),
+            hint,
             limit.source,
         )
 

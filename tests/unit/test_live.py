@@ -107,6 +107,15 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
     ("NC501", live((job(1), WAITING)), {}, ["4 of your jobs"], live((WAITING,)), {}),
     ("NC501", live((job(1),)), {"array": "1-4"}, ["array's 4 tasks", "3 more"], live(), {}),
     (
+        "NC501",
+        live(),
+        {"array": "1-5%2"},
+        ["in parts: an array of at most 4 tasks fits"],
+        live(),
+        {},
+    ),
+    ("NC501", live((job(1),)), {"array": "1-5"}, ["at most 4 tasks fits, of 3 now"], live(), {}),
+    (
         "NC502",
         live(BUSY),
         {},
@@ -256,7 +265,40 @@ def test_jobs_that_wait_before_it_leave_the_time_open() -> None:
     first = job(9, 8, "PENDING", reason="QOSMaxGRESPerUser")
     verdict = judged(live((job(5, 16), first)), gpus_per_node=8).verdict
     assert verdict.until is None
-    assert "1 of your jobs waits before it" in verdict.words
+    assert "until some of them end, when is not known: 1 of your jobs waits before" in verdict.words
+    assert "at most" not in verdict.words
+
+
+def test_a_job_that_slurm_has_not_looked_at_yet_takes_its_share_first() -> None:
+    one, two = (job(number, 8, "PENDING", reason="", end=None) for number in (8, 9))
+    late = dataclasses.replace(two, reason="Priority")
+    for waiting in ((one, two), (one, late)):
+        verdict = judged(live(waiting), gpus_per_node=8).verdict
+        assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxGRESPerUser")
+        assert "you hold 0 of 16 GPUs and 2 jobs from 8 on are about to take 16" in verdict.words
+        assert verdict.until is None
+    verdict = judged(live((*BUSY[:2], job(9, 1, "PENDING"))), gpus_per_node=1).verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")
+    assert "2 of your jobs run and job 9 is about to start, at most 3 may" in verdict.words
+    # With room for both, and no limit reached, it starts; with nodes for one only, who knows.
+    assert judged(live((one,)), gpus_per_node=8).verdict.kind == "can start now"
+    two_nodes = (*FULL[:3], node("n4"))
+    verdict = judged(live((one,), nodes=two_nodes), gpus_per_node=8).verdict
+    assert (verdict.kind, verdict.cause) == ("not known", "Resources")
+    assert "job 8 was submitted before it and takes of that first" in verdict.words
+    # One that has no room itself takes nothing; nor do those that wait for something else.
+    assert judged(live((dataclasses.replace(one, nodes=5, gpus=40),))).verdict.kind == (
+        "can start now"
+    )
+    held = dataclasses.replace(one, reason="JobHeldUser", count=2)
+    assert judged(live((held,)), gpus_per_node=8).verdict.kind == "can start now"
+
+
+def test_an_array_that_is_about_to_start_counts_as_far_as_it_may_run_at_once() -> None:
+    array = job(9, 1, "PENDING", id=JobId(9, tasks="1-3%1"), count=3)
+    assert judged(live((array,)), gpus_per_node=1).verdict.kind == "can start now"
+    array = dataclasses.replace(array, id=JobId(9, tasks="1-3"))
+    assert judged(live((array,)), gpus_per_node=1).verdict.cause == "QOSMaxJobsPerUserLimit"
 
 
 def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
@@ -265,6 +307,10 @@ def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
     later = judged(live((first,)), gpus_per_node=1, time_limit="61").verdict
     assert (later.kind, later.cause) == ("not known", "Priority")
     assert "your job 9 waits for nodes before it" in later.words
+    young = dataclasses.replace(first, reason="Priority", start=None)
+    verdict = judged(live((young,)), gpus_per_node=1).verdict
+    assert (verdict.kind, verdict.cause) == ("not known", "Priority")
+    assert "your job 9 was submitted before it and has not started" in verdict.words
     elsewhere = dataclasses.replace(first, partitions=("cpu",))
     assert judged(live((elsewhere,)), gpus_per_node=1).verdict.kind == "can start now"
 

@@ -41,6 +41,25 @@ def is_terminal(file: Optional[TextIO] = None) -> bool:
     return (file or sys.stdout).isatty()
 
 
+def draws_blocks(file: Optional[TextIO] = None) -> bool:
+    """Whether ``file`` (standard output) is a terminal that the user's locale says knows Unicode.
+
+    Python turns LANG=C into UTF-8 for itself (PEP 538 sets LC_CTYPE to C.UTF-8), which says
+    nothing of the terminal: tmux, for one, shows an underscore for each such character then.
+    """
+    import os
+
+    out = file or sys.stdout
+    said = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or ""
+    if said in ("", "C.UTF-8", "C.utf8", "UTF-8") and not os.environ.get("LC_ALL"):
+        said = os.environ.get("LANG", "")
+
+    def utf8(name: str) -> bool:
+        return name.lower().replace("-", "").endswith("utf8")
+
+    return is_terminal(out) and utf8(out.encoding or "") and utf8(said.partition("@")[0])
+
+
 def terminal_width() -> int:
     """Columns of the terminal: $COLUMNS, or its own answer, or 80."""
     import shutil

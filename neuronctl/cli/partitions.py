@@ -13,9 +13,14 @@ from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
 from neuronctl.catalog.recognise import recognise
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.live.board import Standing
+
 SCHEMA = "neuronctl.partitions/1"
 LIVE_SCHEMA = "neuronctl.partitions-live/1"
 _BAR = 16
+_SHORT_BAR = 6
 _TIMEOUT = 20.0
 
 
@@ -91,6 +96,16 @@ def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: 
         only = {"only_in_catalog": only_catalog, "only_in_slurm": only_slurm}
         console.print_json(LIVE_SCHEMA, {**data, **only})
         return
+    _print_live(found, look.asked_at)
+    if only_catalog and not names:
+        _print_note(f"In the catalog, not in this Slurm: {', '.join(only_catalog)}")
+    if only_slurm and not names:
+        _print_note(f"In this Slurm, not in the catalog: {', '.join(only_slurm)}")
+
+
+def _print_live(found: Sequence[Standing], now: int) -> None:
+    """On a terminal the reasons stand below the table; elsewhere a partition is one line."""
+    terminal = console.is_terminal()
     columns = [
         console.Column("PARTITION", style="bold", no_wrap=True),
         console.Column("NOW", no_wrap=True, priority=1),
@@ -100,30 +115,53 @@ def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: 
         console.Column("MY GPUS", "right", no_wrap=True),
         console.Column("RUNNING", "right", no_wrap=True, priority=3),
         console.Column("JOBS", "right", no_wrap=True, priority=3),
-        console.Column("ONE MORE STARTS"),
+        console.Column("ONE MORE" if terminal else "ONE MORE STARTS", no_wrap=True),
     ]
     cells = [
         [
             one.partition,
-            one.bar(_BAR),
+            "",
             f"{one.free} {one.unit}{'' if one.free == 1 else 's'}",
             str(one.used),
             str(one.down),
             str(one.my_gpus),
             str(one.my_running),
             str(one.my_jobs),
-            one.wait(look.asked_at),
+            one.word if terminal else one.wait(now),
         ]
         for one in found
     ]
+    longest, signs = _BAR, "#.x"
+    if terminal:
+        # The bar takes what the figures leave.
+        table = [[column.header for column in columns], *cells]
+        widths = [max(console.cell_width(row[n]) for row in table) for n in range(len(columns))]
+        figures = sum(widths) - widths[1] + console.GAP * (len(columns) - 1)
+        longest = min(_BAR, max(_SHORT_BAR, console.terminal_width() - figures))
+        signs = "█░x" if console.draws_blocks() else signs
+    for row, one in zip(cells, found):
+        row[1] = one.bar(longest, signs=signs)
     console.print_table(columns, cells)
+    reasons = [[one.partition, one.why(now)] for one in found if one.why(now)]
+    if terminal and reasons:
+        console.print_text("")
+        headers = [console.Column("NOT NOW", style="bold", no_wrap=True), console.Column("WHY")]
+        console.print_table(headers, reasons)
     console.print_text("")
-    legend = "# used, . free, x down. MY GPUS, RUNNING, JOBS: mine, of what I may have."
-    console.print_text(legend, "dim")
-    if only_catalog and not names:
-        console.print_text(f"In the catalog, not in this Slurm: {', '.join(only_catalog)}", "dim")
-    if only_slurm and not names:
-        console.print_text(f"In this Slurm, not in the catalog: {', '.join(only_slurm)}", "dim")
+    used, free, down = tuple(signs)
+    _print_note(
+        f"{used} used, {free} free, {down} down. MY GPUS, RUNNING, JOBS: mine, of what I may have."
+    )
+
+
+def _print_note(text: str) -> None:
+    """A dim paragraph, folded between words where there is a terminal."""
+    if console.is_terminal():
+        import textwrap
+
+        width = console.terminal_width()
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    console.print_text(text, "dim")
 
 
 # ---------------------------------------------------------------------------- text

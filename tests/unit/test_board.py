@@ -38,7 +38,11 @@ def test_my_use_against_my_limits() -> None:
 
 
 def test_the_wait_has_its_reason_and_end() -> None:
-    assert board(live(BUSY)).wait(NOW) == "QOSMaxJobsPerUserLimit, at most 00:00:01"
+    one = board(live(BUSY))
+    assert one.wait(NOW) == "QOSMaxJobsPerUserLimit, at most 00:00:01"
+    assert one.word == "waits"
+    assert one.why(NOW) == f"{one.wait(NOW)}: {one.next.words}" != f"{one.wait(NOW)}: "
+    assert (board(live()).word, board(live()).why(NOW)) == ("now", "")
     full = tuple(node(f"n{number}", 8) for number in range(1, 5))
     assert board(live(nodes=full)).wait(NOW) == "Resources"
 
@@ -71,3 +75,4 @@ def test_whatever_there_is_shows_in_the_bar(free: int, used: int, down: int, bar
     none = Share(0, None)
     one = Standing("p", "GPU", free, used, down, none, none, none, Verdict("not known", ""))
     assert one.bar(16) == bar
+    assert one.bar(16, signs="█░x") == bar.replace("#", "█").replace(".", "░")

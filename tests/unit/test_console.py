@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from typing import List
+from typing import Dict, List
 
 import pytest
 from hypothesis import given
@@ -115,6 +115,31 @@ def test_styles_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     grey = Terminal()
     console.print_text("done", "red", file=grey)
     assert "31m" not in grey.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("names", "blocks"),
+    [
+        ({"LANG": "ko_KR.UTF-8"}, True),
+        ({"LANG": "C.utf8", "LC_CTYPE": "C.UTF-8"}, True),
+        ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False),  # Python's own doing
+        ({"LANG": "en_US.UTF-8", "LC_ALL": "C"}, False),
+        ({"LC_ALL": "C.UTF-8"}, True),
+        ({"LANG": "de_DE.ISO-8859-1"}, False),
+        ({}, False),
+    ],
+)
+def test_blocks_only_where_the_locale_has_them(
+    names: Dict[str, str], blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LANG", "LC_CTYPE", "LC_ALL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    assert not console.draws_blocks(file)
+    monkeypatch.setattr(file, "isatty", lambda: True)
+    assert console.draws_blocks(file) is blocks
 
 
 def test_text_keeps_its_lines_but_not_its_escapes() -> None:

@@ -212,6 +212,7 @@ def expand_log_pattern(
     job_name: str = "",
     user: str = "",
     node: str = "",
+    any_task: bool = False,
 ) -> str:
     """The file name sbatch makes of an ``--output`` pattern (man sbatch, "filename pattern").
 
@@ -221,6 +222,9 @@ def expand_log_pattern(
     ``%u`` and ``%x`` the user and job name. ``%5j`` pads numbers with zeros, to at most ten
     digits. A backslash anywhere switches all replacement off, and stands for the character
     after it; what Slurm does not know stays as it stands.
+
+    any_task: the answer is a pattern for the tasks of an array, in which what is not the same for
+    all of them, and ``%%``, stay as they stand.
     """
     if "\\" in pattern:
         return re.sub(r"\\(.?)", r"\1", pattern, flags=re.DOTALL)
@@ -235,6 +239,9 @@ def expand_log_pattern(
         "t": 0,
     }
     words = {"%": "%", "s": "batch", "N": node.split(".")[0], "u": user, "x": job_name}
+    if any_task:
+        numbers = {key: number for key, number in numbers.items() if key not in "abjJ"}
+        words = {key: word for key, word in words.items() if key not in "%N"}
 
     def replace(match: re.Match[str]) -> str:
         width, key = match[1], match[2]

@@ -186,7 +186,10 @@ def _derived(plan: JobPlan, name: str) -> bool:
 
 
 def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[str, str]:
-    """The log files; with the job's id filled in where there is one."""
+    """The log files; with the job's id filled in where there is one.
+
+    Of an array they are patterns: each task has files of its own.
+    """
     plan = job.plan
     files = {"output": plan.output or "", "error": plan.error or plan.output or ""}
     if job_id is None:
@@ -196,13 +199,16 @@ def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[
     from neuronctl.situation import user_name
     from neuronctl.units import expand_log_pattern
 
-    if plan.request.array:  # each task has a file of its own
-        return {name: pattern.replace("%A", str(job_id)) for name, pattern in files.items()}
     return {
         name: os.path.join(
             os.getcwd(),
             expand_log_pattern(
-                pattern, job_id=job_id, job_name=plan.job_name, user=user_name(), node="%N"
+                pattern,
+                job_id=job_id,
+                job_name=plan.job_name,
+                user=user_name(),
+                node="%N",
+                any_task=bool(plan.request.array),
             ),
         )
         for name, pattern in files.items()

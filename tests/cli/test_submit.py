@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import subprocess
@@ -45,6 +46,18 @@ def test_what_was_reviewed_is_what_is_submitted(run: Run, fake_slurm: FakeSlurm)
     assert result.stdout.splitlines()[0].startswith("Submitted batch job 4711")
     assert "train_4711.out" in result.stdout
     assert "neuronctl logs -f 4711" in result.stdout
+
+
+def test_where_the_tasks_of_an_array_write(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    shown = run("submit", *ONE, "-a", "0-3", "train.py").stdout.splitlines()
+    assert f"  log     {tmp_path}/train_4711_%a.out" in shown
+    assert f"  errors  {tmp_path}/train_4711_%a.err" in shown
+    own = run("submit", *ONE, "-a", "0-3", "-o", "%u-%j.out", "--json", "train.py").stdout
+    user = getpass.getuser()
+    assert json.loads(own)["logs"] == dict.fromkeys(
+        ("output", "error"), f"{tmp_path}/{user}-%j.out"
+    )
 
 
 def test_record(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:

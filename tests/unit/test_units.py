@@ -212,6 +212,19 @@ def test_outside_an_array_A_is_the_job_itself_and_a_is_slurms_no_value() -> None
     assert units.expand_log_pattern("%A_%a", job_id=7) == "7_4294967294"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "tasks"),
+    [
+        ("%x_%A_%a.out", "train_4711_%a.out"),
+        ("/s/%u/%4a-%j-%J-%b-%N%%a", "/s/kim/%4a-%j-%J-%b-%N%%a"),
+        ("a\\%x", "a%x"),
+    ],
+)
+def test_the_pattern_of_an_arrays_tasks(pattern: str, tasks: str) -> None:
+    known = {"job_name": "train", "user": "kim", "node": "n1"}
+    assert units.expand_log_pattern(pattern, job_id=4711, any_task=True, **known) == tasks
+
+
 def test_what_is_filled_in_is_not_expanded_again() -> None:
     assert units.expand_log_pattern("%x", job_id=7, job_name="%j") == "%j"
 

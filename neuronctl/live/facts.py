@@ -9,6 +9,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition, Path
 from neuronctl.frozen import dataclass
+from neuronctl.patterns import lazy
 from neuronctl.plan import JobPlan
 
 TYPE_CHECKING = False
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _OVER = frozenset({"COMPLETING", "STAGE_OUT"})
+_UNUSABLE = lazy(
+    r"DOWN|DRAIN|FAIL|MAINT|RESERVED|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"
+    r"|POWER|REBOOT|PERFCTRS|BLOCKED|INVAL|\*"
+)
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,11 @@ def user_limit(
 def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
     """Those that hold resources now."""
     return tuple(one for one in jobs if one.state in _RUNNING)
+
+
+def usable(node: SiteNode) -> bool:
+    """Whether Slurm starts jobs on the node now, where it has room."""
+    return not _UNUSABLE.search(node.state)
 
 
 def qos_in_force(plan: JobPlan, live: Live) -> List[Qos]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Callable, Optional, Sequence
 
 from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Live
+from neuronctl.live.soon import soon
 from neuronctl.live.waits import ahead, array_size, free_nodes, waits
 from neuronctl.plan import JobPlan
 from neuronctl.rules import Finding
@@ -71,7 +73,20 @@ def verdict(
             f"there is room for it, but your job {before[0].id} waits for nodes before it; it "
             "starts earlier only where that one is not delayed"
         )
+        if before[0].reason != "Resources" and before[0].start is None:
+            words = (
+                f"there is room for it, but your job {before[0].id} was submitted before it and "
+                "has not started: Slurm has not looked at it yet, or other jobs are before both"
+            )
         return Verdict(NOT_KNOWN, words, "Priority")
+    young = soon(live)
+    left = free_nodes(plan, dataclasses.replace(live, nodes=young.nodes)) or ()
+    if len(left) < plan.nodes:
+        words = (
+            f"there is room for it, but your job {young.jobs[0].id} was submitted before it and "
+            "takes of that first; whether enough is left is not known"
+        )
+        return Verdict(NOT_KNOWN, words, "Resources")
     words = f"{len(free)} node{'s have' if len(free) > 1 else ' has'} room for its share"
     if live.limits.qos is None and "limits" in live.limits.config.enforce:
         words += (

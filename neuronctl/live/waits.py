@@ -8,19 +8,14 @@ from typing import Callable, Iterator, List, Optional, Tuple
 from neuronctl import units
 from neuronctl.frozen import dataclass
 from neuronctl.live import shared
-from neuronctl.live.facts import Limit, Live, running, user_limit
-from neuronctl.patterns import lazy
+from neuronctl.live.facts import Limit, Live, running, usable, user_limit
+from neuronctl.live.soon import soon
 from neuronctl.plan import JobPlan
 from neuronctl.rules.base import gpus_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.slurm import MyJob, SiteNode
-
-_UNUSABLE = lazy(
-    r"DOWN|DRAIN|FAIL|MAINT|RESERVED|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"
-    r"|POWER|REBOOT|PERFCTRS|BLOCKED|INVAL|\*"
-)
 
 
 @dataclass(frozen=True)
@@ -48,35 +43,53 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
         words = f"partition {here.name} is {here.state}: nothing starts there now"
         yield Wait("NC505", f"Partition{here.state.capitalize()}", words)
     yield from _own_wish(plan, live)
-    limit = user_limit("max_running_jobs", plan, live, cite)
-    if limit is not None and limit.used >= limit.figure:
-        excess = limit.used - limit.figure + 1
-        yield Wait(
-            "NC502",
-            limit.reason,
-            f"{limit.used} of your jobs run, at most {limit.figure} may; it waits until "
-            + _until_words(limit, live, excess, by_gpus=False),
-            limit.source,
-            _until(limit, excess, by_gpus=False),
-        )
+    jobs = user_limit("max_running_jobs", plan, live, cite)
+    gpus = user_limit("max_gpus", plan, live, cite)
+    first = soon(live).within(jobs, gpus)
+    if jobs is not None:
+        yield from _for_a_job(jobs, live, first)
     for one in shared.running(plan, live):
         yield Wait("NC507", one.cause, one.words, one.source)
-    limit = user_limit("max_gpus", plan, live, cite)
-    wanted = gpus_held(plan)
-    if limit is not None and wanted <= limit.figure < limit.used + wanted:
-        excess = limit.used + wanted - limit.figure
-        yield Wait(
-            "NC503",
-            limit.reason,
-            f"you hold {limit.used} of {limit.figure} GPUs; {wanted} more will wait until "
-            + _until_words(limit, live, excess, by_gpus=True),
-            limit.source,
-            _until(limit, excess, by_gpus=True),
-        )
+    if gpus is not None:
+        first = tuple(one for one in first if one.gpus)
+        yield from _for_gpus(gpus, live, first, gpus_held(plan))
     for one in shared.resources(plan, live):
         if not one.alone:
             yield Wait("NC507", one.cause, one.words, one.source)
     yield from _resources(plan, live)
+
+
+def _for_a_job(limit: Limit, live: Live, first: Tuple[MyJob, ...]) -> Iterator[Wait]:
+    if limit.used + sum(one.count for one in first) < limit.figure:
+        return
+    excess = limit.used - limit.figure + 1
+    words, until = _until(limit, live, excess, first, by_gpus=False)
+    soon_too = _and_soon(first, "start")
+    yield Wait(
+        "NC502",
+        limit.reason,
+        f"{limit.used} of your jobs run{soon_too}, at most {limit.figure} may; it waits until "
+        + words,
+        limit.source,
+        until,
+    )
+
+
+def _for_gpus(limit: Limit, live: Live, first: Tuple[MyJob, ...], wanted: int) -> Iterator[Wait]:
+    more = sum((one.gpus or 0) * one.count for one in first)
+    if wanted > limit.figure or limit.used + more + wanted <= limit.figure:
+        return
+    excess = limit.used + wanted - limit.figure
+    words, until = _until(limit, live, excess, first, by_gpus=True)
+    soon_too = _and_soon(first, f"take {more}")
+    yield Wait(
+        "NC503",
+        limit.reason,
+        f"you hold {limit.used} of {limit.figure} GPUs{soon_too}; {wanted} more will wait until "
+        + words,
+        limit.source,
+        until,
+    )
 
 
 def array_size(plan: JobPlan) -> int:
@@ -144,22 +157,29 @@ def _ahead(limit: Limit) -> int:
     return sum(one.count for one in limit.jobs if one.state == "PENDING" and one.reason not in mine)
 
 
-def _until(limit: Limit, excess: int, *, by_gpus: bool) -> Optional[int]:
-    job = _ends(limit, excess, by_gpus=by_gpus)
-    return None if job is None or _ahead(limit) else job.end
+def _and_soon(jobs: Tuple[MyJob, ...], what: str) -> str:
+    """What those do that were submitted a moment before and start first."""
+    if not jobs:
+        return ""
+    count = sum(one.count for one in jobs)
+    who = f"job {jobs[0].id} is" if count == 1 else f"{count} jobs from {jobs[0].id} on are"
+    return f" and {who} about to {what}"
 
 
-def _until_words(limit: Limit, live: Live, excess: int, *, by_gpus: bool) -> str:
+def _until(
+    limit: Limit, live: Live, excess: int, first: Tuple[MyJob, ...], *, by_gpus: bool
+) -> Tuple[str, Optional[int]]:
+    """(until when the limit holds it, in words; epoch seconds, None: not known)."""
     job = _ends(limit, excess, by_gpus=by_gpus)
-    if job is None or job.end is None:
-        text = "some of them end, when is not known"
-    else:
-        left = units.format_time(max(0, job.end - live.asked_at))
-        text = f"job {job.id} ends, at most {left} from now"
     ahead = _ahead(limit)
-    if ahead:
-        text += f"; {ahead} of your jobs wait{'s' if ahead == 1 else ''} before it"
-    return text
+    if ahead and not first:
+        # With each of those that end, one of these starts, and holds the limit in its place.
+        waits = f"{ahead} of your jobs wait{'s' if ahead == 1 else ''}"
+        return f"some of them end, when is not known: {waits} before it", None
+    if first or job is None or job.end is None:
+        return "some of them end, when is not known", None
+    left = units.format_time(max(0, job.end - live.asked_at))
+    return f"job {job.id} ends, at most {left} from now", job.end
 
 
 # ---------------------------------------------------------------------------- resources
@@ -195,7 +215,7 @@ def free_nodes(plan: JobPlan, live: Live) -> Optional[Tuple[SiteNode, ...]]:
         one
         for one in pool
         if plan.partition.name in one.partitions
-        and not _UNUSABLE.search(one.state)
+        and usable(one)
         and one.name not in avoided
         and wanted <= set(one.features)
         and one.cores - one.cores_used >= plan.cores_per_node

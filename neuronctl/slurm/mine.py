@@ -46,7 +46,7 @@ class MyJob:
     count: how many jobs and tasks of arrays it stands for, of which ``id`` is the first. gpus: of
     one of them on all its nodes; None where Slurm does not tell. end: when its time limit ends
     it; start: when Slurm expects a waiting one to start (epoch seconds). node_list: where a
-    running one runs. name: None where it was not asked for.
+    running one runs. cores: of one of them on all its nodes. name: None where it was not asked for.
     """
 
     id: JobId
@@ -60,6 +60,7 @@ class MyJob:
     end: Optional[int]
     start: Optional[int] = None
     nodes: int = 1
+    cores: Optional[int] = None
     node_list: str = ""
     name: Optional[str] = None
 
@@ -121,6 +122,7 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
     if gpus is None:
         each = parse_gres_gpus(per_node)
         gpus = None if each is None else each * (parse_count(nodes) or 1)
+    cores = re.search(r"(?:^|,)cpu=(\d+)(?:,|$)", tres)
     first = JobId.parse(ids[0])
     return MyJob(
         id=first,
@@ -134,6 +136,7 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
         end=parse_timestamp(end),
         start=parse_timestamp(start),
         nodes=parse_count(nodes) or 1,
+        cores=None if cores is None else int(cores[1]),
         node_list=node_list,
         name=name,
     )

@@ -280,6 +280,9 @@ def test_a_job_that_slurm_has_not_looked_at_yet_takes_its_share_first() -> None:
     verdict = judged(live((*BUSY[:2], job(9, 1, "PENDING"))), gpus_per_node=1).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")
     assert "2 of your jobs run and job 9 is about to start, at most 3 may" in verdict.words
+    # What the limit of GPUs holds back is not about to start.
+    verdict = judged(live((job(1, 8), job(2, 8), job(9, 8, "PENDING"))), gpus_per_node=1).verdict
+    assert (verdict.cause, "about to" in verdict.words) == ("QOSMaxGRESPerUser", False)
     # With room for both, and no limit reached, it starts; with nodes for one only, who knows.
     assert judged(live((one,)), gpus_per_node=8).verdict.kind == "can start now"
     two_nodes = (*FULL[:3], node("n4"))

@@ -16,7 +16,7 @@ from neuronctl.console import (
 from neuronctl.frozen import dataclass
 from neuronctl.lookup import canceller
 from neuronctl.reasons import explain
-from neuronctl.tracking import JobStatus, ending_words
+from neuronctl.tracking import UNKNOWN, JobStatus, ending_words
 from neuronctl.units import UNLIMITED
 
 _WIDE = 100  # columns from which there is room for long names and bars
@@ -35,6 +35,22 @@ class Line:
     def first(self) -> JobStatus:
         """The one whose name and place stand for all."""
         return self.jobs[0]
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of them are over, as far as anybody can tell."""
+        return all(job.ended or job.state == UNKNOWN for job in self.jobs)
+
+
+def live_first(lines: Sequence[Line]) -> List[Line]:
+    """Those that run, those that wait, and those that have ended, the newest of these first."""
+
+    def place(line: Line) -> Tuple[int, int, int]:
+        if line.ended:
+            return (2, -max(job.end or job.submit or 0 for job in line.jobs), -line.first.id.job)
+        return (int(all(job.state == "PENDING" or job.ended for job in line.jobs)), 0, 0)
+
+    return sorted(lines, key=place)
 
 
 def fold(jobs: Sequence[JobStatus]) -> List[Line]:

@@ -302,7 +302,9 @@ def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
     if status.exit is None or not status.exit_low or seen is None or seen.state != status.state:
         return status
     kept = ExitCode.parse(seen.exit)
-    if kept is None or (kept.code - 128, kept.signal) != (status.exit.code, status.exit.signal):
+    if kept is None or kept.signal != status.exit.signal:
+        return status
+    if kept.code not in (status.exit.code, status.exit.code + 128):
         return status
     return replace(status, exit=kept, exit_low=False)
 
@@ -315,8 +317,9 @@ def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -
 
 
 def exit_text(status: JobStatus) -> str:
-    """``code:signal`` of a job that has ended, "" where not known: as a record keeps it."""
-    return str(status.exit) if status.ended and status.exit is not None else ""
+    """``code:signal`` of a job that has ended, as a record keeps it: "" where not certain."""
+    known = status.ended and status.exit is not None and not _or_more(status)
+    return str(status.exit) if known else ""
 
 
 def order(status: JobStatus) -> Tuple[int, int, int]:

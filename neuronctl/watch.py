@@ -27,11 +27,13 @@ _TICK = 0.25  # seconds until a terminal's new width is noticed
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
-def watch(
-    look: Callable[[], Found], draw: Callable[[Found], List[str]], *, until_ended: bool
-) -> int:
+Draw = Callable[[Found, Optional[int]], List[str]]
+
+
+def watch(look: Callable[[], Found], draw: Draw, *, until_ended: bool) -> int:
     """Show ``draw``'s lines of what ``look`` finds until Ctrl-C; the exit code, which is 0.
 
+    draw: is given the number of lines there is room for, None where that does not matter.
     until_ended: stop by itself when all the jobs are over (a look that finds none is no end).
     Raises SlurmUnavailableError where there are no Slurm commands at all.
     """
@@ -46,7 +48,7 @@ def watch(
 class _Picture:
     """What was seen last, and since when nothing has been."""
 
-    def __init__(self, draw: Callable[[Found], List[str]]) -> None:
+    def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.found: Optional[Found] = None
         self.looked_at = 0.0
@@ -73,10 +75,10 @@ class _Picture:
         self.found, self.looked_at, self.silent_since = found, time.time(), None
         return changed or came_back
 
-    def lines(self) -> List[str]:
-        """The picture as it stands."""
-        head = self.head()
-        return [head, *(self.draw(self.found) if self.found is not None else ())]
+    def lines(self, height: Optional[int] = None) -> List[str]:
+        """The picture as it stands, at best in ``height`` lines."""
+        room = None if height is None else height - 1
+        return [self.head(), *(self.draw(self.found, room) if self.found is not None else ())]
 
     def head(self) -> str:
         """When Slurm answered last, and that it does not answer now."""
@@ -96,11 +98,10 @@ class _Picture:
 def _loop(picture: _Picture, look: Callable[[], Found], full: bool, until_ended: bool) -> None:
     while True:
         news = picture.take(look())
-        lines = picture.lines()
         if full:
-            _paint(lines)
+            _paint(picture)
         elif news:
-            sys.stdout.write("".join(line + "\n" for line in lines))
+            sys.stdout.write("".join(line + "\n" for line in picture.lines()))
             sys.stdout.flush()
         jobs = picture.found.jobs if picture.found is not None else ()
         if until_ended and jobs and picture.silent_since is None and all(j.ended for j in jobs):
@@ -115,12 +116,13 @@ def _wait(picture: _Picture, full: bool) -> None:
         time.sleep(min(_TICK, max(0.0, due - time.monotonic())))
         if full and terminal_width() != width:
             width = terminal_width()
-            _paint(picture.lines())
+            _paint(picture)
 
 
-def _paint(lines: List[str]) -> None:
+def _paint(picture: _Picture) -> None:
     """Over the picture before, without a blank in between; what is too much is counted."""
     height = max(3, shutil.get_terminal_size().lines)
+    lines = picture.lines(height)
     if len(lines) > height:
         lines = [*lines[: height - 1], f"… {len(lines) - height + 1} more lines"]
     sys.stdout.write("\x1b[H" + "\n".join(line + "\x1b[K" for line in lines) + "\x1b[J")

@@ -15,6 +15,7 @@ from neuronctl.units import UNLIMITED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from neuronctl.jobtable import Line
     from neuronctl.lookup import Found
 
 
@@ -52,7 +53,7 @@ def command(
             raise UsageError("--watch and --json exclude each other", "ask again in a loop")
         return watch(
             question.ask,
-            lambda found: _picture(found, question, tasks),
+            lambda found, height: _picture(found, question, tasks, height),
             until_ended=bool(question.ids),
         )
     found = question.ask()
@@ -63,7 +64,7 @@ def command(
 
         print_json("neuronctl.status/1", {"jobs": [as_data(status) for status in found.jobs]})
     elif found.jobs:
-        _print(found, question, tasks, sys.stdout)
+        _print(_lines(found, question, tasks), found, question, sys.stdout)
     elif not jobs and found.unavailable is None:
         click.echo(question.nothing)
     if found.unavailable is not None:
@@ -198,11 +199,38 @@ def _iso(moment: Optional[int]) -> Optional[str]:
     return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _picture(found: Found, question: _Question, tasks: bool) -> List[str]:
-    """The table as lines, with a terminal's colours where there is one."""
+def _picture(
+    found: Found, question: _Question, tasks: bool, height: Optional[int] = None
+) -> List[str]:
+    """The table as lines, with a terminal's colours where there is one; live jobs first.
+
+    height: lines there is room for; of jobs that have ended only as many are drawn.
+    """
+    from neuronctl.console import printable
+    from neuronctl.jobtable import live_first
+
+    notes = [f"neuronctl: {printable(note)}" for note in found.notes]
+    if not found.jobs:
+        return [*([] if found.unavailable is not None else [question.nothing]), *notes]
+    lines = live_first(_lines(found, question, tasks))
+    ended = sum(1 for line in lines if line.ended)
+    hidden = 0
+    while True:
+        drawn = _drawn(lines[: len(lines) - hidden], found, question)
+        if hidden:
+            drawn.append(f"and {hidden} more {'have' if hidden > 1 else 'has'} ended")
+        drawn += notes
+        over = 0 if height is None else len(drawn) - height
+        if over <= 0 or hidden == ended:
+            return drawn
+        # The line that counts them takes one itself.
+        hidden = min(ended, hidden + over + (hidden == 0))
+
+
+def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
     import io
 
-    from neuronctl.console import is_terminal, printable
+    from neuronctl.console import is_terminal
 
     class Canvas(io.StringIO):
         encoding = sys.stdout.encoding
@@ -211,20 +239,22 @@ def _picture(found: Found, question: _Question, tasks: bool) -> List[str]:
             return is_terminal()
 
     canvas = Canvas()
-    if found.jobs:
-        _print(found, question, tasks, canvas)
-    elif found.unavailable is None:
-        canvas.write(question.nothing + "\n")
-    notes = [f"neuronctl: {printable(note)}" for note in found.notes]
-    return [*canvas.getvalue().splitlines(), *notes]
+    if lines:
+        _print(lines, found, question, canvas)
+    return canvas.getvalue().splitlines()
 
 
-def _print(found: Found, question: _Question, tasks: bool, file: TextIO) -> None:
-    from neuronctl.console import is_terminal
-    from neuronctl.jobtable import Line, fold, print_jobs
+def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
+    from neuronctl.jobtable import Line, fold
 
     whole = tasks or bool(question.ids)
-    lines = [Line((job,)) for job in found.jobs] if whole else fold(found.jobs)
+    return [Line((job,)) for job in found.jobs] if whole else fold(found.jobs)
+
+
+def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -> None:
+    from neuronctl.console import is_terminal
+    from neuronctl.jobtable import print_jobs
+
     print_jobs(
         lines,
         users=question.everybody,

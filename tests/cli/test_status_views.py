@@ -127,3 +127,38 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
     assert process.returncode == 0 and all(len(line) <= width for line in lines), lines
     assert "RUNNING" in plain and "train" in plain
     assert {40: "TIME", 80: "███░░░ 5:00 left", 200: "████░░░░ 5:00 left"}[width] in plain
+
+
+def test_watching_keeps_live_jobs_in_the_picture(fake_slurm: FakeSlurm) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+    import time
+
+    past = [queue_row(str(n), state="FAILED", end=f"2037-01-01T11:{n:02}:00") for n in range(1, 41)]
+    live = [queue_row("50", state="PENDING", reason="Priority"), queue_row("51")]
+    fake_slurm.queue(*past, *live)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    env = {**os.environ, **fake_slurm.env, "TERM": "xterm", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    env.pop("COLUMNS", None)
+    with subprocess.Popen(
+        [sys.executable, "-m", "neuronctl", "status", "--watch"],
+        env=env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = ""
+        give_up = time.monotonic() + 60
+        while "have ended" not in shown and time.monotonic() < give_up:
+            shown += os.read(ours, 65536).decode()
+        process.terminate()
+        process.wait(timeout=30)
+    os.close(ours)
+    drawn = [re.sub("\x1b[^A-Za-z]*[A-Za-z]", "", line) for line in shown.splitlines()]
+    rows = [line.split()[0] for line in drawn if re.match(r"\d+ +train", line)]
+    assert rows[:4] == ["51", "50", "40", "39"], "what runs, what waits, the newest ends"
+    assert len(drawn) == 24 and drawn[-1] == f"and {42 - len(rows)} more have ended"

@@ -18,6 +18,7 @@ from neuronctl.tracking import (
     JobStatus,
     ending_words,
     exit_status,
+    exit_text,
     merge,
     reason_words,
 )
@@ -211,6 +212,16 @@ def test_the_record_knows_the_exit_code_as_it_was() -> None:
     assert (str(status.exit), ending_words(status)) == ("139:0", "exit code 139:0")
     (status,) = merge(seen, [], [past(state="FAILED", exit=ExitCode(12, 0))])
     assert str(status.exit) == "12:0", "that is another end"
+
+
+def test_the_record_keeps_only_exit_codes_that_are_certain() -> None:
+    (exact,) = merge(None, [queue(state="FAILED", exit=ExitCode(7, 0))])
+    (hedged,) = merge(None, [], [past(state="FAILED", exit=ExitCode(7, 0))])
+    (plain,) = merge(None, [], [past(state="FAILED", exit=ExitCode(3, 0))])
+    assert [exit_text(one) for one in (exact, hedged, plain)] == ["7:0", "", "3:0"]
+    seen = record(SeenState(NOW, "FAILED", "", exit_text(exact)))
+    (status,) = merge(seen, [], [past(state="FAILED", exit=ExitCode(7, 0))])
+    assert ending_words(status) == "exit code 7:0"
 
 
 def test_tasks_that_nobody_names_any_more() -> None:

@@ -136,6 +136,7 @@ class Partition:
     cores_total: Optional[int] = None
     """Cores of all nodes, where the source gives that figure."""
     memory_mb_per_node: Optional[int] = None
+    """Of the largest node, where they differ."""
     gpus_per_node: int = 0
     gpu: Optional[str] = None
     """The GPU model in Slurm's spelling: ``v100``, ``a100``, ``h200``, ``gh200``."""
@@ -218,10 +219,11 @@ class Cluster:
 
     def memory_mb(self, partition: Partition, cores: int) -> Optional[int]:
         """MB that come with that many cores of one node; None where the catalog cannot tell."""
-        per_node, smallest = partition.memory_mb_per_node, partition.min_cores_per_node
-        if self.policy.memory_fraction is None or per_node is None or smallest is None:
+        # Both figures are the largest node's.
+        per_node, most = partition.memory_mb_per_node, partition.max_cores_per_node
+        if self.policy.memory_fraction is None or per_node is None or most is None:
             return None
-        return int(cores * self.policy.memory_fraction * per_node / smallest)
+        return int(cores * self.policy.memory_fraction * per_node / most)
 
 
 @dataclass(frozen=True)

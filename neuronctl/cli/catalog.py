@@ -76,8 +76,9 @@ def import_(write: Optional[str], force: bool) -> None:
 def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     """Show where the catalog and the Slurm here differ, figure by figure."""
     from neuronctl import console, yamlfile
-    from neuronctl.catalog.drafting import differences
+    from neuronctl.catalog.drafting import differences, untold
     from neuronctl.catalog.loader import load, merge
+    from neuronctl.cli.say import say
     from neuronctl.errors import CatalogError
     from neuronctl.live.facts import as_known
 
@@ -95,7 +96,9 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     ours = known.cluster(cluster)
     text = _draft(limits, {})
     theirs = merge([yamlfile.parse(text, "Slurm", CatalogError)])
-    found = differences(ours, theirs.cluster())
+    found = differences(ours, theirs.cluster(), untold(limits))
+    if limits.qos is None:
+        say("neuronctl: sacctmgr does not answer: the limits of users are not compared")
     if as_json:
         rows = [dataclasses.asdict(one) for one in found]
         data = {"cluster": ours.name, "slurm_cluster": here, "differences": rows}

@@ -275,8 +275,8 @@ def memory_a_node(subject: Subject) -> Iterator[Violation]:
     wanted = None if plan.request.mem is None else units.parse_memory(plan.request.mem)
     if has is not None and wanted is not None and wanted > has:
         yield Violation(
-            f"{plan.request.mem} of memory a node is asked for ({wanted} MB), a node of "
-            f"{partition.name} has {has} MB",
+            f"{plan.request.mem} of memory a node is asked for ({wanted} MB), the largest "
+            f"node of {partition.name} has {has} MB",
             f"ask for at most --mem {has}M",
             subject.cite_partition("memory_mb_per_node"),
         )

@@ -12,7 +12,7 @@ import pytest
 from test_live import LIMITS, NODES, PARTITION, QOS
 
 from neuronctl import yamlfile
-from neuronctl.catalog.drafting import Difference, differences, draft
+from neuronctl.catalog.drafting import Difference, differences, draft, untold
 from neuronctl.catalog.jsonschema import catalog_schema
 from neuronctl.catalog.loader import merge
 from neuronctl.catalog.model import Cluster
@@ -34,6 +34,75 @@ def test_partitions_that_slurm_does_not_have_are_taken_out() -> None:
     drafted = yamlfile.parse(text, "draft", CatalogError)
     found = merge([shipped, drafted]).clusters["neuron"].partitions
     assert set(found) == {one.name for one in LIMITS.partitions}
+
+
+def lay_over_shipped(limits: Limits, **below: Any) -> Cluster:
+    """The draft of ``limits`` over the shipped neuron, with a partition ``gpu`` that says much."""
+    lower = {
+        "clusters": {
+            "neuron": {"partitions": {"gpu": below}, "default_partition": "gpu", "arch": "aarch64"}
+        }
+    }
+    layers = [
+        yamlfile.read(data_path("partitions.yaml"), CatalogError, keep=True),
+        yamlfile.parse(json.dumps(lower), "lower", CatalogError),
+    ]
+    config = dataclasses.replace(limits.config, cluster="neuron")
+    here = dataclasses.replace(limits, config=config)
+    text = draft(here, "2026-11-21", merge(layers).clusters)
+    layers.append(yamlfile.parse(text, "draft", CatalogError))
+    return merge(layers).clusters["neuron"]
+
+
+def test_the_draft_over_another_catalog_differs_from_slurm_in_nothing() -> None:
+    bare = dataclasses.replace(PARTITION, qos="", default_time=None, max_nodes=None, default=False)
+    nodes = tuple(dataclasses.replace(one, gpus=0, gpu="", arch="x86_64") for one in NODES)
+    for limits in (
+        LIMITS,
+        dataclasses.replace(LIMITS, partitions=(bare,), nodes=nodes),
+        dataclasses.replace(LIMITS, partitions=(bare,), nodes=()),
+    ):
+        below = {"node_list": "x[1-9]", "gpus_per_node": 4, "gpu": "v100", "interconnect": "nvlink",
+                 "arch": "aarch64", "max_gpus": 9, "max_submit_jobs": 3, "max_running_jobs": 3,
+                 "max_nodes": 7, "open": False, "note": "9 nodes", "cores_per_node": 9,
+                 "cores_total": 81, "memory_mb_per_node": 5, "wall_time": {"maximum": "1:00"},
+                }  # fmt: skip
+        merged = lay_over_shipped(limits, **below)
+        assert differences(merged, read(limits)) == ()
+        assert merged.partitions["gpu"].note == ""
+
+
+def test_without_sacctmgr_the_limits_below_stay() -> None:
+    deaf = dataclasses.replace(LIMITS, qos=None)
+    merged = lay_over_shipped(deaf, max_submit_jobs=3, gpus_per_node=8, max_gpus=16)
+    gpu = merged.partitions["gpu"]
+    assert (gpu.max_submit_jobs, gpu.max_gpus) == (3, 16)
+    spared = untold(deaf)
+    assert differences(merged, read(deaf), spared) == ()
+    assert {one.key for one in differences(merged, read(deaf))} == set(spared)
+    assert untold(LIMITS) == ()
+
+
+def test_nodes_that_differ_are_remarked_and_the_largest_memory_counts() -> None:
+    sizes = (192000, 224000, 192000, 224000)
+    nodes = tuple(dataclasses.replace(n, memory_mb=mb) for n, mb in zip(NODES, sizes))
+    mixed = dataclasses.replace(LIMITS, nodes=nodes)
+    assert read(mixed).partitions["gpu"].memory_mb_per_node == 224000
+    text = draft(mixed, "2026-11-21")
+    assert "# gpu: its nodes have memory of 192000 to 224000 MB; the largest is" in text
+    assert "# gpu:" not in draft(LIMITS, "2026-11-21")
+
+
+def test_figures_that_no_catalog_takes_are_left_out() -> None:
+    greedy = dataclasses.replace(QOS, max_submit_jobs=2, max_running_jobs=5)
+    wide = dataclasses.replace(PARTITION, max_nodes=9)
+    auto = dataclasses.replace(PARTITION, name="auto")
+    odd = dataclasses.replace(LIMITS, qos=(greedy,), partitions=(wide, auto))
+    cluster = read(odd)
+    gpu = cluster.partitions["gpu"]
+    assert (gpu.max_submit_jobs, gpu.max_running_jobs, gpu.max_nodes) == (2, None, None)
+    assert list(cluster.partitions) == ["gpu"]
+    assert "# auto: left out" in draft(odd, "2026-11-21")
 
 
 def test_every_figure_of_slurms_is_in_the_draft() -> None:

@@ -22,6 +22,7 @@ from neuronctl.cli.joboptions import job_command, program_arguments
 from neuronctl.cli.say import say
 from neuronctl.errors import (
     NeuronctlError,
+    PolicyError,
     RecordError,
     SlurmRefusedError,
     SlurmUnavailableError,
@@ -69,7 +70,12 @@ def command(
 
     if explain:
         show_explanation(job)
-    refuse_or_warn(job, force=force)
+    try:
+        refuse_or_warn(job, force=force)
+    except PolicyError:
+        if as_json:
+            _print_data(job, None, None, _logs(job, None, None))
+        raise
     script = render_job(job.plan, template=template)
     cwd = str(Path.cwd())
     _show_summary(job, dry_run)
@@ -215,9 +221,14 @@ def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[
     }
 
 
-def _data(job: Job, script: str, logs: Dict[str, str]) -> Dict[str, Any]:
+def _print_data(
+    job: Job, job_id: Optional[int], script: Optional[str], logs: Dict[str, str]
+) -> None:
+    from neuronctl.console import print_json
+
     plan = job.plan
-    return {
+    data = {
+        "job_id": job_id,
         "cluster": plan.cluster.name,
         "partition": plan.partition.name,
         "job_name": plan.job_name,
@@ -237,14 +248,13 @@ def _data(job: Job, script: str, logs: Dict[str, str]) -> Dict[str, Any]:
         "findings": findings_data(job.findings),
         "script": script,
     }
+    print_json("neuronctl.submit/1", data)
 
 
 def _show_dry_run(job: Job, script: str, as_json: bool) -> None:
     logs = _logs(job, None, None)
     if as_json:
-        from neuronctl.console import print_json
-
-        print_json("neuronctl.submit/1", {"job_id": None, **_data(job, script, logs)})
+        _print_data(job, None, script, logs)
         return
     click.echo(script, nl=False)
 
@@ -254,9 +264,7 @@ def _show_submitted(
 ) -> None:
     logs = _logs(job, job_id, record)
     if as_json:
-        from neuronctl.console import print_json
-
-        print_json("neuronctl.submit/1", {"job_id": job_id, **_data(job, script, logs)})
+        _print_data(job, job_id, script, logs)
         return
     click.echo(f"Submitted batch job {job_id} to {job.plan.partition.name}")
     click.echo(f"  log     {logs['output']}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -379,9 +380,16 @@ def test_full_standard_output(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------- JSON
 
 
-def test_errors_are_no_json(run: Run, fake_slurm: FakeSlurm) -> None:
-    """A program that reads --json gets the exit code, and nothing that it could misread."""
+def test_a_refusal_is_json_and_wrong_usage_is_not(run: Run, fake_slurm: FakeSlurm) -> None:
+    """A program that reads --json can tell the two apart, by the exit code and by what is there."""
+    good = json.loads(run("submit", *ONE, "--json", "--dry-run", "train.py").stdout)
     for options in (["--dry-run"], []):
         result = run("submit", *ONE, "-t", "3-0", "--json", *options, "train.py", code=4)
-        assert result.stdout == ""
+        data = json.loads(result.stdout)
+        assert list(data) == list(good)
+        assert (data["job_id"], data["script"]) == (None, None)
+        assert data["verdict"]["kind"] == "refused" and data["verdict"]["cause"] == "NC141"
+        assert [one["code"] for one in data["findings"]] == ["NC141"]
+        assert "refused: 1 error" in result.stderr
+    assert fake_slurm.calls("sbatch") == []
     one_error(run("submit", *ONE, "--json", "-N", "x", "train.py", code=2))

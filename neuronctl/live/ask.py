@@ -9,7 +9,7 @@ from typing import Callable, Optional, Tuple
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.live import cache
 from neuronctl.live.facts import Live, as_known
-from neuronctl.live.waits import dependency_ids
+from neuronctl.live.wishes import dependency_ids, is_singleton
 from neuronctl.plan import JobPlan
 
 TIMEOUT = 1.5
@@ -46,6 +46,7 @@ def ask_live(
         limits_of=(user_name(), name or "") if kept is None else None,
         job_ids=dependency_ids(plan),
         shared_of=user_name() if kept is not None and kept[0].shared else "",
+        names=is_singleton(plan),
         timeout=timeout,
         meanwhile=meanwhile,
     )

@@ -99,7 +99,7 @@ def _limits(subject: Subject, live: Live) -> Tuple[Wait, ...]:
 
 def _is_local(code: str) -> bool:
     """Whether a rule is about the partition and not about the job as such."""
-    return code.startswith("NC1") or code in ("NC312", "NC404", "NC501", "NC523", "NC524")
+    return code.startswith("NC1") or code in ("NC312", "NC404", "NC501", "NC523", "NC524", "NC525")
 
 
 def rank(

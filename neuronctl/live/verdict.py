@@ -9,6 +9,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Live
 from neuronctl.live.soon import soon
 from neuronctl.live.waits import ahead, array_size, free_nodes, waits
+from neuronctl.live.wishes import wishes
 from neuronctl.plan import JobPlan
 from neuronctl.rules import Finding
 
@@ -55,18 +56,20 @@ def verdict(
     if live is None:
         return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
     off = plan.cluster.policy.rules_off
+    doubts = [one for one in wishes(plan, live) if not one.cause]
+    if any(one.odd for one in doubts):
+        return Verdict(NOT_KNOWN, "; ".join(one.words for one in doubts))
     found = [one for one in waits(plan, live, cite) if one.code not in off]
     if found:
         known = [one.until for one in found]
         until = None if None in known else max(one for one in known if one is not None)
         words = "; ".join(one.words for one in found)
         return Verdict(WILL_WAIT, words, found[0].cause, until)
+    if doubts:
+        return Verdict(NOT_KNOWN, "; ".join(one.words for one in doubts))
     free = free_nodes(plan, live)
     if free is None:
         return Verdict(NOT_KNOWN, "no limit of yours is in its way; what is free is not known")
-    if "singleton" in (plan.request.dependency or "") and live.jobs:
-        words = "it waits for those of your jobs that have its name (--dependency=singleton)"
-        return Verdict(NOT_KNOWN, words, "Dependency")
     before = ahead(plan, live)
     if before:
         words = (

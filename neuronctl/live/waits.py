@@ -10,6 +10,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.live import shared
 from neuronctl.live.facts import Limit, Live, running, usable, user_limit
 from neuronctl.live.soon import soon
+from neuronctl.live.wishes import SELECTING, option, wishes
 from neuronctl.plan import JobPlan
 from neuronctl.rules.base import gpus_held
 
@@ -42,7 +43,9 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
     if here is not None and here.state in ("DOWN", "INACTIVE"):
         words = f"partition {here.name} is {here.state}: nothing starts there now"
         yield Wait("NC505", f"Partition{here.state.capitalize()}", words)
-    yield from _own_wish(plan, live)
+    for wish in wishes(plan, live):
+        if wish.cause:
+            yield Wait("NC506", wish.cause, wish.words)
     jobs = user_limit("max_running_jobs", plan, live, cite)
     gpus = user_limit("max_gpus", plan, live, cite)
     first = soon(live).within(jobs, gpus)
@@ -100,47 +103,6 @@ def array_size(plan: JobPlan) -> int:
     return 1 if text is None else JobId(1, tasks=text).count
 
 
-def option(plan: JobPlan, name: str) -> Optional[str]:
-    """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
-    for one in plan.request.sbatch:
-        key, _, value = one.partition("=")
-        if key == name:
-            return value
-    return None
-
-
-def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
-    """The job ids that ``--dependency`` names."""
-    text = plan.request.dependency or ""
-    return tuple(int(one) for one in re.findall(r"(?<=:)(\d{1,10})(?=[_+:,?]|$)", text))
-
-
-def _own_wish(plan: JobPlan, live: Live) -> Iterator[Wait]:
-    if option(plan, "hold") is not None:
-        yield Wait("NC506", "JobHeldUser", "it is held (--hold) until you release it")
-    begin = option(plan, "begin")
-    if begin:
-        yield Wait("NC506", "BeginTime", f"it begins at {begin} (--begin) at the earliest")
-    ids = dependency_ids(plan)
-    active = [str(one) for one in ids if live.job_states.get(one) in _ACTIVE]
-    if active:
-        words = f"it depends on {_jobs(active)} (--dependency), which {_has(active)} not ended"
-        yield Wait("NC506", "Dependency", words)
-
-
-_ACTIVE = frozenset(
-    {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "STAGE_OUT"}
-)
-
-
-def _jobs(ids: List[str]) -> str:
-    return ("job " if len(ids) == 1 else "jobs ") + ", ".join(ids)
-
-
-def _has(ids: List[str]) -> str:
-    return "has" if len(ids) == 1 else "have"
-
-
 def _ends(limit: Limit, excess: int, *, by_gpus: bool) -> Optional[MyJob]:
     """The running job with whose end ``excess`` GPUs (or jobs) are free; None: not known."""
     jobs = [one for one in running(limit.jobs) if one.end is not None]
@@ -185,19 +147,10 @@ def _until(
 # ---------------------------------------------------------------------------- resources
 
 
-# What else decides on the nodes, and is not followed here.
-_SELECTING = (
-    *("mem-per-cpu", "mem-per-gpu", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu", "mincpus"),
-    *("ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core", "sockets-per-node"),
-    *("cores-per-socket", "threads-per-core", "core-spec", "thread-spec", "extra-node-info"),
-    *("licenses", "contiguous", "switches", "spread-job", "exclusive", "cluster-constraint", "tmp"),
-)
-
-
 def free_nodes(plan: JobPlan, live: Live) -> Optional[Tuple[SiteNode, ...]]:
     """The nodes that could take one node's share of the job now; None where that is not known."""
     request = plan.request
-    if request.reservation is not None or any(option(plan, one) is not None for one in _SELECTING):
+    if request.reservation is not None or any(option(plan, one) is not None for one in SELECTING):
         return None
     if request.constraint is not None and not re.fullmatch(r"[\w.&,-]+", request.constraint):
         return None
@@ -205,8 +158,8 @@ def free_nodes(plan: JobPlan, live: Live) -> Optional[Tuple[SiteNode, ...]]:
         return None
     memory = _memory(plan, live)
     wanted = set(re.split(r"[&,]", request.constraint)) if request.constraint else set()
-    avoided = set(_hosts(request.exclude))
-    named = set(_hosts(request.nodelist))
+    avoided = set(hosts(request.exclude))
+    named = set(hosts(request.nodelist))
     if len(named) >= plan.nodes:
         pool = [one for one in live.nodes if one.name in named]
     else:
@@ -244,7 +197,8 @@ def ahead(plan: JobPlan, live: Live) -> Tuple[MyJob, ...]:
     )
 
 
-def _hosts(text: Optional[str]) -> List[str]:
+def hosts(text: Optional[str]) -> List[str]:
+    """The names in a host list; none where it is a file, or cannot be read."""
     if text is None or "/" in text:
         return []
     try:

@@ -116,7 +116,7 @@ def array_index(subject: Subject) -> Iterator[Violation]:
 def dependency(subject: Subject) -> Iterator[Violation]:
     if subject.live is None:
         return
-    from neuronctl.live.waits import dependency_ids
+    from neuronctl.live.wishes import dependency_ids
 
     for number in dependency_ids(subject.plan):
         if number not in subject.live.job_states:
@@ -208,3 +208,24 @@ def features(subject: Subject) -> Iterator[Violation]:
                 "they have: " + (", ".join(sorted(there)) or "none"),
                 live.said("scontrol show node"),
             )
+
+
+@rule("NC525", "too few nodes beside the excluded ones")
+def excluded(subject: Subject) -> Iterator[Violation]:
+    plan, live = subject.plan, subject.live
+    text = plan.request.exclude
+    if live is None or text is None:
+        return
+    from neuronctl.live.waits import hosts
+
+    nodes = {one.name for one in live.nodes if plan.partition.name in one.partitions}
+    out = nodes & set(hosts(text))
+    left = len(nodes) - len(out)
+    if out and left < plan.nodes <= len(nodes):
+        are = "is" if plan.nodes == 1 else "are"
+        yield Violation(
+            f"--exclude={text} leaves {left or 'none'} of the {len(nodes)} nodes of "
+            f"{plan.partition.name}, and {plan.nodes} {are} asked for",
+            "exclude fewer, or take another partition",
+            live.said("scontrol show node"),
+        )

@@ -22,7 +22,7 @@ from neuronctl.job import JobRequest
 from neuronctl.live.ask import ask_live
 from neuronctl.live.facts import Live
 from neuronctl.live.gate import Judged, judge
-from neuronctl.live.waits import dependency_ids
+from neuronctl.live.wishes import dependency_ids
 from neuronctl.plan import JobPlan, plan
 from neuronctl.render import render_job
 from neuronctl.rules import Subject

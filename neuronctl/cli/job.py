@@ -316,8 +316,13 @@ def show_verdict(job: Job) -> None:
 
 
 def _wait_sources(job: Job) -> List[str]:
+    from neuronctl.live.verdict import REFUSED, WILL_WAIT
     from neuronctl.rules.now import WAITS
 
+    if job.verdict is None or job.verdict.kind not in (REFUSED, WILL_WAIT):
+        return []
+    if job.verdict.kind == REFUSED:
+        return [one.source for one in job.errors[:1] if one.source]
     return [one.source for one in job.findings if one.code in WAITS and one.source]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Callable, Iterator, List, Optional, Tuple
 
@@ -226,10 +227,52 @@ def _resources(plan: JobPlan, live: Live) -> Iterator[Wait]:
         share = f"{plan.gpus_per_node} GPUs and {share}"
     name = plan.partition.name
     have = "no node" if not free else f"{len(free)} node{'s' if len(free) > 1 else ''}"
+    job = _frees(plan, live)
+    until = "when that ends is not known"
+    if job is not None and job.end is not None:
+        left = units.format_time(max(0, job.end - live.asked_at))
+        until = f"it waits until job {job.id} ends, at most {left} from now"
     yield Wait(
         "NC504",
         "Resources",
         f"{have} of {name} {'have' if len(free) > 1 else 'has'} {share} free now, and "
-        f"{plan.nodes} {'is' if plan.nodes == 1 else 'are'} asked for; when that ends is not known",
+        f"{plan.nodes} {'is' if plan.nodes == 1 else 'are'} asked for; {until}",
         "Slurm itself: scontrol show node",
+        None if job is None else job.end,
+    )
+
+
+def _frees(plan: JobPlan, live: Live) -> Optional[MyJob]:
+    """The user's running job with whose end there is room for it; None: others' jobs hold what it
+    needs, some of the user's own wait before it, or an end is not known.
+    """
+    name = plan.partition.name
+    if any(
+        one.state == "PENDING"
+        and one.reason in ("", "Resources", "Priority")
+        and name in one.partitions
+        for one in live.jobs
+    ):
+        return None
+    jobs = [one for one in running(live.jobs) if one.end is not None and one.cores is not None]
+    nodes = {one.name: one for one in live.nodes}
+    for job in sorted(jobs, key=lambda one: one.end or 0):
+        for host in hosts(job.node_list):
+            if host in nodes:
+                nodes[host] = _without(job, nodes[host])
+        free = free_nodes(plan, dataclasses.replace(live, nodes=tuple(nodes.values())))
+        if free is not None and len(free) >= plan.nodes:
+            return job
+    return None
+
+
+def _without(job: MyJob, node: SiteNode) -> SiteNode:
+    """The node once the job has ended."""
+    cores = max(0, node.cores_used - job.count * (job.cores or 0) // job.nodes)
+    return dataclasses.replace(
+        node,
+        cores_used=cores,
+        gpus_used=max(0, node.gpus_used - job.count * (job.gpus or 0) // job.nodes),
+        # What each job holds of the memory is not known; together they hold it all.
+        memory_mb_used=node.memory_mb_used if cores else 0,
     )

@@ -326,6 +326,30 @@ def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
     assert judged(live((elsewhere,)), gpus_per_node=1).verdict.kind == "can start now"
 
 
+def test_nodes_that_ones_own_jobs_hold_are_free_when_those_end() -> None:
+    mine = [job(n, 8, node_list=f"n{n}", cores=64) for n in (1, 2)]
+    look = live(tuple(mine), nodes=(*FULL[:2], *(node(f"n{n}", 8) for n in (3, 4))))
+    look = dataclasses.replace(look, limits=with_qos(max_gpus=None))
+    one = judged(look, gpus_per_node=8).verdict
+    assert (one.kind, one.cause, one.until) == ("will wait", "Resources", NOW + 1)
+    assert one.words.endswith("it waits until job 1 ends, at most 00:00:01 from now")
+    assert judged(look, gpus_per_node=8, nodes=2).verdict.until == NOW + 2
+    others = judged(look, gpus_per_node=8, nodes=3).verdict  # two nodes are other users'
+    assert (others.until, "when that ends is not known" in others.words) == (None, True)
+    first = job(9, 8, "PENDING", reason="Resources", start=NOW + 1)
+    behind = dataclasses.replace(look, jobs=(*mine, first))
+    assert judged(behind, gpus_per_node=8).verdict.until is None
+    # Of two jobs on a node, the memory of the first to end is not known.
+    half = tuple(job(n, 4, node_list="n1", cores=32) for n in (1, 2))
+    shared_node = node("n1", 8, memory_mb_used=512000)
+    look = dataclasses.replace(look, jobs=half, nodes=(shared_node, *FULL[1:]))
+    assert judged(look, gpus_per_node=4).verdict.until == NOW + 2
+
+
+def with_qos(**fields: Any) -> Limits:
+    return dataclasses.replace(LIMITS, qos=(NORMAL, dataclasses.replace(QOS, **fields)))
+
+
 def test_slurms_own_figures_count_instead_of_the_catalogs() -> None:
     # The catalog has 24 GPUs a user and 3 nodes a job; Slurm says 16, and no such limit of nodes.
     (found,) = (

@@ -46,7 +46,9 @@ def held(*rows: str) -> str:
     return "".join(row.replace("|", "\x1f") + "\x1f\n" for row in rows)
 
 
-RUNNING = "7|cas_v100nv_4|lab|normal|RUNNING|None|1|cpu=1,gres/gpu=12|N/A|2037-01-01T00:00:00|N/A"
+RUNNING = (
+    "7|cas_v100nv_4|lab|normal|RUNNING|None|1|cpu=1,gres/gpu=12|N/A|2037-01-01T00:00:00|N/A|gpu06"
+)
 
 
 def test_without_accounting_the_catalogs_limits_count(run: Run, slurm: FakeSlurm) -> None:
@@ -60,7 +62,7 @@ def test_without_accounting_the_catalogs_limits_count(run: Run, slurm: FakeSlurm
     ("command", "said", "words"),
     [
         ("squeue", {"stdout": "garbage\n"}, "squeue's answer cannot be read: 'garbage"),
-        ("squeue", {"stdout": "x\x1f" * 11 + "\n"}, "squeue's answer cannot be read"),
+        ("squeue", {"stdout": "x\x1f" * 12 + "\n"}, "squeue's answer cannot be read"),
         ("squeue", {"stderr": "slurm_load_jobs error: no\n", "code": 1}, "squeue refused"),
         ("squeue", {"delay": 60}, "squeue did not answer within 1.5 s"),
         ("scontrol", {"stdout": "garbage\n"}, "scontrol's answer cannot be read"),
@@ -105,7 +107,7 @@ def test_the_slurm_of_another_cluster_is_no_judge(run: Run, slurm: FakeSlurm) ->
 
 
 def test_ten_thousand_jobs(run: Run, slurm: FakeSlurm) -> None:
-    row = "{}|cas_v100nv_4|lab|normal|PENDING|Priority|1|cpu=1,gres/gpu=1|N/A|N/A|N/A"
+    row = "{}|cas_v100nv_4|lab|normal|PENDING|Priority|1|cpu=1,gres/gpu=1|N/A|N/A|N/A|"
     slurm.answer("squeue", held(*(row.format(number) for number in range(1, 10_001))))
     verdict = answer(run)
     assert (verdict["kind"], verdict["cause"]) == ("refused", "NC501")

@@ -6,6 +6,7 @@ The rules are pure; this is where the file system is looked at for them, once.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import List, Sequence, Tuple
 
@@ -174,6 +175,9 @@ def _log_problem(plan: JobPlan) -> str:
             job_name=plan.job_name,
             user=user_name(),
         )
+        made = os.path.dirname(pattern)
+        if "\\" not in pattern and re.search(r"%[0-9]*[AjJ]", made.replace("%%", "")):
+            return f"the log directory '{made}' cannot be there: it is named after the job's id"
         if os.path.isdir(name):
             return f"the log file '{name}' is a directory"
         if os.path.exists(name) and os.access(name, os.W_OK):

@@ -29,6 +29,7 @@ from neuronctl.errors import (
     UsageError,
 )
 from neuronctl.job import Source
+from neuronctl.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,13 +163,13 @@ def _warn(error: NeuronctlError) -> None:
 def _summary(job: Job) -> str:
     """``2 nodes x 2 GPUs, 1 task x 16 cores a node, at most 00:10:00``."""
     plan = job.plan
-    nodes = "1 node" if plan.nodes == 1 else f"{plan.nodes} nodes"
-    gpus = f" x {plan.gpus_per_node} GPU{'s' if plan.gpus_per_node > 1 else ''}"
-    parts = [nodes + (gpus if plan.gpus_per_node else "")]
-    tasks = "1 task" if plan.ntasks_per_node == 1 else f"{plan.ntasks_per_node} tasks"
-    cores = "1 core" if plan.cpus_per_task == 1 else f"{plan.cpus_per_task} cores"
+    gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
+    parts = [counted(plan.nodes, "node") + gpus]
+    tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
     each = plan.cluster.cores_per_gpu(plan.partition)
-    ratio = f" ({each} a GPU)" if plan.gpus_per_node and _derived(plan, "cpus-per-task") else ""
+    # With --force there may be more GPUs than a node has, and cores for those it has only.
+    by_gpu = 0 < plan.gpus_per_node <= plan.partition.gpus_per_node
+    ratio = f" ({each} a GPU)" if by_gpu and _derived(plan, "cpus-per-task") else ""
     parts.append(f"{tasks} x {cores} a node{ratio}")
     memory = plan.decision("memory a node")
     if memory is not None:

@@ -17,6 +17,7 @@ from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape
 from neuronctl.plan.directives import directives
 from neuronctl.plan.model import Decision, Export, JobPlan, Place
 from neuronctl.plan.software import activation, exports, image, is_python, program
+from neuronctl.words import counted
 
 
 def plan(
@@ -39,10 +40,6 @@ def plan(
     Raises UsageError for a launcher or a container runtime that does not exist.
     """
     return _Planner(request, cluster, interactive, place, recognised).plan()
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 # Directives whose derivation a reader of the script wants to see beside them.
@@ -207,7 +204,7 @@ class _Planner:
             each = f" and {gpus} a node" if gpus is not None else ""
             wanted = gpus or -(-total // nodes)
             raise UsageError(
-                f"--gpus: {total} GPUs{each} are asked for on {_count(nodes, 'node')}, and every "
+                f"--gpus: {total} GPUs{each} are asked for on {counted(nodes, 'node')}, and every "
                 "node of a job gets as many",
                 f"say it by node: -N {nodes} --gpus-per-node {wanted} are {nodes * wanted} GPUs",
             )
@@ -253,7 +250,7 @@ class _Planner:
             return request.ntasks_per_node
         if request.ntasks is not None:
             each = max(1, request.ntasks // nodes)
-            why = f"{request.ntasks} tasks on {nodes} nodes"
+            why = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
             self.decide("ntasks-per-node", each, Source.DERIVED, why)
             return each
         if launcher.one_task_per_node:
@@ -282,14 +279,20 @@ class _Planner:
             return asked
         if self.place is not None:
             value = max(1, self.place.cores // ntasks_per_node)
-            why = f"{self.place.cores} cores of the allocation / {ntasks_per_node} tasks"
+            why = (
+                f"{counted(self.place.cores, 'core')} of the allocation"
+                f" / {counted(ntasks_per_node, 'task')}"
+            )
             self.decide("cpus-per-task", value, Source.DERIVED, why)
             return value
         each = self.cluster.cores_per_gpu(partition)
         if gpus and each is not None:
             # More GPUs than a node has is NC121's to report; the cores shall not repeat it.
-            cores = each * min(gpus, partition.gpus_per_node)
-            why = f"{gpus} GPUs x {each} cores a GPU" if gpus > 1 else f"{each} cores a GPU"
+            held = min(gpus, partition.gpus_per_node) or 1
+            cores = each * held
+            why = f"{counted(each, 'core')} a GPU"
+            if held > 1:
+                why = f"{held} GPUs x {why}"
             if ntasks_per_node > 1:
                 why += f" / {ntasks_per_node} tasks"
             value = max(1, cores // ntasks_per_node)
@@ -310,7 +313,7 @@ class _Planner:
         if memory is None or self.place is not None or request.exclusive:
             return
         fraction = self.cluster.policy.memory_fraction
-        why = f"{cores} cores x {fraction} x node memory / cores a node"
+        why = f"{counted(cores, 'core')} x {fraction} x node memory / cores a node"
         self.decide("memory a node", f"about {memory // 1024} GB", Source.DERIVED, why)
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
@@ -323,6 +326,10 @@ class _Planner:
             if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
                 why = f"{text} is MM:SS to Slurm; hours are {text}:00"
                 self.decide("time", units.format_time(seconds), Source.DERIVED, why)
+            elif not plain:
+                origin = self.request.origin("time_limit")
+                why = f"{origin.where}, as {text}"
+                self.decide("time", units.format_time(seconds), origin.source, why)
             return seconds, text if plain else units.format_time(seconds)
         limits = partition.wall_time
         default = limits.default

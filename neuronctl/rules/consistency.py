@@ -7,6 +7,7 @@ from typing import Iterator, List
 from neuronctl import units
 from neuronctl.rules.base import ERROR, WARNING, Subject, Violation, rule
 from neuronctl.shell import quote
+from neuronctl.words import counted, verb
 
 
 @rule("NC301", "tasks and nodes contradict each other")
@@ -17,8 +18,9 @@ def tasks_and_nodes(subject: Subject) -> Iterator[Violation]:
     total = plan.nodes * plan.ntasks_per_node
     if request.ntasks != total:
         yield Violation(
-            f"--ntasks={request.ntasks} and {plan.nodes} nodes x {plan.ntasks_per_node} tasks a "
-            f"node = {total} tasks contradict each other",
+            f"--ntasks={request.ntasks} and {counted(plan.nodes, 'node')} x "
+            f"{counted(plan.ntasks_per_node, 'task')} a node = {counted(total, 'task')} contradict "
+            "each other",
             f"say -N and --ntasks-per-node only, or --ntasks={total}",
         )
 
@@ -29,7 +31,7 @@ def one_task_a_node(subject: Subject) -> Iterator[Violation]:
     if launcher.one_task_per_node and launcher.distributed and plan.ntasks_per_node > 1:
         yield Violation(
             f"{plan.ntasks_per_node} tasks a node are asked for, and {launcher.name} starts "
-            f"{plan.processes_per_node} processes in each: it wants one task a node",
+            f"{counted(plan.processes_per_node, 'process')} in each: it wants one task a node",
             "leave --ntasks-per-node out, or take --launcher srun",
         )
 
@@ -42,7 +44,8 @@ def one_process(subject: Subject) -> Iterator[Violation]:
     if plan.nodes > 1 or plan.ntasks_per_node > 1:
         yield Violation(
             f"the launcher {plan.launcher.name} starts one process on the first node, and "
-            f"{plan.nodes} nodes x {plan.ntasks_per_node} tasks are asked for",
+            f"{counted(plan.nodes, 'node')} x {counted(plan.ntasks_per_node, 'task')} are asked "
+            "for",
             "take --launcher torchrun or --launcher srun, or one node",
         )
 
@@ -52,7 +55,8 @@ def processes_and_gpus(subject: Subject) -> Iterator[Violation]:
     plan = subject.plan
     if plan.gpus_per_node and plan.processes_per_node > plan.gpus_per_node:
         yield Violation(
-            f"{plan.processes_per_node} processes share {plan.gpus_per_node} GPUs on a node",
+            f"{plan.processes_per_node} processes share {counted(plan.gpus_per_node, 'GPU')} on a "
+            "node",
             f"one process a GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
         )
     elif plan.launcher.distributed and 1 <= plan.processes_per_node < plan.gpus_per_node:
@@ -121,11 +125,13 @@ def node_list(subject: Subject) -> Iterator[Violation]:
     both = sorted(wanted & names.get("exclude", set()))
     if both:
         yield Violation(
-            f"{', '.join(both)} stand in --nodelist and in --exclude", "take them out of one"
+            f"{', '.join(both)} {'stands' if len(both) == 1 else 'stand'} in --nodelist and in "
+            "--exclude",
+            "take them out of one",
         )
     if len(wanted) > plan.nodes:
         yield Violation(
-            f"--nodelist names {len(wanted)} nodes and {plan.nodes} are asked for",
+            f"--nodelist names {len(wanted)} nodes and {plan.nodes} {verb(plan.nodes)} asked for",
             f"ask for -N {len(wanted)}, or name fewer",
         )
     partition = plan.partition
@@ -136,7 +142,8 @@ def node_list(subject: Subject) -> Iterator[Violation]:
             strangers = sorted(wanted - set(has))
             if strangers:
                 yield Violation(
-                    f"{', '.join(strangers)} in --nodelist are no nodes of {partition.name}, "
+                    f"{', '.join(strangers)} in --nodelist {verb(len(strangers))} no "
+                    f"node{'s' if len(strangers) > 1 else ''} of {partition.name}, "
                     f"which has {partition.node_list}",
                     "name others, or another partition",
                     subject.cite_partition("node_list"),

@@ -6,7 +6,9 @@ from typing import Iterator, Mapping, Optional
 
 from neuronctl import units
 from neuronctl.catalog.model import Partition
+from neuronctl.plan import JobPlan
 from neuronctl.rules.base import WARNING, Subject, Violation, gpus_held, nearest, rule
+from neuronctl.words import counted, verb
 
 
 def _partitions_for(subject: Subject, gpus: int) -> str:
@@ -52,6 +54,11 @@ def partition_exists(subject: Subject) -> Iterator[Violation]:
             f"no partition is asked for, and {plan.cluster.name} has no default one",
             "name one with -p: " + ", ".join(names),
             subject.cite("partitions"),
+        )
+    elif _known(subject) is None and "," in plan.partition.name:
+        yield Violation(
+            f"'{plan.partition.name}' is a list of partitions, and a job is planned for one",
+            "take -p auto: of those that can hold the job it picks where it starts first",
         )
     elif _known(subject) is None and plan.partition.name in _of_catalog(subject):
         yield Violation(
@@ -105,7 +112,8 @@ def nodes_in_partition(subject: Subject) -> Iterator[Violation]:
     plan, partition = subject.plan, subject.plan.partition
     if partition.nodes is not None and plan.nodes > partition.nodes:
         yield Violation(
-            f"{plan.nodes} nodes are asked for, {partition.name} has {partition.nodes}",
+            f"{counted(plan.nodes, 'node')} {verb(plan.nodes)} asked for, {partition.name} has "
+            f"{partition.nodes}",
             f"ask for at most -N {partition.nodes}",
             subject.cite_partition("nodes"),
         )
@@ -116,11 +124,19 @@ def nodes_a_job(subject: Subject) -> Iterator[Violation]:
     plan, partition = subject.plan, subject.plan.partition
     if partition.max_nodes is not None and plan.nodes > partition.max_nodes:
         yield Violation(
-            f"{plan.nodes} nodes are asked for, a job in {partition.name} may have "
-            f"{partition.max_nodes}; Slurm would let it wait for ever",
+            f"{counted(plan.nodes, 'node')} {verb(plan.nodes)} asked for, a job in "
+            f"{partition.name} may have {partition.max_nodes}; Slurm would let it wait for ever",
             f"ask for at most -N {partition.max_nodes}",
             subject.cite_partition("max_nodes"),
         )
+
+
+def _whole_nodes(partition: Partition) -> Optional[int]:
+    """How many nodes with all their GPUs one job may have; None: the catalog does not say."""
+    limits = [partition.nodes, partition.max_nodes]
+    if partition.max_gpus is not None:
+        limits.append(partition.max_gpus // partition.gpus_per_node)
+    return min((max(1, one) for one in limits if one is not None), default=None)
 
 
 @rule("NC121", "more GPUs a node than it has")
@@ -131,17 +147,21 @@ def gpus_a_node(subject: Subject) -> Iterator[Violation]:
     has = partition.gpus_per_node
     others = _partitions_for(subject, plan.gpus_per_node)
     if has:
-        wanted = -(-plan.gpus // has)
-        hint = f"ask for --gpus-per-node {has}"
-        if wanted > plan.nodes:
+        wanted = max(plan.nodes, -(-plan.gpus // has))
+        fitting = _whole_nodes(partition)
+        if fitting is not None and fitting < wanted:
+            wanted = fitting
+            hint = f"ask for at most --gpus-per-node {has}"
+        else:
+            hint = f"ask for --gpus-per-node {has}"
+        if wanted > 1 and (wanted > plan.nodes or wanted == fitting):
             hint += f" (with -N {wanted}: {wanted * has} GPUs)"
     else:
         hint = "leave the GPUs out"
-    asked = (
-        "1 GPU a node is" if plan.gpus_per_node == 1 else f"{plan.gpus_per_node} GPUs a node are"
-    )
+    asked = counted(plan.gpus_per_node, "GPU")
     yield Violation(
-        f"{asked} asked for, a node of {partition.name} has {has}",
+        f"{asked} a node {verb(plan.gpus_per_node)} asked for, a node of {partition.name} has "
+        f"{has}",
         hint + (f", or take a partition that has them: {others}" if others else ""),
         subject.cite_partition("gpus_per_node"),
     )
@@ -170,9 +190,12 @@ def gpu_model(subject: Subject) -> Iterator[Violation]:
         having = [
             one.name for one in plan.cluster.partitions.values() if one.gpu == asked and one.open
         ]
+        hint = "leave the type out" + (f", or take -p {' or '.join(having)}" if having else "")
+        if asked.lower() == partition.gpu.lower():
+            hint = f"did you mean {partition.gpu}? Slurm tells capitals from small letters"
         yield Violation(
             f"GPUs of type '{asked}' are asked for, {partition.name} has '{partition.gpu}'",
-            "leave the type out" + (f", or take -p {' or '.join(having)}" if having else ""),
+            hint,
             subject.cite_partition("gpu"),
         )
 
@@ -181,12 +204,13 @@ def gpu_model(subject: Subject) -> Iterator[Violation]:
 def gpu_models(subject: Subject) -> Iterator[Violation]:
     plan, partition = subject.plan, _known(subject)
     models = plan.request.gpu_models
-    if partition is None or not models or (partition.gpu or "") in models:
+    wanted = [one.lower() for one in models]
+    if partition is None or not models or (partition.gpu or "").lower() in wanted:
         return
     having = [
         one.name
         for one in plan.cluster.partitions.values()
-        if one.open and (one.gpu or "") in models
+        if one.open and (one.gpu or "").lower() in wanted
     ]
     yield Violation(
         f"--gpu={','.join(models)}: {partition.name} has {partition.gpu or 'none of them'}",
@@ -202,11 +226,34 @@ def gpus_a_user(subject: Subject) -> Iterator[Violation]:
     if partition.max_gpus is not None and held > partition.max_gpus:
         whole = ", whole with --exclusive" if held > plan.gpus else ""
         yield Violation(
-            f"{held} GPUs are asked for ({plan.nodes} nodes x {held // plan.nodes}{whole}), a user "
-            f"may hold {partition.max_gpus} in {partition.name}; Slurm would let it wait for ever",
-            f"ask for at most {partition.max_gpus} GPUs in all",
+            f"{counted(held, 'GPU')} {verb(held)} asked for ({counted(plan.nodes, 'node')} x "
+            f"{held // plan.nodes}{whole}), a user may hold {partition.max_gpus} in "
+            f"{partition.name}; Slurm would let it wait for ever",
+            f"ask for at most {counted(partition.max_gpus, 'GPU')} in all",
             subject.cite_partition("max_gpus"),
         )
+
+
+def _cores_asked(plan: JobPlan) -> str:
+    tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
+    each = counted(plan.cores_per_node, "core")
+    return f"{each} a node {verb(plan.cores_per_node)} asked for ({tasks} x {cores})"
+
+
+def _fewer_cores(plan: JobPlan, largest: int) -> str:
+    """What to ask for where a node has ``largest`` cores at most."""
+    tasks = plan.ntasks_per_node
+    if tasks <= largest:
+        with_tasks = f" with {tasks} tasks a node" if tasks > 1 else ""
+        return f"ask for at most -c {largest // tasks}{with_tasks}"
+    partition = plan.partition
+    total = plan.nodes * tasks
+    fitting = (partition.min_cores_per_node or largest) // plan.cpus_per_task
+    most = min(one for one in (partition.nodes, partition.max_nodes, total) if one is not None)
+    for nodes in range(plan.nodes + 1, most + 1):
+        if total % nodes == 0 and total // nodes <= fitting:
+            return f"spread them: -N {nodes} --ntasks-per-node {total // nodes}"
+    return f"ask for fewer tasks: a node has room for {max(1, largest // plan.cpus_per_task)}"
 
 
 @rule("NC131", "more cores than a node has")
@@ -215,23 +262,18 @@ def cores_a_node(subject: Subject) -> Iterator[Violation]:
     largest = partition.max_cores_per_node
     if largest is not None and plan.cores_per_node > largest:
         yield Violation(
-            f"{plan.cores_per_node} cores a node are asked for ({plan.ntasks_per_node} tasks x "
-            f"{plan.cpus_per_task} cores), the largest node of {partition.name} has {largest}",
-            f"ask for at most -c {max(1, largest // plan.ntasks_per_node)}"
-            + (
-                f" with {plan.ntasks_per_node} tasks a node"
-                if plan.ntasks_per_node <= largest
-                else " and fewer tasks a node"
-            ),
+            f"{_cores_asked(plan)}, the largest node of {partition.name} has {largest}",
+            _fewer_cores(plan, largest),
             subject.cite_partition("cores_per_node"),
         )
         return
     sizes = partition.cores_per_node
     fitting = sum(1 for cores in sizes if cores >= plan.cores_per_node)
     if len(sizes) == partition.nodes and len(sizes) > 1 and fitting < plan.nodes:
+        have = "has" if fitting == 1 else "have"
         yield Violation(
-            f"{plan.cores_per_node} cores a node are asked for on {plan.nodes} nodes, {fitting} of "
-            f"{partition.name} {'has' if fitting == 1 else 'have'} so many "
+            f"{counted(plan.cores_per_node, 'core')} a node {verb(plan.cores_per_node)} asked for "
+            f"on {counted(plan.nodes, 'node')}, {fitting} of {partition.name} {have} so many "
             f"({', '.join(str(cores) for cores in sizes)})",
             f"ask for at most -N {fitting}, or for fewer cores",
             subject.cite_partition("cores_per_node"),
@@ -247,10 +289,10 @@ def cores_a_gpu(subject: Subject) -> Iterator[Violation]:
     allowed = each * plan.gpus_per_node
     if plan.request.exclusive or plan.cores_per_node <= allowed:
         return
+    come = "comes" if plan.gpus_per_node == 1 else "come"
     yield Violation(
-        f"{plan.cores_per_node} cores a node are asked for ({plan.ntasks_per_node} tasks x "
-        f"{plan.cpus_per_task} cores), {plan.gpus_per_node} GPUs of {partition.name} come with "
-        f"{allowed} ({each} a GPU)",
+        f"{_cores_asked(plan)}, {counted(plan.gpus_per_node, 'GPU')} of {partition.name} {come} "
+        f"with {allowed} ({each} a GPU)",
         f"ask for at most -c {max(1, allowed // plan.ntasks_per_node)}, or for more GPUs",
         subject.cite("policy", "cores"),
     )
@@ -262,8 +304,8 @@ def cores_for_gpus(subject: Subject) -> Iterator[Violation]:
     # A whole node comes with all its cores, whatever is asked for.
     if plan.gpus_per_node > plan.cores_per_node and not plan.request.exclusive:
         yield Violation(
-            f"{plan.gpus_per_node} GPUs a node but {plan.cores_per_node} cores are asked for; "
-            "a GPU needs a core at least",
+            f"{plan.gpus_per_node} GPUs a node but {counted(plan.cores_per_node, 'core')} "
+            f"{verb(plan.cores_per_node)} asked for; a GPU needs a core at least",
             f"ask for at least -c {-(-plan.gpus_per_node // plan.ntasks_per_node)}",
         )
 

@@ -109,7 +109,7 @@ def test_diff(
     result = run("diff", "7", "8").stdout
     assert "time" in result and "-#SBATCH --time=00:05:00\n+#SBATCH --time=00:09:00" in result
     data = json.loads(run("diff", "7", "8", "--json").stdout)
-    assert {"name": "time", "first": "5", "second": "9"} in data["plan"]
+    assert {"name": "time", "first": "00:05:00", "second": "00:09:00"} in data["plan"]
     assert run("diff", "7").stdout == "job 7 and today do not differ\n"
     (tmp_path / "other.sh").write_text(first + "echo more\n")
     assert "\n+echo more\n" in run("diff", "7", "other.sh").stdout
@@ -140,7 +140,7 @@ def test_resubmit_with_overrides(
     script = submitted(7, "--env", "A=1", "--env", "B=2")
     fake_slurm.answer("sbatch", "8\n")
     result = run("resubmit", "7", "-t", "9", "--env", "A=3", "--force")
-    assert "time: 5 -> 9" in result.stderr
+    assert "time: 00:05:00 -> 00:09:00" in result.stderr
     changed = script.replace("--time=00:05:00", "--time=00:09:00").replace("A=1", "A=3")
     assert fake_slurm.stdin() == changed
 

@@ -198,13 +198,13 @@ CASES: List[Case] = [
     (
         "NC303",
         {"launcher": "python", "nodes": 2},
-        ["python", "2 nodes x 1 tasks", "torchrun"],
+        ["python", "2 nodes x 1 task are", "torchrun"],
         {"launcher": "python", "nodes": 1},
     ),
     (
         "NC303",
         {"launcher": "python", "ntasks_per_node": 2},
-        ["1 nodes x 2 tasks"],
+        ["1 node x 2 tasks"],
         {"launcher": "srun", "ntasks_per_node": 2},
     ),
     (
@@ -267,14 +267,14 @@ CASES: List[Case] = [
     ),
     ("NC406", here(environment_problem="no conda"), ["no conda", "--module"], here()),
     ("NC312", {"nodelist": "n["}, ["--nodelist=n["], {"nodelist": "n1"}),
-    ("NC312", {"nodelist": "n1", "exclude": "n[1-2]"}, ["n1 stand in"], {"nodelist": "n1"}),
+    ("NC312", {"nodelist": "n1", "exclude": "n[1-2]"}, ["n1 stands in"], {"nodelist": "n1"}),
     (
         "NC312",
         {"nodelist": "n[1-2]", "nodes": 1},
         ["2 nodes and 1", "-N 2"],
         {"nodelist": "n[1-2]"},
     ),
-    ("NC312", {"nodelist": "n5"}, ["n5", "no nodes of gpu", "n[1-4]"], {"nodelist": "n4"}),
+    ("NC312", {"nodelist": "n5"}, ["n5", "no node of gpu", "n[1-4]"], {"nodelist": "n4"}),
     (
         "NC321",
         {"launcher": "torchrun", "signal": "USR1@60"},

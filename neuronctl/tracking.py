@@ -134,7 +134,9 @@ def merge(
     found: List[JobStatus] = []
     told = {row.id: row for row in accounting}
     for job in queue:
-        found.append(_from_queue(job, told.pop(job.id, None), record))
+        # For a moment sacct has 4711_3 only by its own number, and as no task of anything.
+        by_number = told.pop(JobId(job.job_id), None)
+        found.append(_from_queue(job, told.pop(job.id, by_number), record))
     waiting = [job.id for job in queue if job.id.tasks is not None]
     for id, row in told.items():
         # Before its tasks start, sacct has one row for all of them, as squeue has.

@@ -217,8 +217,13 @@ class ExitCode:
 
     @classmethod
     def of_wait_status(cls, status: int) -> ExitCode:
-        """From what wait(2) gives: 34560 is 135:0, 9 is 0:9."""
-        return cls(status >> 8 & 0xFF, status & 0x7F)
+        """From what wait(2) gives: 34560 is 135:0, 9 is 0:9.
+
+        Slurm puts its own error numbers into the same field (4021: the log could not be opened)
+        and reads them like the rest: 0:53.
+        """
+        signal = status & 0x7F
+        return cls(0, signal) if signal else cls(status >> 8 & 0xFF, 0)
 
     def __str__(self) -> str:
         return f"{self.code}:{self.signal}"

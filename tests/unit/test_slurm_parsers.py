@@ -228,10 +228,10 @@ def test_squeue_argv_asks_once_for_all() -> None:
 
 @pytest.mark.parametrize(
     "status, exit",
-    [(0, "0:0"), (1792, "7:0"), (35584, "139:0"), (9, "0:9"), (139, "0:11"), (53, "0:53")],
+    [(0, "0:0"), (1792, "7:0"), (35584, "139:0"), (9, "0:9"), (139, "0:11"), (4021, "0:53")],
 )
 def test_wait_statuses(status: int, exit: str) -> None:
-    # As slurmctld 22.05 printed them; 139 is signal 11 with a core dumped.
+    # As slurmctld 22.05 printed them; 139 is signal 11 with a core dumped, 4021 Slurm's own error.
     assert ExitCode.of_wait_status(status) == ExitCode.parse(exit)
 
 

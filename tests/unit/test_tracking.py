@@ -85,6 +85,20 @@ def test_the_controllers_exit_code_is_exact() -> None:
     assert (status.exit_low, ending_words(status)) == (False, "exit code 139:0")
 
 
+def test_a_task_that_accounting_does_not_know_as_one_yet() -> None:
+    # slurmdbd 22.05 has the array's last task as a job without tasks at first.
+    ended = [
+        queue(id=JobId(7, task=n), job_id=8 + n, state="COMPLETED", exit=ExitCode(0, 0))
+        for n in (0, 1)
+    ]
+    ended.append(queue(id=JobId(7, task=2), job_id=7, state="FAILED", exit=ExitCode(9, 0)))
+    found = merge(None, ended, [past(state="FAILED", exit=ExitCode(9, 0), elapsed=62)])
+    assert [str(one.id) for one in found] == ["7_0", "7_1", "7_2"]
+    assert found[2].elapsed == 62
+    waits = queue(id=JobId(7, tasks="0-2"), state="PENDING")
+    assert [str(one.id) for one in merge(None, [waits], [past(state="PENDING")])] == ["7_[0-2]"]
+
+
 def test_accounting_that_lags_tells_nothing() -> None:
     (status,) = merge(None, [queue(state="FAILED")], [past(state="RUNNING", exit=ExitCode(0, 0))])
     assert (status.state, status.exit) == ("FAILED", None)

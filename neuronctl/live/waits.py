@@ -46,7 +46,7 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
         yield Wait("NC505", f"Partition{here.state.capitalize()}", words)
     for wish in wishes(plan, live):
         if wish.cause:
-            yield Wait("NC506", wish.cause, wish.words)
+            yield Wait("NC506", wish.cause, wish.words, until=wish.until)
     jobs = user_limit("max_running_jobs", plan, live, cite)
     gpus = user_limit("max_gpus", plan, live, cite)
     first = soon(live).within(jobs, gpus)

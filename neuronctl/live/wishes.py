@@ -8,6 +8,7 @@ import re
 import time
 from typing import Iterator, List, Optional, Tuple
 
+from neuronctl import units
 from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Live
 from neuronctl.plan import JobPlan
@@ -54,12 +55,14 @@ _HARMLESS = {
 class Wish:
     """cause: Slurm's reason; "" where it is not known whether the job waits for it.
 
-    odd: Slurm may as well refuse the job for it.
+    odd: Slurm may as well refuse the job for it. until: epoch seconds when it is over; None: not
+    known.
     """
 
     cause: str
     words: str
     odd: bool = False
+    until: Optional[int] = None
 
 
 def option(plan: JobPlan, name: str) -> Optional[str]:
@@ -79,16 +82,12 @@ def wishes(plan: JobPlan, live: Live) -> Tuple[Wish, ...]:
 def _wishes(plan: JobPlan, live: Live) -> Iterator[Wish]:
     if option(plan, "hold") is not None:
         yield Wish("JobHeldUser", "it is held (--hold) until you release it")
-    begin = option(plan, "begin")
-    if begin is not None:
-        later = begins_later(begin, live.asked_at)
-        if later is None:
-            yield Wish("", f"--begin={begin} is no moment that is understood here", True)
-        elif later:
-            yield Wish("BeginTime", f"it begins at {begin} (--begin) at the earliest")
     text = plan.request.dependency
     if text is not None:
         yield from _dependency(text, plan, live)
+    begin = option(plan, "begin")
+    if begin is not None:
+        yield from _begin(begin, live.asked_at)
     for one in plan.request.sbatch:
         name, _, value = one.partition("=")
         if name in ("hold", "begin") or name in SELECTING:
@@ -98,28 +97,20 @@ def _wishes(plan: JobPlan, live: Live) -> Iterator[Wish]:
             yield Wish("", words, True)
 
 
-def begins_later(text: str, now: int) -> Optional[bool]:
-    """Whether Slurm's ``--begin`` lies after ``now`` (epoch seconds); None: not understood."""
-    plus = re.fullmatch(
-        r"now(?:\+(\d{1,9})(?:seconds?|minutes?|hours?|days?|weeks?)?)?", text, re.ASCII
-    )
-    if plus is not None:
-        return bool(int(plus[1] or 0))
-    # A time of the day that is past is tomorrow's.
-    clock = re.fullmatch(r"(\d{1,2}):(\d\d)(?::(\d\d))?", text, re.ASCII)
-    if clock is not None:
-        fits = int(clock[1]) < 24 and int(clock[2]) < 60 and int(clock[3] or 0) < 60
-        return True if fits else None
-    if text in ("midnight", "noon", "elevenses", "fika", "teatime", "tomorrow"):
-        return True
-    if text == "today":
-        return False
-    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"):
-        try:
-            return time.mktime(time.strptime(text, form)) > now
-        except (ValueError, OverflowError):
-            continue
-    return None
+def _begin(text: str, now: int) -> Iterator[Wish]:
+    from neuronctl.live.begin import moment
+
+    try:
+        at = moment(text, now)
+    except ValueError:
+        return  # a rule refuses it
+    if at is None:
+        yield Wish("", f"--begin={text} is no moment that is understood here", True)
+    elif at > now:
+        shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+        left = units.format_time(at - now)
+        words = f"it begins at {shown} (--begin={text}), {left} from now, at the earliest"
+        yield Wish("BeginTime", words, until=at)
 
 
 # -------------------------------------------------------------------------- dependencies

@@ -1,4 +1,6 @@
-"""NC5xx: what Slurm itself says now: jobs, GPUs, nodes, arrays, accounts. Silent without Slurm."""
+"""NC5xx: what Slurm itself says now: jobs, GPUs, nodes, arrays, accounts. Silent without Slurm, but
+for what every Slurm refuses.
+"""
 
 from __future__ import annotations
 
@@ -126,6 +128,24 @@ def dependency(subject: Subject) -> Iterator[Violation]:
                 "look with 'neuronctl status " + str(number) + "'",
                 "Slurm itself: scontrol show job",
             )
+
+
+@rule("NC513", "no moment to begin at")
+def begin(subject: Subject) -> Iterator[Violation]:
+    from neuronctl.live.wishes import option
+
+    text = option(subject.plan, "begin")
+    if text is None:
+        return
+    from neuronctl.live.begin import EXAMPLES, moment
+
+    try:
+        moment(text, 0)  # what cannot be read now can never be
+    except ValueError:
+        yield Violation(
+            f"--begin={text} is no moment that Slurm understands",
+            f"it takes {EXAMPLES}",
+        )
 
 
 @rule("NC521", "QOS cannot be used")

@@ -7,16 +7,19 @@ import dataclasses
 import json
 import os
 import subprocess
-from typing import Any, Iterator
+import time
+from typing import Any, Iterator, List
 
 import pytest
 from harness import COMMENT, Result, Sandbox, sandbox_up
 
 from neuronctl.catalog.loader import load
+from neuronctl.live.begin import moment
 from neuronctl.units import expand_hostlist
 
 PARTITION = "cas_v100nv_4"  # 4 nodes of 4 GPUs; a user may have 8 jobs, and hold 12 GPUs
 JOB = ["-p", PARTITION, "-t", "10", "--field", "misc", "--appl", "pytorch"]
+FORM = "%Y-%m-%dT%H:%M:%S"
 RAW = ["sbatch", "--parsable", "-p", PARTITION, "-t", "10", COMMENT, "--wrap", "sleep 300"]
 
 
@@ -190,6 +193,91 @@ def test_a_lower_limit_of_slurms_is_read_again_before_it_refuses(sandbox: Sandbo
     change = f'sed -i \'s/"max_submit_jobs": 8/"max_submit_jobs": 0/\' $({find})'
     sandbox.exec(["sh", "-c", change])
     assert "can start now" in submit(sandbox, "--gpus-per-node", "1", "--dry-run").stderr
+
+
+BEGINS = [
+    "now",
+    "now+1hour",
+    "now+30",
+    "now+1h",
+    "now+",
+    "now-1hour",
+    "now + 2 days",
+    "tomorrow",
+    "Tomorrow",
+    "today",
+    "noon",
+    "midnight",
+    "16:00",
+    "00:01",
+    "4pm",
+    "4:30pm",
+    "12:30am",
+    "24:00",
+    "1:5",
+    "16",
+    "2026-12-01",
+    "2030-12-01T10:00",
+    "2030-12-01T10",
+    "2020-01-01",
+    "2030-13-01",
+    "2030-1-1",
+    "12/01",
+    "12/01/30",
+    "12/01/2030",
+    "120130",
+    "01.12.30",
+    "12/01/30-10:00",
+    "tomorrow 10:00",
+    "noon tomorrow",
+    "10:00 AM",
+    "monday",
+    "rubbish",
+    "1764583200",
+    "now 16:00",
+    "noonish",
+]
+
+
+def test_a_moment_to_begin_at_is_what_slurm_makes_of_it(sandbox: Sandbox) -> None:
+    script = (
+        'while IFS= read -r text; do id=$("$@" "--begin=$text" 2>/dev/null) || id=; '
+        "told=; test -z $id || { told=$(scontrol show job $id | "
+        "grep -oE '(Submit|Eligible)Time=[^ ]*' | cut -d= -f2 | paste -sd' '); "
+        'scancel $id; }; echo "$(date +%s) $told"; done'
+    )
+    text = "".join(f"{one}\n" for one in BEGINS)
+    answers = sandbox.exec(["sh", "-c", script, "sh", *RAW, "--gres=gpu:1"], input=text).stdout
+    for asked, answer in zip(BEGINS, answers.splitlines()):
+        now, *times = answer.split()
+        assert len(answers.splitlines()) == len(BEGINS)
+        if not times:
+            with pytest.raises(ValueError):
+                moment(asked, int(now))
+            continue
+        submitted, eligible = (time.mktime(time.strptime(one, FORM)) for one in times)
+        read = moment(asked, int(submitted))
+        assert read is not None
+        assert max(read, submitted) == pytest.approx(eligible, abs=2), asked
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--sbatch", "begin=now+1hour"], "BeginTime"),
+        (["--sbatch", "begin=now+1hour", "--sbatch", "hold"], "JobHeldUser"),
+        (["--sbatch", "begin=now+1hour", "-d", "singleton"], "Dependency"),
+        (["-d", "singleton"], "Dependency"),
+        (["-d", "singleton", "-J", "another"], ""),
+    ],
+)
+def test_as_asked(sandbox: Sandbox, options: List[str], reason: str) -> None:
+    sandbox.exec([*RAW, "--gres=gpu:1", "-J", "t"])
+    answer = json.loads(submit(sandbox, "--gpus-per-node", "1", *options, "--json").stdout)
+    kind = "will wait" if reason else "can start now"
+    assert (answer["verdict"]["kind"], answer["verdict"]["cause"]) == (kind, reason)
+    seen = reason_of(sandbox, answer["job_id"])
+    assert seen in ((reason,) if reason else ("None", ""))
 
 
 # ------------------------------------------------------------------------------ -p auto

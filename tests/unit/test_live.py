@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any, List, Optional, Set, Tuple
 
 import pytest
@@ -198,6 +199,14 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         ["names job 7"],
         live(job_states={7: "COMPLETED"}),
         {"dependency": "afterany:7"},
+    ),
+    (
+        "NC513",
+        live(),
+        {"sbatch": ("begin=rubbish",)},
+        ["--begin=rubbish is no moment", "now+1hour, tomorrow, noon, 16:00"],
+        live(),
+        {"sbatch": ("begin=16:00",)},
     ),
     ("NC521", live(), {"qos": "fast"}, ["no QOS 'fast'", "normal"], live(), {"qos": "normal"}),
     ("NC521", live(), {"qos": "p_gpu"}, ["not one you may use"], live(), {"qos": "NORMAL"}),
@@ -481,8 +490,7 @@ def test_a_dependency_that_cannot_be_met_is_told_with_its_job() -> None:
         ("deadline=now+1hour", "not known"),
         ("open-mode=append", "can start now"),
         ("open-mode=both", "not known"),
-        ("begin=rubbish", "not known"),
-        ("begin=25:00", "not known"),
+        ("begin=elevenses", "not known"),
         ("begin=2020-01-01", "can start now"),
         ("begin=now", "can start now"),
         ("begin=2099-01-01T10:00", "will wait"),
@@ -498,6 +506,20 @@ def test_sbatch_options_that_are_not_understood_make_nothing_sure(option: str, k
         # Slurm may refuse it, so that not even a limit makes the waiting sure.
         full = judged(live(BUSY), gpus_per_node=1, sbatch=(option,)).verdict
         assert (full.kind, option in full.words) == ("not known", True)
+
+
+def test_a_moment_to_begin_at_is_told() -> None:
+    verdict = judged(live(), gpus_per_node=1, sbatch=("begin=now+90minutes",)).verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "BeginTime")
+    assert verdict.until == NOW + 5400
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(NOW + 5400))
+    assert f"it begins at {shown} (--begin=now+90minutes), 01:30:00 from now" in verdict.words
+    # Slurm names what it depends on first.
+    look = live(job_states={9: "RUNNING"})
+    both = judged(look, sbatch=("begin=now+1hour",), dependency="afterok:9").verdict
+    assert (both.cause, both.until) == ("Dependency", None)
+    refused = judged(None, sbatch=("begin=25:00",)).verdict
+    assert (refused.kind, refused.cause) == ("refused", "NC513")
 
 
 def test_several_lines_of_slurms_become_one() -> None:

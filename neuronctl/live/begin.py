@@ -1,0 +1,136 @@
+"""The moments that ``--begin`` takes, read as Slurm reads them. Pure."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Optional, Tuple
+
+from neuronctl.patterns import lazy
+
+EXAMPLES = "now+1hour, tomorrow, noon, 16:00, 2026-12-01 or 2026-12-01T10:00"
+"""What Slurm takes."""
+
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+_HOURS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
+_DAYS = {"today": 0, "tomorrow": 1}
+
+_RELATIVE = lazy(
+    r"now[ \t]*(?:([+-])\s*(\d[\d\s]*)(seconds?|minutes?|hours?|days?|weeks?)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+# Slurm takes a T for the sign between day and hour wherever it stands: no word starts with one.
+_BETWEEN = lazy(r"[ \tT-]+")
+_PARTS = {
+    "word": lazy(r"(?:today|tomorrow|midnight|noon|fika|teatime)", re.IGNORECASE),
+    "clock": lazy(r"(\d\d?):(\d\d)(?::(\d\d))?(?:\s*([ap])m)?", re.ASCII | re.IGNORECASE),
+    "year first": lazy(r"(\d{4})-(\d\d)-(\d\d?)", re.ASCII),
+    "month first": lazy(r"(\d\d|\d(?!\d))[./]?(\d\d|\d(?!\d))[./]?(?:(\d\d)|(?!\d))", re.ASCII),
+}
+
+Day = Tuple[int, int, int]
+
+
+def moment(text: str, now: int) -> Optional[int]:
+    """The moment (epoch seconds) in this machine's time zone; ``now`` is the time of asking.
+
+    A time of the day that is past is tomorrow's, a day without year that is past next year's.
+    None: versions of Slurm differ in it. Raises ValueError for what Slurm refuses.
+    """
+    relative = _RELATIVE.match(text)
+    if relative is not None:
+        return _after(relative, text, now)
+    if re.match(r"\s|uts|.*(?:elevenses|now)", text, re.IGNORECASE):
+        return None
+    clock, day = _parts(text, now)
+    if clock is None and day is None:
+        raise ValueError(text)
+    today = time.localtime(now)
+    if day is None:
+        assert clock is not None
+        passed = clock[:2] <= (today.tm_hour, today.tm_min)
+        day = _day(now + 86400 if passed else now)
+    hour, minute, second = clock or (0, 0, 0)
+    year, month, number = day
+    if year < 0:
+        passed = (month, number, hour, minute) <= today[1:5]
+        year = today.tm_year + passed
+    try:
+        return int(time.mktime((year, month, number, hour, minute, second, 0, 0, -1)))
+    except (OverflowError, ValueError):
+        return None
+
+
+def _after(match: re.Match[str], text: str, now: int) -> Optional[int]:
+    sign, count, unit = match.groups()
+    rest = text[match.end() :]
+    if rest:
+        if unit:
+            return None  # a further moment
+        raise ValueError(text)
+    if count is None:
+        return now
+    seconds = int("".join(count.split())[:18])
+    seconds *= _SECONDS[unit.lower().rstrip("s")] if unit else 1
+    return now + (-seconds if sign == "-" else seconds)
+
+
+def _day(moment: int) -> Day:
+    at = time.localtime(moment)
+    return at.tm_year, at.tm_mon, at.tm_mday
+
+
+def _parts(text: str, now: int) -> Tuple[Optional[Day], Optional[Day]]:
+    """((hour, minute, second), (year, month, day)), each None where it is not said; the last one
+    counts. The year is -1 where it is not said.
+    """
+    clock: Optional[Day] = None
+    day: Optional[Day] = None
+    place = 0
+    while place < len(text):
+        found = _BETWEEN.match(text, place)
+        if found is not None:
+            place = found.end()
+            continue
+        kind, found = _part(text, place)
+        place = found.end()
+        if kind == "word":
+            word = found[0].lower()
+            if word in _DAYS:
+                day = _day(now + 86400 * _DAYS[word])
+            else:
+                clock = _HOURS[word], 0, 0
+        elif kind == "clock":
+            clock = _clock(found)
+        elif kind == "year first":
+            day = _checked(int(found[1]), int(found[2]), int(found[3]))
+        else:
+            year = 2000 + int(found[3]) if found[3] and int(found[3]) else -1
+            day = _checked(year, int(found[1]), int(found[2]))
+    return clock, day
+
+
+def _part(text: str, place: int) -> Tuple[str, re.Match[str]]:
+    for kind, pattern in _PARTS.items():
+        found = pattern.match(text, place)
+        if found is not None:
+            return kind, found
+    raise ValueError(text)
+
+
+def _clock(found: re.Match[str]) -> Day:
+    hour, minute, second = (int(one or 0) for one in found.groups()[:3])
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(found[0])
+    half = (found[4] or "").lower()
+    if half and hour > 12:
+        raise ValueError(found[0])
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    return hour, minute, second
+
+
+def _checked(year: int, month: int, day: int) -> Day:
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        raise ValueError(f"{month}/{day}")
+    return year, month, day

@@ -151,9 +151,22 @@ def _memory(texts: Sequence[str]) -> Fields:
     return {"mem": texts[0].strip()}
 
 
+# Those that sbatch takes by name; seen with Slurm 22.05.
+_SIGNALS = (
+    *("HUP", "INT", "QUIT", "ABRT", "KILL", "ALRM", "TERM", "USR1", "USR2"),
+    *("URG", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "XCPU"),
+)
+
+
 def _signal(texts: Sequence[str]) -> Fields:
     if not re.fullmatch(r"([BR]{1,2}:)?(SIG)?[A-Z0-9+-]{1,10}(@[0-9]{1,5})?", one_line(texts[0])):
         raise ValueError(f"'{texts[0]}' is not [B:]SIGNAL[@SECONDS], such as B:USR1@120")
+    name, _, seconds = texts[0].rpartition(":")[2].partition("@")
+    name = name[3:] if name.startswith("SIG") else name
+    if name not in _SIGNALS and not (name.isdigit() and int(name)):
+        raise ValueError(f"'{name}' is no signal; Slurm knows {', '.join(_SIGNALS)} and numbers")
+    if int(seconds or 0) > 65535:
+        raise ValueError(f"{seconds} seconds before the end are more than Slurm takes, 65535")
     return {"signal": texts[0]}
 
 

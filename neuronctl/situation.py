@@ -14,6 +14,7 @@ from neuronctl.containers import elf_arch, sif_arch
 from neuronctl.errors import UsageError
 from neuronctl.plan import JobPlan
 from neuronctl.rules import Situation
+from neuronctl.shell import quote
 
 
 def look(plan: JobPlan) -> Situation:
@@ -24,13 +25,15 @@ def look(plan: JobPlan) -> Situation:
         raise UsageError("the current directory does not exist any more", "cd to another") from None
     script, image = plan.request.script, plan.request.container
     problem, has_directives = "", False
+    log_problem, log_hint = _log_problem(plan)
     if script is not None and (image is None or _is_file_name(script)):
         problem, has_directives = _script_problem(script)
     return Situation(
         user=user_name(),
         directory=directory,
         script_problem=problem,
-        log_problem=_log_problem(plan),
+        log_problem=log_problem,
+        log_hint=log_hint,
         has_directives=has_directives,
         image_problem="" if image is None else _image_problem(image),
         environment_problem=_environment_problem(plan),
@@ -160,8 +163,8 @@ def _head(path: str) -> bytes:
         return b""
 
 
-def _log_problem(plan: JobPlan) -> str:
-    """Why a log file cannot be written, or ""."""
+def _log_problem(plan: JobPlan) -> Tuple[str, str]:
+    """Why a log file cannot be written and what to do, or twice ""."""
     from neuronctl.units import expand_log_pattern
 
     for pattern in (plan.output, plan.error):
@@ -177,14 +180,21 @@ def _log_problem(plan: JobPlan) -> str:
         )
         made = os.path.dirname(pattern)
         if "\\" not in pattern and re.search(r"%[0-9]*[AjJ]", made.replace("%%", "")):
-            return f"the log directory '{made}' cannot be there: it is named after the job's id"
+            return (
+                f"the log directory '{made}' cannot be there: it is named after the job's id",
+                "put the id into the file's name, as in -o %x_%j.out",
+            )
         if os.path.isdir(name):
-            return f"the log file '{name}' is a directory"
+            return f"the log file '{name}' is a directory", "choose another with -o"
         if os.path.exists(name) and os.access(name, os.W_OK):
             continue  # /dev/null, or a log that is written again
         directory = os.path.dirname(name) or "."
         if not os.path.isdir(directory):
-            return f"the log directory '{directory}' does not exist"
+            hint = f"make it first: mkdir -p {quote(directory)}; or choose another with -o"
+            return f"the log directory '{directory}' does not exist", hint
         if not os.access(directory, os.W_OK | os.X_OK):
-            return f"the log directory '{os.path.abspath(directory)}' is not writable for you"
-    return ""
+            return (
+                f"the log directory '{os.path.abspath(directory)}' is not writable for you",
+                "choose another with -o",
+            )
+    return "", ""

@@ -39,7 +39,7 @@ class Situation:
     """Where and by whom a job is to be submitted: what the rules may know of the machine.
 
     script_problem: why the program cannot be run (empty: nothing known against it).
-    log_problem: why a log file cannot be written.
+    log_problem: why a log file cannot be written; log_hint: what to do.
     has_directives: whether the program itself is a batch script with ``#SBATCH`` lines.
     """
 
@@ -48,6 +48,7 @@ class Situation:
     """The working directory, as an absolute path without symbolic links."""
     script_problem: str = ""
     log_problem: str = ""
+    log_hint: str = ""
     has_directives: bool = False
     image_problem: str = ""
     """Why the container image cannot be used."""

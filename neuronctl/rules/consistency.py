@@ -16,7 +16,16 @@ def tasks_and_nodes(subject: Subject) -> Iterator[Violation]:
     if request.ntasks is None:
         return
     total = plan.nodes * plan.ntasks_per_node
-    if request.ntasks != total:
+    if request.ntasks == total:
+        return
+    if request.ntasks_per_node is None:
+        more = plan.nodes * -(-request.ntasks // plan.nodes)
+        yield Violation(
+            f"{counted(request.ntasks, 'task')} on {counted(plan.nodes, 'node')}: neuronctl "
+            "starts as many on every node",
+            f"take --ntasks={more}" + (f" or --ntasks={total}" if total < more else ""),
+        )
+    else:
         yield Violation(
             f"--ntasks={request.ntasks} and {counted(plan.nodes, 'node')} x "
             f"{counted(plan.ntasks_per_node, 'task')} a node = {counted(total, 'task')} contradict "
@@ -61,8 +70,8 @@ def processes_and_gpus(subject: Subject) -> Iterator[Violation]:
         )
     elif plan.launcher.distributed and 1 <= plan.processes_per_node < plan.gpus_per_node:
         yield Violation(
-            f"{plan.processes_per_node} processes for {plan.gpus_per_node} GPUs on a node: some "
-            "GPUs may stay idle",
+            f"{counted(plan.processes_per_node, 'process')} for {plan.gpus_per_node} GPUs on a "
+            "node: some GPUs may stay idle",
             f"one process a GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
         )
 

@@ -85,6 +85,6 @@ def log_file(subject: Subject) -> Iterator[Violation]:
     if here is not None and here.log_problem:
         yield Violation(
             f"{here.log_problem}; the job would fail at its start (exit code 0:53) without a log",
-            "make the directory first, or choose another with -o",
+            here.log_hint,
             severity=WARNING if subject.reviewed else ERROR,
         )

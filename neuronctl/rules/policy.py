@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Dict, Iterator, List, Sequence
 
 from neuronctl.catalog.model import CommentPolicy
+from neuronctl.plan import JobPlan
 from neuronctl.rules.base import WARNING, Subject, Violation, nearest, rule
 
 
@@ -30,7 +32,11 @@ def _choices(word: str, values: tuple[str, ...]) -> str:
     """The nearest allowed values, then as many others as a person reads, or all of few."""
     close = nearest(word, values)
     # A value that contains the word, or is contained in it, is what was meant more often.
-    related = tuple(one for one in values if word and (word.lower() in one or one in word.lower()))
+    related = tuple(
+        one
+        for one in values
+        if word and (word.lower() in one or (len(one) > 2 and one in word.lower()))
+    )
     best = tuple(dict.fromkeys(related + close))
     return ("did you mean " + " or ".join(best[:4]) + "? " if best else "") + (
         "allowed are: " + " ".join(dict.fromkeys(values))
@@ -46,6 +52,23 @@ def comment_given(subject: Subject) -> Iterator[Violation]:
             f"add {_comment_form(policy)}{_values(policy)}",
             subject.cite("policy", "comment"),
         )
+
+
+def _separated(comment: str, policy: CommentPolicy) -> str:
+    """The comment with ``;`` where its parts stand apart by other signs; "" where they do not."""
+    parts = [one for one in re.split(r"[\s,:&|]+", comment) if one]
+    if len(parts) > 1 and [one.partition("=")[0] for one in parts] == [
+        one.key for one in policy.fields
+    ]:
+        return ";".join(parts)
+    return ""
+
+
+def _addition(plan: JobPlan, policy: CommentPolicy, key: str) -> str:
+    if plan.request.comment is None:
+        return f"add --{key}"
+    # --comment hides --field and --appl.
+    return f"add ;{key}={key.upper()} to it, or give {_comment_form(policy)} instead"
 
 
 @rule("NC202", "comment is not what the site takes")
@@ -68,6 +91,14 @@ def comment_form(subject: Subject) -> Iterator[Violation]:
             )
         return
     if policy.form != "fields":
+        return
+    separate = _separated(comment, policy)
+    if separate:
+        yield Violation(
+            f"the parts of the comment '{comment}' are not separated by ';'",
+            f"write --comment '{separate}'",
+            source,
+        )
         return
     pairs: Dict[str, str] = {}
     keys: List[str] = []
@@ -99,7 +130,7 @@ def comment_form(subject: Subject) -> Iterator[Violation]:
         if key not in pairs:
             yield Violation(
                 f"the comment '{comment}' lacks {key}=",
-                f"add --{key}; " + _choices("", values),
+                f"{_addition(plan, policy, key)}; " + _choices("", values),
                 source,
             )
         elif pairs[key] not in values:

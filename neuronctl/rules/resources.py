@@ -8,6 +8,7 @@ from neuronctl import units
 from neuronctl.catalog.model import Partition
 from neuronctl.plan import JobPlan
 from neuronctl.rules.base import WARNING, Subject, Violation, gpus_held, nearest, rule
+from neuronctl.rules.fitting import fewer_cores, gpus_over_nodes, most_gpus, most_nodes
 from neuronctl.words import counted, verb
 
 
@@ -52,7 +53,7 @@ def partition_exists(subject: Subject) -> Iterator[Violation]:
     elif not plan.partition.name:
         yield Violation(
             f"no partition is asked for, and {plan.cluster.name} has no default one",
-            "name one with -p: " + ", ".join(names),
+            "name one with -p, or take -p auto; there are: " + ", ".join(names),
             subject.cite("partitions"),
         )
     elif _known(subject) is None and "," in plan.partition.name:
@@ -114,7 +115,7 @@ def nodes_in_partition(subject: Subject) -> Iterator[Violation]:
         yield Violation(
             f"{counted(plan.nodes, 'node')} {verb(plan.nodes)} asked for, {partition.name} has "
             f"{partition.nodes}",
-            f"ask for at most -N {partition.nodes}",
+            f"ask for at most -N {most_nodes(partition)}",
             subject.cite_partition("nodes"),
         )
 
@@ -131,14 +132,6 @@ def nodes_a_job(subject: Subject) -> Iterator[Violation]:
         )
 
 
-def _whole_nodes(partition: Partition) -> Optional[int]:
-    """How many nodes with all their GPUs one job may have; None: the catalog does not say."""
-    limits = [partition.nodes, partition.max_nodes]
-    if partition.max_gpus is not None:
-        limits.append(partition.max_gpus // partition.gpus_per_node)
-    return min((max(1, one) for one in limits if one is not None), default=None)
-
-
 @rule("NC121", "more GPUs a node than it has")
 def gpus_a_node(subject: Subject) -> Iterator[Violation]:
     plan, partition = subject.plan, _known(subject)
@@ -146,22 +139,13 @@ def gpus_a_node(subject: Subject) -> Iterator[Violation]:
         return
     has = partition.gpus_per_node
     others = _partitions_for(subject, plan.gpus_per_node)
-    if has:
-        wanted = max(plan.nodes, -(-plan.gpus // has))
-        fitting = _whole_nodes(partition)
-        if fitting is not None and fitting < wanted:
-            wanted = fitting
-            hint = f"ask for at most --gpus-per-node {has}"
-        else:
-            hint = f"ask for --gpus-per-node {has}"
-        if wanted > 1 and (wanted > plan.nodes or wanted == fitting):
-            hint += f" (with -N {wanted}: {wanted * has} GPUs)"
-    else:
-        hint = "leave the GPUs out"
-    asked = counted(plan.gpus_per_node, "GPU")
+    hint = gpus_over_nodes(plan) if has else "leave the GPUs out"
+    total = plan.request.gpus
+    asked = f"{counted(plan.gpus_per_node, 'GPU')} a node {verb(plan.gpus_per_node)} asked for"
+    if total is not None:
+        asked += f" (-G {total} on {counted(plan.nodes, 'node')})"
     yield Violation(
-        f"{asked} a node {verb(plan.gpus_per_node)} asked for, a node of {partition.name} has "
-        f"{has}",
+        f"{asked}, a node of {partition.name} has {has}",
         hint + (f", or take a partition that has them: {others}" if others else ""),
         subject.cite_partition("gpus_per_node"),
     )
@@ -224,12 +208,18 @@ def gpus_a_user(subject: Subject) -> Iterator[Violation]:
     plan, partition = subject.plan, subject.plan.partition
     held = gpus_held(plan)
     if partition.max_gpus is not None and held > partition.max_gpus:
+        each = held // plan.nodes
         whole = ", whole with --exclusive" if held > plan.gpus else ""
+        most = most_gpus(partition) or partition.max_gpus
+        hint = f"ask for at most {counted(most, 'GPU')} in all"
+        if each <= min(most, partition.gpus_per_node):
+            hint += f": -N {most // each}"
+            hint += "" if whole else f" --gpus-per-node {each}"
         yield Violation(
             f"{counted(held, 'GPU')} {verb(held)} asked for ({counted(plan.nodes, 'node')} x "
-            f"{held // plan.nodes}{whole}), a user may hold {partition.max_gpus} in "
+            f"{each}{whole}), a user may hold {partition.max_gpus} in "
             f"{partition.name}; Slurm would let it wait for ever",
-            f"ask for at most {counted(partition.max_gpus, 'GPU')} in all",
+            hint,
             subject.cite_partition("max_gpus"),
         )
 
@@ -240,30 +230,16 @@ def _cores_asked(plan: JobPlan) -> str:
     return f"{each} a node {verb(plan.cores_per_node)} asked for ({tasks} x {cores})"
 
 
-def _fewer_cores(plan: JobPlan, largest: int) -> str:
-    """What to ask for where a node has ``largest`` cores at most."""
-    tasks = plan.ntasks_per_node
-    if tasks <= largest:
-        with_tasks = f" with {tasks} tasks a node" if tasks > 1 else ""
-        return f"ask for at most -c {largest // tasks}{with_tasks}"
-    partition = plan.partition
-    total = plan.nodes * tasks
-    fitting = (partition.min_cores_per_node or largest) // plan.cpus_per_task
-    most = min(one for one in (partition.nodes, partition.max_nodes, total) if one is not None)
-    for nodes in range(plan.nodes + 1, most + 1):
-        if total % nodes == 0 and total // nodes <= fitting:
-            return f"spread them: -N {nodes} --ntasks-per-node {total // nodes}"
-    return f"ask for fewer tasks: a node has room for {max(1, largest // plan.cpus_per_task)}"
-
-
 @rule("NC131", "more cores than a node has")
 def cores_a_node(subject: Subject) -> Iterator[Violation]:
     plan, partition = subject.plan, subject.plan.partition
     largest = partition.max_cores_per_node
     if largest is not None and plan.cores_per_node > largest:
+        # Where the site caps them (NC132), the hint shall hold there too.
+        allowed = min(largest, _cap(plan) or largest)
         yield Violation(
             f"{_cores_asked(plan)}, the largest node of {partition.name} has {largest}",
-            _fewer_cores(plan, largest),
+            fewer_cores(plan, allowed),
             subject.cite_partition("cores_per_node"),
         )
         return
@@ -280,27 +256,37 @@ def cores_a_node(subject: Subject) -> Iterator[Violation]:
         )
 
 
+def _cap(plan: JobPlan) -> Optional[int]:
+    """The most cores a node that the job's GPUs come with; None where the site sets no cap."""
+    each = plan.cluster.cores_per_gpu(plan.partition)
+    capped = plan.cluster.policy.cores.rule == "cap" and not plan.request.exclusive
+    if not capped or each is None or not plan.gpus_per_node:
+        return None
+    return each * plan.gpus_per_node
+
+
 @rule("NC132", "more cores a GPU than the site allows")
 def cores_a_gpu(subject: Subject) -> Iterator[Violation]:
     plan, partition = subject.plan, subject.plan.partition
-    each = plan.cluster.cores_per_gpu(partition)
-    if plan.cluster.policy.cores.rule != "cap" or each is None or not plan.gpus_per_node:
+    allowed, largest = _cap(plan), partition.max_cores_per_node
+    if allowed is None or plan.cores_per_node <= allowed:
         return
-    allowed = each * plan.gpus_per_node
-    if plan.request.exclusive or plan.cores_per_node <= allowed:
-        return
+    if largest is not None and plan.cores_per_node > largest:
+        return  # NC131 has said it
     come = "comes" if plan.gpus_per_node == 1 else "come"
     yield Violation(
         f"{_cores_asked(plan)}, {counted(plan.gpus_per_node, 'GPU')} of {partition.name} {come} "
-        f"with {allowed} ({each} a GPU)",
-        f"ask for at most -c {max(1, allowed // plan.ntasks_per_node)}, or for more GPUs",
+        f"with {allowed} ({plan.cluster.cores_per_gpu(partition)} a GPU)",
+        f"{fewer_cores(plan, allowed)}, or ask for more GPUs",
         subject.cite("policy", "cores"),
     )
 
 
 @rule("NC133", "more GPUs than cores")
 def cores_for_gpus(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+    plan, partition = subject.plan, _known(subject)
+    if partition is not None and plan.gpus_per_node > partition.gpus_per_node:
+        return  # NC121 has said it
     # A whole node comes with all its cores, whatever is asked for.
     if plan.gpus_per_node > plan.cores_per_node and not plan.request.exclusive:
         yield Violation(

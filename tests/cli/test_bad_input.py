@@ -149,7 +149,7 @@ def refused(result: Result[str], code: str, *words: str) -> None:
 NEURON = ["--field", "misc", "--appl", "pytorch", "--gpus-per-node", "1"]
 REFUSED = [
     ([*HERE[:2], "-p", "amd_a100", "--comment", "x"], "NC101", ["amd_a100nv_8", "amd_a100_4"]),
-    ([*HERE, "--gpus-per-node", "9"], "NC121", ["9 GPUs", "has 8", "-N 2"]),
+    ([*HERE, "--gpus-per-node", "9"], "NC121", ["9 GPUs", "has 8", "-N 3 --gpus-per-node 3"]),
     ([*ONE, "-t", "3-0"], "NC141", ["3-00:00:00", "2-00:00:00"]),
     (["-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch"], "NC202", ["--field"]),
     (["-p", "amd_a100nv_8", *NEURON, "--mem", "8G"], "NC211", ["--mem=8G"]),

@@ -32,16 +32,17 @@ def here(**fields: Any) -> Dict[str, Any]:
 # code, what violates it, the words that must be said, what just does not violate it
 CASES: List[Case] = [
     ("NC101", {"partition": "gpus"}, ["'gpus'", "toy", "did you mean gpu"], {"partition": "gpu"}),
+    ("NC101", {"partition": "gpu,old"}, ["list of partitions", "-p auto"], {"partition": "old"}),
     ("NC101", {"partition": None}, ["no partition", "toy", "gpu, old, cpu"], {}),
     ("NC101", {"partition": "A100"}, ["a100 is a GPU", "-p auto --gpu a100", "-p gpu"], {}),
     ("NC102", {"partition": "closed"}, ["'closed'", "gpu"], {"partition": "cpu"}),
-    ("NC111", {"nodes": 5}, ["5 nodes", "gpu has 4", "-N 4"], {"nodes": 4}),
+    ("NC111", {"nodes": 5}, ["5 nodes", "gpu has 4", "-N 3"], {"nodes": 4}),
     ("NC112", {"nodes": 4}, ["4 nodes", "may have 3", "-N 3"], {"nodes": 3}),
     ("NC121", {"gpus_per_node": 9}, ["9 GPUs", "gpu has 8"], {"gpus_per_node": 8}),
     (
         "NC121",
         {"partition": "old", "gpus_per_node": 8},
-        ["old has 4", "-N 2: 8 GPUs", "gpu"],
+        ["old has 4", "-N 2 --gpus-per-node 4", "gpu"],
         {"partition": "old", "gpus_per_node": 4},
     ),
     (
@@ -56,6 +57,12 @@ CASES: List[Case] = [
         "NC123",
         {"gpus_per_node": 1, "gpu_type": "v100"},
         ["'v100'", "'a100'", "-p old"],
+        {"gpus_per_node": 1, "gpu_type": "a100"},
+    ),
+    (
+        "NC123",
+        {"gpus_per_node": 1, "gpu_type": "A100"},
+        ["'A100'", "did you mean a100?"],
         {"gpus_per_node": 1, "gpu_type": "a100"},
     ),
     (
@@ -152,6 +159,18 @@ CASES: List[Case] = [
         ["not give each part once", "write field=nlp;appl=jax"],
         on(STRICT, comment="field=nlp;appl=jax"),
     ),
+    (
+        "NC202",
+        on(STRICT, comment="field=nlp, appl=jax"),
+        ["not separated by ';'", "write --comment 'field=nlp;appl=jax'"],
+        on(STRICT, comment="field=nlp;appl=jax"),
+    ),
+    (
+        "NC202",
+        on(STRICT, comment="field=nlp"),
+        ["lacks appl=", "add ;appl=APPL to it, or give --field FIELD --appl APPL instead"],
+        on(STRICT, comment="field=nlp;appl=jax"),
+    ),
     ("NC202", on(WORD, comment="two words"), ["not one word"], on(WORD, comment="pytorch")),
     ("NC202", on(WORD, comment="torch"), ["'torch'", "pytorch"], on(WORD, comment="python")),
     ("NC203", {"field": "nlp"}, ["--field", "toy"], {"comment": "nlp"}),
@@ -180,9 +199,10 @@ CASES: List[Case] = [
     (
         "NC301",
         {"nodes": 2, "ntasks": 5},
-        ["--ntasks=5", "2 nodes x 2 tasks a node = 4 tasks"],
+        ["5 tasks on 2 nodes", "take --ntasks=6 or --ntasks=4"],
         {"nodes": 2, "ntasks": 4},
     ),
+    ("NC301", {"nodes": 2, "ntasks": 1}, ["1 task on 2 nodes", "take --ntasks=2"], {"ntasks": 1}),
     (
         "NC301",
         {"ntasks": 1, "ntasks_per_node": 6},
@@ -216,7 +236,7 @@ CASES: List[Case] = [
     (
         "NC304",
         {"launcher": "srun", "ntasks_per_node": 1, "gpus_per_node": 2},
-        ["1 processes for 2 GPUs", "idle"],
+        ["1 process for 2 GPUs", "idle"],
         {"launcher": "python", "gpus_per_node": 2},
     ),
     (

@@ -151,7 +151,14 @@ def test_what_an_environments_interpreter_was_built_for(here: Path, option: str)
 
 
 def test_log_files(here: Path) -> None:
-    assert seen(output="none/%x_%j.out").log_problem == "the log directory 'none' does not exist"
+    made = seen(output="no ne/%x_%j.out")
+    assert made.log_problem == "the log directory 'no ne' does not exist"
+    assert "mkdir -p 'no ne';" in made.log_hint
+    for pattern in ("%j/x.out", "runs/%4A/x.out"):
+        made = seen(output=pattern)
+        assert "cannot be there: it is named after the job's id" in made.log_problem
+        assert "-o %x_%j.out" in made.log_hint
+    assert seen(output="%%j/x").log_problem == "the log directory '%j' does not exist"
     (here / "train_1.out").mkdir()
     assert seen().log_problem == "the log file 'train_1.out' is a directory"
     assert seen(output="/dev/null").log_problem == ""

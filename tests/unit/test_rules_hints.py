@@ -1,0 +1,109 @@
+"""A hint is typed as it stands: what it says has to be accepted."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any, Dict, List
+
+import pytest
+from making import cluster, findings, policy
+
+from neuronctl.catalog.model import CorePolicy
+from neuronctl.errors import UsageError
+from neuronctl.rules import Finding
+
+SIZES = ("NC111", "NC112", "NC121", "NC124", "NC131", "NC132", "NC133")
+CAPPED = cluster(policy(cores=CorePolicy("cap")))
+OPTIONS = {
+    "-N": "nodes",
+    "-G": "gpus",
+    "-c": "cpus_per_task",
+    "--gpus-per-node": "gpus_per_node",
+    "--ntasks-per-node": "ntasks_per_node",
+}
+OTHER_FORM = {"gpus_per_node": "gpus", "gpus": "gpus_per_node", "ntasks_per_node": "ntasks"}
+
+
+def typed(request: Dict[str, Any], hint: str) -> Dict[str, Any]:
+    """The request with the options of the hint's first proposal in place of its own."""
+    first = re.split(r", or |; ", hint)[0]
+    said = re.findall(r"(?<!\S)(-[NGc]|--[a-z-]+) (\d+)", first)
+    fewer = re.search(r"(\d+) tasks? of (\d+) cores? fit", first)
+    said += [("--ntasks-per-node", fewer.group(1)), ("-c", fewer.group(2))] if fewer else []
+    assert said, hint
+    changed = dict(request)
+    for option, value in said:
+        changed.pop(OTHER_FORM.get(OPTIONS[option], ""), None)
+        changed[OPTIONS[option]] = int(value)
+    return changed
+
+
+def sizes(request: Dict[str, Any]) -> List[Finding]:
+    return [one for one in findings(CAPPED, **request) if one.code in SIZES]
+
+
+def asked(partition: str, **values: Any) -> Dict[str, Any]:
+    return {"partition": partition, **{key: one for key, one in values.items() if one is not None}}
+
+
+GPUS = [
+    asked(partition, nodes=nodes, gpus=total, gpus_per_node=each)
+    for partition, nodes in itertools.product(("gpu", "old"), (None, 1, 2, 3))
+    for total, each in [(one, None) for one in (3, 7, 9, 11, 17, 24, 25, 33, 100)]
+    + [(None, one) for one in (3, 5, 8, 9, 16, 64)]
+]
+TASKS = [
+    asked(partition, ntasks=tasks, cpus_per_task=cores, gpus=gpus, gpus_per_node=each)
+    for partition, gpus, each in (
+        ("gpu", None, 8),
+        ("gpu", 8, None),
+        ("gpu", None, 1),
+        ("old", None, 4),
+        ("cpu", None, None),
+    )
+    for tasks, cores in itertools.product((1, 7, 40, 41, 65, 96, 192, 500), (None, 2, 9, 48, 70))
+]
+
+
+@pytest.mark.parametrize("request_", GPUS + TASKS, ids=str)
+def test_what_is_said_is_accepted(request_: Dict[str, Any]) -> None:
+    for _ in range(3):
+        try:
+            found = sizes(request_)
+        except UsageError as error:
+            request_ = typed(request_, error.hint)
+            continue
+        if len({one.code for one in found}) != 1:
+            return  # more than one thing is to be changed
+        better = typed(request_, found[0].hint)
+        try:
+            left = sizes(better)
+        except UsageError:  # -N and -G no longer go together: the next round says how they do
+            request_ = better
+            continue
+        assert [one.message for one in left] == [], (found[0].message, found[0].hint)
+        return
+    assert sizes(request_) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (asked("gpu", gpus=9), "ask for -N 3 -G 9"),
+        (asked("gpu", gpus=11), "ask for -N 2 -G 12 (12 GPUs)"),
+        (asked("gpu", gpus_per_node=16), "ask for -N 2 --gpus-per-node 8"),
+        (asked("gpu", gpus_per_node=100), "ask for at most -N 3 --gpus-per-node 8 (24 GPUs)"),
+        (asked("gpu", nodes=3, gpus_per_node=9), "ask for at most --gpus-per-node 8 (24 GPUs)"),
+        (asked("cpu", ntasks=60, cpus_per_task=50), "1 task of 48 cores fits there"),
+        (asked("cpu", ntasks=49, cpus_per_task=1), "ask for fewer tasks: 48 tasks of 1 core fit"),
+        (asked("gpu", ntasks=96, gpus_per_node=8), "spread them: -N 2 --ntasks-per-node 48"),
+        (asked("gpu", ntasks=96, gpus=8), "ask for fewer tasks: 64 tasks of 1 core fit there"),
+        (asked("dim", nodes=10**9, gpus_per_node=10**9), "ask for -N 125000000000000000 --gpus"),
+        (asked("cpu", ntasks=10**15), "ask for fewer tasks: 48 tasks"),
+        (asked("gpu", nodes=4, gpus_per_node=8), "ask for at most 24 GPUs in all: -N 3 --gpus"),
+    ],
+    ids=str,
+)
+def test_figures(request_: Dict[str, Any], words: str) -> None:
+    assert words in "\n".join(one.hint for one in sizes(request_))

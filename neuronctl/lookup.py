@@ -8,7 +8,7 @@ import time
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
 
 from neuronctl import slurm, tracking
-from neuronctl.errors import RecordError, SlurmUnavailableError
+from neuronctl.errors import NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.records import JobRecord, RecordStore
 from neuronctl.recovery import Recovery
@@ -79,6 +79,21 @@ def matches(asked: JobId, status: JobStatus) -> bool:
         or status.id.covers(asked)
         or (asked == JobId(asked.job) and asked.job == status.job_id)
     )
+
+
+def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSuchJobError:
+    """What to say of ids that nobody knows; of an array's, which tasks it has."""
+    said = []
+    cluster = slurm.local_cluster()
+    for asked in missing:
+        words = str(asked)
+        with contextlib.suppress(RecordError):
+            record = None if asked == JobId(asked.job) else store.get(asked.job, cluster)
+            array = None if record is None else record.draft.array
+            if array is not None and not JobId(asked.job, tasks=array).overlaps(asked):
+                words += f" (array {asked.job} has the tasks {array.partition('%')[0]})"
+        said.append(words)
+    return NoSuchJobError(f"no such job: {', '.join(said)}", hint)
 
 
 def canceller(status: JobStatus) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, Union
 
 from neuronctl.frozen import dataclass
 from neuronctl.reasons import reason_words as reason_words
@@ -132,11 +132,14 @@ def merge(
         else:
             queue, accounting = ours, past
     found: List[JobStatus] = []
+    queue, accounting = _distinct(record, queue, accounting)
     told = {row.id: row for row in accounting}
+    # What sacct has of an array as a whole, or for a moment of its last task: 4711, not 4711_3.
+    whole = {row.job_id: row.id for row in accounting if row.id.task is None}
     for job in queue:
-        # For a moment sacct has 4711_3 only by its own number, and as no task of anything.
-        by_number = told.pop(JobId(job.job_id), None)
-        found.append(_from_queue(job, told.pop(job.id, by_number), record))
+        own = told.pop(job.id, None)
+        other = told.pop(whole[job.job_id], None) if job.job_id in whole else None
+        found.append(_from_queue(job, own or other, record))
     waiting = [job.id for job in queue if job.id.tasks is not None]
     for id, row in told.items():
         # Before its tasks start, sacct has one row for all of them, as squeue has.
@@ -150,14 +153,53 @@ def merge(
     return tuple(sorted(found, key=order))
 
 
+def _distinct(
+    record: Optional[JobRecord], queue: Sequence[QueueJob], accounting: Sequence[AccountingJob]
+) -> Tuple[List[QueueJob], List[AccountingJob]]:
+    """The rows, with each task of an array in one of them only.
+
+    Waiting tasks that were cancelled are ``4711`` in squeue, and in accounting that or all of the
+    array (``4711_[0-9]``), whichever of its tasks have rows of their own.
+    """
+    parts = [row.id for row in queue if row.id.task is not None or row.id.tasks is not None]
+    parts += [row.id for row in accounting if row.id.task is not None]
+    array = next((row.id for row in accounting if row.id.tasks is not None), None)
+    if record is not None and record.draft.array is not None:
+        array = _array_id(record)
+
+    def left(row: Union[QueueJob, AccountingJob]) -> Optional[JobId]:
+        never_began = row.state in ENDED and not row.node_list
+        if row.id == JobId(row.id.job) and never_began and (array or parts):
+            # Where nobody knows which tasks they were, they leave no trace.
+            return array.without(parts) if array is not None else None
+        return row.id
+
+    ours = [replace(row, id=id) for row in queue if (id := left(row)) is not None]
+    own = {row.job_id for row in ours}
+    past = []
+    for row in accounting:
+        id = left(row)
+        if row.id.tasks is not None and row.job_id not in own:
+            id = row.id.without(parts)
+        if id is not None:
+            past.append(replace(row, id=id))
+    return ours, past
+
+
+def _array_id(record: JobRecord) -> JobId:
+    """All tasks of a recorded array: ``4711_[0-9%2]``."""
+    assert record.job_id is not None
+    return JobId(record.job_id, tasks=record.draft.array)
+
+
 def from_record(record: JobRecord, why: str) -> List[JobStatus]:
     """What the record alone tells; ``why`` nobody else does. An array's tasks where it has them."""
-    tasks = _ended_tasks(record, ())
     whole = _whole_from_record(record, why)
-    if not tasks:
+    if record.draft.array is None:
         return [whole]
-    count = _task_count(record.draft.array or "")
-    return tasks if count == len(tasks) else [*tasks, whole]
+    tasks = _ended_tasks(record, ())
+    left = _array_id(record).without([task.id for task in tasks])
+    return tasks if left is None else [*tasks, replace(whole, id=left)]
 
 
 def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStatus]:
@@ -181,10 +223,6 @@ def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStat
         )
         found.append(status)
     return found
-
-
-def _task_count(array: str) -> int:
-    return JobId(1, tasks=array).count if array else 0
 
 
 def _whole_from_record(record: JobRecord, why: str) -> JobStatus:

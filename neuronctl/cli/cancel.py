@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.errors import NoSuchJobError, SlurmRefusedError, UsageError
+from neuronctl.errors import SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm import JobId
 from neuronctl.tracking import JobStatus
@@ -90,12 +90,13 @@ class _Choice:
 
 
 def _by_id(asked: List[JobId], choice: _Choice, what: _What) -> None:
-    from neuronctl.lookup import look_up
+    from neuronctl.lookup import look_up, no_such_job
     from neuronctl.records import RecordStore
 
+    store = RecordStore.default()
     # A part of an array may be folded into a larger one: all of the array is looked at.
     numbers = [JobId(job.job) if job.tasks is not None else job for job in asked]
-    found = look_up(list(dict.fromkeys(numbers)), RecordStore.default(), accounting=False)
+    found = look_up(list(dict.fromkeys(numbers)), store, accounting=False)
     for note in found.notes:
         click.echo(f"neuronctl: {note}", err=True)
     if found.unavailable is not None:
@@ -129,8 +130,10 @@ def _by_id(asked: List[JobId], choice: _Choice, what: _What) -> None:
             missing.append(job)
     _complain(refused)
     if missing:
-        names = ", ".join(str(job) for job in missing)
-        raise NoSuchJobError(f"no such job: {names}", "'neuronctl status' shows yours")
+        hint = "'neuronctl status' shows yours"
+        if any(job.task is not None for job in missing):
+            hint += "; a task that is cancelled before it starts leaves no trace"
+        raise no_such_job(missing, store, hint)
 
 
 def _all_of(choice: _Choice, what: _What) -> None:
@@ -255,6 +258,9 @@ def _ask_accounting(known: Dict[JobId, List[JobStatus]]) -> None:
     forgotten = [job for job, states in known.items() if not any(s.ended for s in states)]
     if not forgotten:
         return
-    past = merge(None, accounting=slurm.sacct(forgotten).jobs)
+    answer = slurm.sacct(forgotten)
+    past = merge(None, accounting=answer.jobs)
     for job in forgotten:
-        known[job] = [status for status in past if matches(job, status)] or known[job]
+        told = [status for status in past if matches(job, status)]
+        # What the record alone says of an array holds for no task of it that Slurm has forgotten.
+        known[job] = told or (known[job] if answer.off or job == JobId(job.job) else [])

@@ -88,6 +88,8 @@ class _Place:
 
 def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
     """Ask the controller, and accounting about a job it has forgotten."""
+    from dataclasses import replace
+
     from neuronctl import slurm
     from neuronctl.tracking import merge
 
@@ -103,12 +105,19 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
             )
         failed = page.exit == slurm.ExitCode(0, 53)
         return _Place(page.id, path, page.state, page.reason, failed)
-    past = merge(record, accounting=slurm.sacct([asked]).jobs)
+    from neuronctl.lookup import matches, no_such_job
+
+    told = merge(record, accounting=slurm.sacct([asked]).jobs)
+    past = [status for status in told if matches(asked, status)]
     if not past:
-        raise NoSuchJobError(f"no such job: {asked}", "'neuronctl status' shows yours")
-    if len(past) > 1:
-        raise _which_task(asked, [status.id for status in past])
+        from neuronctl.records import RecordStore
+
+        raise no_such_job([asked], RecordStore.default(), "'neuronctl status' shows yours")
     status = past[0]
+    if asked.task is not None and status.id.tasks is not None:
+        status = replace(status, id=asked, own_id=False)
+    if len(past) > 1 or status.id.tasks is not None:
+        raise _which_task(asked, [status.id for status in past])
     path = (status.stderr if err else status.stdout) or ""
     if not path:
         # Accounting does not keep it; this is where sbatch puts it unless told otherwise.

@@ -70,14 +70,18 @@ def command(
     if found.unavailable is not None:
         found.unavailable.message += "; what you see is what neuronctl recorded"
         raise found.unavailable
-    missing = [str(job) for job in found.missing] + question.unmatched(found)
-    if missing:
+    missing = question.unmatched(found)
+    if missing or found.missing:
         hint = "Slurm does not know it (any more), and neither do the records"
         if any(job.task is not None for job in found.missing):
             hint += "; a task that is cancelled before it starts leaves no trace"
         if question.names:
             hint = "'neuronctl status' shows yours of the last day, --since 30d older ones"
-        raise NoSuchJobError(f"no such job: {', '.join(missing)}", hint)
+            raise NoSuchJobError(f"no such job: {', '.join(missing)}", hint)
+        from neuronctl.lookup import no_such_job
+        from neuronctl.records import RecordStore
+
+        raise no_such_job(found.missing, RecordStore.default(), hint)
     return None
 
 

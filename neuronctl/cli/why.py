@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import click
 
 from neuronctl.diagnosis import diagnose
-from neuronctl.errors import NoSuchJobError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
 from neuronctl.evidence import Diagnosis, Evidence, began
 from neuronctl.tracking import UNKNOWN, JobStatus, is_launch_failure
 
@@ -26,19 +26,21 @@ def command(job: str, as_json: bool) -> None:
     JOB is a job id, or 4711_3 for a task of an array. What Slurm says is told as a fact; what
     an exit code or a line in the last 256 KiB of the log usually means is called likely.
     """
-    from neuronctl.lookup import look_up
+    from neuronctl.lookup import look_up, no_such_job
     from neuronctl.records import RecordStore
     from neuronctl.slurm import JobId
 
     asked = JobId.parse(job)
-    found = look_up([asked], RecordStore.default())
+    store = RecordStore.default()
+    found = look_up([asked], store)
     for note in found.notes:
         click.echo(f"neuronctl: {note}", err=True)
     if not found.jobs:
         if found.unavailable is not None:
             raise found.unavailable
-        raise NoSuchJobError(
-            f"no such job: {asked}",
+        raise no_such_job(
+            [asked],
+            store,
             "Slurm does not know it (any more), and neither do the records; "
             "'neuronctl history' shows yours",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence, Set
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
@@ -73,6 +73,16 @@ class JobId:
             return other.task in _Tasks(self.tasks)
         return self == other
 
+    def without(self, others: Sequence[JobId]) -> Optional[JobId]:
+        """The tasks of ``4711_[0-9]`` that are in none of ``others``; None where none is left."""
+        known = {one.task for one in others}
+        folded = [_Tasks(one.tasks) for one in others if one.tasks is not None]
+        tasks = list(_Tasks(self.tasks or ""))
+        left = [n for n in tasks if n not in known and not any(n in one for one in folded)]
+        if len(left) == len(tasks):
+            return self
+        return JobId(self.job, tasks=_folded(left)) if left else None
+
     def overlaps(self, other: JobId) -> bool:
         """Whether some task is in both: 4711_[1-5] and 4711_[3-9%2]."""
         if self.covers(other) or other.covers(self):
@@ -101,6 +111,17 @@ def _distinct(group: Sequence[range]) -> int:
     return sum(seen)
 
 
+def _folded(indexes: Sequence[int]) -> str:
+    """``0,4-7`` for ascending indexes."""
+    ranges: List[List[int]] = []
+    for index in indexes:
+        if ranges and index == ranges[-1][1] + 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in ranges)
+
+
 class _Tasks:
     """Membership and size of an array expression, without expanding it (it may be millions)."""
 
@@ -113,6 +134,13 @@ class _Tasks:
 
     def __contains__(self, index: int) -> bool:
         return any(index in tasks for tasks in self._ranges())
+
+    def __iter__(self) -> Iterator[int]:
+        """Distinct indexes, ascending; those that Slurm would take."""
+        found: Set[int] = set()
+        for tasks in self._ranges():
+            found.update(tasks[: max(0, _ARRAY_END - tasks.start)])
+        return iter(sorted(found))
 
     def __len__(self) -> int:
         """Distinct indexes: one that is named twice is one task."""

@@ -6,6 +6,8 @@ from typing import Any, Callable
 
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
+from neuronctl.records import RecordDraft, RecordStore
+
 Run = Callable[..., Any]
 
 
@@ -89,6 +91,25 @@ def test_part_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
     assert run("cancel", "7_[5-6]").stdout == "7_[5-6] cancelled\n"
     assert fake_slurm.calls()[-1] == ["scancel", "7_[5-6]"]
     assert "no such job: 7_[12-13]" in run("cancel", "7_[12-13]", code=8).stderr
+
+
+def test_a_task_that_the_array_does_not_have(run: Run, fake_slurm: FakeSlurm) -> None:
+    store = RecordStore.default()
+    draft = RecordDraft(
+        cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
+        partition="cpu", output="/scratch/kim/%A_%a.out", array="0-3%2",
+    )  # fmt: skip
+    store.complete(store.begin(draft), 7)
+    said = "no such job: 7_99 (array 7 has the tasks 0-3)"
+    assert said in run("cancel", "7_99", code=8).stderr
+    assert said in run("why", "7_99", code=8).stderr
+    assert said in run("status", "7_99", code=8).stderr
+    assert said in run("logs", "7_99", code=8).stderr
+    # One that was cancelled before it started is forgotten by all of Slurm.
+    assert "no such job: 7_3\n" in run("cancel", "7_3", code=8).stderr
+    off = "Slurm accounting storage is disabled"
+    fake_slurm.answer("sacct", stderr=off, code=1)
+    assert run("cancel", "7_3").stdout == "7_3 had ended already: UNKNOWN\n"
 
 
 def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -132,6 +132,23 @@ def test_array_part_cancelled(sandbox: Sandbox) -> None:
     wait_until(lambda: {row["state"] for row in status(sandbox, job)} == {"CANCELLED"})
 
 
+def test_waiting_tasks_cancelled(sandbox: Sandbox) -> None:
+    sandbox.write("nap.py", "import time; time.sleep(300)")
+    options = "-p amd_a100nv_8 -n 1 --gpus-per-node 1 -t 5 --field misc --appl pytorch-ddp"
+    argv = ["neuronctl", "submit", *options.split(), "--array", "0-3%1", "nap.py"]
+    job = re.findall(r"batch job (\d+)", sandbox.exec(argv).stdout)[0]
+    wait_for_state(sandbox, f"{job}_0", "RUNNING")
+    result = sandbox.exec(["neuronctl", "cancel", f"{job}_[1-3]"])
+    assert result.stdout == f"{job}_[1-3] cancelled\n"
+    for _ in range(10):  # as accounting hears of it
+        rows = [(row["job_id"], row["state"]) for row in status(sandbox, job)]
+        assert rows == [(f"{job}_0", "RUNNING"), (f"{job}_[1-3]", "CANCELLED")]
+        time.sleep(0.5)
+    nobody = sandbox.exec(["neuronctl", "cancel", f"{job}_9"], check=False)
+    assert nobody.returncode == 8
+    assert f"no such job: {job}_9 (array {job} has the tasks 0-3)" in nobody.stderr
+
+
 def test_jobs_that_wait(sandbox: Sandbox) -> None:
     first = submit(sandbox, "--hold", "--wrap=true")
     second = submit(sandbox, f"--dependency=afternotok:{first}", "--wrap=true")

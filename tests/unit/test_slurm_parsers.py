@@ -235,6 +235,15 @@ def test_wait_statuses(status: int, exit: str) -> None:
     assert ExitCode.of_wait_status(status) == ExitCode.parse(exit)
 
 
+def test_what_is_left_of_an_array() -> None:
+    array = JobId(4, tasks="0-9%2")
+    assert array.without([JobId(4), JobId(4, task=12), JobId(4, tasks="10-20")]) == array
+    assert array.without([JobId(4, task=0), JobId(4, tasks="4-5,8%1")]) == JobId(
+        4, tasks="1-3,6-7,9"
+    )
+    assert array.without([JobId(4, tasks="0-8"), JobId(4, task=9)]) is None
+
+
 # ----------------------------------------------------------------------------- sacct
 
 PAST = (

@@ -238,14 +238,42 @@ def test_the_record_keeps_only_exit_codes_that_are_certain() -> None:
     assert ending_words(status) == "exit code 7:0"
 
 
+def test_a_part_of_an_array_is_cancelled_before_it_starts() -> None:
+    # Slurm 22.05: squeue has the rest as a job without tasks, accounting as all of the array.
+    runs = [queue(id=JobId(7, task=n), job_id=8 + n) for n in (0, 1)]
+    rest = queue(state="CANCELLED", node_list="")
+    told = [past(id=JobId(7, task=n), job_id=8 + n, state="RUNNING") for n in (0, 1)]
+    told.append(past(id=JobId(7, tasks="0-3%2"), state="CANCELLED", cancelled_by=0))
+    expected = [("7_0", "RUNNING"), ("7_1", "RUNNING"), ("7_[2-3]", "CANCELLED")]
+    both = merge(None, [*runs, rest], told)
+    assert [(str(one.id), one.state) for one in both] == expected
+    assert both[2].cancelled_by == 0
+    recorded = merge(record(array="0-3%2"), [*runs, rest])
+    assert [(str(one.id), one.state) for one in recorded] == expected
+    assert [(str(one.id), one.state) for one in merge(None, (), told)] == expected
+    # Accounting does not know which tasks they were, or has not heard of them.
+    bare = past(state="CANCELLED", node_list="", cancelled_by=0)
+    for rows in ([*told[:2], bare], told[:2]):
+        nameless = merge(None, [*runs, rest], rows)
+        assert [(str(one.id), one.state) for one in nameless] == expected[:2]
+        named = merge(record(array="0-3%2"), [*runs, rest], rows)
+        assert [(str(one.id), one.state) for one in named] == expected
+    assert [str(one.id) for one in merge(None, [rest], [bare])] == ["7"]
+    # The last task has the array's own number, and accounting is behind.
+    last = [queue(id=JobId(7, task=n), job_id=7 + n, state="FAILED") for n in (0, 1)]
+    late = past(id=JobId(7, tasks="0-1"), state="PENDING")
+    assert [str(one.id) for one in merge(None, last, [late])] == ["7_0", "7_1"]
+    assert [str(one.id) for one in merge(None, last[1:], [late])] == ["7_1", "7_[0]"]
+
+
 def test_tasks_that_nobody_names_any_more() -> None:
     ends = {0: SeenState(NOW, "COMPLETED", "", "0:0"), 2: SeenState(NOW, "FAILED", "", "3:0")}
     seen = dataclasses.replace(record(array="0-3", output="/s/%A_%a.out"), tasks=ends)
     told = merge(seen, absent="forgotten")
     assert [(str(one.id), one.state, one.stdout) for one in told] == [
-        ("7", "UNKNOWN", "/s/%A_%a.out"),
         ("7_0", "COMPLETED", "/s/7_0.out"),
         ("7_2", "FAILED", "/s/7_2.out"),
+        ("7_[1,3]", "UNKNOWN", "/s/%A_%a.out"),
     ]
     told = merge(seen, [queue(id=JobId(7, 2), job_id=9), queue(id=JobId(7, tasks="3"))])
     assert [(str(one.id), one.source) for one in told] == [

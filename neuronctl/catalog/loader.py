@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from neuronctl import yamlfile
 from neuronctl.catalog import schema
 from neuronctl.catalog.model import Catalog, Cluster, Location, Path, WallTime
-from neuronctl.catalog.node import Node
+from neuronctl.catalog.node import EMPTY_HINT, Node
 from neuronctl.errors import CatalogError, did_you_mean
 from neuronctl.paths import config_dir, data_path
 
@@ -50,6 +50,11 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     for name in clusters_node.present():
         clusters[name] = schema.cluster(name, clusters_node.mapping(name))
     default = node.text("default_cluster", "")
+    if not clusters:
+        below = [("clusters", name) for name in clusters_node.data]
+        raise node.fail("clusters", "no cluster is left", EMPTY_HINT, *below)
+    if default and clusters_node.data.get(default, "") is None:
+        raise clusters_node.fail(default, "has no value, and is the default_cluster", EMPTY_HINT)
     if default not in clusters:
         raise node.fail(
             "default_cluster",

@@ -10,6 +10,8 @@ from neuronctl.errors import CatalogError, did_you_mean
 
 T = TypeVar("T")
 
+EMPTY_HINT = "a key without a value takes out what lower files say: give it one, or leave it out"
+
 
 class Node:
     """One mapping of the merged catalog, and the place of every value in it."""
@@ -31,7 +33,8 @@ class Node:
         """An error about ``key`` of this mapping (about the mapping itself where it is "").
 
         others: further places below it that it clashes with; the one in the highest layer is to
-        blame, as what lies below was right without it.
+        blame, as what lies below was right without it. Of two in one layer ``key`` is to blame,
+        or the place inside it.
         """
         path = (*self.path, key) if key else self.path
         place = path
@@ -41,7 +44,10 @@ class Node:
         blamed = own
         for other in others:
             found = self.places.get((*self.path, *other))
-            if found is not None and (blamed is None or self._rank(found) > self._rank(blamed)):
+            if found is None:
+                continue
+            inside = other[0] == key
+            if blamed is None or self._rank(found) + inside > self._rank(blamed):
                 blamed = found
         if own is not None and blamed != own and place == path:
             message += f" ({path[-1]}: {own})"

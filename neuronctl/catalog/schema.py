@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections import Counter
 from typing import Dict, List, Optional, Tuple
 
 from neuronctl import units
@@ -24,7 +25,7 @@ from neuronctl.catalog.model import (
     Policy,
     WallTime,
 )
-from neuronctl.catalog.node import Node, show
+from neuronctl.catalog.node import EMPTY_HINT, Node, show
 from neuronctl.errors import did_you_mean
 
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
@@ -43,6 +44,7 @@ def cluster(name: str, node: Node) -> Cluster:
     for key in ("source", "date"):
         if not node.given(key):
             hint = f"say where the figures are from: '{key}: …'"
+            hint = EMPTY_HINT if key in node.data else hint
             raise node.fail("", f"has no {key}", hint, (key,))
     date = node.text("date", "", or_number=True)
     if not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
@@ -56,6 +58,7 @@ def cluster(name: str, node: Node) -> Cluster:
     }
     if not partitions:
         hint = "give it at least one under 'partitions:'"
+        hint = EMPTY_HINT if "partitions" in node.data else hint
         taken_out = [("partitions", one) for one in partitions_node.data]
         raise node.fail("", "has no partitions", hint, ("partitions",), *taken_out)
     default_partition = node.text("default_partition", None)
@@ -96,11 +99,16 @@ def _partition(name: str, node: Node, wall_time: WallTime, arch: str) -> Partiti
     cores = _cores_per_node(node)
     if node_list is not None:
         try:
-            named = len(set(units.expand_hostlist(node_list)))
+            names = units.expand_hostlist(node_list)
         except ValueError as problem:
             raise node.fail(
                 "node_list", str(problem), "allowed: e.g. gpu[01-05,07],gpu10"
             ) from None
+        twice = [one for one, count in Counter(names).items() if count > 1]
+        if twice:
+            words = f"names {', '.join(twice[:3])} more than once"
+            raise node.fail("node_list", words, "name every node once")
+        named = len(names)
         if nodes is None:
             nodes = named
         if named > nodes:

@@ -97,11 +97,6 @@ def test_a_line_is_cited_with_the_source_of_its_own_file(tmp_path: Path) -> None
     assert catalog.cite(*below).endswith(": KISTI Neuron user guide, 2026-08-12")
 
 
-def test_a_node_named_twice_is_one(tmp_path: Path) -> None:
-    file = write(tmp_path / "x.yaml", layer("node_list", "'a[1-2],a1'"))
-    assert loader.load(str(file)).cluster().partition("cpu").nodes == 2
-
-
 def test_a_user_may_be_limited_to_just_one_node(tmp_path: Path) -> None:
     file = write(tmp_path / "x.yaml", layer("gpus_per_node: 8, max_gpus", 8))
     assert loader.load(str(file)).cluster().partition("cpu").max_gpus == 8

@@ -56,6 +56,7 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (PARTITION, "max_running_jobs: 21", "max_running_jobs", "21 is more", "mend"),
         (PARTITION, "max_nodes: 10", "max_nodes", "10 is more than nodes, 9", "mend"),
         (PARTITION, "nodes: 3", "node_list", "names 9 nodes, but nodes is 3", "mend"),
+        (PARTITION, "node_list: 'a[1-2],a1'", "node_list", "names a1 more than once", "once"),
         (PARTITION, "node_list: gpu[1-", "node_list", "bracket", "gpu[01-05,07]"),
         (PARTITION, "node_list: gpu[9-1]", "node_list", "backwards", "gpu[01-05,07]"),
         (PARTITION, "node_list: 'gpu[1-9999999]'", "node_list", "more than 65536", "gpu[01"),
@@ -82,8 +83,8 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (PARTITION, "wall_time: {default: UNLIMITED}", "wall_time.default", "more", "both"),
         (CLUSTER, "date: yesterday", "date", "'yesterday' is not a date", "2026-08-12"),
         (CLUSTER, "date: 20260812", "date", "'20260812' is not a date", "2026-08-12"),
-        (CLUSTER, "source: null", "neuron", "has no source", "say where"),
-        (CLUSTER, "partitions: null", "neuron", "has no partitions", "at least one"),
+        (CLUSTER, "source: null", "neuron", "has no source", "takes out what lower"),
+        (CLUSTER, "partitions: null", "neuron", "has no partitions", "takes out"),
         (CLUSTER, "slurm_cluster_names: [IRIS]", "iris", "'iris' means neuron", "mend"),
         (CLUSTER, "source: 2026", "source", "2026 is not allowed", "quotes"),
         (CLUSTER, "default_partition: gpus", "default_partition", "not a partition", "known: "),
@@ -140,7 +141,14 @@ def test_mistakes(tmp_path: Path, frame: str, text: str, key: str, words: str, h
         ("clusters: neuron\n", ":1: clusters: 'neuron' is not allowed"),
         ("default_cluster: nowhere\n", ":1: default_cluster: 'nowhere' is not a cluster"),
         ("default_cluster: 5\n", ":1: default_cluster: 5 is not allowed"),
-        ("clusters: null\n", ":1: default_cluster: 'neuron' is not a cluster"),
+        ("clusters: null\n", ":1: clusters: no cluster is left"),
+        ("clusters:\n  neuron:\n", ":2: clusters.neuron: has no value, and is the default"),
+        ("default_cluster:\n", ":1: default_cluster: '' is not a cluster"),
+        (
+            "clusters:\n  a: {source: x, date: 2026, partitions: {p: {}}}\n  b:\n    source: x\n"
+            "    date: 2026\n    slurm_cluster_names: [A]\n    partitions: {p: {}}\n",
+            ":6: clusters.b: Slurm's ClusterName 'A' means a already",
+        ),
         (
             "clusters:\n  neuron:\n    partitions:\n      auto: {}\n",
             ":4: clusters.neuron.partitions.auto: is no name for a partition",
@@ -168,7 +176,7 @@ def test_mistakes_of_the_whole(tmp_path: Path, text: str, words: str) -> None:
 def test_taking_out_the_default_cluster_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "site.yaml"
     file.write_text("clusters: {neuron: null}\n")
-    with pytest.raises(CatalogError, match=r"default_cluster: 'neuron' is not a cluster"):
+    with pytest.raises(CatalogError, match=r":1: clusters.neuron: has no value, and is"):
         loader.load(str(file))
 
 

@@ -40,6 +40,15 @@ _TOKEN = lazy(
       | AIza[\w-]{30,} | wandb_v\d_\w{20,} | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,} )""",
     re.VERBOSE,
 )
+# In messages: "password: x", {'api_key': 'x'}, "Bearer x". KEY and PASS alone are too common there.
+_SAID = lazy(
+    r"""(?P<head> (?<![A-Za-z0-9]) [A-Za-z0-9_-]*
+          (?: TOKEN | PASSWORD | PASSWD | PASSPHRASE | SECRET | API[_-]?KEY | ACCESS[_-]KEY )
+          ['"]? \s* : \s* (?: Bearer \s+ )?
+        | \b Bearer \s+ )
+        (?P<value> '[^']+' | "[^"]+" | [^\s'",;)\]}]{4,} )""",
+    re.VERBOSE | re.IGNORECASE,
+)
 # A scheme has no 30 letters; without a bound a long word is read again from each of its letters.
 _URL_PASSWORD = lazy(r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)")
 
@@ -87,6 +96,10 @@ class Masker:
         text = _ASSIGNMENT.sub(_masked, text)
         text = _OPTION.sub(_masked, text)
         return self._plain(text)
+
+    def line(self, text: str) -> str:
+        """A line of a log, or words that cite one."""
+        return _SAID.sub(lambda match: match["head"] + MASK, self.text(text))
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
         """An argv, each word for itself."""

@@ -7,6 +7,7 @@ well: it is absent.
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, Union
@@ -308,10 +309,14 @@ def _from_queue(
 
 def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobStatus:
     ended = past.state in ENDED
+    name, work_dir = past.name, past.work_dir
+    if record is not None:
+        name = record.draft.job_name if _is_same(record.draft.job_name, name) else name
+        work_dir = record.draft.cwd if _is_same(record.draft.cwd, work_dir) else work_dir
     return JobStatus(
         id=past.id,
         job_id=past.job_id,
-        name=past.name,
+        name=name,
         user=past.user,
         partition=past.partition,
         state=past.state,
@@ -329,7 +334,7 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobSta
         nodes=past.nodes,
         node_list=past.node_list,
         gpus=past.gpus,
-        work_dir=past.work_dir,
+        work_dir=work_dir,
         record=record,
     )
 
@@ -353,7 +358,18 @@ def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -
     """Whether a row is of the record's job, and not of another that got the same number."""
     if submit is not None and submit < record.begun_at - _CLOCK_SKEW:
         return False
-    return name == record.draft.job_name or work_dir == record.draft.cwd
+    return _is_same(record.draft.job_name, name) or _is_same(record.draft.cwd, work_dir)
+
+
+def _is_same(exact: str, told: str) -> bool:
+    """Whether accounting was told this text: letters that its database cannot hold become ``?``."""
+    if told == exact:
+        return True
+    return "?" in told and not exact.isascii() and _coarse(told) == _coarse(exact)
+
+
+def _coarse(text: str) -> str:
+    return re.sub(r"(?:\?|[^\x00-\x7f])+", "?", text)
 
 
 def exit_text(status: JobStatus) -> str:

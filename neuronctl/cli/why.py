@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import replace
 from typing import Any, Dict, List, Sequence, Tuple
 
 import click
@@ -78,7 +79,19 @@ def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
 
 def _look(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
     evidence = gather(status)
-    return evidence, diagnose(evidence)
+    return evidence, _masked(diagnose(evidence))
+
+
+def _masked(diagnosis: Diagnosis) -> Diagnosis:
+    """Without the secrets in what it cites of a log: people send such words to others."""
+    from neuronctl.masking import Masker, secret_values
+
+    if diagnosis.line is None:
+        return diagnosis
+    mask = Masker(secret_values((), os.environ)).line
+    line = replace(diagnosis.line, text=mask(diagnosis.line.text))
+    cause, remedy = mask(diagnosis.cause), mask(diagnosis.remedy)
+    return replace(diagnosis, cause=cause, remedy=remedy, line=line)
 
 
 def gather(status: JobStatus) -> Evidence:

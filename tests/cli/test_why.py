@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Callable
 
+import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
 from neuronctl.records import RecordDraft, RecordStore
@@ -50,6 +51,21 @@ def test_forgotten_by_the_controller(run: Run, fake_slurm: FakeSlurm, tmp_path: 
     (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
     assert (job["kind"], job["certain"]) == ("exception", False)
     assert job["log"] == {"path": f"{tmp_path}/7.err", "line": "KeyError: 'x'", "from_end": 1}
+
+
+def test_secrets_in_a_log(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(7, tmp_path)
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef")
+    (tmp_path / "7.out").write_text(
+        "Traceback (most recent call last):\n  File\n"
+        "ValueError: WANDB_API_KEY=none, password: sesame, got 0123456789abcdef of key: layer.1\n"
+    )
+    fake_slurm.queue(queue_row("7", state="FAILED", name="train", exit="256"))
+    line = "ValueError: WANDB_API_KEY=*** password: ***, got *** of key: layer.1"
+    assert line in " ".join(run("why", "7").stdout.split())
+    assert json.loads(run("why", "7", "--json").stdout)["jobs"][0]["log"]["line"] == line
 
 
 def test_a_failure_that_the_controller_still_knows(

@@ -126,3 +126,19 @@ def test_no_value_of_a_secret_survives_its_quoting(value: str) -> None:
     masked = Masker({canary}).text(script)
     assert masked.startswith("export HF_TOKEN=***\nsrun t.py ")
     assert "CANARY" not in masked
+
+
+@pytest.mark.parametrize(
+    "line, shown",
+    [
+        ("password: sesame", "password: ***"),
+        ("{'api_key': 'abc def', 'lr': 1}", "{'api_key': ***, 'lr': 1}"),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
+        ("using --token sesame1 now", "using --token *** now"),
+        ("KeyError: 'HF_TOKEN'", "KeyError: 'HF_TOKEN'"),
+        ("unexpected key: layer.1.weight", "unexpected key: layer.1.weight"),
+        ("128 tokens: fine; tokenizer: bert", "128 tokens: fine; tokenizer: bert"),
+    ],
+)
+def test_lines_of_logs(line: str, shown: str) -> None:
+    assert Masker().line(line) == shown

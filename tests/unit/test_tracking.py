@@ -238,6 +238,21 @@ def test_the_record_keeps_only_exit_codes_that_are_certain() -> None:
     assert ending_words(status) == "exit code 7:0"
 
 
+@pytest.mark.parametrize("told", ["??-é", "??????-??", "훈련-é"])
+def test_letters_that_accounting_cannot_hold(told: str) -> None:
+    # slurmdbd on MariaDB's latin1 tables keeps 훈련-é as ??-é.
+    known = record(job_name="훈련-é", cwd="/s/실험")
+    (status,) = merge(known, (), [past(name=told, work_dir="/s/??")])
+    assert (status.name, status.work_dir, status.key) == ("훈련-é", "/s/실험", "k")
+
+
+def test_another_name_in_accounting() -> None:
+    (status,) = merge(record(job_name="훈련"), (), [past(name="x??")])
+    assert (status.name, status.key) == ("x??", "k")
+    (status,) = merge(record(job_name="train"), (), [past(name="?????", work_dir="/t")])
+    assert (status.name, status.key) == ("?????", None)
+
+
 def test_a_part_of_an_array_is_cancelled_before_it_starts() -> None:
     # Slurm 22.05: squeue has the rest as a job without tasks, accounting as all of the array.
     runs = [queue(id=JobId(7, task=n), job_id=8 + n) for n in (0, 1)]

@@ -6,6 +6,7 @@ What Slurm says is a fact; what is read from an exit code or a line of the log i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, Tuple
 
 from neuronctl import tracking
@@ -25,6 +26,11 @@ from neuronctl.waiting import running, waiting
 
 def diagnose(evidence: Evidence) -> Diagnosis:
     """The cause of what became of a job."""
+    found = _diagnose(evidence)
+    return replace(found, remedy=found.remedy.replace("{memory}", evidence.more_memory))
+
+
+def _diagnose(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     if status.state == tracking.UNKNOWN:
         return Diagnosis(
@@ -45,7 +51,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     return _failed(evidence)
 
 
-# state -> (kind, what, remedy); {limit}, {nodes} and {by} are filled in.
+# state -> (kind, what, remedy); {limit}, {nodes}, {by} and {memory} are filled in.
 _BY_STATE: Dict[str, Tuple[str, str, str]] = {
     "TIMEOUT": (
         "time-limit",
@@ -62,8 +68,7 @@ _BY_STATE: Dict[str, Tuple[str, str, str]] = {
     "OUT_OF_MEMORY": (
         "out-of-memory",
         "a process was killed because the memory that the job had on a node was full",
-        "ask for more with --mem (or for more cores, where memory comes with them), or need less: "
-        "fewer DataLoader workers, smaller caches",
+        "{memory}, or need less: fewer DataLoader workers, fewer processes a node, smaller caches",
     ),
     "NODE_FAIL": (
         "node-failure",
@@ -174,7 +179,7 @@ _SIGNALS: Dict[int, Tuple[str, str]] = {
     8: ("it divided by zero, in whole numbers", ""),
     9: (
         "it was killed from outside, most often because the node's memory was full",
-        "ask for more with --mem (or more cores, where memory comes with them)",
+        "{memory}",
     ),
     10: (
         "it was sent SIGUSR1 (--signal, or cancel --signal) and does not handle it",

@@ -30,7 +30,8 @@ class Evidence:
     canceller: login name, "you", or "" where not known. logs: those there are. log_guessed: no
     record tells their path. directory_problem: why the log's directory cannot be written to, as
     seen from here. queue: the jobs of its partition, for a job that waits. figure: of the limit
-    that it waits for (``8 of 8 GPUs``). now: epoch seconds.
+    that it waits for (``8 of 8 GPUs``). more_memory: how to ask for it on this cluster. now: epoch
+    seconds.
     """
 
     status: JobStatus
@@ -41,6 +42,7 @@ class Evidence:
     directory_problem: str = ""
     queue: Tuple[PartitionJob, ...] = ()
     figure: str = ""
+    more_memory: str = "ask for more with --mem (or for more cores, where memory comes with them)"
 
 
 @dataclass(frozen=True)

@@ -251,8 +251,10 @@ class _Watch:
         status = self.statuses[0]
         if status.state == tracking.UNKNOWN:
             return f"job {self.job} ended, exit code not known ({status.reason})"
+        from neuronctl.lookup import canceller
+
         line = f"job {self.job} ended: {status.state}"
-        more = tracking.ending_words(status)
+        more = tracking.ending_words(status, canceller(status))
         if more.startswith("exit code"):
             return f"{line}, {more}"
         line += f", exit code {status.exit or 'not known'}"

@@ -107,7 +107,8 @@ def canceller(status: JobStatus) -> str:
     try:
         return pwd.getpwuid(status.cancelled_by).pw_name
     except KeyError:
-        return ""
+        # A container may have no users at all; 0 is root everywhere.
+        return "root" if status.cancelled_by == 0 else ""
 
 
 class _Search:

@@ -18,7 +18,7 @@ from neuronctl.patterns import lazy
 class Sign:
     """kind: a word for --json. cause: completes "Likely cause: …". remedy: what to do.
 
-    ``{0}`` in cause and remedy is the pattern's first group.
+    ``{0}`` in cause and remedy is the pattern's first group, ``{memory}`` how to ask for more.
     """
 
     kind: str
@@ -166,8 +166,7 @@ CAUSES: Tuple[Sign, ...] = (
         r"|Some of (?:your processes|the step tasks) may "
         r"have been (?:OOM )?killed|std::bad_alloc|^MemoryError\b|Cannot allocate memory",
         "the node's memory that the job had was full",
-        "ask for more with --mem (or more cores, where memory comes with them), or fewer "
-        "DataLoader workers",
+        "{memory}, or fewer DataLoader workers",
     ),
 )
 

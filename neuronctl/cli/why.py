@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import click
 
 from neuronctl.diagnosis import diagnose
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import CatalogError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.evidence import Diagnosis, Evidence, began
 from neuronctl.tracking import UNKNOWN, JobStatus, is_launch_failure
 
@@ -122,6 +122,28 @@ def gather(status: JobStatus) -> Evidence:
         directory_problem="" if guessed else _directory_problem(paths),
         queue=queue,
         figure=figure,
+        more_memory=_more_memory(status),
+    )
+
+
+def _more_memory(status: JobStatus) -> str:
+    """How a job gets more memory on this cluster, as its catalog has it."""
+    from neuronctl.catalog.loader import load
+    from neuronctl.catalog.recognise import recognise
+
+    try:
+        cluster, _ = recognise(load())
+    except CatalogError:
+        return Evidence.more_memory
+    partition = cluster.partitions.get(status.partition)
+    if partition is None or "mem" not in cluster.policy.forbidden_options:
+        return Evidence.more_memory
+    most = ""
+    if partition.gpus_per_node and cluster.policy.cores.rule == "cap":
+        most = f" (at most {cluster.cores_per_gpu(partition)} a GPU: beyond that with more GPUs)"
+    return (
+        f"ask for more cores with --cpus-per-task{most}: memory comes with the cores, --mem is not "
+        f"allowed in {partition.name}"
     )
 
 

@@ -119,6 +119,15 @@ def test_a_log_that_cannot_be_read(run: Run, fake_slurm: FakeSlurm, tmp_path: Pa
     assert "cannot be read: Is a directory" in run("logs", "7", code=8).stderr
 
 
+def test_following_a_job_that_root_cancelled(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    fake_slurm.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+    fake_slurm.accounting(accounting_row("7", state="CANCELLED by 0", exit="0:15"))
+    said = run("logs", "-f", "7", code=0).stderr
+    assert "cancelled by root" in said or "cancelled by you" in said
+
+
 def test_following_a_job_that_has_ended(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     log = tmp_path / "7.out"
     log.write_text("one\ntwo\n")

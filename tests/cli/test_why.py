@@ -53,6 +53,19 @@ def test_forgotten_by_the_controller(run: Run, fake_slurm: FakeSlurm, tmp_path: 
     assert job["log"] == {"path": f"{tmp_path}/7.err", "line": "KeyError: 'x'", "from_end": 1}
 
 
+def test_more_memory_where_it_comes_with_the_cores(run: Run, fake_slurm: FakeSlurm) -> None:
+    killed = {"state": "OUT_OF_MEMORY", "exit": "125"}
+    fake_slurm.queue(queue_row("7", partition="amd_a100nv_8", **killed))
+    (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
+    assert job["remedy"].startswith(
+        "ask for more cores with --cpus-per-task (at most 8 a GPU: beyond that with more GPUs): "
+        "memory comes with the cores, --mem is not allowed in amd_a100nv_8, or need less: "
+    )
+    fake_slurm.queue(queue_row("7", partition="unheard-of", **killed))
+    (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
+    assert job["remedy"].startswith("ask for more with --mem (or for more cores")
+
+
 def test_secrets_in_a_log(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -226,7 +226,7 @@ LINES = [
 def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
     found = signs.search(["step 1", *lines, "srun: error: gpu35: task 0: Exited with exit code 1"])
     assert found is not None and found.kind == kind and word in found.cause
-    assert found.number == 2 and "{" not in found.remedy
+    assert found.number == 2 and "{" not in diagnose(evidence("FAILED", *lines)).remedy
 
 
 @pytest.mark.parametrize(

@@ -7,29 +7,50 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl import __version__
-from neuronctl.errors import NeuronctlError
+from neuronctl.errors import (
+    NeuronctlError,
+    PolicyError,
+    RecordError,
+    SlurmUnavailableError,
+)
 from neuronctl.frozen import dataclass
 
 GOOD = "ok"
 BAD = "wrong"
 ABSENT = "not here"
 
-_COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sacct", "sacctmgr", "salloc", "srun")
+_NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "salloc", "srun")
+_WITHOUT = {
+    "sacct": "how old jobs ended is not known once Slurm forgets them",
+    "sacctmgr": "the limits of a QOS and of your account are not known",
+}
 _TIMEOUT = 5.0
 _OLD = 365 * 86400
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the page. state: ``ok``, ``wrong`` or ``not here``; hint: what to do."""
+    """One line of the page. state: ``ok``, ``wrong`` or ``not here``; hint: what to do.
+
+    exit_code: of what goes wrong with it, where the state is ``wrong``; else 0.
+    """
 
     name: str
     state: str
     words: str
     hint: str = ""
+    exit_code: int = 0
+
+
+def _wrong(name: str, words: str, hint: str, kind: Type[NeuronctlError]) -> Check:
+    return Check(name, BAD, words, hint, kind.exit_code)
+
+
+def _failed(name: str, error: NeuronctlError) -> Check:
+    return Check(name, BAD, "; ".join(error.message.splitlines()), error.hint, error.exit_code)
 
 
 def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
@@ -48,7 +69,7 @@ def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
         try:
             found += look()
         except NeuronctlError as error:
-            found.append(Check(look.__name__.strip("_<>"), BAD, error.message, error.hint))
+            found.append(_failed(look.__name__.strip("_<>"), error))
     return tuple(found)
 
 
@@ -58,14 +79,32 @@ def _program() -> Iterator[Check]:
 
 
 def _commands() -> Iterator[Check]:
-    missing = [one for one in _COMMANDS if shutil.which(one) is None]
-    if len(missing) == len(_COMMANDS):
+    name = "slurm commands"
+    there = {one: shutil.which(one) for one in (*_NEEDED, *_WITHOUT)}
+    missing = [one for one in _NEEDED if there[one] is None]
+    if not any(there.values()):
         hint = "log in to the cluster's login node; 'neuronctl generate' works without"
-        yield Check("slurm commands", ABSENT, "none on PATH", hint)
-    elif missing:
-        yield Check("slurm commands", BAD, f"not on PATH: {', '.join(missing)}")
+        yield Check(name, ABSENT, "none on PATH", hint)
+        return
+    if missing:
+        words = f"not on PATH: {', '.join(missing)}"
+        yield _wrong(name, words, "put Slurm's directory on PATH", SlurmUnavailableError)
     else:
-        yield Check("slurm commands", GOOD, os.path.dirname(shutil.which("sbatch") or ""))
+        yield Check(name, GOOD, _paths([path for path in there.values() if path is not None]))
+    for one, words in _WITHOUT.items():
+        if there[one] is None:
+            yield Check(one, ABSENT, f"not on PATH: {words}")
+
+
+def _paths(commands: List[str]) -> str:
+    """Full paths, a directory once; behind links, where they lead."""
+    places: Dict[str, List[str]] = {}
+    for path in commands:
+        real = os.path.realpath(path)
+        leads = f" -> {real}" if os.path.basename(real) != os.path.basename(path) else ""
+        whole = path if leads else real
+        places.setdefault(os.path.dirname(whole), []).append(os.path.basename(whole) + leads)
+    return "; ".join(f"{place}: {', '.join(names)}" for place, names in places.items())
 
 
 def _slurm() -> Iterator[Check]:
@@ -78,7 +117,7 @@ def _slurm() -> Iterator[Check]:
     try:
         limits = slurm.ask_now(limits_of=(user_name(), ""), timeout=_TIMEOUT).limits
     except NeuronctlError as error:
-        yield Check("slurm", BAD, "; ".join(error.message.splitlines()), error.hint)
+        yield _no_answer(error)
         return
     assert limits is not None
     spent = int((time.monotonic() - begun) * 1000)
@@ -87,12 +126,47 @@ def _slurm() -> Iterator[Check]:
     words += f"{len(limits.partitions)} partitions, {len(limits.nodes)} nodes"
     yield Check("slurm", GOOD, words)
     if limits.qos is None:
-        words = "sacctmgr does not answer: limits of users and how old jobs ended are not known"
-        yield Check("accounting", ABSENT, words)
+        yield Check("accounting", ABSENT, f"{_WITHOUT['sacctmgr']}: {_silence()}")
     else:
         accounts = ", ".join(dict.fromkeys(one.account for one in limits.associations))
         enforced = ", ".join(config.enforce) or "nothing"
         yield Check("accounting", GOOD, f"your accounts: {accounts or 'none'}; holds to {enforced}")
+
+
+def _no_answer(error: NeuronctlError) -> Check:
+    """What is the matter with Slurm, in plain words where its own are not."""
+    from neuronctl.slurm.cluster import config_file
+
+    failed = _failed("slurm", error)
+    asked = os.environ.get("SLURM_CONF")
+    words, hint = failed.words, failed.hint
+    if asked and config_file() is None:
+        words = f"$SLURM_CONF names {asked}, which cannot be read"
+        hint = "name the cluster's slurm.conf, or unset it"
+    elif "configuration source" in words:
+        words = "the commands find no slurm.conf: this machine belongs to no cluster"
+        hint = "log in to the cluster's login node; 'neuronctl generate' works without"
+    elif "munge" in words.lower() or "credential" in words.lower():
+        words = f"Slurm does not learn who you are, as munge does not answer here: {words}"
+        hint = "tell the site's administrators"
+    elif "unable to contact slurm controller" in words.lower():
+        words = f"the controller (slurmctld) does not answer: {words}"
+    return Check("slurm", BAD, words, hint, failed.exit_code)
+
+
+def _silence() -> str:
+    """Why sacctmgr did not tell the QOS, in its own words."""
+    from neuronctl.slurm.process import run
+
+    argv = ["sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name"]
+    try:
+        told = run(argv, timeout=_TIMEOUT)
+    except NeuronctlError as error:
+        return error.message
+    if told.returncode:
+        said = "; ".join(told.words.splitlines()) or "no words"
+        return f"sacctmgr refuses with exit code {told.returncode}: {said}"
+    return "sacctmgr names no QOS"
 
 
 def _catalog(file: Optional[str]) -> Iterator[Check]:
@@ -102,7 +176,7 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
     try:
         known = load(file)
     except NeuronctlError as error:
-        yield Check("catalog", BAD, error.message, error.hint)
+        yield _failed("catalog", error)
         return
     yield Check("catalog", GOOD, " under ".join(known.files))
     cluster, how = recognise(known)
@@ -110,7 +184,7 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
     words = f"{cluster.name}, by {how}; {cluster.source}, {cluster.date}"
     if age is not None and age > _OLD:
         hint = "'neuronctl catalog diff' compares it with Slurm"
-        yield Check("cluster", BAD, f"{words}: {age // 86400} days old", hint)
+        yield Check("cluster", GOOD, f"{words}: {age // 86400} days old", hint)
     else:
         yield Check("cluster", GOOD, words)
     from neuronctl.situation import user_name
@@ -119,6 +193,9 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
     for place in places:
         if os.path.isdir(place):
             yield Check("submit from", GOOD, place)
+        elif how.startswith("ClusterName"):
+            words = f"{place} does not exist, and jobs may be submitted from there only"
+            yield _wrong("submit from", words, "ask the site to make it", PolicyError)
         else:
             yield Check("submit from", ABSENT, f"{place}, on this machine")
 
@@ -145,7 +222,7 @@ def _directories() -> Iterator[Check]:
         try:
             count = len(read_config(config).values)
         except NeuronctlError as error:
-            yield Check("configuration", BAD, error.message, error.hint)
+            yield _failed("configuration", error)
             return
         yield Check("configuration", GOOD, f"{config}, {count} defaults")
     else:
@@ -157,13 +234,14 @@ def _writable(name: str, path: Path) -> Check:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
-        return Check(name, BAD, f"{there} is not a directory you can write in")
+        hint = "make it yours, or name another with $XDG_STATE_HOME and $XDG_CACHE_HOME"
+        return _wrong(name, f"{there} is not a directory you can write in", hint, RecordError)
     free = shutil.disk_usage(there).free >> 20
     if free < 10:
-        return Check(name, BAD, f"{path}: {free} MB are free there", "make room")
+        return _wrong(name, f"{path}: {free} MB are free there", "make room", RecordError)
     if path.exists() and path.stat().st_mode & 0o077:
         hint = f"chmod 700 {path}"
-        return Check(name, BAD, f"{path} can be read by others", hint)
+        return _wrong(name, f"{path} can be read by others", hint, RecordError)
     return Check(name, GOOD, f"{path}{'' if path.exists() else ', made when it is needed'}")
 
 
@@ -193,7 +271,7 @@ def _last_job() -> Iterator[Check]:
     store = RecordStore.default()
     newest = store.recent(1)
     for warning in store.warnings:
-        yield Check("records", BAD, warning)
+        yield _wrong("records", warning, "", RecordError)
     if not newest:
         yield Check("last job", ABSENT, "none is recorded")
         return

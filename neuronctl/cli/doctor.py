@@ -9,20 +9,23 @@ import click
 
 
 @click.command("doctor")
+@click.pass_context
 @click.option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(catalog: Optional[str], as_json: bool) -> None:
+def command(context: click.Context, catalog: Optional[str], as_json: bool) -> None:
     """Say on one page what works here: Slurm, catalog, directories, software, last job.
 
-    Nothing is changed and nothing is submitted.
+    Nothing is changed and nothing is submitted. The exit code is 0 where nothing is wrong, else
+    that of the first line that is.
     """
     from neuronctl import console
     from neuronctl.doctor import examine
 
     found = examine(catalog)
+    code = next((one.exit_code for one in found if one.exit_code), 0)
     if as_json:
         console.print_json("neuronctl.doctor/1", {"checks": [dataclasses.asdict(c) for c in found]})
-        return
+        context.exit(code)
     columns = [
         console.Column("WHAT", style="bold", no_wrap=True),
         console.Column("STATE", no_wrap=True),
@@ -32,3 +35,4 @@ def command(catalog: Optional[str], as_json: bool) -> None:
         [one.name, one.state, one.words + (f" -> {one.hint}" if one.hint else "")] for one in found
     ]
     console.print_table(columns, rows)
+    context.exit(code)

@@ -16,12 +16,20 @@ Run = Callable[..., Any]
 def checks(run: Run, *options: str, **given: Any) -> Dict[str, Dict[str, str]]:
     answer = json.loads(run("doctor", "--json", *options, **given).stdout)
     assert answer["schema"] == "neuronctl.doctor/1"
+    codes = [one["exit_code"] for one in answer["checks"] if one["state"] == "wrong"]
+    assert all(codes)
+    assert given.get("code", 0) == (codes[0] if codes else 0)
     return {one["name"]: one for one in answer["checks"]}
 
 
-def test_without_slurm(run: Run, tmp_path: Path) -> None:
+@pytest.fixture
+def no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
-    found = checks(run, env={"PATH": str(tmp_path / "empty")})
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+
+
+def test_without_slurm(run: Run, no_slurm: None) -> None:
+    found = checks(run)
     assert found["slurm commands"]["state"] == "not here"
     assert "slurm" not in found
     assert found["catalog"]["state"] == found["cluster"]["state"] == "ok"
@@ -32,7 +40,7 @@ def test_without_slurm(run: Run, tmp_path: Path) -> None:
 
 def test_slurm_that_answers_nonsense(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", "garbage\n")
-    found = checks(run)
+    found = checks(run, code=6)
     assert found["slurm"]["state"] == "wrong"
     assert "squeue's answer cannot be read: 'garbage" in found["slurm"]["words"]
 
@@ -40,39 +48,105 @@ def test_slurm_that_answers_nonsense(run: Run, fake_slurm: FakeSlurm) -> None:
 def test_a_slurm_that_is_not_whole(run: Run, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sbatch").symlink_to("/bin/true")
-    found = checks(run, env={"PATH": str(tmp_path / "bin")})
+    found = checks(run, env={"PATH": str(tmp_path / "bin")}, code=6)
     assert found["slurm commands"]["state"] == "wrong"
     assert "not on PATH: squeue, scancel" in found["slurm commands"]["words"]
 
 
-@pytest.mark.parametrize("stderr", ["Unable to contact slurm controller (connect failure)", "no"])
-def test_slurm_that_fails(run: Run, fake_slurm: FakeSlurm, stderr: str) -> None:
+def test_where_the_commands_are(run: Run, tmp_path: Path) -> None:
+    for name in ("squeue", "scancel", "scontrol", "salloc", "srun"):
+        command = tmp_path / "slurm" / "bin" / name
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text("#!/bin/sh\nexit 1\n")
+        command.chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sbatch").symlink_to(tmp_path / "slurm" / "bin" / "srun")
+    found = checks(run, env={"PATH": f"{tmp_path}/bin:{tmp_path}/slurm/bin"}, code=7)
+    assert found["slurm commands"]["words"] == (
+        f"{tmp_path}/bin: sbatch -> {tmp_path}/slurm/bin/srun; "
+        f"{tmp_path}/slurm/bin: squeue, scancel, scontrol, salloc, srun"
+    )
+    assert found["sacct"]["state"] == found["sacctmgr"]["state"] == "not here"
+    assert "how old jobs ended is not known" in found["sacct"]["words"]
+
+
+@pytest.mark.parametrize(
+    ("stderr", "words", "code"),
+    [
+        (
+            "Unable to contact slurm controller (connect failure)",
+            "the controller (slurmctld) does not answer: squeue cannot reach Slurm: slurm_load",
+            6,
+        ),
+        ("Could not establish a configuration source", "find no slurm.conf: this machine", 6),
+        ("Munge encode failed: no socket", "does not learn who you are, as munge does not", 6),
+        ("no", "squeue refused: slurm_load_jobs error: no", 7),
+    ],
+)
+def test_slurm_that_fails(
+    run: Run, fake_slurm: FakeSlurm, stderr: str, words: str, code: int
+) -> None:
     fake_slurm.answer("squeue", stderr=f"slurm_load_jobs error: {stderr}\n", code=1)
-    assert stderr.splitlines()[0] in checks(run)["slurm"]["words"]
+    assert words in checks(run, code=code)["slurm"]["words"]
 
 
-def test_a_wrong_catalog_and_configuration(run: Run, tmp_path: Path) -> None:
+def test_a_slurm_conf_that_is_not_there(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("squeue", stderr="fatal: Unable to process configuration file\n", code=1)
+    found = checks(run, env={"SLURM_CONF": "/none/slurm.conf"}, code=6)
+    assert found["slurm"]["words"] == "$SLURM_CONF names /none/slurm.conf, which cannot be read"
+
+
+SCONTROL = """\
+ClusterName             = neuron
+SLURM_VERSION           = 22.05.8
+
+PartitionName=p Nodes=n1 State=UP TotalNodes=1
+NodeName=n1 CPUTot=1 State=IDLE Partitions=p
+"""
+
+
+def test_accounting_that_refuses(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    fake_slurm.answer("squeue")
+    fake_slurm.answer("scontrol", SCONTROL)
+    (tmp_path / "bin").mkdir()
+    sacctmgr = tmp_path / "bin" / "sacctmgr"
+    sacctmgr.write_text("#!/bin/sh\necho 'sacctmgr: error: Access denied' >&2; exit 1\n")
+    sacctmgr.chmod(0o755)
+    path = f"{tmp_path}/bin:{fake_slurm.env['PATH']}"
+    found = checks(run, env={**fake_slurm.env, "PATH": path})
+    assert found["slurm"]["state"] == "ok"
+    assert found["accounting"]["state"] == "not here"
+    assert found["accounting"]["words"] == (
+        "the limits of a QOS and of your account are not known: "
+        "sacctmgr refuses with exit code 1: Access denied"
+    )
+    sacctmgr.write_text("#!/bin/sh\nexit 0\n")
+    words = checks(run, env={**fake_slurm.env, "PATH": path})["accounting"]["words"]
+    assert words.endswith(": sacctmgr names no QOS")
+
+
+def test_a_wrong_catalog_and_configuration(run: Run, no_slurm: None, tmp_path: Path) -> None:
     config = Path(os.environ["XDG_CONFIG_HOME"], "neuronctl")
     config.mkdir(parents=True)
     (config / "config.yaml").write_text("nodez: 3\n")
     (tmp_path / "bad.yaml").write_text("clusters: {neuron: {partitions: {cpu: {max_gpu: 1}}}}\n")
-    found = checks(run, "--catalog", "bad.yaml")
+    found = checks(run, "--catalog", "bad.yaml", code=3)
     assert "max_gpu: unknown key" in found["catalog"]["words"]
     assert "nodez" in found["configuration"]["words"]
     assert found["catalog"]["state"] == found["configuration"]["state"] == "wrong"
 
 
-def test_directories_others_can_read(run: Run) -> None:
+def test_directories_others_can_read(run: Run, no_slurm: None) -> None:
     state = Path(os.environ["XDG_STATE_HOME"], "neuronctl")
     state.mkdir(parents=True, mode=0o755)
     state.chmod(0o755)
-    found = checks(run)
+    found = checks(run, code=9)
     assert found["records"]["state"] == "wrong"
     assert "can be read by others" in found["records"]["words"]
     assert found["cache"]["state"] == "ok"
 
 
-def test_the_page_as_text(run: Run) -> None:
+def test_the_page_as_text(run: Run, no_slurm: None) -> None:
     lines = run("doctor").stdout.splitlines()
     assert lines[0].split() == ["WHAT", "STATE", "SEEN"]
     assert any(line.startswith("neuronctl") for line in lines)

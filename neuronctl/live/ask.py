@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from typing import Callable, Optional, Tuple
@@ -43,6 +44,7 @@ def ask_live(
         nodes = here.node_list if here is not None else ""
     now = slurm.ask_now(
         nodes=nodes,
+        partition=plan.partition.name,
         limits_of=(user_name(), name or "") if kept is None else None,
         job_ids=dependency_ids(plan),
         shared_of=user_name() if kept is not None and kept[0].shared else "",
@@ -59,6 +61,11 @@ def ask_live(
             cache.write(made_from, *kept)
     limits, limits_at = kept
     _check_cluster(plan, limits.config.cluster)
+    fresh_one = now.partition
+    if fresh_one is not None:
+        # Whether a partition is up may change within the hour for which the limits are kept.
+        partitions = [fresh_one if one.name == fresh_one.name else one for one in limits.partitions]
+        limits = dataclasses.replace(limits, partitions=tuple(partitions))
     return Live(
         limits=limits,
         limits_at=limits_at,
@@ -68,6 +75,8 @@ def ask_live(
         asked_at=asked_at,
         groups=_groups(),
         shared=now.shared,
+        reservations=now.reservations,
+        user=user_name(),
     )
 
 

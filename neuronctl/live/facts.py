@@ -14,7 +14,16 @@ from neuronctl.plan import JobPlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.slurm import Association, Limits, MyJob, Qos, Shared, SiteNode, SitePartition
+    from neuronctl.slurm import (
+        Association,
+        Limits,
+        MyJob,
+        Qos,
+        Reservation,
+        Shared,
+        SiteNode,
+        SitePartition,
+    )
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _OVER = frozenset({"COMPLETING", "STAGE_OUT"})
@@ -41,6 +50,9 @@ class Live:
     groups: Tuple[str, ...] = ()
     shared: Tuple[Shared, ...] = ()
     """Limits of whole QOS and accounts, and what is held of them now."""
+    reservations: Optional[Tuple[Reservation, ...]] = None
+    """None: not told."""
+    user: str = ""
 
     def partition(self, name: str) -> Optional[SitePartition]:
         """The controller's partition of that name."""
@@ -143,6 +155,11 @@ def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
     return tuple(one for one in jobs if one.state in _RUNNING)
 
 
+def there(node: SiteNode) -> bool:
+    """Whether Slurm may start jobs on the node at all, as it is; one that still ends a job may."""
+    return not _UNUSABLE.search(node.state.replace("COMPLETING", ""))
+
+
 def usable(node: SiteNode) -> bool:
     """Whether Slurm starts jobs on the node now, where it has room."""
     return not _UNUSABLE.search(node.state)
@@ -208,7 +225,7 @@ def _partition(
         put("node_list", site.node_list, show)
     put("max_nodes", site.max_nodes, show)
     closed = site.allow_groups and not set(site.allow_groups) & set(live.groups)
-    put("open", not closed and site.state not in ("DRAIN",), show)
+    put("open", not closed and not site.root_only and site.state in ("UP", "DOWN", ""), show)
     scopes = qos_in_force(dataclasses.replace(plan, partition=base), live) if live.enforced else []
     longest = [site.max_time, *(one.max_wall for one in scopes)]
     finite = [one for one in longest if one not in (None, units.UNLIMITED)]

@@ -7,8 +7,9 @@ from typing import Callable, Optional, Sequence
 
 from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Live
+from neuronctl.live.reserved import taken
 from neuronctl.live.soon import soon
-from neuronctl.live.waits import ahead, array_size, free_nodes, waits
+from neuronctl.live.waits import ahead, array_size, free_nodes, lacking, waits
 from neuronctl.live.wishes import wishes
 from neuronctl.plan import JobPlan
 from neuronctl.rules import Finding
@@ -84,12 +85,18 @@ def verdict(
         return Verdict(NOT_KNOWN, words, "Priority")
     young = soon(live)
     left = free_nodes(plan, dataclasses.replace(live, nodes=young.nodes)) or ()
-    if len(left) < plan.nodes:
+    if lacking(plan, left):
         words = (
             f"there is room for it, but your job {young.jobs[0].id} was submitted before it and "
             "takes of that first; whether enough is left is not known"
         )
         return Verdict(NOT_KNOWN, words, "Resources")
+    parts = taken(plan, live).parts
+    if lacking(plan, tuple(one for one in free if one.name not in parts)):
+        words = (
+            "there is room for it, but a reservation keeps cores of some nodes; how many are left"
+        )
+        return Verdict(NOT_KNOWN, f"{words} is not known")
     words = f"{len(free)} node{'s have' if len(free) > 1 else ' has'} room for its share"
     if live.limits.qos is None and "limits" in live.limits.config.enforce:
         words += (

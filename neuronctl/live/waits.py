@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from typing import Callable, Iterator, List, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.frozen import dataclass
-from neuronctl.live import shared
-from neuronctl.live.facts import Limit, Live, running, usable, user_limit
+from neuronctl.live import reserved, shared
+from neuronctl.live.facts import Limit, Live, running, there, usable, user_limit
 from neuronctl.live.soon import soon
 from neuronctl.live.wishes import SELECTING, option, wishes
 from neuronctl.plan import JobPlan
@@ -40,13 +41,18 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
 
     cite: the source of a catalog figure of the job's partition, by its key.
     """
-    here = live.partition(plan.partition.name)
-    if here is not None and here.state in ("DOWN", "INACTIVE"):
-        words = f"partition {here.name} is {here.state}: nothing starts there now"
-        yield Wait("NC505", f"Partition{here.state.capitalize()}", words)
     for wish in wishes(plan, live):
         if wish.cause:
             yield Wait("NC506", wish.cause, wish.words, until=wish.until)
+    here = live.partition(plan.partition.name)
+    if here is not None and here.state == "DOWN":
+        words = f"partition {here.name} is DOWN: nothing starts there now"
+        yield Wait("NC505", "PartitionDown", words)
+    start = reserved.begins(plan, live)
+    if start is not None:
+        shown = time.strftime("%Y-%m-%d %H:%M", time.localtime(start))
+        words = f"the reservation {plan.request.reservation} begins at {shown}"
+        yield Wait("NC506", "Reservation", words, reserved.SOURCE, start)
     jobs = user_limit("max_running_jobs", plan, live, cite)
     gpus = user_limit("max_gpus", plan, live, cite)
     first = soon(live).within(jobs, gpus)
@@ -157,9 +163,25 @@ def free_nodes(plan: JobPlan, live: Live) -> Optional[Tuple[SiteNode, ...]]:
         return None
     if not live.nodes:
         return None
-    memory = _memory(plan, live)
+    return tuple(one for one in _suitable(plan, live) if usable(one) and _room(one, plan, live))
+
+
+def _room(node: SiteNode, plan: JobPlan, live: Live) -> bool:
+    """Whether it has room for the job's share beside what runs there."""
+    return (
+        node.cores - node.cores_used >= plan.cores_per_node
+        and node.gpus - node.gpus_used >= plan.gpus_per_node
+        and node.memory_mb - node.memory_mb_used >= _memory(plan, live)
+        and (not plan.request.exclusive or node.cores_used == 0)
+    )
+
+
+def _suitable(plan: JobPlan, live: Live) -> Tuple[SiteNode, ...]:
+    """The nodes that the job may have, whatever runs there now and whether they are up."""
+    request = plan.request
     wanted = set(re.split(r"[&,]", request.constraint)) if request.constraint else set()
     avoided = set(hosts(request.exclude))
+    kept = reserved.taken(plan, live).nodes
     named = set(hosts(request.nodelist))
     if len(named) >= plan.nodes:
         pool = [one for one in live.nodes if one.name in named]
@@ -169,14 +191,16 @@ def free_nodes(plan: JobPlan, live: Live) -> Optional[Tuple[SiteNode, ...]]:
         one
         for one in pool
         if plan.partition.name in one.partitions
-        and usable(one)
         and one.name not in avoided
+        and one.name not in kept
         and wanted <= set(one.features)
-        and one.cores - one.cores_used >= plan.cores_per_node
-        and one.gpus - one.gpus_used >= plan.gpus_per_node
-        and one.memory_mb - one.memory_mb_used >= memory
-        and (not request.exclusive or one.cores_used == 0)
     )
+
+
+def lacking(plan: JobPlan, free: Tuple[SiteNode, ...]) -> bool:
+    """Whether these nodes are too few, or one that --nodelist names is not among them."""
+    named = set(hosts(plan.request.nodelist))
+    return len(free) < plan.nodes or not named <= {one.name for one in free}
 
 
 def ahead(plan: JobPlan, live: Live) -> Tuple[MyJob, ...]:
@@ -220,26 +244,67 @@ def _memory(plan: JobPlan, live: Live) -> int:
 
 def _resources(plan: JobPlan, live: Live) -> Iterator[Wait]:
     free = free_nodes(plan, live)
-    if free is None or len(free) >= plan.nodes:
+    if free is None or not lacking(plan, free):
+        return
+    up = tuple(one for one in _suitable(plan, live) if there(one))
+    if lacking(plan, up):
+        yield _not_there(plan, live, free)
         return
     share = f"{plan.cores_per_node} cores"
     if plan.gpus_per_node:
         share = f"{plan.gpus_per_node} GPUs and {share}"
     name = plan.partition.name
+    named = sorted(set(hosts(plan.request.nodelist)) - {one.name for one in free})
     have = "no node" if not free else f"{len(free)} node{'s' if len(free) > 1 else ''}"
     job = _frees(plan, live)
     until = "when that ends is not known"
     if job is not None and job.end is not None:
         left = units.format_time(max(0, job.end - live.asked_at))
         until = f"it waits until job {job.id} ends, at most {left} from now"
+    words = f"{have} of {name} {'have' if len(free) > 1 else 'has'} {share} free now, and "
+    words += f"{plan.nodes} {'is' if plan.nodes == 1 else 'are'} asked for"
+    if len(free) >= plan.nodes:
+        words = f"{', '.join(named)} (--nodelist) has no {share} free now"
     yield Wait(
         "NC504",
         "Resources",
-        f"{have} of {name} {'have' if len(free) > 1 else 'has'} {share} free now, and "
-        f"{plan.nodes} {'is' if plan.nodes == 1 else 'are'} asked for; {until}",
+        f"{words}; {until}",
         "Slurm itself: scontrol show node",
         None if job is None else job.end,
     )
+
+
+def _not_there(plan: JobPlan, live: Live, free: Tuple[SiteNode, ...]) -> Wait:
+    """The wait for nodes that are down, drained or reserved: not for other jobs to end."""
+    kept = reserved.taken(plan, live)
+    pool = [one for one in live.nodes if plan.partition.name in one.partitions]
+    named = set(hosts(plan.request.nodelist))
+    down = [one for one in pool if not there(one) and one.name not in kept.nodes]
+    if named:
+        down = [one for one in down if one.name in named]
+    said = []
+    if down:
+        names = units.compress_hostlist([one.name for one in down])
+        states = ", ".join(sorted({one.state for one in down}))
+        said.append(f"{names} {'is' if len(down) == 1 else 'are'} {states}")
+    until = None
+    if kept.by:
+        said.append(reserved.in_words(kept, live))
+        seconds = reserved.room_before(kept, live)
+        open_to_all = dataclasses.replace(live, reservations=())
+        before = free_nodes(plan, open_to_all)
+        if seconds is not None and before is not None and not lacking(plan, before):
+            said.append(f"with -t {units.format_time(seconds // 60 * 60)} or less it can start now")
+        elif not down:
+            until = max(one.end for one in kept.by)
+    left = [one for one in _suitable(plan, live) if there(one)]
+    many = f"{len(left)} node{'s' if len(left) > 1 else ''}"
+    count = f"{many if left else 'no node'} of {plan.partition.name}"
+    words = f"{count} can be had, and {plan.nodes} {'is' if plan.nodes == 1 else 'are'} asked for"
+    if len(left) >= plan.nodes:
+        words = f"not all of --nodelist={plan.request.nodelist} can be had"
+    source = reserved.SOURCE if kept.by else "Slurm itself: scontrol show node"
+    return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until)
 
 
 def _frees(plan: JobPlan, live: Live) -> Optional[MyJob]:
@@ -261,7 +326,7 @@ def _frees(plan: JobPlan, live: Live) -> Optional[MyJob]:
             if host in nodes:
                 nodes[host] = _without(job, nodes[host])
         free = free_nodes(plan, dataclasses.replace(live, nodes=tuple(nodes.values())))
-        if free is not None and len(free) >= plan.nodes:
+        if free is not None and not lacking(plan, free):
             return job
     return None
 

@@ -196,10 +196,16 @@ def partition_allows(subject: Subject) -> Iterator[Violation]:
         return
     association = live.association(plan)
     account = plan.request.account or (association.account if association is not None else "")
-    for kind, own, allowed in (
-        ("account", account, here.allow_accounts),
-        ("QOS", live.job_qos(plan), here.allow_qos),
+    for kind, own, allowed, denied in (
+        ("account", account, here.allow_accounts, here.deny_accounts),
+        ("QOS", live.job_qos(plan), here.allow_qos, here.deny_qos),
     ):
+        if own and own.lower() in [one.lower() for one in denied]:
+            yield Violation(
+                f"partition {here.name} does not take the {kind} {own}",
+                f"take another partition, or another {kind}",
+                live.said(f"scontrol show partition {here.name}"),
+            )
         if own and allowed and own.lower() not in [one.lower() for one in allowed]:
             yield Violation(
                 f"partition {here.name} takes the {kind} {' or '.join(allowed)} only, and this "
@@ -207,6 +213,38 @@ def partition_allows(subject: Subject) -> Iterator[Violation]:
                 "take another partition, or one of them",
                 live.said(f"scontrol show partition {here.name}"),
             )
+
+
+@rule("NC526", "reservation that cannot be used")
+def reservation(subject: Subject) -> Iterator[Violation]:
+    plan, live = subject.plan, subject.live
+    if live is None:
+        return
+    from neuronctl.live import reserved
+
+    for message, hint in reserved.faults(plan, live):
+        yield Violation(message, hint, reserved.SOURCE)
+    here = live.partition(plan.partition.name)
+    if here is not None and here.reserved_only and plan.request.reservation is None:
+        yield Violation(
+            f"partition {here.name} takes only jobs of a reservation",
+            "name yours with --reservation, or take another partition",
+            live.said(f"scontrol show partition {here.name}"),
+        )
+
+
+@rule("NC527", "fewer nodes than a job must have")
+def fewest_nodes(subject: Subject) -> Iterator[Violation]:
+    plan, live = subject.plan, subject.live
+    here = None if live is None else live.partition(plan.partition.name)
+    if live is None or here is None or plan.nodes >= here.min_nodes:
+        return
+    yield Violation(
+        f"{plan.nodes} {'node is' if plan.nodes == 1 else 'nodes are'} asked for, a job in "
+        f"{here.name} must have at least {here.min_nodes}",
+        f"ask for -N {here.min_nodes}, or take another partition",
+        live.said(f"scontrol show partition {here.name}"),
+    )
 
 
 @rule("NC524", "feature that no node has")
@@ -230,7 +268,7 @@ def features(subject: Subject) -> Iterator[Violation]:
             )
 
 
-@rule("NC525", "too few nodes beside the excluded ones")
+@rule("NC525", "excluded nodes")
 def excluded(subject: Subject) -> Iterator[Violation]:
     plan, live = subject.plan, subject.live
     text = plan.request.exclude
@@ -238,6 +276,14 @@ def excluded(subject: Subject) -> Iterator[Violation]:
         return
     from neuronctl.live.waits import hosts
 
+    known = {one.name for one in live.limits.nodes}
+    strangers = [one for one in hosts(text) if one not in known]
+    if strangers and known:
+        yield Violation(
+            f"--exclude={text}: Slurm knows no node {', '.join(strangers)}",
+            f"the nodes of {plan.partition.name} are {plan.partition.node_list}",
+            live.said("scontrol show node"),
+        )
     nodes = {one.name for one in live.nodes if plan.partition.name in one.partitions}
     out = nodes & set(hosts(text))
     left = len(nodes) - len(out)

@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from neuronctl.slurm.mine import Limits, MyJob, Now, ask_now
     from neuronctl.slurm.process import installed, run_interactive
     from neuronctl.slurm.queue import Queue, QueueJob, squeue
-    from neuronctl.slurm.site import Association, Qos, Shared, SiteConfig, SiteNode, SitePartition
+    from neuronctl.slurm.site import (
+        Association,
+        Qos,
+        Reservation,
+        Shared,
+        SiteConfig,
+        SiteNode,
+        SitePartition,
+    )
     from neuronctl.slurm.submit import Submitted, predict_start, sbatch
     from neuronctl.slurm.values import ExitCode, JobId
 
@@ -49,6 +57,7 @@ __all__ = [
     "Qos",
     "Queue",
     "QueueJob",
+    "Reservation",
     "Shared",
     "SiteConfig",
     "SiteNode",
@@ -81,6 +90,7 @@ _HOME = {
     "Qos": "site",
     "Queue": "queue",
     "QueueJob": "queue",
+    "Reservation": "site",
     "Shared": "site",
     "SiteConfig": "site",
     "SiteNode": "site",

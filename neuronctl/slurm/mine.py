@@ -79,13 +79,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Now:
-    """The answer. limits: only where they were asked for. job_states: of the ids asked about."""
+    """The answer. limits: only where they were asked for. job_states: of the ids asked about.
+
+    partition: the one asked for, as it is now. reservations: None where Slurm did not tell them.
+    """
 
     jobs: Tuple[MyJob, ...]
     nodes: Tuple[site.SiteNode, ...]
     job_states: Dict[int, str]
     limits: Optional[Limits]
     shared: Tuple[site.Shared, ...] = ()
+    partition: Optional[site.SitePartition] = None
+    reservations: Optional[Tuple[site.Reservation, ...]] = None
 
 
 def squeue_mine_argv(*, names: bool = False) -> List[str]:
@@ -145,6 +150,7 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
 def ask_now(
     *,
     nodes: str = "",
+    partition: str = "",
     limits_of: Optional[Tuple[str, str]] = None,
     job_ids: Sequence[int] = (),
     shared_of: str = "",
@@ -154,7 +160,8 @@ def ask_now(
 ) -> Now:
     """Ask squeue and scontrol, and sacctmgr where limits are wanted, at the same time.
 
-    nodes: the host list to look at (all nodes where limits are asked for). limits_of: (login
+    nodes: the host list to look at (all nodes where limits are asked for). partition: the
+    one to look at. limits_of: (login
     name, ClusterName or "") whose limits to read. shared_of: the login name whose shared limits
     to look at (asked with ``limits_of`` in any case). names: whether to ask for the jobs' names.
     timeout: seconds for all of it. meanwhile: called while Slurm is asked. Raises
@@ -164,10 +171,9 @@ def ask_now(
     questions: List[Tuple[Sequence[str], Optional[str]]] = [(squeue_mine_argv(names=names), None)]
     user = limits_of[0] if limits_of is not None else shared_of
     argv, text = site.scontrol_questions(
-        nodes, everything=everything, job_ids=job_ids, shared_of=user
+        nodes, everything=everything, partition=partition, job_ids=job_ids, shared_of=user
     )
-    if text:
-        questions.append((argv, text))
+    questions.append((argv, text))
     if limits_of is not None:
         questions.append(site.sacctmgr_questions(*limits_of))
     answers = run_together(questions, timeout=timeout, meanwhile=meanwhile)
@@ -177,8 +183,6 @@ def ask_now(
         raise SlurmUnavailableError(
             f"squeue's answer cannot be read: {str(error)[:80]!r}"
         ) from None
-    if not text:
-        return Now(jobs, (), {}, None)
     told = _good(answers[1], part=True).stdout
     seen = site.parse_nodes(told)
     shared = site.parse_shared(told, user) if user else ()
@@ -199,16 +203,22 @@ def ask_now(
         )
         if not limits.partitions:
             raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
-    return Now(jobs, seen, site.parse_job_states(told), limits, shared)
+    here = next((one for one in site.parse_partitions(told) if one.name == partition), None)
+    reservations = None
+    if "ReservationName=" in told or "No reservations" in told:
+        reservations = site.parse_reservations(told)
+    return Now(jobs, seen, site.parse_job_states(told), limits, shared, here, reservations)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:
     if isinstance(answer, SlurmUnavailableError):
         raise answer
     assert isinstance(answer, Result)
-    # scontrol ends with 1 for a job it does not know, or for associations that it may not tell,
-    # after answering everything else.
-    bearable = part and re.search(r"Invalid job id|assoc", answer.stdout + answer.stderr)
+    # scontrol ends with 1 for a job or partition it does not know, or for associations or
+    # reservations that it may not tell, after answering everything else.
+    bearable = part and re.search(
+        r"Invalid job id|not found|assoc|reserv", answer.stdout + answer.stderr
+    )
     if answer.returncode != 0 and not bearable:
         raise failure(answer)
     return answer

@@ -9,7 +9,7 @@ import re
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.values import parse_gres_gpus, parse_seconds, parse_tres_gpus
+from neuronctl.slurm.values import parse_gres_gpus, parse_seconds, parse_timestamp, parse_tres_gpus
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class SitePartition:
     """A partition in the controller; times in seconds, None: no such limit, or not known.
 
     state: UP, DOWN, DRAIN or INACTIVE. allow_…: empty means everybody. memory_mb_per_cpu: what a
-    core comes with.
+    core comes with. deny_…: those it does not take. root_only: users may not submit there.
+    reserved_only: it takes jobs of a reservation only.
     """
 
     name: str
@@ -33,6 +34,29 @@ class SitePartition:
     allow_groups: Tuple[str, ...] = ()
     allow_accounts: Tuple[str, ...] = ()
     allow_qos: Tuple[str, ...] = ()
+    deny_accounts: Tuple[str, ...] = ()
+    deny_qos: Tuple[str, ...] = ()
+    min_nodes: int = 0
+    root_only: bool = False
+    reserved_only: bool = False
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Nodes kept for some from ``start`` to ``end`` (epoch seconds), or so planned.
+
+    users, accounts: who may use it, empty: not said so; "-name" is who may not. cores: how many
+    of its nodes' cores it keeps; None: not told.
+    """
+
+    name: str
+    start: int
+    end: int
+    node_list: str
+    cores: Optional[int]
+    flags: Tuple[str, ...]
+    users: Tuple[str, ...]
+    accounts: Tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -128,15 +152,24 @@ _ASSOCIATION_FIELDS = "Account,Partition,MaxSubmit,MaxJobs,QOS,DefaultQOS"
 
 
 def scontrol_questions(
-    nodes: str = "", *, everything: bool, job_ids: Sequence[int] = (), shared_of: str = ""
+    nodes: str = "",
+    *,
+    everything: bool,
+    partition: str = "",
+    job_ids: Sequence[int] = (),
+    shared_of: str = "",
 ) -> Tuple[List[str], str]:
-    """argv and standard input of one scontrol: all of the cluster, or only some nodes and jobs.
+    """argv and standard input of one scontrol: all of the cluster, or only some nodes, a partition
+    and jobs; reservations in any case.
 
     shared_of: the user of whom the shared limits are asked, or "".
     """
     lines = ["show config", "show partition", "show node"] if everything else []
     if nodes and not everything:
         lines.append(f"show node {nodes}")
+    if partition and not everything:
+        lines.append(f"show partition {partition}")
+    lines.append("show reservation")
     lines += [f"show job {number}" for number in job_ids]
     if shared_of:
         lines.append(f"show assoc_mgr flags=assoc,qos users={shared_of}")
@@ -184,6 +217,11 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             allow_groups=_allowed(one.get("AllowGroups", "ALL")),
             allow_accounts=_allowed(one.get("AllowAccounts", "ALL")),
             allow_qos=_allowed(one.get("AllowQos", "ALL")),
+            deny_accounts=_allowed(one.get("DenyAccounts", "")),
+            deny_qos=_allowed(one.get("DenyQos", "")),
+            min_nodes=_count(one.get("MinNodes", "")) or 0,
+            root_only=one.get("RootOnly") == "YES",
+            reserved_only=one.get("ReqResv") == "YES",
         )
         for one in _lines(text, "PartitionName")
     )
@@ -222,6 +260,27 @@ def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
             )
         )
     return tuple(nodes)
+
+
+def parse_reservations(text: str) -> Tuple[Reservation, ...]:
+    """The ``ReservationName=`` lines of ``scontrol --oneliner show reservation``."""
+    found = []
+    for one in _lines(text, "ReservationName"):
+        start, end = (parse_timestamp(one.get(key, "")) for key in ("StartTime", "EndTime"))
+        if start is not None and end is not None:
+            found.append(
+                Reservation(
+                    name=one["ReservationName"],
+                    start=start,
+                    end=end,
+                    node_list=_text(one.get("Nodes", "")),
+                    cores=_count(one.get("CoreCnt", "")),
+                    flags=_words(one.get("Flags", "")),
+                    users=_words(one.get("Users", "")),
+                    accounts=_words(one.get("Accounts", "")),
+                )
+            )
+    return tuple(found)
 
 
 def parse_job_states(text: str) -> Dict[int, str]:

@@ -20,6 +20,7 @@ from neuronctl.slurm import (
     Limits,
     MyJob,
     Qos,
+    Reservation,
     Shared,
     SiteConfig,
     SiteNode,
@@ -31,6 +32,7 @@ from neuronctl.slurm.site import (
     parse_nodes,
     parse_partitions,
     parse_qos,
+    parse_reservations,
     parse_shared,
 )
 
@@ -75,6 +77,12 @@ def judged(look: Optional[Live], *, why_not: str = "", **request: Any) -> Judged
 def with_partition(**fields: Any) -> Limits:
     changed = dataclasses.replace(PARTITION, **fields)
     return dataclasses.replace(LIMITS, partitions=(changed, OTHER))
+
+
+def reserved(nodes: str, **fields: Any) -> Reservation:
+    """All of these nodes, for the user lee, from an hour before NOW to an hour after it."""
+    base = Reservation("course", NOW - 3600, NOW + 3600, nodes, None, (), ("lee",), ())
+    return dataclasses.replace(base, **fields)
 
 
 Figures = Tuple[Optional[int], int]
@@ -220,6 +228,22 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         {},
     ),
     (
+        "NC523",
+        live(limits=with_partition(deny_accounts=("LAB",))),
+        {},
+        ["does not take the account lab"],
+        live(limits=with_partition(deny_accounts=("staff",), deny_qos=("x",))),
+        {},
+    ),
+    (
+        "NC523",
+        live(limits=with_partition(deny_qos=("normal",))),
+        {},
+        ["does not take the QOS normal"],
+        live(),
+        {},
+    ),
+    (
         "NC524",
         live(),
         {"constraint": "hwperf"},
@@ -232,8 +256,72 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         live(),
         {"exclude": "n[1-3]", "nodes": 2},
         ["leaves 1 of the 4 nodes of gpu", "2 are asked for"],
+        live(limits=dataclasses.replace(LIMITS, nodes=(*NODES, node("c1", partitions=("cpu",))))),
+        {"exclude": "n[1-2],c1", "nodes": 2},
+    ),
+    (
+        "NC525",
         live(),
-        {"exclude": "n[1-2],other", "nodes": 2},
+        {"exclude": "n9"},
+        ["Slurm knows no node n9", "n[1-4]"],
+        live(),
+        {"exclude": "n1"},
+    ),
+    (
+        "NC526",
+        live(reservations=(reserved("n1"),)),
+        {"reservation": "nosuch"},
+        ["there is no reservation 'nosuch'", "there are: course"],
+        live(),  # not told
+        {"reservation": "nosuch"},
+    ),
+    (
+        "NC526",
+        live(user="kim", reservations=(reserved("n1", users=("lee", "park")),)),
+        {"reservation": "course"},
+        ["is for the user lee, park, and this job's is kim"],
+        live(user="kim", reservations=(reserved("n1", users=("kim", "lee")),)),
+        {"reservation": "course"},
+    ),
+    (
+        "NC526",
+        live(user="kim", reservations=(reserved("n1", users=(), accounts=("-lab",)),)),
+        {"reservation": "course"},
+        ["is for the account -lab, and this job's is lab"],
+        live(user="kim", reservations=(reserved("n1", users=(), accounts=("-x",)),)),
+        {"reservation": "course"},
+    ),
+    (
+        "NC526",
+        live(reservations=(reserved("n1", end=NOW),)),
+        {"reservation": "course"},
+        ["ended at"],
+        live(reservations=(reserved("n1", end=NOW + 1),)),
+        {"reservation": "course"},
+    ),
+    (
+        "NC526",
+        live(reservations=(reserved("n[1-2],c1", users=()),)),
+        {"reservation": "course", "nodes": 3},
+        ["has 2 of the nodes of gpu, and 3 are asked for"],
+        live(reservations=(reserved("n[1-3],c1", users=()),)),
+        {"reservation": "course", "nodes": 3},
+    ),
+    (
+        "NC526",
+        live(limits=with_partition(reserved_only=True)),
+        {},
+        ["takes only jobs of a reservation"],
+        live(limits=with_partition(reserved_only=True)),
+        {"reservation": "course"},
+    ),
+    (
+        "NC527",
+        live(limits=with_partition(min_nodes=2)),
+        {},
+        ["1 node is asked for", "at least 2"],
+        live(limits=with_partition(min_nodes=2)),
+        {"nodes": 2},
     ),
 ]
 
@@ -532,7 +620,92 @@ def test_what_is_free_is_not_known_with_a_reservation() -> None:
     assert judged(live(), gpus_per_node=1, reservation="course").verdict.kind == "not known"
 
 
+def test_maintenance_that_begins_before_the_end() -> None:
+    upkeep = reserved("n[1-4]", start=NOW + 7200, end=NOW + 9000, flags=("MAINT",), name="upkeep")
+    look = live(reservations=(upkeep,))
+    assert judged(look, gpus_per_node=1, time_limit="2:00:00").verdict.kind == "can start now"
+    verdict = judged(look, gpus_per_node=1, time_limit="2:01:00").verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "ReqNodeNotAvail")
+    assert "no node of gpu can be had" in verdict.words
+    assert "n[1-4] for maintenance from" in verdict.words
+    assert "with -t 02:00:00 or less it can start now" in verdict.words
+    # Where the nodes are full too, a shorter job would not start either.
+    full = dataclasses.replace(look, nodes=FULL)
+    verdict = judged(full, gpus_per_node=1, time_limit="2:01:00").verdict
+    assert (verdict.until, "or less" in verdict.words) == (NOW + 9000, False)
+    # One that wants to run for ever never ends before it.
+    forever = dataclasses.replace(look, limits=with_partition(max_time=-1))
+    assert judged(forever, gpus_per_node=1, time_limit="UNLIMITED").verdict.kind != "can start now"
+
+
+def test_nodes_reserved_for_others_are_not_free() -> None:
+    look = live(reservations=(reserved("n[1-3]"),))
+    assert "1 node has room" in judged(look, gpus_per_node=1).verdict.words
+    verdict = judged(look, gpus_per_node=1, nodes=2).verdict
+    assert (verdict.cause, verdict.until) == ("ReqNodeNotAvail", NOW + 3600)
+    assert "1 node of gpu can be had, and 2 are asked for; reserved are n[1-3] until" in (
+        verdict.words
+    )
+    assert judged(look, gpus_per_node=1, nodes=2).findings[-1].source.endswith("show reservation")
+    # Its own is not in the way; what is over, or on other nodes, is not either.
+    assert judged(look, reservation="course").verdict.cause == ""
+    elsewhere = live(reservations=(reserved("c[1-9]"), reserved("n[1-4]", end=NOW)))
+    assert "4 nodes have room" in judged(elsewhere, gpus_per_node=1).verdict.words
+    # Of some cores only it is not known how many are left for the job.
+    part = live(reservations=(reserved("n[1-3]", cores=8),))
+    assert judged(part, gpus_per_node=1).verdict.kind == "can start now"
+    assert judged(part, gpus_per_node=1, nodes=2).verdict.kind == "not known"
+
+
+def test_a_reservation_to_come_is_waited_for() -> None:
+    look = live(reservations=(reserved("n1", start=NOW + 600),))
+    verdict = judged(look, gpus_per_node=1, reservation="course").verdict
+    assert (verdict.kind, verdict.cause, verdict.until) == ("will wait", "Reservation", NOW + 600)
+
+
+def test_nodes_that_are_down_are_not_waited_for_as_for_jobs() -> None:
+    look = live(nodes=(node("n1", state="DOWN"), node("n2", state="IDLE+DRAIN"), *NODES[2:]))
+    assert judged(look, gpus_per_node=1, nodes=2).verdict.kind == "can start now"
+    verdict = judged(look, gpus_per_node=1, nodes=3).verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "ReqNodeNotAvail")
+    assert "2 nodes of gpu can be had, and 3 are asked for; n[1-2] are DOWN, IDLE+DRAIN" in (
+        verdict.words
+    )
+    named = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
+    assert (named.kind, named.cause) == ("will wait", "ReqNodeNotAvail")
+    assert "not all of --nodelist=n1 can be had; n1 is DOWN" in named.words
+
+
+def test_a_named_node_that_is_full_is_waited_for_though_others_are_free() -> None:
+    look = live(nodes=(FULL[0], *NODES[1:]))
+    verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "Resources")
+    assert "n1 (--nodelist) has no 1 GPUs and" in verdict.words
+    assert judged(look, gpus_per_node=1, nodes=2, nodelist="n2").verdict.kind == "can start now"
+
+
+@pytest.mark.parametrize("fields", [{"state": "INACTIVE"}, {"root_only": True}])
+def test_a_partition_that_takes_no_jobs(fields: Any) -> None:
+    assert "NC102" in codes(judged(live(limits=with_partition(**fields))))
+
+
+def test_what_the_user_asked_for_is_named_before_the_partition() -> None:
+    down = live(limits=with_partition(state="DOWN"))
+    assert judged(down, sbatch=("hold",)).verdict.cause == "JobHeldUser"
+
+
 # ------------------------------------------------------------------------- the answers
+
+
+def test_reservations_are_read() -> None:
+    (one,) = parse_reservations(
+        "ReservationName=m2 StartTime=2026-08-12T09:30:00 EndTime=2026-08-12T10:30:00 "
+        "Duration=01:00:00 Nodes=n[1-2] NodeCnt=2 CoreCnt=40 Features=(null) PartitionName=(null) "
+        "Flags=MAINT,SPEC_NODES TRES=cpu=40 Users=-kim Groups=(null) Accounts=(null) State=ACTIVE\n"
+        "No reservations in the system\n"
+    )
+    assert (one.name, one.end - one.start, one.node_list, one.cores) == ("m2", 3600, "n[1-2]", 40)
+    assert (one.flags, one.users, one.accounts) == (("MAINT", "SPEC_NODES"), ("-kim",), ())
 
 
 def test_squeue_rows() -> None:

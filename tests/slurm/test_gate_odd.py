@@ -1,0 +1,125 @@
+"""The gate where an administrator has done something: what is said is what Slurm then does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from typing import Iterator, List
+
+import pytest
+from harness import Sandbox
+
+PARTITION = "cas_v100nv_4"  # gpu[06-09]
+UPDATE = f"scontrol update PartitionName={PARTITION}"
+NODE = "scontrol update NodeName"
+UPKEEP = (
+    "scontrol create reservation ReservationName=upkeep StartTime=now+1hour Duration=120 "
+    "Users=root Flags=MAINT Nodes=gpu[06-09]"
+)
+COURSE = (
+    "scontrol create reservation ReservationName=course StartTime=now Duration=120 "
+    "Users=root Nodes=gpu[06-07]"
+)
+LATER = (
+    "scontrol create reservation ReservationName=later StartTime=now+1hour Duration=120 "
+    "Users=neuron Nodes=gpu06"
+)
+NOT_THERE = "ReqNodeNotAvail"
+
+# what the administrator does, and undoes; the request; what is said; Slurm's reason or refusal
+CASES = [
+    ("", "", ["--reservation", "nosuch"], "refused NC526", "Requested reservation is invalid"),
+    (UPKEEP, "upkeep", ["--reservation", "upkeep"], "refused NC526", "Access denied to requested"),
+    (UPKEEP, "upkeep", ["-t", "10"], "can start now", ""),
+    (UPKEEP, "upkeep", ["-t", "2:00:00"], f"will wait {NOT_THERE}", NOT_THERE),
+    (COURSE, "course", ["-N", "2"], "can start now", ""),
+    (COURSE, "course", ["-N", "3"], f"will wait {NOT_THERE}", NOT_THERE),
+    (LATER, "later", ["--reservation", "later"], "will wait Reservation", "Reservation"),
+    (LATER, "later", ["-t", "3:00:00", "-N", "3"], "can start now", ""),
+    (LATER, "later", ["-t", "3:00:00", "-w", "gpu06"], f"will wait {NOT_THERE}", NOT_THERE),
+    (f"{NODE}=gpu06 State=DRAIN Reason=x", "gpu06", ["-N", "3"], "can start now", ""),
+    (
+        f"{NODE}=gpu06 State=DRAIN Reason=x",
+        "gpu06",
+        ["-N", "2", "-w", "gpu06"],
+        f"will wait {NOT_THERE}",
+        NOT_THERE,
+    ),
+    (
+        f"{NODE}=gpu06 State=DRAIN Reason=x",
+        "gpu06",
+        ["-N", "4"],
+        f"will wait {NOT_THERE}",
+        NOT_THERE,
+    ),
+    ("", "", ["-x", "gpu99"], "refused NC525", "Invalid node name specified"),
+    (f"{UPDATE} State=DOWN", "State=UP", [], "will wait PartitionDown", "PartitionDown"),
+    (f"{UPDATE} State=INACTIVE", "State=UP", [], "refused NC102", "partition not available"),
+    (f"{UPDATE} RootOnly=YES", "RootOnly=NO", [], "refused NC102", "permission denied"),
+    (f"{UPDATE} ReqResv=YES", "ReqResv=NO", [], "refused NC526", "permission denied"),
+    (f"{UPDATE} MinNodes=2", "MinNodes=0", [], "refused NC527", "Node count specification"),
+    (f"{UPDATE} DenyQos=normal", "DenyQos=none", [], "refused NC523", "Invalid qos"),
+]
+
+
+@pytest.mark.parametrize(
+    ("done", "undone", "asked", "said", "happens"),
+    CASES,
+    ids=[f"{n}-{one[3]}" for n, one in enumerate(CASES)],
+)
+def test_what_is_said_is_what_slurm_does(
+    sandbox: Sandbox,
+    no_jobs: None,
+    done: str,
+    undone: str,
+    asked: List[str],
+    said: str,
+    happens: str,
+) -> None:
+    sandbox.write("t.py", "import time; time.sleep(60)\n")
+    words = ["neuronctl", "submit", "-p", PARTITION, "-t", "10", "--field", "misc"]
+    words += ["--appl", "pytorch", "--gpus-per-node", "1", "--json", "--force"]
+    with administered(sandbox, done, undone):
+        verdict = json.loads(sandbox.exec([*words, *asked, "--dry-run", "t.py"]).stdout)["verdict"]
+        assert f"{verdict['kind']} {verdict['cause']}".strip() == said
+        result = sandbox.exec([*words, *asked, "t.py"], check=False)
+        if said.startswith("refused"):
+            assert result.returncode == 7
+            assert happens in result.stderr
+            return
+        job_id = json.loads(result.stdout)["job_id"]
+        assert seen(sandbox, job_id).startswith(f"PENDING {happens}" if happens else "R")
+
+
+def seen(sandbox: Sandbox, job_id: int) -> str:
+    """The job's state and reason once Slurm has looked at it."""
+    look = (
+        "for i in $(seq 100); do s=$(squeue -h -j $1 -o '%T %r'); "
+        "case $s in 'PENDING None'|'PENDING '|'PENDING Priority') sleep 0.1;; *) break;; esac; "
+        'done; echo "$s"'
+    )
+    return str(sandbox.exec(["sh", "-c", look, "sh", str(job_id)]).stdout)
+
+
+@contextlib.contextmanager
+def administered(sandbox: Sandbox, done: str, undone: str) -> Iterator[None]:
+    """As Slurm's administrator has left it; undone names what to put right again."""
+    if not done:
+        yield
+        return
+    pid = str(sandbox.status()["pid"])
+    spaces = ["-m", "-u", "-i", "-n", "-p", "--"]
+    enter = ["nsenter", *(["-U"] if os.getuid() else []), "-t", pid, *spaces]
+    back = f"{UPDATE} {undone}"
+    if "reservation" in done:
+        back = f"scontrol delete ReservationName={undone}"
+    elif "NodeName" in done:
+        back = f"{NODE}={undone} State=RESUME"
+    subprocess.run([*enter, *done.split()], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        sandbox.cancel_all()
+        subprocess.run([*enter, *back.split()], check=True, capture_output=True)

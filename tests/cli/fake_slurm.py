@@ -49,7 +49,7 @@ class FakeSlurm:
         """The argv of each call so far, of one command or of all."""
         file = self.directory / "calls"
         text = file.read_text(encoding="utf-8") if file.exists() else ""
-        argvs = [line.split("\0") for line in text.split("\0\n") if line]
+        argvs = [line.split("\x1e") for line in text.split("\x1e\n") if line]
         return [argv for argv in argvs if name is None or argv[0] == name]
 
     def seen_env(self, name: str) -> Dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Optional, Sequence, Tuple
 
 from neuronctl import signs
 from neuronctl.logtext import LogTail
+from neuronctl.slurm.accounting import AccountingJob
 from neuronctl.slurm.partqueue import PartitionJob
 from neuronctl.tracking import JobStatus
 from neuronctl.units import UNLIMITED
@@ -30,8 +31,8 @@ class Evidence:
     canceller: login name, "you", or "" where not known. logs: those there are. log_guessed: no
     record tells their path. directory_problem: why the log's directory cannot be written to, as
     seen from here. queue: the jobs of its partition, for a job that waits. figure: of the limit
-    that it waits for (``8 of 8 GPUs``). more_memory: how to ask for it on this cluster. now: epoch
-    seconds.
+    that it waits for (``8 of 8 GPUs``). earlier: its runs before a requeue, the newest first.
+    more_memory: how to ask for it on this cluster. now: epoch seconds.
     """
 
     status: JobStatus
@@ -42,6 +43,7 @@ class Evidence:
     directory_problem: str = ""
     queue: Tuple[PartitionJob, ...] = ()
     figure: str = ""
+    earlier: Tuple[AccountingJob, ...] = ()
     more_memory: str = "ask for more with --mem (or for more cores, where memory comes with them)"
 
 

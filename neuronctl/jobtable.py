@@ -179,8 +179,8 @@ def why(job: JobStatus, figure: str = "") -> str:
     words = explain(job.reason).words
     if figure:
         words += f": {figure}"
-    if job.state == "PENDING" and job.start is not None and job.start > time.time():
-        words += f"; starts by {_moment(job.start)}"
+    if job.expected is not None and job.expected > time.time():
+        words += f"; starts by {_moment(job.expected)}"
     return words
 
 

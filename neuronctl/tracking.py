@@ -50,7 +50,8 @@ class JobStatus:
     """One job, or one task of an array, as far as anybody knows.
 
     Times are seconds since the epoch, durations seconds (units.UNLIMITED: no limit), None: not
-    known. state and reason: Slurm's own words, or UNKNOWN. gpus: of the whole job. source: who
+    known. expected: when Slurm expects a job that waits to start; start: of one that has started.
+    state and reason: Slurm's own words, or UNKNOWN. gpus: of the whole job. source: who
     said so, ``"squeue"``, ``"sacct"`` or ``"record"``. own_id: whether job_id is certain to be the
     task's own number. exit_low: the exit code is sacct's, which takes 128 from those above 127
     (139 becomes 11).
@@ -70,6 +71,7 @@ class JobStatus:
     cancelled_by: Optional[int] = None
     submit: Optional[int] = None
     start: Optional[int] = None
+    expected: Optional[int] = None
     end: Optional[int] = None
     elapsed: Optional[int] = None
     time_limit: Optional[int] = None
@@ -295,7 +297,8 @@ def _from_queue(
         exit_low=exit_low,
         cancelled_by=cancelled_by,
         submit=row.submit,
-        start=row.start,
+        start=row.start if row.node_list and row.state != "PENDING" else None,
+        expected=row.start if row.state == "PENDING" else None,
         end=row.end if ended else None,
         elapsed=elapsed,
         time_limit=row.time_limit,
@@ -327,7 +330,7 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobSta
         exit_low=ended and past.exit is not None and past.exit.code > 0,
         cancelled_by=past.cancelled_by,
         submit=past.submit,
-        start=past.start,
+        start=past.start if past.node_list else None,
         end=past.end,
         elapsed=past.elapsed,
         time_limit=past.time_limit,

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import Sequence, Tuple
 
 from neuronctl.evidence import Diagnosis, Evidence, clock, found_line, last_line, search
 from neuronctl.reasons import explain
+from neuronctl.slurm.accounting import AccountingJob
 from neuronctl.slurm.partqueue import PartitionJob
+from neuronctl.tracking import ENDINGS, JobStatus
 from neuronctl.units import UNLIMITED
+
+# Seconds between the end of a run and the new submission that a requeue is.
+_REQUEUE_TAKES = 60
 
 
 def running(evidence: Evidence) -> Diagnosis:
@@ -18,6 +24,8 @@ def running(evidence: Evidence) -> Diagnosis:
         what += ", without a time limit"
     elif status.time_limit is not None and status.elapsed is not None:
         what += f"; {clock(max(0, status.time_limit - status.elapsed))} are left"
+    if evidence.earlier:
+        what += f"; {_earlier_words(evidence)}"
     found = search(evidence)
     if found is not None:
         return Diagnosis(
@@ -40,6 +48,8 @@ def waiting(evidence: Evidence) -> Diagnosis:
     since = ""
     if status.submit is not None and evidence.now > status.submit:
         since = f" for {clock(evidence.now - status.submit)}"
+    if evidence.earlier:
+        since += " since it was put back into the queue"
     what = f"it has waited{since}: {words}"
     kind = "waiting"
     cause, remedy = "", reason.advice
@@ -56,12 +66,49 @@ def waiting(evidence: Evidence) -> Diagnosis:
             )
     elif own is not None and name in ("Priority", "Resources"):
         cause = _turn(evidence, own)
-    if status.start is not None and status.start > evidence.now:
-        moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.start))
-        ahead = clock(status.start - evidence.now)
+    if status.expected is not None and status.expected > evidence.now:
+        moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.expected))
+        ahead = clock(status.expected - evidence.now)
         expected = f"Slurm expects it to start at {moment} (in {ahead})"
         cause = f"{cause}; {expected}" if cause else expected
+    before = _earlier_words(evidence)
+    if before:
+        cause = f"{before}; {cause}" if cause else before
     return Diagnosis(kind, what, cause, remedy)
+
+
+_PUT_BACK = {"REQUEUED": "it was requeued by hand", **ENDINGS}
+
+
+def _earlier_words(evidence: Evidence) -> str:
+    """How its last run ended: ``it ran before, for 3 s on gpu36, until a node failed``."""
+    if not evidence.earlier:
+        return ""
+    last = evidence.earlier[0]
+    times = "" if len(evidence.earlier) == 1 else f" {len(evidence.earlier)} times"
+    until = _PUT_BACK.get(last.state, "it ended")
+    where = f" on {last.node_list}" if last.node_list else ""
+    word = ", the last time" if times else ","
+    return (
+        f"it ran before{times}{word} for {clock(last.elapsed)}{where}, until {until} ({last.state})"
+    )
+
+
+def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[AccountingJob, ...]:
+    """The runs from which a job was put back into the queue, the newest first.
+
+    rows: sacct's with duplicates. A requeue is a new submission at the moment of the run's end;
+    what has the same number otherwise is another job.
+    """
+    found = []
+    later = status.submit
+    for row in sorted(rows, key=lambda one: one.end or 0, reverse=True):
+        if row.id != status.id or row.end is None or row.start is None or later is None:
+            continue
+        if abs(later - row.end) <= _REQUEUE_TAKES:
+            found.append(row)
+            later = row.submit
+    return tuple(found)
 
 
 def _dependency_words(dependency: str) -> str:

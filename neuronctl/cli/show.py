@@ -133,6 +133,7 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
         ("user", status.user),
         ("submitted", _local(status.submit)),
         ("started", _local(status.start)),
+        ("to start", _local(status.expected)),
         ("ended", _local(status.end) if status.ended else ""),
         ("used", f"{clock(status.elapsed)} of {clock(status.time_limit)}"),
         ("nodes", f"{status.nodes or ''} {status.node_list and f'({status.node_list})'}".strip()),

@@ -180,6 +180,7 @@ def as_data(status: JobStatus) -> Dict[str, Any]:
         "cancelled_by": status.cancelled_by,
         "submit": _iso(status.submit),
         "start": _iso(status.start),
+        "expected_start": _iso(status.expected),
         "end": _iso(status.end),
         "elapsed": status.elapsed,
         "time_limit": None if status.time_limit == UNLIMITED else status.time_limit,

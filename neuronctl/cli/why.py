@@ -15,6 +15,10 @@ from neuronctl.errors import CatalogError, SlurmRefusedError, SlurmUnavailableEr
 from neuronctl.evidence import Diagnosis, Evidence, began
 from neuronctl.tracking import UNKNOWN, JobStatus, is_launch_failure
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.slurm import AccountingJob
+
 _MOST = 4  # kinds of ends of one array that are explained
 
 
@@ -122,6 +126,7 @@ def gather(status: JobStatus) -> Evidence:
         directory_problem="" if guessed else _directory_problem(paths),
         queue=queue,
         figure=figure,
+        earlier=_earlier(status),
         more_memory=_more_memory(status),
     )
 
@@ -145,6 +150,18 @@ def _more_memory(status: JobStatus) -> str:
         f"ask for more cores with --cpus-per-task{most}: memory comes with the cores, --mem is not "
         f"allowed in {partition.name}"
     )
+
+
+def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
+    """The runs before this one, of a job that may have been requeued."""
+    from neuronctl.slurm import sacct
+    from neuronctl.waiting import earlier_runs
+
+    if status.ended or status.source != "squeue" or status.id.tasks is not None:
+        return ()
+    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        return earlier_runs(status, sacct([status.id], duplicates=True).jobs)
+    return ()
 
 
 def _is_limit(reason: str) -> bool:

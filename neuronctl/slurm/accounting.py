@@ -102,9 +102,15 @@ def sacct_argv(
     since: Optional[int] = None,
     *,
     marks: bool = False,
+    duplicates: bool = False,
 ) -> List[str]:
-    """One sacct for all ``job_ids``, or for a user's jobs since a moment (epoch seconds)."""
+    """One sacct for all ``job_ids``, or for a user's jobs since a moment (epoch seconds).
+
+    duplicates: with the runs before a requeue, and other jobs that had the same number.
+    """
     argv = ["sacct", "--allocations", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
+    if duplicates:
+        argv.append("--duplicates")
     argv.append("--format=" + ",".join(_WITH_MARKS if marks else _FIELDS))
     if job_ids:
         asked = (
@@ -181,16 +187,18 @@ def sacct(
     user: Optional[str] = None,
     since: Optional[int] = None,
     marks: bool = False,
+    duplicates: bool = False,
     timeout: float = 10.0,
 ) -> Accounting:
     """Ask the accounting database; jobs it does not know (yet) are simply absent.
 
     job_ids: these only. user, since (epoch seconds): that user's jobs since then. marks: with
-    each job's mark, where this Slurm keeps it. Accounting
+    each job's mark, where this Slurm keeps it. duplicates: as for ``sacct_argv``. Accounting
     that is switched off or whose database is down is an answer, not an error; a sacct that is
     not there or does not answer raises SlurmUnavailableError.
     """
-    result = run(sacct_argv(job_ids, user, since, marks=marks), timeout=timeout)
+    argv = sacct_argv(job_ids, user, since, marks=marks, duplicates=duplicates)
+    result = run(argv, timeout=timeout)
     if marks and result.returncode != 0 and "invalid field" in result.words.lower():
         return sacct(job_ids, user=user, since=since, timeout=timeout)
     if result.returncode == 0:

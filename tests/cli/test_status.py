@@ -93,6 +93,7 @@ def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
         "qos": "normal", "state": "FAILED", "reason": "", "reason_words": "", "advice": "",
         "ended": True, "exit_code": 0, "signal": 9,
         "cancelled_by": None, "submit": "2037-01-01T10:00:00Z", "start": "2037-01-01T10:00:05Z",
+        "expected_start": None,
         "end": "2037-01-01T10:10:05Z", "elapsed": 62, "time_limit": None, "unlimited": True,
         "nodes": 1, "node_list": "gpu01", "gpus": 2, "work_dir": "/scratch/kim",
         "stdout": "/scratch/kim/train-7.out", "stderr": "/scratch/kim/train-7.out",

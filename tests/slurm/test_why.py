@@ -240,12 +240,14 @@ def as_operator(sandbox: Sandbox, *argv: str, check: bool = True) -> None:
 def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
     lost = submit(sandbox, "--no-requeue", "-w", "gpu36", "--wrap=sleep 300")
     other = submit(sandbox, "-w", "gpu35", "--wrap=sleep 300")
-    wait_for(sandbox, lost, "RUNNING")
-    wait_for(sandbox, other, "RUNNING")
+    again = submit(sandbox, "--requeue", "-w", "gpu36", "--wrap=sleep 300")
+    for job in (lost, other, again):
+        wait_for(sandbox, job, "RUNNING")
     as_operator(sandbox, "scancel", other)
     try:
         as_operator(sandbox, "scontrol", "update", "nodename=gpu36", "state=down", "reason=test")
         wait_for(sandbox, lost, "NODE_FAIL")
+        wait_for(sandbox, again, "PENDING")
     finally:
         # Its slurmd may have come back to service by itself, and then there is nothing to resume.
         resume = ["scontrol", "update", "nodename=gpu36", "state=resume"]
@@ -253,6 +255,15 @@ def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
     data, text = why(sandbox, lost)
     assert data["kind"] == "node-failure" and data["certain"]
     assert "Slurm lost contact with a node of it (gpu36)" in text
+    give_up = time.monotonic() + 60
+    while "ran before, for" not in why(sandbox, again)[1]:
+        assert time.monotonic() < give_up, "accounting never heard of the run before the requeue"
+        time.sleep(0.5)
+    data, text = why(sandbox, again)
+    assert data["state"] == "PENDING" and "since it was put back into the queue" in text
+    assert "on gpu36, until a node failed (NODE_FAIL)" in text
+    (job,) = json.loads(sandbox.exec(["neuronctl", "status", "--json", again]).stdout)["jobs"]
+    assert job["start"] is None and job["expected_start"] is not None
     wait_for(sandbox, other, "CANCELLED")
     data, text = why(sandbox, other)
     assert data["kind"] == "cancelled" and "by you" not in text

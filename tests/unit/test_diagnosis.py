@@ -12,10 +12,12 @@ from neuronctl import signs
 from neuronctl.diagnosis import diagnose
 from neuronctl.evidence import Evidence, clock
 from neuronctl.logtext import LogTail, read_tail, text_lines
+from neuronctl.slurm.accounting import AccountingJob
 from neuronctl.slurm.partqueue import PartitionJob, parse_partition_queue, partition_queue_argv
 from neuronctl.slurm.values import ExitCode, JobId
 from neuronctl.tracking import ENDED, JobStatus
 from neuronctl.units import UNLIMITED
+from neuronctl.waiting import earlier_runs
 
 
 def status(state: str, **given: Any) -> JobStatus:
@@ -142,8 +144,35 @@ def test_waiting_for_its_turn() -> None:
     assert "1 other waiting job of gpu is before it, 2 jobs run there" in words
     assert "the first of which ends in 1 min at the latest" in words
     assert "no other waiting jobs of gpu are before it" in waiting(rows[0], reason="Resources")
-    assert "Slurm expects it to start at" in waiting(rows[0], reason="Resources", start=5000)
-    assert "(in 1 h 6 min)" in waiting(rows[0], reason="Resources", start=5000)
+    assert "Slurm expects it to start at" in waiting(rows[0], reason="Resources", expected=5000)
+    assert "(in 1 h 6 min)" in waiting(rows[0], reason="Resources", expected=5000)
+
+
+def run_of(submit: int, end: int, state: str, **given: Any) -> AccountingJob:
+    values = {
+        "id": JobId(7), "job_id": 7, "user": "kim", "partition": "gpu", "account": "a", "qos": "q",
+        "cancelled_by": None, "exit": None, "start": end - 62, "elapsed": 62, "time_limit": 600,
+        "nodes": 1, "node_list": "gpu9", "gpus": 1, "work_dir": "/s", "name": "train", **given,
+    }  # fmt: skip
+    return AccountingJob(state=state, submit=submit, end=end, **values)
+
+
+def test_runs_before_a_requeue() -> None:
+    job = status("PENDING", submit=900, elapsed=0, reason="BeginTime", expected=1020, node_list="")
+    first, second = run_of(100, 300, "REQUEUED"), run_of(301, 900, "NODE_FAIL")
+    other = run_of(1, 20, "FAILED")
+    now = run_of(900, 0, "PENDING", start=None)
+    earlier = earlier_runs(job, [other, first, second, now])
+    assert earlier == (second, first)
+    assert earlier_runs(job, [now, other]) == ()
+    made = diagnose(Evidence(job, 1000, earlier=earlier))
+    assert made.what.startswith("it has waited for 1 min 40 s since it was put back into the queue")
+    assert made.cause.startswith(
+        "it ran before 2 times, the last time for 1 min 2 s on gpu9, until a node failed (NODE_F"
+    )
+    assert "Slurm expects it to start" in made.cause
+    again = diagnose(Evidence(status("RUNNING", submit=300), 1000, earlier=(first,)))
+    assert "it ran before, for 1 min 2 s on gpu9, until it was requeued by hand" in again.what
 
 
 def test_waiting_for_another_job() -> None:

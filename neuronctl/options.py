@@ -84,6 +84,11 @@ def _count(field: str) -> Callable[[Sequence[str]], Fields]:
 
 
 def _time(texts: Sequence[str]) -> Fields:
+    amount = re.fullmatch(r"([0-9]{1,6}) *(d|h|m|min)[a-z]*", texts[0].strip(), re.IGNORECASE)
+    if amount:
+        number, unit = amount.groups()
+        slurms = {"d": f"{number}-00:00:00", "h": f"{number}:00:00"}.get(unit.lower(), number)
+        raise ValueError(f"'{texts[0]}' is not a time to Slurm; it writes {slurms}")
     units.parse_time(texts[0])
     return {"time_limit": texts[0].strip()}
 

@@ -26,6 +26,7 @@ def look(plan: JobPlan) -> Situation:
     script, image = plan.request.script, plan.request.container
     problem, has_directives = "", False
     log_problem, log_hint = _log_problem(plan)
+    environment_problem, environment_hint = _environment_problem(plan)
     if script is not None and (image is None or _is_file_name(script)):
         problem, has_directives = _script_problem(script)
     return Situation(
@@ -36,7 +37,8 @@ def look(plan: JobPlan) -> Situation:
         log_hint=log_hint,
         has_directives=has_directives,
         image_problem="" if image is None else _image_problem(image),
-        environment_problem=_environment_problem(plan),
+        environment_problem=environment_problem,
+        environment_hint=environment_hint,
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
     )
@@ -118,8 +120,8 @@ def _image_problem(image: str) -> str:
     return ""
 
 
-def _environment_problem(plan: JobPlan) -> str:
-    """Why --venv or --conda cannot be activated, or "".
+def _environment_problem(plan: JobPlan) -> Tuple[str, str]:
+    """Why --venv or --conda cannot be activated and what to do, or twice "".
 
     Nothing is said of what modules, setup lines or a login shell may bring on the node.
     """
@@ -129,16 +131,22 @@ def _environment_problem(plan: JobPlan) -> str:
     if request.venv is not None:
         directory = os.path.expanduser(request.venv).rstrip("/")
         if not os.path.isdir(directory):
-            return f"there is no virtual environment '{directory}'"
+            hint = f"make it first: python3 -m venv {quote(directory)}; or name another"
+            return f"there is no virtual environment '{directory}'", hint
         if not os.path.isfile(f"{directory}/bin/activate"):
-            return f"'{directory}' is no virtual environment: it has no bin/activate"
+            words = f"'{directory}' is no virtual environment: it has no bin/activate"
+            return words, "name the directory that 'python3 -m venv' made"
     if request.conda is not None:
         if "/" in request.conda and not os.path.isdir(os.path.expanduser(request.conda)):
-            return f"there is no conda environment '{request.conda}'"
+            hint = "name another; 'conda env list' shows yours"
+            return f"there is no conda environment '{request.conda}'", hint
         elsewhere = request.modules or request.setup or plan.cluster.policy.login_shell
         if not elsewhere and shutil.which("conda") is None:
-            return "--conda is asked for, and there is no 'conda' on PATH, which the job inherits"
-    return ""
+            return (
+                "--conda is asked for, and there is no 'conda' on PATH, which the job inherits",
+                "name the module that brings it with --module NAME, or set conda up in your shell",
+            )
+    return "", ""
 
 
 def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:

@@ -42,6 +42,4 @@ def _as_ours(error: click.ClickException) -> NeuronctlError:
     """click's own words, in our form; its exit code for wrong usage is ours too."""
     context = getattr(error, "ctx", None)
     hint = f"see '{context.command_path if context is not None else 'neuronctl'} --help'"
-    if getattr(error, "option_name", None) in ("--gpus", "-G"):
-        hint = "GPUs are asked for by node: --gpus-per-node N"
     return UsageError(error.format_message(), hint)

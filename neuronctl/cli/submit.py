@@ -168,7 +168,7 @@ def _summary(job: Job) -> str:
     tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
     each = plan.cluster.cores_per_gpu(plan.partition)
     # With --force there may be more GPUs than a node has, and cores for those it has only.
-    by_gpu = 0 < plan.gpus_per_node <= plan.partition.gpus_per_node
+    by_gpu = each is not None and 0 < plan.gpus_per_node * each == plan.cores_per_node
     ratio = f" ({each} a GPU)" if by_gpu and _derived(plan, "cpus-per-task") else ""
     parts.append(f"{tasks} x {cores} a node{ratio}")
     memory = plan.decision("memory a node")

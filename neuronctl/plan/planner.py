@@ -323,12 +323,13 @@ class _Planner:
             seconds = units.parse_time(text)
             # A bare number is minutes, MM:SS reads like HH:MM: written out, nobody has to know.
             plain = seconds == units.UNLIMITED or text.count(":") == 2
+            origin = self.request.origin("time_limit")
             if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
                 why = f"{text} is MM:SS to Slurm; hours are {text}:00"
+                why += "" if origin.source is Source.ASKED else f"; {origin}"
                 self.decide("time", units.format_time(seconds), Source.DERIVED, why)
             elif not plain:
-                origin = self.request.origin("time_limit")
-                why = f"{origin.where}, as {text}"
+                why = ", ".join(one for one in (origin.where, f"as {text}") if one)
                 self.decide("time", units.format_time(seconds), origin.source, why)
             return seconds, text if plain else units.format_time(seconds)
         limits = partition.wall_time

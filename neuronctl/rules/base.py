@@ -53,7 +53,8 @@ class Situation:
     image_problem: str = ""
     """Why the container image cannot be used."""
     environment_problem: str = ""
-    """Why the conda or virtual environment cannot be activated."""
+    """Why the conda or virtual environment cannot be activated; environment_hint: what to do."""
+    environment_hint: str = ""
     environment_bytes: int = 0
     """How long the variables are that the job inherits, as ``NAME=VALUE`` words."""
     built_for: Tuple[Tuple[str, str], ...] = ()

@@ -48,7 +48,7 @@ def environment(subject: Subject) -> Iterator[Violation]:
     if here is not None and here.environment_problem:
         yield Violation(
             here.environment_problem,
-            "make it first, or name another; what a module brings is loaded with --module NAME",
+            here.environment_hint,
             severity=WARNING if subject.reviewed else ERROR,
         )
 

@@ -245,7 +245,8 @@ def cores_a_node(subject: Subject) -> Iterator[Violation]:
         return
     sizes = partition.cores_per_node
     fitting = sum(1 for cores in sizes if cores >= plan.cores_per_node)
-    if len(sizes) == partition.nodes and len(sizes) > 1 and fitting < plan.nodes:
+    # With more nodes than there are it is NC111 that says so.
+    if len(sizes) == partition.nodes and len(sizes) > 1 and fitting < min(plan.nodes, len(sizes)):
         have = "has" if fitting == 1 else "have"
         yield Violation(
             f"{counted(plan.cores_per_node, 'core')} a node {verb(plan.cores_per_node)} asked for "

@@ -10,7 +10,7 @@ from making import FIELDS, GPU, HOUR, cluster, directive, plan_of, policy, reque
 from neuronctl import units
 from neuronctl.catalog.model import CommentPolicy, CorePolicy
 from neuronctl.errors import UsageError
-from neuronctl.job import Source
+from neuronctl.job import Origin, Source
 from neuronctl.plan import JobPlan, plan
 
 
@@ -337,6 +337,28 @@ def test_gpus_that_do_not_divide(fields: Dict[str, Any], hint: str) -> None:
     with pytest.raises(UsageError, match="every node of a job gets as many") as caught:
         plan_of(**fields)
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "source", "why"),
+    [
+        ("90", "01:30:00", Source.JOB_FILE, "job.yaml:3, as 90"),
+        ("8:00:00", "8:00:00", Source.JOB_FILE, "job.yaml:3"),
+        (
+            "12:30",
+            "00:12:30",
+            Source.DERIVED,
+            "12:30 is MM:SS to Slurm; hours are 12:30:00; job file: job.yaml:3",
+        ),
+    ],
+)
+def test_explain_says_where_the_time_was_read(
+    text: str, value: str, source: Source, why: str
+) -> None:
+    origins = {"time_limit": Origin(Source.JOB_FILE, "job.yaml:3")}
+    found = plan_of(time_limit=text, origins=origins).decision("time")
+    assert found is not None
+    assert (found.value, found.source, found.why) == (value, source, why)
 
 
 def test_two_numbers_are_minutes_and_the_script_says_so() -> None:

@@ -285,7 +285,12 @@ CASES: List[Case] = [
         ["'/scratch/kim/my run'", "horovodrun-mpi"],
         {"launcher": "horovodrun", **here(directory="/scratch/kim/my run")},
     ),
-    ("NC406", here(environment_problem="no conda"), ["no conda", "--module"], here()),
+    (
+        "NC406",
+        here(environment_problem="no conda", environment_hint="x"),
+        ["no conda", "x"],
+        here(),
+    ),
     ("NC312", {"nodelist": "n["}, ["--nodelist=n["], {"nodelist": "n1"}),
     ("NC312", {"nodelist": "n1", "exclude": "n[1-2]"}, ["n1 stands in"], {"nodelist": "n1"}),
     (

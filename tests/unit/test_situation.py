@@ -126,6 +126,7 @@ def test_a_bare_image_is_sought_in_the_clusters_directories(here: Path) -> None:
 
 def test_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no virtual environment 'env'" in seen(venv="env").environment_problem
+    assert "python3 -m venv env;" in seen(venv="env").environment_hint
     (here / "env" / "bin").mkdir(parents=True)
     assert "no bin/activate" in seen(venv="env").environment_problem
     (here / "env" / "bin" / "activate").touch()
@@ -133,6 +134,7 @@ def test_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "'./none'" in seen(conda="./none").environment_problem
     monkeypatch.setenv("PATH", str(here))
     assert "no 'conda' on PATH" in seen(conda="base").environment_problem
+    assert "--module NAME" in seen(conda="base").environment_hint
     assert seen(conda="base", modules=("conda",)).environment_problem == ""
     (here / "conda").touch(mode=0o755)
     assert seen(conda="base").environment_problem == ""

@@ -143,9 +143,6 @@ def _no_answer(error: NeuronctlError) -> Check:
     if asked and config_file() is None:
         words = f"$SLURM_CONF names {asked}, which cannot be read"
         hint = "name the cluster's slurm.conf, or unset it"
-    elif "configuration source" in words:
-        words = "the commands find no slurm.conf: this machine belongs to no cluster"
-        hint = "log in to the cluster's login node; 'neuronctl generate' works without"
     elif "munge" in words.lower() or "credential" in words.lower():
         words = f"Slurm does not learn who you are, as munge does not answer here: {words}"
         hint = "tell the site's administrators"

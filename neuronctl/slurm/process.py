@@ -257,6 +257,11 @@ def failure(result: Result, *, hint: str = "") -> Exception:
     """The error for a command that ended with a non-zero exit code, in Slurm's own words."""
     command = result.argv[0]
     words = result.words or f"no words, exit code {result.returncode}"
+    if "could not establish a configuration source" in words.lower():
+        return SlurmUnavailableError(
+            f"{command} finds no slurm.conf: this machine belongs to no cluster",
+            "log in to the cluster's login node; 'neuronctl generate' works without it",
+        )
     if unreachable(words):
         return SlurmUnavailableError(
             f"{command} cannot reach Slurm: {words}",

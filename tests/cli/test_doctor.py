@@ -78,7 +78,11 @@ def test_where_the_commands_are(run: Run, tmp_path: Path) -> None:
             "the controller (slurmctld) does not answer: squeue cannot reach Slurm: slurm_load",
             6,
         ),
-        ("Could not establish a configuration source", "find no slurm.conf: this machine", 6),
+        (
+            "Could not establish a configuration source",
+            "squeue finds no slurm.conf: this machine",
+            6,
+        ),
         ("Munge encode failed: no socket", "does not learn who you are, as munge does not", 6),
         ("no", "squeue refused: slurm_load_jobs error: no", 7),
     ],

@@ -9,6 +9,7 @@ from typing import Optional, Sequence, Tuple
 
 from neuronctl import signs
 from neuronctl.logtext import LogTail
+from neuronctl.patterns import lazy
 from neuronctl.slurm.accounting import AccountingJob
 from neuronctl.slurm.partqueue import PartitionJob
 from neuronctl.tracking import JobStatus
@@ -97,12 +98,25 @@ def says_signal(evidence: Evidence, code: int) -> bool:
     )
 
 
+# What srun says of every failed step, whatever the cause was.
+_SRUN_AFTERWARDS = lazy(
+    r"srun: (?:error: \S+: tasks? [\d,-]+: (?:Exited|Terminated|Killed)"
+    r"|Terminating |Job step aborted|Force Terminated|launch/slurm: _step_signal)"
+    r"|slurmstepd\S*: error: \*\*\* STEP "
+)
+
+
 def last_line(evidence: Evidence) -> Optional[LogLine]:
+    """The last line that is more than srun's word that a task has failed, or else that word."""
+    afterwards = None
     for log in reversed(evidence.logs):
-        for number, line in enumerate(reversed(log.lines), start=1):
-            if line.strip():
-                return LogLine(log.path, line.strip(), number)
-    return None
+        for number, raw in enumerate(reversed(log.lines), start=1):
+            line = raw.strip()
+            if line and not _SRUN_AFTERWARDS.match(line):
+                return LogLine(log.path, line, number)
+            if line and afterwards is None:
+                afterwards = LogLine(log.path, line, number)
+    return afterwards
 
 
 def began(status: JobStatus) -> bool:

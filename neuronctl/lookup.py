@@ -64,6 +64,26 @@ def look_up(asked: Sequence[JobId], store: RecordStore, *, accounting: bool = Tr
     return Found(tuple(jobs), missing, found.notes, found.unavailable)
 
 
+def by_name(word: str, store: RecordStore) -> Optional[JobId]:
+    """The newest job that neuronctl submitted under this name; None where ``word`` is like an id.
+
+    Raises NoSuchJobError where no record has the name.
+    """
+    if word.lstrip("-+")[:1].isdigit() or not word:
+        return None
+    cluster = slurm.local_cluster()
+    for record in store.iter():
+        if record.job_id is not None and record.draft.job_name == word:
+            newest = store.get(record.job_id, cluster)
+            # Another cluster's, or one whose number was used again, is not meant.
+            if newest is not None and newest.key == record.key:
+                return JobId(record.job_id)
+    raise NoSuchJobError(
+        f"not a job id: {word!r}, and no job that neuronctl submitted is named so",
+        "a job id looks like 4711, or 4711_3 for an array task; 'neuronctl status' shows yours",
+    )
+
+
 def mine(store: RecordStore, *, everybody: bool = False, since: Optional[int] = None) -> Found:
     """The user's jobs in the queue and those recorded in the last day; or everybody's as well.
 

@@ -133,6 +133,12 @@ CAUSES: Tuple[Sign, ...] = (
         "take the partition that it was built for, or a build for this one",
     ),
     _sign(
+        "step",
+        r"^srun: error: Unable to (?:create step|allocate resources)[^:]*: (.+)",
+        "srun could not start its processes: {0}",
+        "ask srun for no more nodes, tasks, cores and GPUs than the job has",
+    ),
+    _sign(
         "missing-file",
         r"(?:FileNotFoundError:.*No such file or directory: |can't open file |cannot access )"
         r"'([^']+)'",

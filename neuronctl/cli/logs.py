@@ -9,6 +9,7 @@ from typing import BinaryIO, Callable, List, Optional, Sequence
 
 import click
 
+from neuronctl.cli.say import say
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.ranks import RankFilter
@@ -24,9 +25,10 @@ from neuronctl.slurm import JobId
 def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[int]:
     """Show or follow a job's log.
 
-    JOB is a job id, or 4711_3 for a task of an array. Where there is no log yet, standard error
-    says why. With -f the job's states and what it writes to standard error are shown there too,
-    and Ctrl-C ends the following, not the job.
+    JOB is a job id, 4711_3 for a task of an array, or the name of a job that neuronctl submitted:
+    the newest of that name. Where there is no log yet, standard error says why. With -f the job's
+    states and what it writes to standard error are shown there too, and Ctrl-C ends the following,
+    not the job.
 
     --rank needs lines that say whose they are: PyTorch's own messages do ("[rank3]:"), all others
     with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
@@ -34,8 +36,15 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     from neuronctl import slurm
     from neuronctl.records import RecordStore
 
-    asked = JobId.parse(job)
     store = RecordStore.default()
+    named = None
+    if not job[:1].isdigit():
+        from neuronctl.lookup import by_name
+
+        named = by_name(job, store)
+    if named is not None:
+        say(f"neuronctl: {job} is job {named}, the newest of that name")
+    asked = named or JobId.parse(job)
     record = store.get(asked.job, slurm.local_cluster())
     for warning in store.warnings:
         click.echo(f"neuronctl: {warning}", err=True)

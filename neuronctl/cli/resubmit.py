@@ -65,7 +65,9 @@ def command(
     for line in surroundings.drift(then, now):
         click.echo(f"neuronctl: {line}", err=True)
     program = None
-    if surroundings.program_changed(then, now):
+    if then.program and not os.path.exists(then.program):
+        program = _gone(record, script_as_recorded)
+    elif surroundings.program_changed(then, now):
         _show_change(record, now)
         program = _chosen(record, script_as_recorded, script_as_is)
     variables, fields = _missing(record, given)
@@ -109,9 +111,6 @@ def _show_change(record: JobRecord, now: Surroundings) -> None:
 
     then = record.draft.surroundings
     name = os.path.relpath(then.program)
-    if not now.program_sha256:
-        click.echo(f"neuronctl: the program {name} is gone", err=True)
-        return
     click.echo(f"neuronctl: the program {name} has changed since job {record.job_id}", err=True)
     text = recorded.program_text(record)
     if text is None or now.program_text is None:
@@ -121,6 +120,21 @@ def _show_change(record: JobRecord, now: Surroundings) -> None:
     print_diff(lines[:_SHOWN], file=sys.stderr)
     if len(lines) > _SHOWN:
         click.echo(f"  and {len(lines) - _SHOWN} more lines", err=True)
+
+
+def _gone(record: JobRecord, as_recorded: bool) -> Optional[str]:
+    """The recorded program's name where it is asked for; there is nothing else to run."""
+    from neuronctl import recorded
+
+    program = record.draft.surroundings.program
+    if as_recorded:
+        return _chosen(record, as_recorded, False)
+    raise UsageError(
+        f"the program of job {record.job_id} is gone: there is no {program}",
+        "put it back, or run it as it was at the time: --script-as-recorded"
+        if recorded.program_text(record) is not None
+        else "put it back; its text is not in the record",
+    )
 
 
 def _chosen(record: JobRecord, as_recorded: bool, as_is: bool) -> Optional[str]:
@@ -260,4 +274,19 @@ def _submit(draft: RecordDraft, secrets: Dict[str, str]) -> None:
 
     job_id, _ = submit_draft(draft, secrets)
     click.echo(f"Submitted batch job {job_id} to {draft.partition}")
+    from neuronctl.situation import user_name
+    from neuronctl.units import expand_log_pattern
+
+    patterns = {"log": draft.output, "errors": draft.error or draft.output}
+    for name, pattern in patterns.items():
+        if name == "log" or pattern != draft.output:
+            path = expand_log_pattern(
+                pattern,
+                job_id=job_id,
+                job_name=draft.job_name,
+                user=user_name(),
+                node="%N",
+                any_task=draft.array is not None,
+            )
+            click.echo(f"  {name:<7} {path}")
     click.echo(f"  follow  neuronctl logs -f {job_id}")

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
+from neuronctl.cli.say import say
 from neuronctl.diagnosis import diagnose
 from neuronctl.errors import CatalogError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.evidence import Diagnosis, Evidence, began
@@ -28,15 +29,19 @@ _MOST = 4  # kinds of ends of one array that are explained
 def command(job: str, as_json: bool) -> None:
     """Say why a job waits, or how it ended and why.
 
-    JOB is a job id, or 4711_3 for a task of an array. What Slurm says is told as a fact; what
-    an exit code or a line in the last 256 KiB of the log usually means is called likely.
+    JOB is a job id, 4711_3 for a task of an array, or the name of a job that neuronctl submitted:
+    the newest of that name. What Slurm says is told as a fact; what an exit code or a line in the
+    last 256 KiB of the log usually means is called likely.
     """
-    from neuronctl.lookup import look_up, no_such_job
+    from neuronctl.lookup import by_name, look_up, no_such_job
     from neuronctl.records import RecordStore
     from neuronctl.slurm import JobId
 
-    asked = JobId.parse(job)
     store = RecordStore.default()
+    named = by_name(job, store)
+    if named is not None:
+        say(f"neuronctl: {job} is job {named}, the newest of that name")
+    asked = named or JobId.parse(job)
     found = look_up([asked], store)
     for note in found.notes:
         click.echo(f"neuronctl: {note}", err=True)

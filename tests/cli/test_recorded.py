@@ -169,7 +169,15 @@ def test_resubmit_after_the_program_changed(
     assert copy.read_text() == "print('first')\n"
     assert fake_slurm.stdin() == script.replace("train.py", copy.name)
     program.unlink()
-    assert "the program train.py is gone" in run("resubmit", "7", code=2).stderr
+    calls = len(fake_slurm.calls())
+    for option in ((), ("--script-as-is",), ("-t", "9")):
+        gone = run("resubmit", "7", *option, code=2).stderr
+        assert f"the program of job 7 is gone: there is no {program}\n" in gone
+        assert "--script-as-recorded" in gone
+    assert len(fake_slurm.calls()) == calls
+    result = run("resubmit", "7", "--script-as-recorded", "--force")
+    assert copy.read_text() == "print('first')\n"
+    assert f"  log     {tmp_path}/train_8.out\n  errors  {tmp_path}/train_8.err\n" in result.stdout
     both = ["--script-as-is", "--script-as-recorded"]
     assert "exclude each other" in run("resubmit", "7", *both, code=2).stderr
 

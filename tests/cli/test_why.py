@@ -140,8 +140,23 @@ def test_without_slurm_the_record_speaks(run: Run, fake_slurm: FakeSlurm, tmp_pa
     assert "Unable to contact" in run("why", "8", code=6).stderr
 
 
+def test_by_name(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    for number in (6, 7):
+        record(number, tmp_path)
+    (tmp_path / "7.out").write_text("the seventh\n")
+    fake_slurm.queue(queue_row("7", name="train"))
+    result = run("why", "train")
+    assert result.stderr == "neuronctl: train is job 7, the newest of that name\n"
+    assert result.stdout.startswith("Job 7 (train): it is RUNNING")
+    result = run("logs", "train")
+    assert "is job 7" in result.stderr and result.stdout == "the seventh\n"
+    for command in ("why", "logs"):
+        said = run(command, "trian", code=8).stderr
+        assert "not a job id: 'trian', and no job that neuronctl submitted is named so" in said
+
+
 def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
     forget(fake_slurm)
     assert "no such job: 7" in run("why", "7", code=8).stderr
     run("why", code=2)
-    run("why", "x", code=2)
+    run("why", "x", code=8)

@@ -245,10 +245,28 @@ LINES = [
     (["torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1691, unhandled "
       "system error"], "nccl", "NCCL"),
     (["gpu35:71:92 [0] NCCL WARN Call to connect returned Connection refused"], "nccl", "NCCL"),
+    (["srun: error: Unable to create step for job 7: More processors requested than permitted"],
+     "step", "could not start its processes: More processors"),
     ([*TRACE, "KeyError: 'model'"], "exception", "exception"),
     (["[rank3]: " + TRACE[0], "[rank3]:   File", "[rank3]: my.pkg.BadThing: x"],
      "exception", "exception"),
 ]  # fmt: skip
+
+
+def test_the_line_before_sruns_own_words() -> None:
+    made = diagnose(evidence(
+        "FAILED", "step 1", "weights are not finite: giving up",
+        "srun: error: gpu35: task 0: Exited with exit code 3",
+        "srun: Terminating StepId=7.0",
+        "slurmstepd-gpu35: error: *** STEP 7.0 ON gpu35 CANCELLED AT 2026-11-21T08:04:11 ***",
+        "srun: error: gpu36: tasks 1-3: Terminated",
+        exit=ExitCode(3, 0),
+    ))  # fmt: skip
+    assert made.line is not None and made.line.number == 5
+    assert made.line.text == "weights are not finite: giving up"
+    alone = "srun: error: gpu35: task 0: Exited with exit code 3"
+    made = diagnose(evidence("FAILED", alone, exit=ExitCode(3, 0)))
+    assert made.line is not None and made.line.text == alone
 
 
 @pytest.mark.parametrize(("lines", "kind", "word"), LINES, ids=lambda value: str(value)[:40])

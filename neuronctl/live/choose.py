@@ -23,7 +23,7 @@ MAX_PREDICTIONS = 6
 _ORDER = {CAN_START: 0, NOT_KNOWN: 1, WILL_WAIT: 2}
 
 # What a job waits for that Slurm's prediction leaves out: it knows of no limits of users.
-_LIMITS = ("NC502", "NC503", "NC507")
+_LIMITS = ("NC502", "NC503", "NC507", "NC510")
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def user_limit(
     for qos in scopes:
         figure = getattr(qos, field)
         if figure is not None:
-            jobs = tuple(one for one in live.jobs if _in_qos(one, qos.name, live))
+            jobs = jobs_in(qos.name, live)
             source = live.said(f"sacctmgr show qos {qos.name}")
             return Limit(figure, _used(field, jobs), jobs, _FIELDS[field][0], source)
     association = live.association(plan)
@@ -174,6 +174,11 @@ def qos_in_force(plan: JobPlan, live: Live) -> List[Qos]:
     if of_job is not None and "OverPartQOS" in of_job.flags:
         both.reverse()
     return both
+
+
+def jobs_in(qos: str, live: Live) -> Tuple[MyJob, ...]:
+    """The user's jobs that count for a QOS: their own, or their partition's."""
+    return tuple(one for one in live.jobs if _in_qos(one, qos, live))
 
 
 def _in_qos(job: MyJob, name: str, live: Live) -> bool:
@@ -227,11 +232,15 @@ def _partition(
     closed = site.allow_groups and not set(site.allow_groups) & set(live.groups)
     put("open", not closed and not site.root_only and site.state in ("UP", "DOWN", ""), show)
     scopes = qos_in_force(dataclasses.replace(plan, partition=base), live) if live.enforced else []
-    longest = [site.max_time, *(one.max_wall for one in scopes)]
-    finite = [one for one in longest if one not in (None, units.UNLIMITED)]
+    longest = [(site.max_time, show)]
+    longest += [(one.max_wall, f"sacctmgr show qos {one.name}") for one in scopes]
+    association = live.association(dataclasses.replace(plan, partition=base))
+    if live.enforced and association is not None and all(one.max_wall is None for one in scopes):
+        longest.append((association.max_wall, "sacctmgr show associations"))
+    finite = [(one, who) for one, who in longest if one is not None and one != units.UNLIMITED]
     if finite or site.max_time is not None:
-        maximum = min((one for one in finite if one is not None), default=units.UNLIMITED)
-        put("wall_time", dataclasses.replace(base.wall_time, maximum=maximum), show)
+        maximum, who = min(finite, default=(units.UNLIMITED, show), key=lambda one: one[0])
+        put("wall_time", dataclasses.replace(base.wall_time, maximum=maximum), who)
     if live.enforced:
         figures = [one.max_gpus for one in scopes] + [one.max_gpus_per_job for one in scopes]
         most = [one for one in figures if one is not None]

@@ -8,9 +8,10 @@ from typing import Callable, Optional, Sequence
 from neuronctl.frozen import dataclass
 from neuronctl.live.facts import Live
 from neuronctl.live.reserved import taken
+from neuronctl.live.sizes import unknown
 from neuronctl.live.soon import soon
 from neuronctl.live.waits import ahead, array_size, free_nodes, lacking, waits
-from neuronctl.live.wishes import wishes
+from neuronctl.live.wishes import Wish, wishes
 from neuronctl.plan import JobPlan
 from neuronctl.rules import Finding
 
@@ -60,6 +61,7 @@ def verdict(
     doubts = [one for one in wishes(plan, live) if not one.cause]
     if any(one.odd for one in doubts):
         return Verdict(NOT_KNOWN, "; ".join(one.words for one in doubts))
+    doubts += [Wish("", one) for one in unknown(plan, live)]
     found = [one for one in waits(plan, live, cite) if one.code not in off]
     if found:
         known = [one.until for one in found]

@@ -9,7 +9,7 @@ from typing import Callable, Iterator, List, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.frozen import dataclass
-from neuronctl.live import reserved, shared
+from neuronctl.live import reserved, shared, sizes
 from neuronctl.live.facts import Limit, Live, running, there, usable, user_limit
 from neuronctl.live.soon import soon
 from neuronctl.live.wishes import SELECTING, option, wishes
@@ -63,6 +63,9 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
     if gpus is not None:
         first = tuple(one for one in first if one.gpus)
         yield from _for_gpus(gpus, live, first, gpus_held(plan))
+    for one in sizes.excesses(plan, live):
+        if not one.alone:
+            yield Wait("NC510", one.cause, one.words, one.source)
     for one in shared.resources(plan, live):
         if not one.alone:
             yield Wait("NC507", one.cause, one.words, one.source)

@@ -88,6 +88,9 @@ def _wishes(plan: JobPlan, live: Live) -> Iterator[Wish]:
     begin = option(plan, "begin")
     if begin is not None:
         yield from _begin(begin, live.asked_at)
+    if plan.request.gres:
+        words = f"--gres={','.join(plan.request.gres)} is not followed here: Slurm may refuse it"
+        yield Wish("", words, True)
     for one in plan.request.sbatch:
         name, _, value = one.partition("=")
         if name in ("hold", "begin") or name in SELECTING:

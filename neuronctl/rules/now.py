@@ -4,11 +4,16 @@ for what every Slurm refuses.
 
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Iterator, List
 
+from neuronctl.plan import JobPlan
 from neuronctl.rules.base import WARNING, Subject, Violation, rule
 
-WAITS = ("NC502", "NC503", "NC504", "NC505", "NC506", "NC507")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.live.facts import Live
+
+WAITS = ("NC502", "NC503", "NC504", "NC505", "NC506", "NC507", "NC510")
 """Codes that do not stand against a job: they say what it waits for."""
 
 
@@ -94,6 +99,22 @@ def group_limit(subject: Subject) -> Iterator[Violation]:
             yield Violation(one.words, "ask for less, or take another QOS or account", one.source)
 
 
+@rule("NC509", "a size that no job may have")
+def job_size(subject: Subject) -> Iterator[Violation]:
+    if subject.live is None:
+        return
+    from neuronctl.live import sizes
+
+    for one in sizes.excesses(subject.plan, subject.live):
+        if one.alone:
+            yield Violation(one.words, "change the size, or take another QOS", one.source)
+
+
+@rule("NC510", "waits for cores, nodes or memory a user may hold", WARNING)
+def sizes_held(subject: Subject) -> Iterator[Violation]:
+    return _waits(subject, "NC510")
+
+
 @rule("NC511", "array index over MaxArraySize")
 def array_index(subject: Subject) -> Iterator[Violation]:
     text, live = subject.plan.request.array, subject.live
@@ -148,17 +169,40 @@ def begin(subject: Subject) -> Iterator[Violation]:
         )
 
 
+def _usable_qos(plan: JobPlan, live: Live) -> List[str]:
+    """The QOS that the user may ask for in the job's partition."""
+    association = live.association(plan)
+    own = () if association is None else association.qos
+    if not own or "qos" not in live.limits.config.enforce:
+        # A QOS that a partition has for itself is not meant to be asked for.
+        of_partitions = {one.qos.lower() for one in live.limits.partitions}
+        known = live.limits.qos or ()
+        own = tuple(one.name for one in known if one.name.lower() not in of_partitions)
+    here = live.partition(plan.partition.name)
+    allowed = () if here is None else tuple(one.lower() for one in here.allow_qos)
+    denied = () if here is None else tuple(one.lower() for one in here.deny_qos)
+    return [
+        one for one in own if one.lower() not in denied and (not allowed or one.lower() in allowed)
+    ]
+
+
+def _qos_hint(plan: JobPlan, live: Live) -> str:
+    usable = _usable_qos(plan, live)
+    if not usable:
+        return "leave -q out, or take another partition"
+    return f"leave -q out, or take -q {' or '.join(usable)}"
+
+
 @rule("NC521", "QOS cannot be used")
 def qos_known(subject: Subject) -> Iterator[Violation]:
     plan, live = subject.plan, subject.live
     asked = plan.request.qos
     if live is None or live.limits.qos is None or asked is None:
         return
-    names = tuple(one.name for one in live.limits.qos)
     if live.qos(asked) is None:
         yield Violation(
             f"Slurm knows no QOS '{asked}'",
-            "there are: " + ", ".join(names),
+            _qos_hint(plan, live),
             live.said("sacctmgr show qos"),
         )
         return
@@ -168,7 +212,7 @@ def qos_known(subject: Subject) -> Iterator[Violation]:
     if enforced and allowed and asked.lower() not in [one.lower() for one in allowed]:
         yield Violation(
             f"the QOS '{asked}' is not one you may use: {', '.join(allowed)}",
-            "leave -q out, or take one of them",
+            _qos_hint(plan, live),
             live.said("sacctmgr show associations"),
         )
 

@@ -83,7 +83,10 @@ class SiteNode:
 
 @dataclass(frozen=True)
 class Qos:
-    """Limits of a QOS that hold for one user (``max_gpus_per_job``, ``max_wall``: for one job)."""
+    """Limits of a QOS that hold for one user (``max_gpus_per_job``, ``max_wall``: for one job).
+
+    more: others by sacctmgr's names, each as ``"MaxTRESPU cpu=64"``.
+    """
 
     name: str
     flags: Tuple[str, ...]
@@ -92,11 +95,15 @@ class Qos:
     max_gpus: Optional[int]
     max_gpus_per_job: Optional[int]
     max_wall: Optional[int]
+    more: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Association:
-    """What the accounting database knows of a user in an account; qos: the names allowed."""
+    """What the accounting database knows of a user in an account; qos: the names allowed.
+
+    more: as in Qos.
+    """
 
     account: str
     partition: str
@@ -104,6 +111,8 @@ class Association:
     max_running_jobs: Optional[int]
     qos: Tuple[str, ...]
     default_qos: str
+    max_wall: Optional[int] = None
+    more: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,8 +156,13 @@ class SiteConfig:
     """Whether memory is a resource that jobs hold."""
 
 
-_QOS_FIELDS = "Name,Flags,MaxSubmitPU,MaxJobsPU,MaxTRESPU,MaxTRES,MaxWall"
-_ASSOCIATION_FIELDS = "Account,Partition,MaxSubmit,MaxJobs,QOS,DefaultQOS"
+_QOS_FIELDS = (
+    "Name,Flags,MaxSubmitPU,MaxJobsPU,MaxTRESPU,MaxTRES,MaxWall,MaxTRESPerNode,MinTRES,MaxTRESPA,"
+    "MaxJobsPA,MaxSubmitPA"
+)
+_ASSOCIATION_FIELDS = (
+    "Account,Partition,MaxSubmit,MaxJobs,QOS,DefaultQOS,MaxWall,MaxTRES,MaxTRESPerNode"
+)
 
 
 def scontrol_questions(
@@ -341,6 +355,7 @@ def parse_qos(text: str) -> Tuple[Qos, ...]:
             max_gpus=parse_tres_gpus(row[4]),
             max_gpus_per_job=parse_tres_gpus(row[5]),
             max_wall=parse_seconds(row[6]) if row[6] else None,
+            more=_more(_QOS_FIELDS, row, "MaxTRESPU", "MaxTRES", *_QOS_FIELDS.split(",")[7:]),
         )
         for row in _rows(text, _QOS_FIELDS)
     )
@@ -356,9 +371,16 @@ def parse_associations(text: str) -> Tuple[Association, ...]:
             max_running_jobs=_count(row[3]),
             qos=_words(row[4]),
             default_qos=row[5],
+            max_wall=parse_seconds(row[6]) if row[6] else None,
+            more=_more(_ASSOCIATION_FIELDS, row, "MaxTRES", "MaxTRESPerNode"),
         )
         for row in _rows(text, _ASSOCIATION_FIELDS)
     )
+
+
+def _more(fields: str, row: List[str], *names: str) -> Tuple[str, ...]:
+    told = dict(zip(fields.split(","), row))
+    return tuple(f"{name} {one}" for name in names for one in told[name].split(",") if one)
 
 
 def _rows(text: str, fields: str) -> List[List[str]]:

@@ -14,6 +14,7 @@ from harness import Sandbox
 PARTITION = "cas_v100nv_4"  # gpu[06-09]
 UPDATE = f"scontrol update PartitionName={PARTITION}"
 NODE = "scontrol update NodeName"
+QOS = f"sacctmgr -i modify qos p_{PARTITION} set"
 UPKEEP = (
     "scontrol create reservation ReservationName=upkeep StartTime=now+1hour Duration=120 "
     "Users=root Flags=MAINT Nodes=gpu[06-09]"
@@ -60,6 +61,24 @@ CASES = [
     (f"{UPDATE} RootOnly=YES", "RootOnly=NO", [], "refused NC102", "permission denied"),
     (f"{UPDATE} ReqResv=YES", "ReqResv=NO", [], "refused NC526", "permission denied"),
     (f"{UPDATE} MinNodes=2", "MinNodes=0", [], "refused NC527", "Node count specification"),
+    *(
+        (f"{QOS} {limit}", limit.rpartition("=")[0] + "=-1", asked, said, happens)
+        for limit, asked, said, happens in [
+            ("MaxTRESPerUser=cpu=5", [], "refused NC509", "QOSMaxCpuPerUserLimit"),
+            ("MaxTRESPerUser=node=1", ["-N", "2"], "refused NC509", "QOSMaxNodePerUserLimit"),
+            ("MaxTRESPerJob=cpu=5", [], "refused NC509", "QOSMaxCpuPerJobLimit"),
+            ("MaxTRESPerNode=cpu=5", [], "refused NC509", "QOSMaxCpuPerNode"),
+            ("MinTRESPerJob=gres/gpu=2", [], "refused NC509", "QOSMinGRES"),
+            ("MaxWall=5", [], "refused NC141", "QOSMaxWallDurationPerJobLimit"),
+        ]
+    ),
+    (
+        "sacctmgr -i modify account sandbox set MaxWall=5",
+        "sandbox",
+        [],
+        "refused NC141",
+        "AssocMaxWallDurationPerJobLimit",
+    ),
     (f"{UPDATE} DenyQos=normal", "DenyQos=none", [], "refused NC523", "Invalid qos"),
 ]
 
@@ -85,6 +104,10 @@ def test_what_is_said_is_what_slurm_does(
         verdict = json.loads(sandbox.exec([*words, *asked, "--dry-run", "t.py"]).stdout)["verdict"]
         assert f"{verdict['kind']} {verdict['cause']}".strip() == said
         result = sandbox.exec([*words, *asked, "t.py"], check=False)
+        if said.startswith("refused") and result.returncode == 0:
+            # Slurm takes it, and never starts it.
+            assert seen(sandbox, json.loads(result.stdout)["job_id"]) == f"PENDING {happens}\n"
+            return
         if said.startswith("refused"):
             assert result.returncode == 7
             assert happens in result.stderr
@@ -115,6 +138,10 @@ def administered(sandbox: Sandbox, done: str, undone: str) -> Iterator[None]:
     back = f"{UPDATE} {undone}"
     if "reservation" in done:
         back = f"scontrol delete ReservationName={undone}"
+    elif "sacctmgr" in done:
+        forget = 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'
+        sandbox.exec(["sh", "-c", forget])
+        back = done.replace("MaxWall=5", "MaxWall=-1") if "account" in done else f"{QOS} {undone}"
     elif "NodeName" in done:
         back = f"{NODE}={undone} State=RESUME"
     subprocess.run([*enter, *done.split()], check=True, capture_output=True)

@@ -28,6 +28,7 @@ from neuronctl.slurm import (
 )
 from neuronctl.slurm.mine import parse_mine
 from neuronctl.slurm.site import (
+    parse_associations,
     parse_config,
     parse_nodes,
     parse_partitions,
@@ -83,6 +84,69 @@ def reserved(nodes: str, **fields: Any) -> Reservation:
     """All of these nodes, for the user lee, from an hour before NOW to an hour after it."""
     base = Reservation("course", NOW - 3600, NOW + 3600, nodes, None, (), ("lee",), ())
     return dataclasses.replace(base, **fields)
+
+
+def with_more(*more: str) -> Limits:
+    """Limits of the partition's QOS that are not of GPUs a user holds."""
+    return dataclasses.replace(LIMITS, qos=(NORMAL, dataclasses.replace(QOS, more=more)))
+
+
+def with_mine(*more: str, **fields: Any) -> Limits:
+    return dataclasses.replace(
+        LIMITS, associations=(dataclasses.replace(MINE, more=more, **fields),)
+    )
+
+
+# the limit, what is more, words of it, what just is not
+SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
+    (
+        with_more("MaxTRES cpu=8"),
+        {"cpus_per_task": 9},
+        ["9 cores are asked for, a job of QOS p_gpu may have 8", "never start it"],
+        {"cpus_per_task": 8},
+    ),
+    (with_more("MaxTRES node=1"), {"nodes": 2}, ["2 nodes", "may have 1"], {"nodes": 1}),
+    (
+        with_more("MaxTRES mem=2G"),
+        {"cpus_per_task": 3},
+        ["3000 MB of memory", "2048"],
+        {"cpus_per_task": 2},
+    ),
+    (
+        with_more("MaxTRESPerNode gres/gpu=2"),
+        {"gpus_per_node": 3, "nodes": 2},
+        ["3 GPUs", "a job's node of QOS p_gpu may have 2"],
+        {"gpus_per_node": 2, "nodes": 2},
+    ),
+    (
+        with_more("MinTRES gres/gpu=4"),
+        {"gpus_per_node": 1, "nodes": 3},
+        ["3 GPUs are asked for, a job of QOS p_gpu must have 4"],
+        {"gpus_per_node": 2, "nodes": 2},
+    ),
+    (
+        with_more("MaxTRESPU cpu=8"),
+        {"cpus_per_task": 9},
+        ["a user of QOS p_gpu may have 8"],
+        {"cpus_per_task": 8},
+    ),
+    (with_more("MaxTRESPA node=1"), {"nodes": 2}, ["an account of QOS"], {"nodes": 1}),
+    (
+        with_mine("MaxTRES gres/gpu=2"),
+        {"gpus_per_node": 3},
+        ["3 GPUs", "a job of account lab may have 2"],
+        {"gpus_per_node": 2},
+    ),
+    # A QOS's limit counts before the association's.
+    (
+        dataclasses.replace(
+            with_more("MaxTRES cpu=9"), associations=with_mine("MaxTRES cpu=8").associations
+        ),
+        {"cpus_per_task": 10},
+        ["may have 9"],
+        {"cpus_per_task": 9},
+    ),
+]
 
 
 Figures = Tuple[Optional[int], int]
@@ -199,6 +263,26 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         live(shared=(shared("user", "lab", cores=(64, 0)),)),
         {"cpus_per_task": 64},
     ),
+    *(
+        ("NC509", live(limits=limits), wrong, words, live(limits=limits), right)
+        for limits, wrong, words, right in SIZES
+    ),
+    (
+        "NC510",
+        live((job(1, cores=60),), with_more("MaxTRESPU cpu=64")),
+        {"cpus_per_task": 5},
+        ["you hold 60 of 64 cores in QOS p_gpu; 5 more will wait"],
+        live((job(1, cores=60),), with_more("MaxTRESPU cpu=64")),
+        {"cpus_per_task": 4},
+    ),
+    (
+        "NC510",
+        live((job(1, nodes=2),), with_more("MaxTRESPU node=3")),
+        {"nodes": 2},
+        ["you hold 2 of 3 nodes"],
+        live((job(1, nodes=2),), with_more("MaxTRESPU node=3")),
+        {},
+    ),
     ("NC511", live(), {"array": "5,0-101:50%2"}, ["index 101 is over 100"], live(), ASK_ARRAY),
     (
         "NC512",
@@ -216,7 +300,30 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         live(),
         {"sbatch": ("begin=16:00",)},
     ),
-    ("NC521", live(), {"qos": "fast"}, ["no QOS 'fast'", "normal"], live(), {"qos": "normal"}),
+    (
+        "NC521",
+        live(),
+        {"qos": "fast"},
+        ["no QOS 'fast'", "leave -q out, or take -q normal"],
+        live(),
+        {"qos": "normal"},
+    ),
+    (
+        "NC521",
+        live(limits=dataclasses.replace(LIMITS, associations=())),
+        {"qos": "fast"},
+        ["no QOS 'fast'", "take -q normal"],
+        live(),
+        {"qos": "normal"},
+    ),
+    (
+        "NC521",
+        live(limits=with_partition(deny_qos=("normal",))),
+        {"qos": "fast"},
+        ["no QOS 'fast'", "leave -q out, or take another partition"],
+        live(),
+        {"qos": "normal"},
+    ),
     ("NC521", live(), {"qos": "p_gpu"}, ["not one you may use"], live(), {"qos": "NORMAL"}),
     ("NC522", live(), {"account": "x"}, ["not one of yours: lab"], live(), {"account": "lab"}),
     (
@@ -620,6 +727,35 @@ def test_what_is_free_is_not_known_with_a_reservation() -> None:
     assert judged(live(), gpus_per_node=1, reservation="course").verdict.kind == "not known"
 
 
+def test_the_wall_time_is_cited_from_where_it_stands() -> None:
+    def found(limits: Limits) -> Tuple[str, str]:
+        all_found = judged(live(limits=limits), time_limit="11").findings
+        (one,) = (one for one in all_found if one.code == "NC141")
+        return one.message.partition("may run ")[2][:8], one.source.partition(", ")[0]
+
+    qos = with_qos(max_wall=600)
+    assert found(qos) == ("00:10:00", "Slurm itself: sacctmgr show qos p_gpu")
+    mine = with_mine(max_wall=300)
+    assert found(mine) == ("00:05:00", "Slurm itself: sacctmgr show associations")
+    # Where a QOS has one, the association's does not count.
+    both = dataclasses.replace(qos, associations=mine.associations)
+    assert found(both)[0] == "00:10:00"
+    short = found(with_partition(max_time=60))
+    assert short == ("00:01:00", "Slurm itself: scontrol show partition gpu")
+
+
+def test_what_is_left_of_an_accounts_limit_is_not_known() -> None:
+    look = live(limits=with_more("MaxJobsPA 3"))
+    verdict = judged(look, gpus_per_node=1).verdict
+    assert (verdict.kind, "MaxJobsPA 3" in verdict.words) == ("not known", True)
+    lax = dataclasses.replace(look.limits, config=dataclasses.replace(CONFIG, enforce=()))
+    assert judged(live(limits=lax), gpus_per_node=1).verdict.kind == "can start now"
+
+
+def test_other_resources_than_gpus_are_not_followed() -> None:
+    assert judged(live(), gpus_per_node=1, gres=("nvme:1",)).verdict.kind == "not known"
+
+
 def test_maintenance_that_begins_before_the_end() -> None:
     upkeep = reserved("n[1-4]", start=NOW + 7200, end=NOW + 9000, flags=("MAINT",), name="upkeep")
     look = live(reservations=(upkeep,))
@@ -760,9 +896,21 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         8,
         "MIXED",
     )
-    (qos,) = parse_qos("sacctmgr: show qos\np||10|4|cpu=1,gres/gpu=8||1-00:00:00\nx|y\n")
+    (qos,) = parse_qos(
+        "sacctmgr: show qos\np||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|3|\nx|y\n"
+    )
     assert (qos.max_submit_jobs, qos.max_running_jobs, qos.max_gpus) == (10, 4, 8)
     assert (qos.max_gpus_per_job, qos.max_wall) == (None, 86400)
+    assert qos.more == (
+        "MaxTRESPU cpu=1",
+        "MaxTRESPU gres/gpu=8",
+        "MinTRES gres/gpu=2",
+        "MaxTRESPA node=4",
+        "MaxJobsPA 3",
+    )
+    (mine,) = parse_associations("lab|||5|normal,fast|normal|00:05:00|cpu=7|\n")
+    assert (mine.max_running_jobs, mine.qos) == (5, ("normal", "fast"))
+    assert (mine.max_wall, mine.more) == (300, ("MaxTRES cpu=7",))
 
 
 # ---------------------------------------------------------------------------- the cache

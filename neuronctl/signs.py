@@ -134,7 +134,8 @@ CAUSES: Tuple[Sign, ...] = (
     ),
     _sign(
         "step",
-        r"^srun: error: Unable to (?:create step|allocate resources)[^:]*: (.+)",
+        r"^srun: error: Unable to (?:create step|allocate resources)[^:]*: (.+)"
+        r"|^srun: error: (Only allocated .+)",
         "srun could not start its processes: {0}",
         "ask srun for no more nodes, tasks, cores and GPUs than the job has",
     ),

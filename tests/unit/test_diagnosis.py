@@ -247,7 +247,7 @@ LINES = [
     (["gpu35:71:92 [0] NCCL WARN Call to connect returned Connection refused"], "nccl", "NCCL"),
     (["srun: error: Unable to create step for job 7: More processors requested than permitted"],
      "step", "could not start its processes: More processors"),
-    (["srun: error: Only allocated 1 nodes asked for 2"], "step", "Only allocated 1 nodes asked for 2"),
+    (["srun: error: Only allocated 1 nodes asked for 2"], "step", "1 nodes asked for 2"),
     ([*TRACE, "KeyError: 'model'"], "exception", "exception"),
     (["[rank3]: " + TRACE[0], "[rank3]:   File", "[rank3]: my.pkg.BadThing: x"],
      "exception", "exception"),

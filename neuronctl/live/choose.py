@@ -22,6 +22,9 @@ MAX_PREDICTIONS = 6
 
 _ORDER = {CAN_START: 0, NOT_KNOWN: 1, WILL_WAIT: 2}
 
+# What another size of the job mends.
+_SIZES = ("NC111", "NC112", "NC121", "NC124", "NC131", "NC132", "NC133", "NC134", "NC141")
+
 # What a job waits for that Slurm's prediction leaves out: it knows of no limits of users.
 _LIMITS = ("NC502", "NC503", "NC507", "NC510")
 
@@ -31,6 +34,7 @@ class Candidate:
     """A partition for the job. start: when Slurm itself expects it to start (epoch seconds).
 
     free: nodes with room for its share now. why_not: why it is left out, "" where it is not.
+    way_out: what to change where one thing alone stands against it.
     limits: of the user's or of a group's, for which it waits there.
     """
 
@@ -39,6 +43,7 @@ class Candidate:
     free: int = 0
     start: Optional[int] = None
     why_not: str = ""
+    way_out: str = ""
     limits: Tuple[Wait, ...] = ()
 
     @property
@@ -87,8 +92,14 @@ def candidates(
             verdict = Verdict(NOT_KNOWN, "")
         free = () if live is None else free_nodes(made, live) or ()
         limits = () if live is None or why_not else _limits(subject, live)
-        found.append(Candidate(made, verdict, len(free), why_not=why_not, limits=limits))
+        sized = len(errors) == 1 and errors[0].code in _SIZES and _has_gpus(made)
+        way_out = errors[0].hint if sized else ""
+        found.append(Candidate(made, verdict, len(free), None, why_not, way_out, limits))
     return tuple(found)
+
+
+def _has_gpus(made: JobPlan) -> bool:
+    return made.gpus_per_node == 0 or made.partition.gpus_per_node > 0
 
 
 def _limits(subject: Subject, live: Live) -> Tuple[Wait, ...]:
@@ -155,9 +166,16 @@ def choose(
         reasons = "\n".join(f"  {one.name}: {one.why_not}" for one in others)
         raise PolicyError(
             f"no partition of {cluster.name} can hold the job:\n{reasons}",
-            "ask for less, or name a partition with -p",
+            _hint(others),
         )
     return best, others
+
+
+def _hint(others: Sequence[Candidate]) -> str:
+    near = next((one for one in others if one.way_out), None)
+    if near is None:
+        return "ask for less, or name a partition with -p"
+    return f"with -p {near.name}: {near.way_out.partition(', or take a partition')[0]}"
 
 
 def _predict(made: JobPlan) -> Optional[int]:

@@ -17,7 +17,7 @@ from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape
 from neuronctl.plan.directives import directives
 from neuronctl.plan.model import Decision, Export, JobPlan, Place
 from neuronctl.plan.software import activation, exports, image, is_python, program
-from neuronctl.words import counted
+from neuronctl.words import counted, verb
 
 
 def plan(
@@ -204,9 +204,10 @@ class _Planner:
             each = f" and {gpus} a node" if gpus is not None else ""
             wanted = gpus or -(-total // nodes)
             raise UsageError(
-                f"--gpus: {total} GPUs{each} are asked for on {counted(nodes, 'node')}, and every "
-                "node of a job gets as many",
-                f"say it by node: -N {nodes} --gpus-per-node {wanted} are {nodes * wanted} GPUs",
+                f"--gpus: {counted(total, 'GPU')}{each} {verb(total)} asked for on "
+                f"{counted(nodes, 'node')}, and every node of a job gets as many",
+                f"say it by node: -N {nodes} --gpus-per-node {wanted} {verb(nodes * wanted)} "
+                f"{counted(nodes * wanted, 'GPU')}",
             )
         if gpus is not None:
             self.asked("gpus-per-node", "gpus_per_node", gpus)

@@ -78,10 +78,19 @@ def fewer_cores(plan: JobPlan, largest: int) -> str:
         with_tasks = f" with {tasks} tasks a node" if tasks > 1 else ""
         return f"ask for at most -c {largest // tasks}{with_tasks}"
     total = plan.nodes * tasks
-    last = min(total, plan.nodes + _TRIED, most_nodes(plan.partition) or total)
-    for nodes in range(plan.nodes + 1, last + 1):
-        if total % nodes == 0 and total // nodes * cores <= _room(plan, nodes, largest):
-            return f"spread them: -N {nodes} --ntasks-per-node {total // nodes}"
+    most = most_nodes(plan.partition) or total
+    spread = []
+    for nodes in range(plan.nodes + 1, min(total, plan.nodes + _TRIED, most) + 1):
+        each = -(-total // nodes)
+        if each * cores <= _room(plan, nodes, largest):
+            spread.append((nodes * each, nodes))
+    if spread:
+        found, nodes = min(spread)
+        words = f"spread them: -N {nodes} --ntasks-per-node {found // nodes}"
+        return words if found == total else f"{words} ({found} tasks)"
+    each = _room(plan, most, largest) // cores if plan.nodes < most < total else 0
+    if most * each > plan.nodes * (largest // cores):
+        return f"ask for at most -N {most} --ntasks-per-node {each} ({most * each} tasks)"
     if cores > largest:
         return f"ask for less: 1 task of {counted(largest, 'core')} fits there"
     fitting = largest // cores

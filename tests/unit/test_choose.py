@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Dict, List, Optional
 
 import pytest
-from making import cluster, request
+from making import CPU, GPU, V100, cluster, request
 from test_live import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
 
 from neuronctl.catalog.model import Catalog
@@ -88,14 +88,23 @@ def test_what_is_wrong_anywhere_leaves_none_out() -> None:
     assert "gpu" in names(found)
 
 
-def test_no_partition_at_all() -> None:
-    where = cluster()
-    asked = request(partition="auto", gpus_per_node=99)
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"gpus_per_node": 99}, "with -p old: ask for at most -N 2 --gpus-per-node 4 (8 GPUs)"),
+        ({"gpus": 9, "gpu_models": ("a100",)}, "with -p gpu: ask for -N 3 -G 9"),
+        ({"gpus": 9, "gpu_models": ("t4",)}, "ask for less, or name a partition with -p"),
+    ],
+)
+def test_no_partition_at_all(fields: Dict[str, Any], hint: str) -> None:
+    where = cluster(partitions={one.name: one for one in (GPU, V100, CPU)})
+    asked = request(partition="auto", **fields)
     with pytest.raises(PolicyError, match="no partition of toy can hold the job") as caught:
         choose(
             asked, Catalog({"toy": where}, "toy", (), {}), where, HERE, interactive=False, ask=False
         )
-    assert "gpu: NC121: 99 GPUs" in caught.value.message
+    assert "gpu: NC121: " in caught.value.message
+    assert caught.value.hint == hint
 
 
 def test_prediction_is_read() -> None:

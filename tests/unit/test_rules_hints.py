@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from typing import Any, Dict, List
@@ -96,7 +97,9 @@ def test_what_is_said_is_accepted(request_: Dict[str, Any]) -> None:
         (asked("gpu", gpus_per_node=100), "ask for at most -N 3 --gpus-per-node 8 (24 GPUs)"),
         (asked("gpu", nodes=3, gpus_per_node=9), "ask for at most --gpus-per-node 8 (24 GPUs)"),
         (asked("cpu", ntasks=60, cpus_per_task=50), "1 task of 48 cores fits there"),
-        (asked("cpu", ntasks=49, cpus_per_task=1), "ask for fewer tasks: 48 tasks of 1 core fit"),
+        (asked("cpu", ntasks=49), "ask for fewer tasks: 48 tasks of 1 core fit"),
+        (asked("gpu", ntasks=500, gpus_per_node=8), "at most -N 3 --ntasks-per-node 64 (192 tasks"),
+        (asked("gpu", ntasks=97, gpus_per_node=8), "spread them: -N 2 --ntasks-per-node 49 (98"),
         (asked("gpu", ntasks=96, gpus_per_node=8), "spread them: -N 2 --ntasks-per-node 48"),
         (asked("gpu", ntasks=96, gpus=8), "ask for fewer tasks: 64 tasks of 1 core fit there"),
         (asked("dim", nodes=10**9, gpus_per_node=10**9), "ask for -N 125000000000000000 --gpus"),
@@ -107,3 +110,14 @@ def test_what_is_said_is_accepted(request_: Dict[str, Any]) -> None:
 )
 def test_figures(request_: Dict[str, Any], words: str) -> None:
     assert words in "\n".join(one.hint for one in sizes(request_))
+
+
+def test_a_qos_of_a_partitions_own_is_not_proposed() -> None:
+    from test_live import LIMITS, judged, live
+
+    unknown = dataclasses.replace(LIMITS, associations=())
+    for limits in (LIMITS, unknown):
+        (found,) = (
+            one for one in judged(live(limits=limits), qos="x").findings if one.code == "NC521"
+        )
+        assert found.hint == "leave -q out, or take -q normal"

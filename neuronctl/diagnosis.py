@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Tuple
 
-from neuronctl import tracking
+from neuronctl import endings, tracking
 from neuronctl.evidence import (
     Diagnosis,
     Evidence,
@@ -44,7 +44,7 @@ def _diagnose(evidence: Evidence) -> Diagnosis:
         return waiting(evidence) if status.state == "PENDING" else running(evidence)
     if status.state == "COMPLETED":
         return _completed(evidence)
-    if tracking.is_launch_failure(status):
+    if endings.is_launch_failure(status):
         return _launch_failure(evidence)
     if status.state in _BY_STATE:
         return _by_state(evidence)
@@ -221,18 +221,18 @@ def _failed(evidence: Evidence) -> Diagnosis:
         what = "it failed, and nobody knows its exit code"
     elif exit.signal and not exit.code:
         number = exit.signal
-        what = f"it was ended by {tracking.signal_name(number)}"
+        what = f"it was ended by {endings.signal_name(number)}"
     else:
         what = f"it ended with exit code {exit.code}"
         if 128 < exit.code <= 192:
             number = exit.code - 128
-            what += f": a program in it was ended by {tracking.signal_name(number)}"
+            what += f": a program in it was ended by {endings.signal_name(number)}"
         elif status.exit_low and says_signal(evidence, exit.code):
             # sacct of 22.05 prints 139 as 11; the shell's own word for the signal decides.
             number = exit.code
             what += (
                 f", which accounting may have made of {128 + number}: a program in it was ended "
-                f"by {tracking.signal_name(number)}"
+                f"by {endings.signal_name(number)}"
             )
     if status.state != "FAILED":
         what = f"it is {status.state}: {what}"

@@ -2,7 +2,7 @@
 
 ``follow(job_id, record=…) -> int`` prints the log to standard output, and state changes and the log
 of standard error to standard error; ``wait(job_id) -> int`` prints nothing. Both return
-tracking.exit_status(): the job's own exit code, and a non-zero one for every other bad end.
+endings.exit_status(): the job's own exit code, and a non-zero one for every other bad end.
 
 One squeue a poll, at first every second and then less and less often. A controller that does not
 answer is waited for. COMPLETING is not the end, and neither is a requeue.
@@ -15,7 +15,7 @@ import sys
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO, Tuple, Union
 
-from neuronctl import slurm, tracking
+from neuronctl import endings, slurm, tracking
 from neuronctl.errors import NeuronctlError, NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.ranks import Sink
 from neuronctl.records import JobRecord, RecordStore
@@ -207,12 +207,12 @@ class _Watch:
         with contextlib.suppress(RecordError):
             if self.record.draft.array is not None:
                 ended = [one for one in self.statuses if one.ended and one.source != "record"]
-                ends = {one.id.task: (one.state, tracking.exit_text(one)) for one in ended}
+                ends = {one.id.task: (one.state, endings.exit_text(one)) for one in ended}
                 known = {task: end for task, end in ends.items() if task is not None}
                 self.record = self.store.saw_tasks(self.record, known)
             elif len(self.statuses) == 1 and self.statuses[0].state != tracking.UNKNOWN:
                 (one,) = self.statuses
-                exit = tracking.exit_text(one)
+                exit = endings.exit_text(one)
                 self.record = self.store.saw(self.record, one.state, one.reason, exit)
 
     def log_path(self, err: bool) -> Optional[str]:
@@ -237,12 +237,12 @@ class _Watch:
     @property
     def may_have_written(self) -> bool:
         """Whether the job began at all, so that its log is worth waiting for."""
-        return any(s.elapsed != 0 and not tracking.is_launch_failure(s) for s in self.statuses)
+        return any(s.elapsed != 0 and not endings.is_launch_failure(s) for s in self.statuses)
 
     @property
     def exit_status(self) -> int:
         """The job's exit code; the worst of an array's tasks."""
-        return max((tracking.exit_status(status) for status in self.statuses), default=1)
+        return max((endings.exit_status(status) for status in self.statuses), default=1)
 
     def last_words(self) -> str:
         """State and exit code, after the end."""
@@ -254,7 +254,7 @@ class _Watch:
         from neuronctl.lookup import canceller
 
         line = f"job {self.job} ended: {status.state}"
-        more = tracking.ending_words(status, canceller(status))
+        more = endings.ending_words(status, canceller(status))
         if more.startswith("exit code"):
             return f"{line}, {more}"
         line += f", exit code {status.exit or 'not known'}"

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
 
-from neuronctl import slurm, tracking
+from neuronctl import endings, slurm, tracking
 from neuronctl.errors import NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.records import JobRecord, RecordStore
@@ -267,12 +267,12 @@ class _Search:
         with contextlib.suppress(RecordError):
             if record.draft.array is not None:
                 ends = {
-                    one.id.task: (one.state, tracking.exit_text(one)) for one in told if one.ended
+                    one.id.task: (one.state, endings.exit_text(one)) for one in told if one.ended
                 }
                 self.store.saw_tasks(record, {n: end for n, end in ends.items() if n is not None})
             if len(told) == len(statuses) == 1:
                 (one,) = told
-                self.store.saw(record, one.state, one.reason, tracking.exit_text(one))
+                self.store.saw(record, one.state, one.reason, endings.exit_text(one))
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:

@@ -164,8 +164,9 @@ def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
 
 
 def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
+    from neuronctl.endings import ending_words
     from neuronctl.lookup import canceller
-    from neuronctl.tracking import ending_words, reason_words
+    from neuronctl.reasons import reason_words
 
     if record.status == "failed":
         return (record.failure.strip().splitlines() or [""])[0][:100]

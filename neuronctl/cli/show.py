@@ -113,9 +113,10 @@ def _rows(rows: Sequence[Tuple[str, str]]) -> None:
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
+    from neuronctl.endings import ending_words
     from neuronctl.evidence import clock
     from neuronctl.lookup import canceller
-    from neuronctl.tracking import ending_words, reason_words
+    from neuronctl.reasons import reason_words
 
     status = jobs[0]
     if len(jobs) > 1:

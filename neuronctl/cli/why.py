@@ -12,9 +12,10 @@ import click
 
 from neuronctl.cli.say import say
 from neuronctl.diagnosis import diagnose
+from neuronctl.endings import is_launch_failure
 from neuronctl.errors import CatalogError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.evidence import Diagnosis, Evidence, began
-from neuronctl.tracking import UNKNOWN, JobStatus, is_launch_failure
+from neuronctl.tracking import UNKNOWN, JobStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ def test_byte_for_byte_overridden_and_after_a_change(sandbox: Sandbox) -> None:
     assert result.stdout == f"job {job} and job {same} do not differ\n"
 
     result = sandbox.exec(["neuronctl", "resubmit", str(job), "-t", "7", "--job-name", "other"])
-    assert "neuronctl: time: 5 -> 7" in result.stderr
+    assert "neuronctl: time: 00:05:00 -> 00:07:00" in result.stderr
     other = newest(sandbox)
     assert other["name"] == "other" and end_of(sandbox, other["job_id"]) == first
     lines = sandbox.exec(["neuronctl", "diff", str(job), str(other["job_id"])]).stdout

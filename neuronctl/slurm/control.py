@@ -123,7 +123,8 @@ def scontrol_show_job(job: JobId, *, timeout: float = 10.0) -> Tuple[ControlJob,
     """
     result = run(scontrol_show_job_argv(job), timeout=timeout)
     if result.returncode != 0:
-        if "invalid job id" in result.words.lower():
+        # The second is what it says of a task that a known array does not have (any more).
+        if re.search(r"invalid job id|^job \S+ not found", result.words.lower()):
             return ()
         raise failure(result)
     return tuple(parse_show_job(result.stdout))

@@ -119,6 +119,11 @@ def test_a_log_that_cannot_be_read(run: Run, fake_slurm: FakeSlurm, tmp_path: Pa
     assert "cannot be read: Is a directory" in run("logs", "7", code=8).stderr
 
 
+def test_a_task_that_the_controller_does_not_have(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("scontrol", "Job 7_9 not found\n", code=1)
+    assert "no such job: 7_9" in run("logs", "7_9", code=8).stderr
+
+
 def test_following_a_job_that_root_cancelled(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:

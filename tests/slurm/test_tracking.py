@@ -144,9 +144,10 @@ def test_waiting_tasks_cancelled(sandbox: Sandbox) -> None:
         rows = [(row["job_id"], row["state"]) for row in status(sandbox, job)]
         assert rows == [(f"{job}_0", "RUNNING"), (f"{job}_[1-3]", "CANCELLED")]
         time.sleep(0.5)
-    nobody = sandbox.exec(["neuronctl", "cancel", f"{job}_9"], check=False)
-    assert nobody.returncode == 8
-    assert f"no such job: {job}_9 (array {job} has the tasks 0-3)" in nobody.stderr
+    for command in ("cancel", "why", "status", "logs"):
+        nobody = sandbox.exec(["neuronctl", command, f"{job}_9"], check=False)
+        assert nobody.returncode == 8, command
+        assert f"no such job: {job}_9 (array {job} has the tasks 0-3)" in nobody.stderr
 
 
 def test_jobs_that_wait(sandbox: Sandbox) -> None:

@@ -163,12 +163,16 @@ def fill(name: str, options: List[str]) -> Optional[int]:
 # ------------------------------------------------------------------------- what is asked
 
 
-def request(rng: random.Random, part: Partition, nodes: int, held: Optional[int]) -> JobRequest:
+def request(
+    rng: random.Random, part: Partition, hosts: Sequence[str], held: Optional[int]
+) -> JobRequest:
     """A request that is right in most things, and wrong in one now and then."""
 
     def sometimes(probability: float, *values: Any) -> Any:
         return rng.choice(values) if rng.random() < probability else None
 
+    nodes = len(hosts)
+    begin = sometimes(0.06, "now+1hour", "tomorrow", "2020-01-01", "now", "now+1h", "16")
     gpus = part.gpus_per_node
     wanted = rng.choice([1, gpus, rng.randint(1, gpus)]) if gpus else 0
     if rng.random() < 0.06:
@@ -202,7 +206,10 @@ def request(rng: random.Random, part: Partition, nodes: int, held: Optional[int]
         array=sometimes(0.08, "0-2", "1-9%2", "5,10000", "10001", "0-30"),
         dependency=sometimes(0.05, "singleton", "afterany:999999", f"afterok:{held or 999999}"),
         constraint=sometimes(0.02, "hwperf"),
-        sbatch=("hold",) if rng.random() < 0.05 else (),
+        nodelist=sometimes(0.08, *hosts, "nosuch1"),
+        exclude=sometimes(0.05, *hosts, "nosuch1"),
+        reservation=sometimes(0.01, "nosuch"),
+        sbatch=("hold",) if rng.random() < 0.05 else (f"begin={begin}",) if begin else (),
     )
 
 
@@ -213,10 +220,11 @@ def wave(
     live = ask_live(plan(JobRequest(), CLUSTER), fresh=True, timeout=TIMEOUT)
     rows: List[Dict[str, Any]] = []
     taken = []
-    for name, nodes in names.items():
+    for name in names:
         state, held = states[name]
+        hosts = [one.name for one in live.nodes if name in one.partitions]
         for _ in range(TRIES):
-            asked = request(rng, CLUSTER.partitions[name], nodes, held)
+            asked = request(rng, CLUSTER.partitions[name], hosts, held)
             made, place, said = judged(asked, live, rng)
             shown = " ".join(
                 one.option if one.value is None else f"{one.option}={one.value}"
@@ -261,7 +269,8 @@ def ours(judged: Judged) -> List[str]:
     errors = set(verdict.cause.split())
     # Slurm names the first of these, and looks no further.
     words = " ".join(one.message for one in judged.findings if one.code == "NC506")
-    own = "JobHeldUser" if "--hold" in words else "Dependency" if "--dependency" in words else ""
+    marks = {"--hold": "JobHeldUser", "--dependency": "Dependency", "--begin": "BeginTime"}
+    own = next((reason for mark, reason in marks.items() if mark in words), "")
     full = any(one.code == "NC502" for one in judged.findings)
     if full and errors <= SIZE | {"NC124"}:
         return ["never starts", own or "QOSMaxJobsPerUserLimit"]

@@ -60,9 +60,10 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
         yield from _for_a_job(jobs, live, first)
     for one in shared.running(plan, live):
         yield Wait("NC507", one.cause, one.words, one.source)
-    if gpus is not None:
-        first = tuple(one for one in first if one.gpus)
-        yield from _for_gpus(gpus, live, first, gpus_held(plan))
+    first = tuple(one for one in first if one.gpus)
+    asked, whole = plan.nodes * plan.gpus_per_node, gpus_held(plan)
+    held_back = [] if gpus is None else list(_for_gpus(gpus, live, first, asked))
+    yield from held_back
     for one in sizes.excesses(plan, live):
         if not one.alone:
             yield Wait("NC510", one.cause, one.words, one.source)
@@ -70,6 +71,9 @@ def waits(plan: JobPlan, live: Live, cite: Callable[[str], str]) -> Iterator[Wai
         if not one.alone:
             yield Wait("NC507", one.cause, one.words, one.source)
     yield from _resources(plan, live)
+    # All GPUs of a whole node are counted only once there is one.
+    if gpus is not None and not held_back:
+        yield from _for_gpus(gpus, live, first, whole)
 
 
 def _for_a_job(limit: Limit, live: Live, first: Tuple[MyJob, ...]) -> Iterator[Wait]:

@@ -550,6 +550,16 @@ def test_nodes_that_ones_own_jobs_hold_are_free_when_those_end() -> None:
     assert judged(look, gpus_per_node=4).verdict.until == NOW + 2
 
 
+def test_the_gpus_of_whole_nodes_count_once_there_are_nodes() -> None:
+    held = (job(5, 8), job(7, 4))
+    asked: Any = {"gpus_per_node": 1, "exclusive": True}
+    assert judged(live(held), **asked).verdict.cause == "QOSMaxGRESPerUser"
+    verdict = judged(live(held, nodes=FULL), **asked).verdict
+    assert (verdict.cause, "you hold 12 of 16 GPUs" in verdict.words) == ("Resources", True)
+    reached = (job(5, 8), job(7, 8))
+    assert judged(live(reached, nodes=FULL), **asked).verdict.cause == "QOSMaxGRESPerUser"
+
+
 def with_qos(**fields: Any) -> Limits:
     return dataclasses.replace(LIMITS, qos=(NORMAL, dataclasses.replace(QOS, **fields)))
 

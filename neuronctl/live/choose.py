@@ -25,6 +25,9 @@ _ORDER = {CAN_START: 0, NOT_KNOWN: 1, WILL_WAIT: 2}
 # What another size of the job mends.
 _SIZES = ("NC111", "NC112", "NC121", "NC124", "NC131", "NC132", "NC133", "NC134", "NC141")
 
+# Beside NC1xx: what stands against a job in one partition or under its QOS, perhaps not in others.
+_LOCAL = ("NC312", "NC404", "NC501", "NC508", "NC509", "NC523", "NC524", "NC525", "NC527")
+
 # What a job waits for that Slurm's prediction leaves out: it knows of no limits of users.
 _LIMITS = ("NC502", "NC503", "NC507", "NC510")
 
@@ -110,7 +113,7 @@ def _limits(subject: Subject, live: Live) -> Tuple[Wait, ...]:
 
 def _is_local(code: str) -> bool:
     """Whether a rule is about the partition and not about the job as such."""
-    return code.startswith("NC1") or code in ("NC312", "NC404", "NC501", "NC523", "NC524", "NC525")
+    return code.startswith("NC1") or code in _LOCAL
 
 
 def rank(

@@ -74,6 +74,14 @@ def test_a_limit_that_slurms_prediction_leaves_out_decides() -> None:
     assert (behind.start, behind.begins) == (None, float("inf"))
 
 
+def test_a_partition_with_a_least_number_of_nodes_is_left_out_below_it() -> None:
+    least = dataclasses.replace(PARTITION, min_nodes=2)
+    limits = dataclasses.replace(THREE, partitions=(least, OLD, OTHER))
+    assert names(judged(live(limits=limits), gpus_per_node=4)) == ["old"]
+    assert judged(live(limits=limits), gpus_per_node=4)["gpu"].why_not.startswith("NC527: 1 node")
+    assert "gpu" in names(judged(live(limits=limits), gpus_per_node=4, nodes=2))
+
+
 def test_each_that_is_left_out_has_its_reason() -> None:
     found = judged(live(limits=THREE), gpus_per_node=1, gpu_models=("v100",))
     assert names(found) == ["old"]

@@ -109,7 +109,7 @@ def _paths(commands: List[str]) -> str:
 
 def _slurm() -> Iterator[Check]:
     from neuronctl import slurm
-    from neuronctl.situation import user_name
+    from neuronctl.here.situation import user_name
 
     if not slurm.installed():
         return
@@ -184,7 +184,7 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
         yield Check("cluster", GOOD, f"{words}: {age // 86400} days old", hint)
     else:
         yield Check("cluster", GOOD, words)
-    from neuronctl.situation import user_name
+    from neuronctl.here.situation import user_name
 
     places = [one.replace("{user}", user_name()) for one in cluster.policy.submit_from]
     for place in places:
@@ -214,7 +214,7 @@ def _directories() -> Iterator[Check]:
         yield _writable(name, path)
     config = config_dir() / "config.yaml"
     if config.exists():
-        from neuronctl.jobfile import read_config
+        from neuronctl.request.jobfile import read_config
 
         try:
             count = len(read_config(config).values)
@@ -263,7 +263,7 @@ def _software() -> Iterator[Check]:
 
 
 def _last_job() -> Iterator[Check]:
-    from neuronctl.records import RecordStore
+    from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
     newest = store.recent(1)

@@ -15,10 +15,10 @@ from pathlib import Path
 from unittest import mock
 
 from neuronctl.catalog.loader import load
-from neuronctl.job import JobRequest
 from neuronctl.plan import plan
-from neuronctl.records import RecordDraft, RecordStore, draft_of
-from neuronctl.render import render_job
+from neuronctl.records.store import RecordDraft, RecordStore, draft_of
+from neuronctl.request.job import JobRequest
+from neuronctl.script.render import render_job
 
 OLD_FIRST = 1_000_000
 """The first id of a job that is over: an earlier numbering, so that no two jobs have the same."""

@@ -10,7 +10,7 @@ import click
 
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.slurm import JobId
-from neuronctl.tracking import JobStatus
+from neuronctl.tracking.jobstatus import JobStatus
 
 
 @click.command("attach", context_settings={"allow_interspersed_args": False})
@@ -42,8 +42,8 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
 
 def running_job(asked: JobId) -> JobStatus:
     """The one running job or task that is meant; says which there are, or why there is none."""
-    from neuronctl.lookup import look_up
-    from neuronctl.records import RecordStore
+    from neuronctl.records.store import RecordStore
+    from neuronctl.tracking.lookup import look_up
 
     found = look_up([asked], RecordStore.default(), accounting=False)
     if found.unavailable is not None:

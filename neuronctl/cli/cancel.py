@@ -10,7 +10,7 @@ import click
 from neuronctl.errors import SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm import JobId
-from neuronctl.tracking import JobStatus
+from neuronctl.tracking.jobstatus import JobStatus
 
 _SHORT = {
     "PD": "PENDING",
@@ -90,8 +90,8 @@ class _Choice:
 
 
 def _by_id(asked: List[JobId], choice: _Choice, what: _What) -> None:
-    from neuronctl.lookup import look_up, no_such_job
-    from neuronctl.records import RecordStore
+    from neuronctl.records.store import RecordStore
+    from neuronctl.tracking.lookup import look_up, no_such_job
 
     store = RecordStore.default()
     # A part of an array may be folded into a larger one: all of the array is looked at.
@@ -140,10 +140,11 @@ def _all_of(choice: _Choice, what: _What) -> None:
     """The user's own jobs of this kind."""
     import os
 
-    from neuronctl import slurm, tracking
+    from neuronctl import slurm
+    from neuronctl.tracking import jobstatus
 
     rows = slurm.squeue(user=str(os.getuid()))
-    mine = tracking.merge(None, rows)
+    mine = jobstatus.merge(None, rows)
     taken = [s for s in mine if _is_active(s) and choice.takes(s) and _may(s, what)]
     if not taken:
         click.echo("no jobs of yours are like that")
@@ -207,7 +208,7 @@ def _tell_untouched(job: JobId, statuses: Sequence[JobStatus], choice: _Choice) 
 
 
 def _means(asked: JobId, status: JobStatus) -> bool:
-    from neuronctl.lookup import matches
+    from neuronctl.tracking.lookup import matches
 
     return matches(asked, status) or asked.overlaps(status.id)
 
@@ -252,8 +253,8 @@ def _state_name(text: str) -> str:
 
 def _ask_accounting(known: Dict[JobId, List[JobStatus]]) -> None:
     from neuronctl import slurm
-    from neuronctl.lookup import matches
-    from neuronctl.tracking import merge
+    from neuronctl.tracking.jobstatus import merge
+    from neuronctl.tracking.lookup import matches
 
     forgotten = [job for job, states in known.items() if not any(s.ended for s in states)]
     if not forgotten:

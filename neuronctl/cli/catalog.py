@@ -129,7 +129,7 @@ def schema() -> None:
 
 def _ask() -> Limits:
     from neuronctl import slurm
-    from neuronctl.situation import user_name
+    from neuronctl.here.situation import user_name
 
     limits = slurm.ask_now(limits_of=(user_name(), ""), timeout=_TIMEOUT).limits
     assert limits is not None

@@ -11,7 +11,7 @@ from neuronctl.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.records import JobRecord
+    from neuronctl.records.store import JobRecord
 
 _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
 
@@ -26,8 +26,8 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     With JOB alone: with the script that the same request would give today. Everything comes from
     the records; secrets are masked in them.
     """
-    from neuronctl import recorded
-    from neuronctl.records import RecordStore
+    from neuronctl.records import recorded
+    from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
     first = recorded.record_of(store, recorded.one_job(job))
@@ -90,15 +90,15 @@ def _read(path: str) -> str:
 
 
 def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
-    from neuronctl import recorded
     from neuronctl.cli.job import prepare
-    from neuronctl.render import render_job
+    from neuronctl.records import recorded
+    from neuronctl.script.render import render_job
 
     if os.path.isdir(record.draft.cwd):
         os.chdir(record.draft.cwd)
     layer = recorded.request_layer(record)
     job = prepare({}, catalog_file=None, job_file=None, reviewed=True, recorded=layer)
     decisions = [(one.name, one.value) for one in job.plan.decisions]
-    from neuronctl.masking import Masker
+    from neuronctl.records.masking import Masker
 
     return decisions, Masker().text(render_job(job.plan))

@@ -29,7 +29,7 @@ def command(
     """
     from pathlib import Path
 
-    from neuronctl.render import render_job
+    from neuronctl.script.render import render_job
 
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file, reviewed=True)
     if explain:

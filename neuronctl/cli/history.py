@@ -9,12 +9,12 @@ from typing import Any, Dict, List, Optional, Sequence
 import click
 
 from neuronctl.errors import UsageError
-from neuronctl.records import JobRecord
-from neuronctl.tracking import JobStatus
+from neuronctl.records.store import JobRecord
+from neuronctl.tracking.jobstatus import JobStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.records import RecordStore
+    from neuronctl.records.store import RecordStore
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -36,7 +36,7 @@ def command(
     """
     import itertools
 
-    from neuronctl.records import RecordStore
+    from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
     after = 0 if since is None else moment(since, int(time.time()))
@@ -74,8 +74,8 @@ def _states(
 
     cut_off: a submission was, which only an answer about all of the user's jobs can find again.
     """
-    from neuronctl.lookup import look_up, mine
     from neuronctl.slurm import JobId
+    from neuronctl.tracking.lookup import look_up, mine
 
     ids = [JobId(record.job_id) for record in records if record.job_id is not None]
     states: Dict[str, List[JobStatus]] = {}
@@ -164,9 +164,9 @@ def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
 
 
 def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
-    from neuronctl.endings import ending_words
-    from neuronctl.lookup import canceller
-    from neuronctl.reasons import reason_words
+    from neuronctl.diagnosis.reasons import reason_words
+    from neuronctl.tracking.endings import ending_words
+    from neuronctl.tracking.lookup import canceller
 
     if record.status == "failed":
         return (record.failure.strip().splitlines() or [""])[0][:100]
@@ -177,7 +177,7 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
 
 
 def _used(known: Sequence[JobStatus]) -> str:
-    from neuronctl.evidence import clock
+    from neuronctl.diagnosis.evidence import clock
 
     return clock(known[0].elapsed) if len(known) == 1 and known[0].elapsed is not None else ""
 

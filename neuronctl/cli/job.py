@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from neuronctl.cli.say import say
 from neuronctl.errors import PolicyError, UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.job import Layer, Origin, Source, build_request
-from neuronctl.options import OPTIONS
+from neuronctl.request.job import Layer, Origin, Source, build_request
+from neuronctl.request.options import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ def prepare(
 
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.recognise import recognise
-    from neuronctl.jobfile import read_config, read_job_file
+    from neuronctl.here.situation import find_image, look
     from neuronctl.paths import config_dir
     from neuronctl.plan import plan
+    from neuronctl.request.jobfile import read_config, read_job_file
     from neuronctl.rules import Subject, check
-    from neuronctl.situation import find_image, look
 
     layers = [recorded or read_config(config_dir() / "config.yaml")]
     if job_file is not None:
@@ -96,15 +96,15 @@ def prepare(
 
 def _load_the_rest() -> None:
     """Import what comes after the verdict: it takes longer than Slurm takes to answer."""
-    import neuronctl.recovery
-    import neuronctl.render  # noqa: F401
+    import neuronctl.records.recovery
+    import neuronctl.script.render  # noqa: F401
 
 
 def _choose(made: JobPlan, catalog: Catalog, *, ask: bool) -> Tuple[JobPlan, Tuple[Candidate, ...]]:
     """The plan for the best partition; says on standard error why it, and why not the others."""
+    from neuronctl.here.situation import look
     from neuronctl.live.choose import choose
     from neuronctl.plan import plan
-    from neuronctl.situation import look
 
     best, others = choose(
         made.request,
@@ -151,13 +151,14 @@ def plan_in_allocation(
     What is not asked for is what the allocation has. Raises UsageError outside an allocation,
     and for more than it has.
     """
-    from neuronctl import allocation, units
+    from neuronctl import units
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.recognise import recognise
-    from neuronctl.jobfile import read_config
+    from neuronctl.here import allocation
+    from neuronctl.here.situation import find_image
     from neuronctl.paths import config_dir
     from neuronctl.plan import Place, plan
-    from neuronctl.situation import find_image
+    from neuronctl.request.jobfile import read_config
 
     if not words:
         raise UsageError("no SCRIPT: there is no program to run", "name it behind the options")

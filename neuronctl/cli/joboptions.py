@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import click
 
-from neuronctl.options import OPTIONS, Option
+from neuronctl.request.options import OPTIONS, Option
 
 BEHIND_DASHES = "neuronctl.behind_dashes"
 """Key of a click context's ``meta``: whether what is left of the line stands behind ``--``."""

@@ -10,10 +10,10 @@ from typing import BinaryIO, Callable, List, Optional, Sequence
 import click
 
 from neuronctl.cli.say import say
+from neuronctl.diagnosis.ranks import RankFilter
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.ranks import RankFilter
-from neuronctl.records import JobRecord
+from neuronctl.records.store import JobRecord
 from neuronctl.slurm import JobId
 
 
@@ -34,12 +34,12 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
     """
     from neuronctl import slurm
-    from neuronctl.records import RecordStore
+    from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
     named = None
     if not job[:1].isdigit():
-        from neuronctl.lookup import by_name
+        from neuronctl.tracking.lookup import by_name
 
         named = by_name(job, store)
     if named is not None:
@@ -49,7 +49,7 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     for warning in store.warnings:
         click.echo(f"neuronctl: {warning}", err=True)
     if go_on:
-        from neuronctl.follow import INTERRUPTED, follow
+        from neuronctl.tracking.follow import INTERRUPTED, follow
 
         filters: List[RankFilter] = []
         through = None if rank is None else _through(rank, filters)
@@ -100,7 +100,7 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
     from dataclasses import replace
 
     from neuronctl import slurm
-    from neuronctl.tracking import merge
+    from neuronctl.tracking.jobstatus import merge
 
     pages = slurm.scontrol_show_job(asked)
     if len(pages) > 1 or (pages and pages[0].id.tasks is not None):
@@ -114,12 +114,12 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
             )
         failed = page.exit == slurm.ExitCode(0, 53)
         return _Place(page.id, path, page.state, page.reason, failed)
-    from neuronctl.lookup import matches, no_such_job
+    from neuronctl.tracking.lookup import matches, no_such_job
 
     told = merge(record, accounting=slurm.sacct([asked]).jobs)
     past = [status for status in told if matches(asked, status)]
     if not past:
-        from neuronctl.records import RecordStore
+        from neuronctl.records.store import RecordStore
 
         raise no_such_job([asked], RecordStore.default(), "'neuronctl status' shows yours")
     status = past[0]
@@ -170,7 +170,7 @@ def _copy(path: str, rank: Optional[int], err: bool) -> bool:
 def _explain(place: _Place) -> None:
     """Say why there is no log; NoSuchJobError where there will never be one."""
     from neuronctl.console import print_text
-    from neuronctl.tracking import ENDED, UNKNOWN, reason_words
+    from neuronctl.tracking.jobstatus import ENDED, UNKNOWN, reason_words
 
     if not place.path:
         raise NoSuchJobError(

@@ -75,10 +75,10 @@ def command(
 
 def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: bool) -> None:
     from neuronctl.cli.job import verdict_data
-    from neuronctl.job import JobRequest
     from neuronctl.live.ask import ask_live
     from neuronctl.live.board import standings
     from neuronctl.plan import plan
+    from neuronctl.request.job import JobRequest
 
     cluster, _ = recognise(catalog, name)
     look = ask_live(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)

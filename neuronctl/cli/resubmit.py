@@ -14,13 +14,13 @@ import click
 from neuronctl.cli.job import prepare, refuse_or_warn, show_verdict
 from neuronctl.cli.joboptions import JobCommand, job_options
 from neuronctl.errors import UsageError
-from neuronctl.job import Layer
-from neuronctl.options import OPTIONS
-from neuronctl.surroundings import Surroundings
+from neuronctl.here.surroundings import Surroundings
+from neuronctl.request.job import Layer
+from neuronctl.request.options import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.records import JobRecord, RecordDraft
+    from neuronctl.records.store import JobRecord, RecordDraft
 
 _SHOWN = 40  # lines of a difference that are shown before a submission
 
@@ -49,8 +49,9 @@ def command(
     anew. What has changed in the directory since (the git commit, the program) is said; where the
     program itself has changed, --script-as-recorded or --script-as-is has to say which one to run.
     """
-    from neuronctl import recorded, surroundings
-    from neuronctl.records import RecordStore
+    from neuronctl.here import surroundings
+    from neuronctl.records import recorded
+    from neuronctl.records.store import RecordStore
 
     if script_as_recorded and script_as_is:
         raise UsageError("--script-as-recorded and --script-as-is exclude each other")
@@ -106,8 +107,8 @@ def _enter(record: JobRecord) -> None:
 
 
 def _show_change(record: JobRecord, now: Surroundings) -> None:
-    from neuronctl import recorded
     from neuronctl.cli.diff import print_diff
+    from neuronctl.records import recorded
 
     then = record.draft.surroundings
     name = os.path.relpath(then.program)
@@ -124,7 +125,7 @@ def _show_change(record: JobRecord, now: Surroundings) -> None:
 
 def _gone(record: JobRecord, as_recorded: bool) -> Optional[str]:
     """The recorded program's name where it is asked for; there is nothing else to run."""
-    from neuronctl import recorded
+    from neuronctl.records import recorded
 
     program = record.draft.surroundings.program
     if as_recorded:
@@ -139,7 +140,7 @@ def _gone(record: JobRecord, as_recorded: bool) -> Optional[str]:
 
 def _chosen(record: JobRecord, as_recorded: bool, as_is: bool) -> Optional[str]:
     """The program to run in place of the changed one; None: the one that is there now."""
-    from neuronctl import recorded
+    from neuronctl.records import recorded
 
     then = record.draft.surroundings
     if not (as_recorded or as_is):
@@ -197,7 +198,7 @@ def _copied(record: JobRecord, program: Optional[str], dry_run: bool) -> Iterato
 
 def _missing(record: JobRecord, given: Dict[str, Any]) -> Tuple[List[str], List[str]]:
     """Names of secret variables to take from this shell, and fields that were masked."""
-    from neuronctl import recorded
+    from neuronctl.records import recorded
 
     variables, fields = recorded.masked(record)
     given_now = {text.partition("=")[0] for text in given.get("env") or ()}
@@ -239,9 +240,9 @@ def _submit_anew(
     dry_run: bool,
     catalog: Optional[str],
 ) -> None:
-    from neuronctl import recorded
-    from neuronctl.records import draft_of
-    from neuronctl.render import render_job
+    from neuronctl.records import recorded
+    from neuronctl.records.store import draft_of
+    from neuronctl.script.render import render_job
 
     if program is not None:
         # Its name is the program's of then, not the copy's.
@@ -274,7 +275,7 @@ def _submit(draft: RecordDraft, secrets: Dict[str, str]) -> None:
 
     job_id, _ = submit_draft(draft, secrets)
     click.echo(f"Submitted batch job {job_id} to {draft.partition}")
-    from neuronctl.situation import user_name
+    from neuronctl.here.situation import user_name
     from neuronctl.units import expand_log_pattern
 
     patterns = {"log": draft.output, "errors": draft.error or draft.output}

@@ -41,8 +41,8 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given:
 
     Modules and environment are those of the shell. Ends with the program's exit code.
     """
-    from neuronctl.render import render_run
-    from neuronctl.situation import look
+    from neuronctl.here.situation import look
+    from neuronctl.script.render import render_run
 
     plan, job_id = plan_in_allocation(given, words=words, catalog_file=catalog)
     # A port of this launch's own: several may run in one allocation, and at the same time.

@@ -44,7 +44,7 @@ def command(
             f"leave it out for a shell there, or run just that there: -- {start}{words[0]}",
         )
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
-    from neuronctl.render import render_shell  # imported while Slurm is asked
+    from neuronctl.script.render import render_shell  # imported while Slurm is asked
 
     if explain:
         show_explanation(job)

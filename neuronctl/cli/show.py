@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import click
 
 from neuronctl.errors import NoSuchJobError
-from neuronctl.records import JobRecord
-from neuronctl.tracking import JobStatus
+from neuronctl.records.store import JobRecord
+from neuronctl.tracking.jobstatus import JobStatus
 
 _TASKS = 8  # tasks of an array that are listed
 
@@ -24,10 +24,10 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
 
     The record's script has its secrets masked. JOB is a job id, or 4711_3 for a task of an array.
     """
-    from neuronctl.lookup import look_up
-    from neuronctl.recorded import record_of
-    from neuronctl.records import RecordStore
+    from neuronctl.records.recorded import record_of
+    from neuronctl.records.store import RecordStore
     from neuronctl.slurm import JobId, local_cluster
+    from neuronctl.tracking.lookup import look_up
 
     asked = JobId.parse(job)
     store = RecordStore.default()
@@ -57,7 +57,7 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
 
 def _data(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> Dict[str, Any]:
     from neuronctl.cli.status import as_data
-    from neuronctl.jobrecord import to_data
+    from neuronctl.records.jobrecord import to_data
 
     return {
         "jobs": [as_data(status) for status in jobs],
@@ -113,10 +113,10 @@ def _rows(rows: Sequence[Tuple[str, str]]) -> None:
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
-    from neuronctl.endings import ending_words
-    from neuronctl.evidence import clock
-    from neuronctl.lookup import canceller
-    from neuronctl.reasons import reason_words
+    from neuronctl.diagnosis.evidence import clock
+    from neuronctl.diagnosis.reasons import reason_words
+    from neuronctl.tracking.endings import ending_words
+    from neuronctl.tracking.lookup import canceller
 
     status = jobs[0]
     if len(jobs) > 1:

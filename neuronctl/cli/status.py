@@ -8,15 +8,15 @@ from typing import Any, Dict, List, Optional, TextIO, Tuple
 
 import click
 
+from neuronctl.diagnosis.reasons import explain
 from neuronctl.errors import NoSuchJobError, UsageError
-from neuronctl.reasons import explain
-from neuronctl.tracking import JobStatus
+from neuronctl.tracking.jobstatus import JobStatus
 from neuronctl.units import UNLIMITED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.jobtable import Line
-    from neuronctl.lookup import Found
+    from neuronctl.tracking.jobtable import Line
+    from neuronctl.tracking.lookup import Found
 
 
 @click.command("status")
@@ -47,7 +47,7 @@ def command(
     """
     question = _Question.of(jobs, everybody, since)
     if watching:
-        from neuronctl.watch import watch
+        from neuronctl.tracking.watch import watch
 
         if as_json:
             raise UsageError("--watch and --json exclude each other", "ask again in a loop")
@@ -78,8 +78,8 @@ def command(
         if question.names:
             hint = "'neuronctl status' shows yours of the last day, --since 30d older ones"
             raise NoSuchJobError(f"no such job: {', '.join(missing)}", hint)
-        from neuronctl.lookup import no_such_job
-        from neuronctl.records import RecordStore
+        from neuronctl.records.store import RecordStore
+        from neuronctl.tracking.lookup import no_such_job
 
         raise no_such_job(found.missing, RecordStore.default(), hint)
     return None
@@ -131,8 +131,8 @@ class _Question:
         """What became of them: records, squeue and sacct."""
         import dataclasses
 
-        from neuronctl.lookup import look_up, mine
-        from neuronctl.records import RecordStore
+        from neuronctl.records.store import RecordStore
+        from neuronctl.tracking.lookup import look_up, mine
 
         store = RecordStore.default()
         if self.ids:
@@ -212,7 +212,7 @@ def _picture(
     height: lines there is room for; of jobs that have ended only as many are drawn.
     """
     from neuronctl.console import printable
-    from neuronctl.jobtable import live_first
+    from neuronctl.tracking.jobtable import live_first
 
     notes = [f"neuronctl: {printable(note)}" for note in found.notes]
     if not found.jobs:
@@ -250,7 +250,7 @@ def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
 
 
 def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
-    from neuronctl.jobtable import Line, fold
+    from neuronctl.tracking.jobtable import Line, fold
 
     whole = tasks or bool(question.ids)
     return [Line((job,)) for job in found.jobs] if whole else fold(found.jobs)
@@ -258,7 +258,7 @@ def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
 
 def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -> None:
     from neuronctl.console import is_terminal
-    from neuronctl.jobtable import print_jobs
+    from neuronctl.tracking.jobtable import print_jobs
 
     print_jobs(
         lines,
@@ -272,13 +272,13 @@ def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -
 
 def _figures(jobs: Tuple[JobStatus, ...]) -> Dict[str, str]:
     """The figures of the limits for which jobs wait, as far as they were read lately."""
-    from neuronctl.reasons import has_figure
+    from neuronctl.diagnosis.reasons import has_figure
 
     waiting = [job for job in jobs if job.state == "PENDING" and has_figure(job.reason)]
     if not waiting:
         return {}
+    from neuronctl.diagnosis.reasons import figure_words
     from neuronctl.live import cache
-    from neuronctl.reasons import figure_words
 
     known = cache.read(cache.key())
     if known is None:

@@ -28,13 +28,13 @@ from neuronctl.errors import (
     SlurmUnavailableError,
     UsageError,
 )
-from neuronctl.job import Source
+from neuronctl.request.job import Source
 from neuronctl.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.plan import JobPlan
-    from neuronctl.records import JobRecord, RecordDraft
+    from neuronctl.records.store import JobRecord, RecordDraft
 
 
 @job_command("submit")
@@ -66,8 +66,8 @@ def command(
         raise UsageError("--follow goes with neither --wait nor --json", "keep one of them")
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file)
     # Not before: they are imported while Slurm is asked.
-    from neuronctl.records import draft_of
-    from neuronctl.render import render_job
+    from neuronctl.records.store import draft_of
+    from neuronctl.script.render import render_job
 
     if explain:
         show_explanation(job)
@@ -97,11 +97,11 @@ def command(
     _show_submitted(job, job_id, record, script, as_json)
     sys.stdout.flush()
     if follow:
-        from neuronctl.follow import follow as follow_job
+        from neuronctl.tracking.follow import follow as follow_job
 
         return follow_job(job_id)
     if wait:
-        from neuronctl.follow import wait as wait_for_job
+        from neuronctl.tracking.follow import wait as wait_for_job
 
         return wait_for_job(job_id)
     return 0
@@ -113,8 +113,8 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
     secrets: variables that the job gets and no record holds.
     """
     from neuronctl import slurm
-    from neuronctl.records import RecordStore
-    from neuronctl.recovery import recover
+    from neuronctl.records.recovery import recover
+    from neuronctl.records.store import RecordStore
 
     key: Optional[str] = None
     store: Optional[RecordStore] = None
@@ -203,7 +203,7 @@ def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[
         return files
     if record is not None and not plan.request.array:
         return {"output": record.log_path(), "error": record.log_path(err=True)}
-    from neuronctl.situation import user_name
+    from neuronctl.here.situation import user_name
     from neuronctl.units import expand_log_pattern
 
     return {

@@ -11,11 +11,11 @@ from typing import Any, Dict, List, Sequence, Tuple
 import click
 
 from neuronctl.cli.say import say
-from neuronctl.diagnosis import diagnose
-from neuronctl.endings import is_launch_failure
+from neuronctl.diagnosis.ended import diagnose
+from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
 from neuronctl.errors import CatalogError, SlurmRefusedError, SlurmUnavailableError
-from neuronctl.evidence import Diagnosis, Evidence, began
-from neuronctl.tracking import UNKNOWN, JobStatus
+from neuronctl.tracking.endings import is_launch_failure
+from neuronctl.tracking.jobstatus import UNKNOWN, JobStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def command(job: str, as_json: bool) -> None:
     the newest of that name. What Slurm says is told as a fact; what an exit code or a line in the
     last 256 KiB of the log usually means is called likely.
     """
-    from neuronctl.lookup import by_name, look_up, no_such_job
-    from neuronctl.records import RecordStore
+    from neuronctl.records.store import RecordStore
     from neuronctl.slurm import JobId
+    from neuronctl.tracking.lookup import by_name, look_up, no_such_job
 
     store = RecordStore.default()
     named = by_name(job, store)
@@ -94,7 +94,7 @@ def _look(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
 
 def _masked(diagnosis: Diagnosis) -> Diagnosis:
     """Without the secrets in what it cites of a log: people send such words to others."""
-    from neuronctl.masking import Masker, secret_values
+    from neuronctl.records.masking import Masker, secret_values
 
     if diagnosis.line is None:
         return diagnosis
@@ -106,9 +106,9 @@ def _masked(diagnosis: Diagnosis) -> Diagnosis:
 
 def gather(status: JobStatus) -> Evidence:
     """Read the job's logs, and ask for its partition's queue where it waits for its turn."""
-    from neuronctl.logtext import read_tail
-    from neuronctl.lookup import canceller
+    from neuronctl.diagnosis.logtext import read_tail
     from neuronctl.slurm.partqueue import PartitionJob, partition_queue
+    from neuronctl.tracking.lookup import canceller
 
     paths, guessed = _log_paths(status)
     logs = []
@@ -160,8 +160,8 @@ def _more_memory(status: JobStatus) -> str:
 
 def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
     """The runs before this one, of a job that may have been requeued."""
+    from neuronctl.diagnosis.waiting import earlier_runs
     from neuronctl.slurm import sacct
-    from neuronctl.waiting import earlier_runs
 
     if status.ended or status.source != "squeue" or status.id.tasks is not None:
         return ()
@@ -182,9 +182,10 @@ def _figure(status: JobStatus) -> str:
 
     They are those that the last submission read; the user's jobs are asked for now.
     """
-    from neuronctl import slurm, tracking
+    from neuronctl import slurm
+    from neuronctl.diagnosis.reasons import figure_words
     from neuronctl.live import cache
-    from neuronctl.reasons import figure_words
+    from neuronctl.tracking import jobstatus
 
     limits = cache.read(cache.key())
     if limits is None:
@@ -192,7 +193,7 @@ def _figure(status: JobStatus) -> str:
     rows: Tuple[slurm.QueueJob, ...] = ()
     with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
         rows = slurm.squeue(user=str(os.getuid()))
-    return figure_words(status, tracking.merge(None, rows), limits[0])
+    return figure_words(status, jobstatus.merge(None, rows), limits[0])
 
 
 def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:

@@ -31,7 +31,7 @@ def ask_live(
     Slurm is not there or does not answer in time, or is another cluster's; SlurmRefusedError.
     """
     from neuronctl import slurm
-    from neuronctl.situation import user_name
+    from neuronctl.here.situation import user_name
 
     name = slurm.local_cluster()
     if name is not None:

@@ -10,11 +10,11 @@ from typing import List, Optional, Sequence, Tuple
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.frozen import dataclass
-from neuronctl.job import JobRequest
 from neuronctl.live.facts import Limit, Live, overlay, user_limit
 from neuronctl.live.verdict import CAN_START, WILL_WAIT, Verdict, verdict
 from neuronctl.patterns import lazy
 from neuronctl.plan import plan
+from neuronctl.request.job import JobRequest
 from neuronctl.rules import Subject, check
 
 TYPE_CHECKING = False

@@ -8,12 +8,12 @@ from typing import Callable, List, Optional, Sequence, Tuple
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
-from neuronctl.job import JobRequest
 from neuronctl.live.facts import Live, overlay
 from neuronctl.live.gate import judge
 from neuronctl.live.verdict import CAN_START, NOT_KNOWN, WILL_WAIT, Verdict
 from neuronctl.live.waits import Wait, free_nodes, waits
 from neuronctl.plan import JobPlan, plan
+from neuronctl.request.job import JobRequest
 from neuronctl.rules import Situation, Subject
 
 AUTO = "auto"

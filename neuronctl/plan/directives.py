@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Callable, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Policy
-from neuronctl.job import JobRequest
 from neuronctl.plan.model import Directive
+from neuronctl.request.job import JobRequest
 
 
 def directives(

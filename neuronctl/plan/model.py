@@ -6,12 +6,12 @@ import re
 from typing import Dict, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.containers import Wrapping
-from neuronctl.environments import Step
 from neuronctl.frozen import dataclass
-from neuronctl.job import JobRequest, Source
-from neuronctl.launchers import Launch, Launcher
-from neuronctl.masking import is_secret_name
+from neuronctl.records.masking import is_secret_name
+from neuronctl.request.job import JobRequest, Source
+from neuronctl.script.containers import Wrapping
+from neuronctl.script.environments import Step
+from neuronctl.script.launchers import Launch, Launcher
 from neuronctl.shell import Word
 
 

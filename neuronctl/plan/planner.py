@@ -10,13 +10,13 @@ from typing import Dict, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.containers import RUNTIMES, Wrapping
 from neuronctl.errors import UsageError
-from neuronctl.job import JobRequest, Source
-from neuronctl.launchers import LAUNCHERS, Launch, Launcher, Shape
 from neuronctl.plan.directives import directives
 from neuronctl.plan.model import Decision, Export, JobPlan, Place
 from neuronctl.plan.software import activation, exports, image, is_python, program
+from neuronctl.request.job import JobRequest, Source
+from neuronctl.script.containers import RUNTIMES, Wrapping
+from neuronctl.script.launchers import LAUNCHERS, Launch, Launcher, Shape
 from neuronctl.words import counted, verb
 
 

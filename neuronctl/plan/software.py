@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import List, Tuple
 
 from neuronctl.catalog.model import Cluster
-from neuronctl.containers import Image
-from neuronctl.environments import ENVIRONMENTS, Step, load_modules
-from neuronctl.job import JobRequest
-from neuronctl.launchers import Launch, Launcher, not_a_macro
 from neuronctl.plan.model import Export, is_secret
+from neuronctl.request.job import JobRequest
+from neuronctl.script.containers import Image
+from neuronctl.script.environments import ENVIRONMENTS, Step, load_modules
+from neuronctl.script.launchers import Launch, Launcher, not_a_macro
 from neuronctl.shell import Shell, Word
 
 

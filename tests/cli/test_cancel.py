@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
-from neuronctl.records import RecordDraft, RecordStore
+from neuronctl.records.store import RecordDraft, RecordStore
 
 Run = Callable[..., Any]
 

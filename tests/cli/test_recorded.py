@@ -9,7 +9,7 @@ from typing import Any, Callable, List
 import pytest
 from fake_slurm import FakeSlurm, accounting_row
 
-from neuronctl.records import RecordDraft, RecordStore
+from neuronctl.records.store import RecordDraft, RecordStore
 
 Run = Callable[..., Any]
 JOB = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher", "python"]

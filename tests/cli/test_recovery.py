@@ -11,7 +11,7 @@ from typing import Any, Callable, List
 import pytest
 from fake_slurm import SACCT_FIELDS, FakeSlurm, accounting_row, queue_row
 
-from neuronctl.records import RecordDraft, RecordStore
+from neuronctl.records.store import RecordDraft, RecordStore
 
 Run = Callable[..., Any]
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
-from neuronctl.records import JobRecord, RecordDraft, RecordStore
+from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 
 Run = Callable[..., Any]
 

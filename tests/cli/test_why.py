@@ -9,7 +9,7 @@ from typing import Any, Callable
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
-from neuronctl.records import RecordDraft, RecordStore
+from neuronctl.records.store import RecordDraft, RecordStore
 
 Run = Callable[..., Any]
 

@@ -18,15 +18,15 @@ from neuronctl import slurm
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Partition
 from neuronctl.errors import SlurmRefusedError
-from neuronctl.job import JobRequest
+from neuronctl.here.situation import look, user_name
 from neuronctl.live.ask import ask_live
 from neuronctl.live.facts import Live
 from neuronctl.live.gate import Judged, judge
 from neuronctl.live.wishes import dependency_ids
 from neuronctl.plan import JobPlan, plan
-from neuronctl.render import render_job
+from neuronctl.request.job import JobRequest
 from neuronctl.rules import Subject
-from neuronctl.situation import look, user_name
+from neuronctl.script.render import render_job
 
 GOOD = "field=misc;appl=pytorch-ddp"
 # Slurm looks at a job's size only after the limits of running jobs, and of a held job it does not

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 from harness import COMMENT, Sandbox
 
 from neuronctl.plan import Directive
-from neuronctl.render import option_text
+from neuronctl.script.render import option_text
 
 HOSTILE = [
     *["two words", " blanks ", 'say "no"', "it's", "back\\slash", "\\", 'a\\"b', "'\"'\"'", "#1"],

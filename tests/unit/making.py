@@ -15,8 +15,8 @@ from neuronctl.catalog.model import (
     WallTime,
 )
 from neuronctl.catalog.model import Partition as Partition
-from neuronctl.job import JobRequest, Layer, Origin, Source
 from neuronctl.plan import Directive, JobPlan, plan
+from neuronctl.request.job import JobRequest, Layer, Origin, Source
 from neuronctl.rules import Finding, Situation, Subject, check
 
 HOUR = 3600

@@ -6,8 +6,8 @@ from typing import Dict, Optional
 
 import pytest
 
-from neuronctl.allocation import from_environment
 from neuronctl.errors import UsageError
+from neuronctl.here.allocation import from_environment
 
 JOB = {
     "SLURM_JOB_ID": "154173",

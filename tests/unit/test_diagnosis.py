@@ -8,16 +8,16 @@ from typing import Any, Tuple
 
 import pytest
 
-from neuronctl import signs
-from neuronctl.diagnosis import diagnose
-from neuronctl.evidence import Evidence, clock
-from neuronctl.logtext import LogTail, read_tail, text_lines
+from neuronctl.diagnosis import signs
+from neuronctl.diagnosis.ended import diagnose
+from neuronctl.diagnosis.evidence import Evidence, clock
+from neuronctl.diagnosis.logtext import LogTail, read_tail, text_lines
+from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.accounting import AccountingJob
 from neuronctl.slurm.partqueue import PartitionJob, parse_partition_queue, partition_queue_argv
 from neuronctl.slurm.values import ExitCode, JobId
-from neuronctl.tracking import ENDED, JobStatus
+from neuronctl.tracking.jobstatus import ENDED, JobStatus
 from neuronctl.units import UNLIMITED
-from neuronctl.waiting import earlier_runs
 
 
 def status(state: str, **given: Any) -> JobStatus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from making import layer
 
-from neuronctl.job import JobRequest, Source, build_request
+from neuronctl.request.job import JobRequest, Source, build_request
 
 
 def test_nothing_asked() -> None:

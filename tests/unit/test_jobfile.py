@@ -8,8 +8,8 @@ from typing import Any, Dict
 import pytest
 
 from neuronctl.errors import JobFileError
-from neuronctl.job import Source
-from neuronctl.jobfile import read_config, read_job_file
+from neuronctl.request.job import Source
+from neuronctl.request.jobfile import read_config, read_job_file
 
 
 def values(tmp_path: Path, text: str) -> Dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from neuronctl import job
-from neuronctl.launchers import LAUNCHERS
-from neuronctl.options import BY_NAME, OPTIONS, find
+from neuronctl.request import job
+from neuronctl.request.options import BY_NAME, OPTIONS, find
+from neuronctl.script.launchers import LAUNCHERS
 
 GOOD: List[Any] = [
     ("job-name", ["x y"], {"job_name": "x y"}),

@@ -10,8 +10,8 @@ from making import FIELDS, GPU, HOUR, cluster, directive, plan_of, policy, reque
 from neuronctl import units
 from neuronctl.catalog.model import CommentPolicy, CorePolicy
 from neuronctl.errors import UsageError
-from neuronctl.job import Origin, Source
 from neuronctl.plan import JobPlan, plan
+from neuronctl.request.job import Origin, Source
 
 
 def why(made: JobPlan, name: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from neuronctl.reasons import REASONS, explain, figure_words, has_figure
+from neuronctl.diagnosis.reasons import REASONS, explain, figure_words, has_figure
 from neuronctl.slurm import JobId, Limits, Qos, SiteConfig, SitePartition
-from neuronctl.tracking import JobStatus
+from neuronctl.tracking.jobstatus import JobStatus
 
 
 def status(id: int, state: str = "PENDING", reason: str = "", gpus: int = 2) -> JobStatus:

@@ -13,7 +13,7 @@ from typing import Iterator
 import pytest
 
 from neuronctl.errors import RecordError
-from neuronctl.records import JobRecord, RecordDraft, RecordStore, SeenState
+from neuronctl.records.store import JobRecord, RecordDraft, RecordStore, SeenState
 
 
 def draft(**given: object) -> RecordDraft:

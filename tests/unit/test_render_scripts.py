@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from making import plan_of
 
-from neuronctl.launchers import LAUNCHERS
-from neuronctl.render import render_job
+from neuronctl.script.launchers import LAUNCHERS
+from neuronctl.script.render import render_job
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])) | st.sampled_from(
     [

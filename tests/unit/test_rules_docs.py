@@ -8,8 +8,8 @@ from typing import Dict
 
 import pytest
 
-from neuronctl.jobfile import read_config, read_job_file
-from neuronctl.options import BY_NAME, OPTIONS
+from neuronctl.request.jobfile import read_config, read_job_file
+from neuronctl.request.options import BY_NAME, OPTIONS
 from neuronctl.rules import RULES, check
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"

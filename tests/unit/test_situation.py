@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from making import plan_of
 
-from neuronctl import situation
 from neuronctl.errors import UsageError
+from neuronctl.here import situation
 from neuronctl.rules import Situation
 
 ELF_AARCH64 = b"\x7fELF\x02\x01\x01" + b"\0" * 9 + (2).to_bytes(2, "little") + b"\xb7\0"

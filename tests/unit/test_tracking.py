@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from neuronctl.endings import _STATE_CODES, ending_words, exit_status, exit_text
-from neuronctl.reasons import REASONS
-from neuronctl.records import JobRecord, RecordDraft, SeenState
+from neuronctl.diagnosis.reasons import REASONS
+from neuronctl.records.store import JobRecord, RecordDraft, SeenState
 from neuronctl.slurm import AccountingJob, ExitCode, JobId, QueueJob
-from neuronctl.tracking import ENDED, JobStatus, merge, reason_words
+from neuronctl.tracking.endings import _STATE_CODES, ending_words, exit_status, exit_text
+from neuronctl.tracking.jobstatus import ENDED, JobStatus, merge, reason_words
 
 NOW = 1795222363
 

@@ -1,4 +1,4 @@
-"""What a record of a job holds, and its form as JSON data; the store is records.py."""
+"""What a record of a job holds, and its form as JSON data; the store is store.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.surroundings import Surroundings, look
-from neuronctl.surroundings import from_data as surroundings_from
+from neuronctl.here.surroundings import Surroundings, look
+from neuronctl.here.surroundings import from_data as surroundings_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def draft_of(
 
 
 def without_secrets(draft: RecordDraft) -> RecordDraft:
-    from neuronctl.masking import Masker, secret_values
+    from neuronctl.records.masking import Masker, secret_values
 
     env = draft.request.get("env", ())
     known = secret_values(draft.command_line, {name: value for name, value in env})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from neuronctl.slurm.values import ExitCode
 
 if TYPE_CHECKING:
-    from neuronctl.tracking import JobStatus
+    from neuronctl.tracking.jobstatus import JobStatus
 
 # What ended a job, where the state says more than the exit code.
 ENDINGS = {

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from neuronctl.errors import JobFileError
-from neuronctl.job import Layer, Origin, Source
-from neuronctl.options import BY_NAME, Option, find
+from neuronctl.request.job import Layer, Origin, Source
+from neuronctl.request.options import BY_NAME, Option, find
 
 # Only of a job, never of a person's defaults.
 _PROGRAM_KEYS = ("script", "args")

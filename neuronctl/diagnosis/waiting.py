@@ -1,16 +1,16 @@
-"""Why a job waits, and how one that runs is doing. Pure; the ended ones are diagnosis.py's."""
+"""Why a job waits, and how one that runs is doing. Pure; the ended ones are ended.py's."""
 
 from __future__ import annotations
 
 import time
 from typing import Sequence, Tuple
 
-from neuronctl.endings import ENDINGS
-from neuronctl.evidence import Diagnosis, Evidence, clock, found_line, last_line, search
-from neuronctl.reasons import explain
+from neuronctl.diagnosis.evidence import Diagnosis, Evidence, clock, found_line, last_line, search
+from neuronctl.diagnosis.reasons import explain
 from neuronctl.slurm.accounting import AccountingJob
 from neuronctl.slurm.partqueue import PartitionJob
-from neuronctl.tracking import JobStatus
+from neuronctl.tracking.endings import ENDINGS
+from neuronctl.tracking.jobstatus import JobStatus
 from neuronctl.units import UNLIMITED
 
 # Seconds between the end of a run and the new submission that a requeue is.

@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import List, Sequence, Tuple
 
-from neuronctl.containers import elf_arch, sif_arch
 from neuronctl.errors import UsageError
 from neuronctl.plan import JobPlan
 from neuronctl.rules import Situation
+from neuronctl.script.containers import elf_arch, sif_arch
 from neuronctl.shell import quote
 
 

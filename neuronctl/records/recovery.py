@@ -13,7 +13,7 @@ from typing import Dict, Iterable, List, Optional, Tuple, Union
 
 from neuronctl import slurm
 from neuronctl.errors import NeuronctlError, RecordError
-from neuronctl.records import JobRecord, RecordStore
+from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm import AccountingJob, QueueJob
 
 IN_FLIGHT = 60

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Tuple
 
-from neuronctl import endings, tracking
-from neuronctl.evidence import (
+from neuronctl.diagnosis.evidence import (
     Diagnosis,
     Evidence,
     began,
@@ -21,7 +20,8 @@ from neuronctl.evidence import (
     says_signal,
     search,
 )
-from neuronctl.waiting import running, waiting
+from neuronctl.diagnosis.waiting import running, waiting
+from neuronctl.tracking import endings, jobstatus
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
@@ -32,7 +32,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 def _diagnose(evidence: Evidence) -> Diagnosis:
     status = evidence.status
-    if status.state == tracking.UNKNOWN:
+    if status.state == jobstatus.UNKNOWN:
         return Diagnosis(
             "unknown",
             f"nobody can say how it ended: {status.reason}",

@@ -7,12 +7,12 @@ import signal
 from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
-from neuronctl import signs
-from neuronctl.logtext import LogTail
+from neuronctl.diagnosis import signs
+from neuronctl.diagnosis.logtext import LogTail
 from neuronctl.patterns import lazy
 from neuronctl.slurm.accounting import AccountingJob
 from neuronctl.slurm.partqueue import PartitionJob
-from neuronctl.tracking import JobStatus
+from neuronctl.tracking.jobstatus import JobStatus
 from neuronctl.units import UNLIMITED
 
 

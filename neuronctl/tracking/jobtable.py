@@ -13,11 +13,11 @@ from neuronctl.console import (
     printable,
     terminal_width,
 )
-from neuronctl.endings import ending_words
+from neuronctl.diagnosis.reasons import explain
 from neuronctl.frozen import dataclass
-from neuronctl.lookup import canceller
-from neuronctl.reasons import explain
-from neuronctl.tracking import UNKNOWN, JobStatus
+from neuronctl.tracking.endings import ending_words
+from neuronctl.tracking.jobstatus import UNKNOWN, JobStatus
+from neuronctl.tracking.lookup import canceller
 from neuronctl.units import UNLIMITED
 
 _WIDE = 100  # columns from which there is room for long names and bars

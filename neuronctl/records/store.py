@@ -36,7 +36,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.frozen import dataclass
-from neuronctl.jobrecord import (
+from neuronctl.records.jobrecord import (
     SCHEMA,
     JobRecord,
     RecordDraft,
@@ -144,7 +144,7 @@ class RecordStore:
 
     def failed(self, key: str, error: str) -> None:
         """sbatch did not take it; ``error``: its words."""
-        from neuronctl.masking import Masker
+        from neuronctl.records.masking import Masker
 
         record = dataclasses.replace(
             self._intent(key), status="failed", failure=Masker().text(error)

@@ -11,12 +11,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, Union
 
+from neuronctl.diagnosis.reasons import reason_words as reason_words
 from neuronctl.frozen import dataclass
-from neuronctl.reasons import reason_words as reason_words
 from neuronctl.slurm.values import ExitCode, JobId
 
 if TYPE_CHECKING:
-    from neuronctl.records import JobRecord
+    from neuronctl.records.store import JobRecord
     from neuronctl.slurm import AccountingJob, QueueJob
 
 UNKNOWN = "UNKNOWN"

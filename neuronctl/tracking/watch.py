@@ -18,7 +18,7 @@ from typing import Any, Callable, Iterator, List, Optional
 
 from neuronctl import slurm
 from neuronctl.console import is_terminal, terminal_width
-from neuronctl.lookup import Found
+from neuronctl.tracking.lookup import Found
 
 _FIRST, _LONGEST, _LONGEST_SILENT = 3.0, 15.0, 60.0  # seconds between two looks
 _GROWTH = 1.3

@@ -11,11 +11,11 @@ import jinja2
 from jinja2 import compiler
 from jinja2.bccache import Bucket
 
-from neuronctl import compiled
 from neuronctl.errors import TemplateError
 from neuronctl.frozen import dataclass
 from neuronctl.paths import config_dir, data_path
 from neuronctl.plan import Directive, JobPlan
+from neuronctl.script import compiled
 from neuronctl.shell import Word, join, positional, quote
 
 WIDTH = 96

@@ -10,7 +10,7 @@ from neuronctl.patterns import lazy
 
 if TYPE_CHECKING:
     from neuronctl.slurm import Limits, Qos
-    from neuronctl.tracking import JobStatus
+    from neuronctl.tracking.jobstatus import JobStatus
 
 _USER_LIMIT = "it starts by itself when jobs of yours end"
 _SHARED_LIMIT = "it starts by itself when jobs of others who share it end"

@@ -7,13 +7,14 @@ import os
 import time
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
 
-from neuronctl import endings, slurm, tracking
+from neuronctl import slurm
 from neuronctl.errors import NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
-from neuronctl.records import JobRecord, RecordStore
-from neuronctl.recovery import Recovery
+from neuronctl.records.recovery import Recovery
+from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm import JobId
-from neuronctl.tracking import JobStatus
+from neuronctl.tracking import endings, jobstatus
+from neuronctl.tracking.jobstatus import JobStatus
 
 RECENT = 24 * 3600
 """Seconds for which a submitted job is shown without being asked for by id."""
@@ -160,7 +161,7 @@ class _Search:
             jobs = [
                 status
                 for record in records.values()
-                for status in tracking.from_record(record, "Slurm does not answer")
+                for status in jobstatus.from_record(record, "Slurm does not answer")
             ]
             return self._found(jobs, error)
         if self.recovery is not None and self.recovery.open:
@@ -176,7 +177,7 @@ class _Search:
         jobs = []
         for number in sorted(numbers):
             record = records.get(number)
-            statuses = tracking.merge(
+            statuses = jobstatus.merge(
                 record,
                 queue_of.get(number, ()),
                 past_of.get(number, ()),
@@ -209,8 +210,8 @@ class _Search:
         records: Dict[int, JobRecord],
     ) -> slurm.Accounting:
         """sacct, for what squeue cannot tell: forgotten jobs, and how those it shows ended."""
-        ended = {row.id.job for row in queue if row.state in tracking.ENDED}
-        active = {row.id.job for row in queue if row.state not in tracking.ENDED}
+        ended = {row.id.job for row in queue if row.state in jobstatus.ENDED}
+        active = {row.id.job for row in queue if row.state not in jobstatus.ENDED}
         # Tasks of an array end, and are forgotten, one by one.
         parts = {number for number, record in records.items() if record.draft.array is not None}
         if asked:
@@ -284,7 +285,7 @@ class _Search:
                 self.notes.append(error.message)
 
     def _found(self, jobs: Iterable[JobStatus], error: Optional[SlurmUnavailableError]) -> Found:
-        ordered = tuple(sorted(jobs, key=tracking.order))
+        ordered = tuple(sorted(jobs, key=jobstatus.order))
         found = self.recovery.notes if self.recovery is not None else ()
         return Found(ordered, (), (*self.store.warnings, *self.notes, *found), error)
 

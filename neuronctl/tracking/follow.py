@@ -15,12 +15,13 @@ import sys
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO, Tuple, Union
 
-from neuronctl import endings, slurm, tracking
+from neuronctl import slurm
+from neuronctl.diagnosis.ranks import Sink
 from neuronctl.errors import NeuronctlError, NoSuchJobError, RecordError, SlurmUnavailableError
-from neuronctl.ranks import Sink
-from neuronctl.records import JobRecord, RecordStore
+from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm import JobId
-from neuronctl.tracking import JobStatus
+from neuronctl.tracking import endings, jobstatus
+from neuronctl.tracking.jobstatus import JobStatus
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, which ends the following and not the job."""
@@ -176,7 +177,7 @@ class _Watch:
         rows = slurm.squeue([self.job])
         if rows:
             self._absent_since = None
-            self.statuses = tracking.merge(self.record, rows)
+            self.statuses = jobstatus.merge(self.record, rows)
             self.ended = all(status.ended for status in self.statuses)
             return
         self._ask_accounting()
@@ -184,7 +185,7 @@ class _Watch:
     def _ask_accounting(self) -> None:
         """The controller has forgotten the job (or never knew it)."""
         accounting = slurm.sacct([self.job])
-        past = tracking.merge(self.record, (), accounting.jobs)
+        past = jobstatus.merge(self.record, (), accounting.jobs)
         told = [status for status in past if status.source == "sacct"]
         if told and all(status.ended for status in told):
             self.statuses, self.ended = tuple(told), True
@@ -197,7 +198,7 @@ class _Watch:
         if accounting.off or now - self._absent_since > _ACCOUNTING_LAG:
             # Over, and nobody can say how, unless squeue still showed its last state.
             if not (self.statuses and all(status.ended for status in self.statuses)):
-                self.statuses = tracking.merge(self.record, absent=accounting.off or "forgotten")
+                self.statuses = jobstatus.merge(self.record, absent=accounting.off or "forgotten")
             self.ended = True
 
     def _remember(self) -> None:
@@ -210,7 +211,7 @@ class _Watch:
                 ends = {one.id.task: (one.state, endings.exit_text(one)) for one in ended}
                 known = {task: end for task, end in ends.items() if task is not None}
                 self.record = self.store.saw_tasks(self.record, known)
-            elif len(self.statuses) == 1 and self.statuses[0].state != tracking.UNKNOWN:
+            elif len(self.statuses) == 1 and self.statuses[0].state != jobstatus.UNKNOWN:
                 (one,) = self.statuses
                 exit = endings.exit_text(one)
                 self.record = self.store.saw(self.record, one.state, one.reason, exit)
@@ -249,9 +250,9 @@ class _Watch:
         if len(self.statuses) != 1:
             return f"job {self.job} ended: {_summary(self.statuses)}"
         status = self.statuses[0]
-        if status.state == tracking.UNKNOWN:
+        if status.state == jobstatus.UNKNOWN:
             return f"job {self.job} ended, exit code not known ({status.reason})"
-        from neuronctl.lookup import canceller
+        from neuronctl.tracking.lookup import canceller
 
         line = f"job {self.job} ended: {status.state}"
         more = endings.ending_words(status, canceller(status))
@@ -268,7 +269,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
         if status.state == "RUNNING" and status.node_list:
             return f"RUNNING on {status.node_list}"
         if status.reason and not status.ended:
-            return f"{status.state} ({tracking.reason_words(status.reason)})"
+            return f"{status.state} ({jobstatus.reason_words(status.reason)})"
         return status.state
     counts: Dict[str, int] = {}
     for status in statuses:

@@ -7,9 +7,9 @@ import difflib
 from typing import Any, Iterable, List, Optional, Tuple
 
 from neuronctl.errors import NoSuchJobError, UsageError
-from neuronctl.job import JobRequest, Layer, Origin, Source
-from neuronctl.masking import MASK
-from neuronctl.records import JobRecord, RecordStore
+from neuronctl.records.masking import MASK
+from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.request.job import JobRequest, Layer, Origin, Source
 
 Change = Tuple[str, str, str]
 """name, value of the first, value of the second; "" where one has none."""

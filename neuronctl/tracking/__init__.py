@@ -1,0 +1,1 @@
+"""What became of a job: the questions, the answer, and following it until it ends."""

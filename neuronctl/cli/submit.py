@@ -93,7 +93,12 @@ def command(
         forced=force and bool(job.errors),
         verdict=str(job.verdict),
     )
-    job_id, record = submit_draft(draft, job.plan.secrets)
+    try:
+        job_id, record = submit_draft(draft, job.plan.secrets)
+    except SlurmRefusedError as error:
+        if as_json:
+            _print_data(_refused(job, error), None, None, _logs(job, None, None))
+        raise
     _show_submitted(job, job_id, record, script, as_json)
     sys.stdout.flush()
     if follow:
@@ -105,6 +110,15 @@ def command(
 
         return wait_for_job(job_id)
     return 0
+
+
+def _refused(job: Job, error: SlurmRefusedError) -> Job:
+    """The job with Slurm's own verdict, whatever the one before it was."""
+    import dataclasses
+
+    from neuronctl.live.verdict import REFUSED, Verdict
+
+    return dataclasses.replace(job, verdict=Verdict(REFUSED, error.message))
 
 
 def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, Optional[JobRecord]]:

@@ -148,6 +148,14 @@ def _terms(text: str) -> List[Tuple[str, int, str]]:
     return found
 
 
+def passes_strangers(live: Live) -> bool:
+    """Whether it is certain that Slurm takes a job that it does not know for one that ended as
+    wanted, whatever is wanted: so it is up to 22.05.
+    """
+    found = re.match(r"(\d+)\.(\d+)", live.limits.config.version)
+    return found is not None and (int(found[1]), int(found[2])) <= (22, 5)
+
+
 def _dependency(text: str, plan: JobPlan, live: Live) -> Iterator[Wish]:
     terms = _terms(text)
     states = [_state_of(one, plan, live) for one in terms]
@@ -181,7 +189,7 @@ def _state_of(term: Tuple[str, int, str], plan: JobPlan, live: Live) -> str:
         return _WAITS if any(one.name == plan.job_name for one in live.jobs) else _MET
     state = live.job_states.get(number)
     if state is None:
-        return _MET  # a rule's warning tells what that may mean
+        return _MET if passes_strangers(live) else _OPEN  # and a rule warns of it
     # Of an array there are several, of which this is the state of one.
     several = bool(set(live.job_states) - set(dependency_ids(plan)))
     if kind == "after":

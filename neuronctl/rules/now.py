@@ -139,13 +139,15 @@ def array_index(subject: Subject) -> Iterator[Violation]:
 def dependency(subject: Subject) -> Iterator[Violation]:
     if subject.live is None:
         return
-    from neuronctl.live.wishes import dependency_ids
+    from neuronctl.live.wishes import dependency_ids, passes_strangers
 
+    then = "it does not wait for it, however that job ended"
+    if not passes_strangers(subject.live):
+        then = "it may not wait for it, however that job ended, or wait for ever"
     for number in dependency_ids(subject.plan):
         if number not in subject.live.job_states:
             yield Violation(
-                f"--dependency names job {number}, which Slurm does not know (any more): it does "
-                "not wait for it, or waits for ever",
+                f"--dependency names job {number}, which Slurm does not know (any more): {then}",
                 "look with 'neuronctl status " + str(number) + "'",
                 "Slurm itself: scontrol show job",
             )

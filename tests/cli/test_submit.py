@@ -77,6 +77,14 @@ def test_refused_submission_is_recorded_as_such(run: Run, fake_slurm: FakeSlurm)
     assert (record["status"], record["job_id"]) == ("failed", None)
 
 
+def test_what_sbatch_refuses_is_told_as_json_too(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", stderr="sbatch: error: no\n", code=1)
+    data = json.loads(run("submit", *ONE, "--json", "train.py", code=7).stdout)
+    assert (data["schema"], data["job_id"]) == ("neuronctl.submit/1", None)
+    assert data["verdict"]["kind"] == "refused"
+    assert data["verdict"]["words"] == "sbatch refused: no"
+
+
 def test_secret_reaches_sbatch_and_nothing_else(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "4711\n")
     secret = "hf_0123456789abcdefghij"

@@ -80,6 +80,10 @@ CASES = [
         "AssocMaxWallDurationPerJobLimit",
     ),
     (f"{UPDATE} DenyQos=normal", "DenyQos=none", [], "refused NC523", "Invalid qos"),
+    # Of a job that Slurm does not know, it supposes whatever is wanted.
+    *(("", "", ["-d", what], "can start now", "") for what in ("afterok:9999", "afternotok:9999")),
+    ("", "", ["-d", "after:9999?afterok:9998"], "can start now", ""),
+    ("", "", ["--sbatch", "het-group=1"], "not known", "unrecognized option"),
 ]
 
 
@@ -108,9 +112,11 @@ def test_what_is_said_is_what_slurm_does(
             # Slurm takes it, and never starts it.
             assert seen(sandbox, json.loads(result.stdout)["job_id"]) == f"PENDING {happens}\n"
             return
-        if said.startswith("refused"):
+        if said.startswith("refused") or result.returncode == 7:
+            assert not said.startswith(("can", "will"))
             assert result.returncode == 7
             assert happens in result.stderr
+            assert json.loads(result.stdout)["verdict"]["kind"] == "refused"
             return
         job_id = json.loads(result.stdout)["job_id"]
         assert seen(sandbox, job_id).startswith(f"PENDING {happens}" if happens else "R")

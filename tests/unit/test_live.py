@@ -288,7 +288,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC512",
         live(),
         {"dependency": "afterany:7"},
-        ["names job 7"],
+        ["names job 7", "does not wait for it, however that job ended"],
         live(job_states={7: "COMPLETED"}),
         {"dependency": "afterany:7"},
     ),
@@ -669,12 +669,23 @@ STATES = {7: "FAILED", 8: "COMPLETED", 9: "RUNNING", 10: "PENDING"}
         ("after:9+5", "not known", ""),
         ("afterok:7_3", "not known", ""),
         ("9", "will wait", "Dependency"),
+        ("afterok:11", "can start now", ""),
+        ("afterok:11:9", "will wait", "Dependency"),
+        ("afterok:11?afterok:9", "can start now", ""),
     ],
 )
 def test_dependencies(text: str, kind: str, cause: str) -> None:
     states = {one: STATES[one] for one in STATES if str(one) in text}
     verdict = judged(live(job_states=states), gpus_per_node=1, dependency=text).verdict
     assert (verdict.kind, verdict.cause) == (kind, cause)
+
+
+def test_what_a_later_slurm_does_with_a_job_it_does_not_know_is_not_known() -> None:
+    later = dataclasses.replace(CONFIG, version="24.11.5")
+    look = live(limits=dataclasses.replace(LIMITS, config=later))
+    result = judged(look, gpus_per_node=1, dependency="afterok:7")
+    assert result.verdict.kind == "not known"
+    assert "or wait for ever" in next(one for one in result.findings if one.code == "NC512").message
 
 
 def test_a_dependency_that_cannot_be_met_is_told_with_its_job() -> None:

@@ -77,6 +77,7 @@ def ask_live(
         shared=now.shared,
         reservations=now.reservations,
         user=user_name(),
+        host=os.uname().nodename.partition(".")[0],
     )
 
 

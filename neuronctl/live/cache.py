@@ -16,7 +16,16 @@ from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
 from neuronctl import __version__
 from neuronctl.files import write_private
-from neuronctl.slurm import Association, Limits, Qos, Shared, SiteConfig, SiteNode, SitePartition
+from neuronctl.slurm import (
+    Association,
+    GroupLimit,
+    Limits,
+    Qos,
+    Shared,
+    SiteConfig,
+    SiteNode,
+    SitePartition,
+)
 
 MAX_AGE = 3600
 """Seconds after which the limits are read anew."""
@@ -76,9 +85,15 @@ def _limits(data: Dict[str, Any]) -> Limits:
         nodes=tuple(_one(SiteNode, one) for one in data["nodes"]),
         qos=None if qos is None else tuple(_one(Qos, one) for one in qos),
         associations=tuple(_one(Association, one) for one in data["associations"]),
-        shared=tuple(_one(Shared, one) for one in data["shared"]),
+        shared=tuple(_shared(one) for one in data["shared"]),
     )
 
 
+def _shared(data: Dict[str, Any]) -> Shared:
+    return _one(Shared, {**data, "limits": [_one(GroupLimit, one) for one in data["limits"]]})
+
+
 def _one(kind: Type[T], data: Dict[str, Any]) -> T:
+    if len(data) != len(kind.__annotations__):
+        raise KeyError(kind.__name__)  # written before a field was added
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})

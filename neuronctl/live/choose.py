@@ -26,7 +26,7 @@ _ORDER = {CAN_START: 0, NOT_KNOWN: 1, WILL_WAIT: 2}
 _SIZES = ("NC111", "NC112", "NC121", "NC124", "NC131", "NC132", "NC133", "NC134", "NC141")
 
 # Beside NC1xx: what stands against a job in one partition or under its QOS, perhaps not in others.
-_LOCAL = ("NC312", "NC404", "NC501", "NC508", "NC509", "NC523", "NC524", "NC525", "NC527")
+_LOCAL = ("NC312", "NC404", "NC501", "NC508", "NC509", "NC523", "NC524", "NC525", "NC527", "NC528")
 
 # What a job waits for that Slurm's prediction leaves out: it knows of no limits of users.
 _LIMITS = ("NC502", "NC503", "NC507", "NC510")

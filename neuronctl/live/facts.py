@@ -53,6 +53,8 @@ class Live:
     reservations: Optional[Tuple[Reservation, ...]] = None
     """None: not told."""
     user: str = ""
+    host: str = ""
+    """Where it is submitted: the first part of this machine's name."""
 
     def partition(self, name: str) -> Optional[SitePartition]:
         """The controller's partition of that name."""

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List
+from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.frozen import dataclass
+from neuronctl.live.amounts import NAMES, Amounts, amounts
 from neuronctl.live.facts import Live, qos_in_force
 from neuronctl.plan import JobPlan
-from neuronctl.rules.base import gpus_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.slurm import Shared
+    from neuronctl.slurm import GroupLimit, Shared
 
 
 SOURCE = "Slurm itself: scontrol show assoc_mgr"
+
+# Slurm's reasons behind "QOS" and "Assoc"; where those differ, both.
+_REASONS = {
+    ("GrpTRES", "cpu"): ("GrpCpuLimit",),
+    ("GrpTRES", "mem"): ("GrpMemLimit",),
+    ("GrpTRES", "node"): ("GrpNodeLimit",),
+    ("GrpTRES", "gres/gpu"): ("GrpGRES",),
+    ("GrpTRESRunMins", "cpu"): ("GrpCPURunMinutesLimit",),
+    ("GrpTRESRunMins", "mem"): ("GrpMemoryRunMinutes", "GrpMemRunMinutes"),
+    ("GrpTRESRunMins", "node"): ("GrpNodeRunMinutes",),
+    ("GrpTRESRunMins", "gres/gpu"): ("GrpGRESRunMinutes",),
+}
 
 
 @dataclass(frozen=True)
@@ -33,11 +45,11 @@ class Excess:
 
 def submitted(plan: JobPlan, live: Live, size: int) -> Iterator[Excess]:
     """The limits of jobs in the queue that a job of ``size`` tasks would go beyond: a refusal."""
-    for one in _of(plan, live):
-        if one.max_submit_jobs is not None and one.submit_jobs + size > one.max_submit_jobs:
+    for one, limit in _in_force(plan, live, "GrpSubmitJobs"):
+        if limit.held + size > limit.most:
             yield Excess(
-                f"{_name(one)} has {one.submit_jobs} of at most {one.max_submit_jobs} jobs in the "
-                "queue, those of all its users together",
+                f"{_name(one)} has {limit.held} of at most {limit.most} jobs in the queue, those "
+                "of all its users together",
                 f"{_prefix(one)}GrpSubmitJobsLimit",
                 SOURCE,
             )
@@ -45,45 +57,109 @@ def submitted(plan: JobPlan, live: Live, size: int) -> Iterator[Excess]:
 
 def running(plan: JobPlan, live: Live) -> Iterator[Excess]:
     """The limits of running jobs that are reached."""
-    for one in _of(plan, live):
-        if one.max_running_jobs is not None and one.running_jobs >= one.max_running_jobs:
+    for one, limit in _in_force(plan, live, "GrpJobs"):
+        if limit.held >= limit.most:
             yield Excess(
-                f"{_name(one)} has {one.running_jobs} of at most {one.max_running_jobs} jobs "
-                "running, those of all its users together; it waits until one ends, when is not "
-                "known",
+                f"{_name(one)} has {limit.held} of at most {limit.most} jobs running, those of "
+                "all its users together; it waits until one ends, when is not known",
                 f"{_prefix(one)}GrpJobsLimit",
                 SOURCE,
             )
 
 
 def resources(plan: JobPlan, live: Live) -> Iterator[Excess]:
-    """The limits of GPUs and cores that the job would go beyond."""
-    sizes = plan.partition.cores_per_node if plan.request.exclusive else ()
-    cores = plan.nodes * max(plan.cores_per_node, min(sizes, default=0))
-    for one in _of(plan, live):
-        for thing, wanted, most, held, reason in (
-            ("GPUs", gpus_held(plan), one.max_gpus, one.gpus, "GrpGRES"),
-            ("cores", cores, one.max_cores, one.cores, "GrpCpuLimit"),
-        ):
-            if most is None or not wanted or held + wanted <= most:
-                continue
-            alone = wanted > most
-            then = "would never start" if alone else "wait until some end, when is not known"
-            yield Excess(
-                f"jobs of {_name(one)} hold {held} of {most} {thing} together; {wanted} more "
-                + then,
-                f"{_prefix(one)}{reason}",
-                SOURCE,
-                alone,
+    """The limits of cores, memory, nodes and GPUs, and of the minutes of each that running jobs
+    have left, that the job would go beyond.
+    """
+    for one, limit, wanted in _measured(plan, live):
+        if not wanted or limit.held + wanted <= limit.most:
+            continue
+        alone = wanted > limit.most
+        if limit.thing == "node" and limit.kind == "GrpTRES" and not alone:
+            continue  # a node that such a job is on already counts once, so that is a doubt
+        things = NAMES[limit.thing]
+        if limit.kind == "GrpTRESRunMins":
+            things += " times minutes left"
+        then = "would never start" if alone else "wait until some end, when is not known"
+        reasons = _REASONS[limit.kind, limit.thing]
+        yield Excess(
+            f"jobs of {_name(one)} hold {limit.held} of {limit.most} {things} together; {wanted} "
+            f"more {then}",
+            _prefix(one) + reasons[0 if one.kind == "QOS" else -1],
+            SOURCE,
+            alone,
+        )
+
+
+def doubts(plan: JobPlan, live: Live) -> Iterator[str]:
+    """The shared limits of which it is not known whether they let the job start."""
+    for one, limit, wanted in _measured(plan, live):
+        if wanted is None:
+            yield (f"{_told(one, limit)}; how much of that the job takes is not known")
+        elif limit.thing == "node" and limit.held + wanted > limit.most >= wanted:
+            yield (
+                f"jobs of {_name(one)} are on {limit.held} of at most {limit.most} nodes; whether "
+                f"{wanted} more fit, or are among them, is not known"
             )
+    counted = amounts(plan, live)
+    for one, limit in _in_force(plan, live, "GrpTRES", "GrpTRESRunMins"):
+        others = limit.thing.startswith("gres/gpu") and counted.job["gres/gpu"]
+        if limit.thing not in NAMES and (limit.thing == "billing" or others):
+            yield f"{_told(one, limit)}, which is not followed here"
+    safe = "safe" in live.limits.config.enforce
+    for one, limit in _in_force(plan, live, "GrpTRESMins", "GrpWall"):
+        # Without "safe" a job starts as long as anything is left.
+        more: Optional[int] = 0
+        if safe:
+            more = counted.minutes if limit.kind == "GrpWall" else _wanted(limit, counted)
+        held = limit.held + (limit.running if safe else 0)
+        if more is None or held >= limit.most or held + more > limit.most:
+            yield f"{_told(one, limit)}: whether the rest is enough is not known"
+
+
+def _told(one: Shared, limit: GroupLimit) -> str:
+    things = NAMES.get(limit.thing, limit.thing) or "minutes"
+    if limit.thing and limit.kind.endswith("Mins"):
+        things += " times minutes"
+    took = "has used" if limit.kind in ("GrpTRESMins", "GrpWall") else "holds"
+    return f"{_name(one)} {took} {limit.held} of {limit.most} {things} ({limit.kind})"
+
+
+def _measured(plan: JobPlan, live: Live) -> Iterator[Tuple[Shared, GroupLimit, Optional[int]]]:
+    """The limits of what is counted here, and what the job takes of each; None: not known."""
+    counted = amounts(plan, live)
+    for one, limit in _in_force(plan, live, "GrpTRES", "GrpTRESRunMins"):
+        if limit.thing in NAMES:
+            yield one, limit, _wanted(limit, counted)
+
+
+def _wanted(limit: GroupLimit, counted: Amounts) -> Optional[int]:
+    many = counted.job.get(limit.thing)
+    if many is None or limit.kind == "GrpTRES":
+        return many
+    return None if counted.minutes is None else many * counted.minutes
+
+
+def _in_force(plan: JobPlan, live: Live, *kinds: str) -> Iterator[Tuple[Shared, GroupLimit]]:
+    """Those of some kinds that hold for the job; what a QOS limits, nobody behind it does."""
+    seen = set()
+    for one in _of(plan, live):
+        for limit in one.limits:
+            key = (limit.kind, limit.thing)
+            if limit.kind not in kinds or key in seen:
+                continue
+            if one.kind == "QOS":
+                seen.add(key)
+            yield one, limit
 
 
 def _of(plan: JobPlan, live: Live) -> List[Shared]:
     """Those that hold for the job: of its QOS, then of its association and the accounts above."""
     if not live.enforced:
         return []
+    of_qos = {one.name.lower(): one for one in live.shared if one.kind == "QOS"}
     names = [one.name.lower() for one in qos_in_force(plan, live)]
-    found = [one for one in live.shared if one.kind == "QOS" and one.name.lower() in names]
+    found = [of_qos[name] for name in dict.fromkeys(names) if name in of_qos]
     association = live.association(plan)
     if association is None:
         return found

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional, Set, Tuple
+from typing import Iterator, List, Optional, Set, Tuple
 
 from neuronctl import units
-from neuronctl.frozen import dataclass
+from neuronctl.live.amounts import NAMES, amounts
 from neuronctl.live.facts import Live, jobs_in, qos_in_force, running
 from neuronctl.live.shared import Excess
 from neuronctl.plan import JobPlan
-from neuronctl.rules.base import gpus_held
 
-_NAMES = {"cpu": "cores", "node": "nodes", "gres/gpu": "GPUs", "mem": "MB of memory"}
 _A_USER = {
     "cpu": "QOSMaxCpuPerUserLimit",
     "node": "QOSMaxNodePerUserLimit",
@@ -19,31 +17,29 @@ _A_USER = {
 }
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What a job comes to, by Slurm's names; what is not known is not in it."""
-
-    job: Dict[str, int]
-    node: Dict[str, int]
-
-
 def excesses(plan: JobPlan, live: Live) -> Iterator[Excess]:
     """The limits it breaks: by itself (``alone``), or with the user's other jobs."""
+    yield from _of_partition(plan, live)
     if not live.enforced:
         return
-    size = _sizes(plan, live)
+    size = amounts(plan, live)
     for kind, thing, figure, where, source in _limits(plan, live):
-        name = _NAMES[thing]
+        name = NAMES[thing]
         each = size.node if kind.endswith("Node") else size.job
         if thing not in each:
             continue
         wanted = each[thing]
+        if kind == "MaxTRESMins":
+            if size.minutes is None:
+                continue
+            wanted, name = wanted * size.minutes, f"{name} times minutes"
         ever = "Slurm may take it and never start it"
         if kind == "MinTRES" and wanted < figure:
             words = f"{wanted} {name} are asked for, a job of {where} must have {figure}; {ever}"
             yield Excess(words, "", source, alone=True)
         elif kind != "MinTRES" and wanted > figure:
             whose = {"MaxTRES": "a job", "MaxTRESPerNode": "a job's node", "MaxTRESPU": "a user"}
+            whose["MaxTRESMins"] = "a job"
             words = f"{wanted} {name} are asked for, {whose.get(kind, 'an account')} of {where} "
             yield Excess(f"{words}may have {figure}; {ever}", "", source, alone=True)
         elif kind == "MaxTRESPU" and thing in ("cpu", "node"):
@@ -55,17 +51,60 @@ def excesses(plan: JobPlan, live: Live) -> Iterator[Excess]:
                 )
 
 
+def _of_partition(plan: JobPlan, live: Live) -> Iterator[Excess]:
+    here = live.partition(plan.partition.name)
+    if here is None:
+        return
+    each = amounts(plan, live).node
+    for thing, most, name in (
+        ("cpu", here.max_cores_per_node, "MaxCPUsPerNode"),
+        ("mem", here.max_memory_mb_per_node, "MaxMemPerNode"),
+    ):
+        if most is not None and each.get(thing, 0) > most:
+            words = f"{each[thing]} {NAMES[thing]} a node are asked for, {here.name} gives a job "
+            source = live.said(f"scontrol show partition {here.name}")
+            yield Excess(f"{words}at most {most} ({name})", "", source, alone=True)
+
+
 def unknown(plan: JobPlan, live: Live) -> Tuple[str, ...]:
-    """The limits in force of which it is not known how much is left."""
+    """The limits in force of which it is not known how much is left, or what they come to."""
+    said = list(_doubts_of_partition(plan, live))
     if not live.enforced:
-        return ()
-    said = [
+        return tuple(said)
+    size = amounts(plan, live)
+    said += [
+        f"{where} limits {kind} {thing}={figure}; what the job takes of that is not known"
+        for kind, thing, figure, where, _ in _limits(plan, live)
+        if thing not in (size.node if kind.endswith("Node") else size.job)
+        or (kind == "MaxTRESMins" and size.minutes is None)
+    ]
+    said += [
         f"{qos.name} limits what an account runs ({text}); what is left of that is not known"
         for qos in qos_in_force(plan, live)
         for text in qos.more
         if text.partition(" ")[0] in ("MaxTRESPA", "MaxJobsPA", "MaxSubmitPA")
     ]
     return tuple(said)
+
+
+def _doubts_of_partition(plan: JobPlan, live: Live) -> Iterator[str]:
+    here = live.partition(plan.partition.name)
+    if here is None:
+        return
+    each = amounts(plan, live).node
+    if here.whole == "nodes" and not plan.request.exclusive:
+        yield (
+            f"{here.name} gives whole nodes (OverSubscribe=EXCLUSIVE); which are empty, and what "
+            "limits say to all their cores and GPUs, is not known"
+        )
+    if here.max_memory_mb_per_node is not None and "mem" not in each:
+        yield f"{here.name} has MaxMemPerNode; what the job takes of that is not known"
+    most = here.max_memory_mb_per_cpu
+    if most is not None and each.get("mem", most * each["cpu"] + 1) > most * each["cpu"]:
+        yield (
+            f"the job's memory a core may be over {most} MB (MaxMemPerCPU of {here.name}): Slurm "
+            "gives it more cores, or refuses it"
+        )
 
 
 def _limits(plan: JobPlan, live: Live) -> Iterator[Tuple[str, str, int, str, str]]:
@@ -88,7 +127,7 @@ def _limits(plan: JobPlan, live: Live) -> Iterator[Tuple[str, str, int, str, str
             mine = thing == "gres/gpu" and (
                 kind == "MaxTRESPU" or (kind == "MaxTRES" and where.startswith("QOS"))
             )
-            if figure is None or thing not in _NAMES or mine or (kind, thing) in seen:
+            if figure is None or thing not in NAMES or mine or (kind, thing) in seen:
                 continue
             seen.add((kind, thing))
             yield kind, thing, figure, where, source
@@ -99,23 +138,6 @@ def _figure(thing: str, value: str) -> Optional[int]:
         return units.parse_memory(value) if thing == "mem" else int(value)
     except ValueError:
         return None
-
-
-def _sizes(plan: JobPlan, live: Live) -> Sizes:
-    cores = plan.cores_per_node
-    gpus = plan.gpus_per_node
-    if plan.request.exclusive:
-        cores = max(cores, min(plan.partition.cores_per_node, default=0))
-        gpus = gpus_held(plan) // plan.nodes
-    node = {"cpu": cores, "gres/gpu": gpus}
-    here = live.partition(plan.partition.name)
-    if plan.request.mem is not None:
-        node["mem"] = units.parse_memory(plan.request.mem)
-    elif here is not None and here.memory_mb_per_cpu and live.limits.config.memory_counts:
-        node["mem"] = here.memory_mb_per_cpu * cores
-    job = {name: plan.nodes * count for name, count in node.items()}
-    job["node"] = plan.nodes
-    return Sizes(job, node)
 
 
 def _held(thing: str, qos: str, live: Live) -> int:

@@ -6,11 +6,11 @@ import dataclasses
 from typing import Callable, Optional, Sequence
 
 from neuronctl.frozen import dataclass
+from neuronctl.live import shared, sizes
 from neuronctl.live.facts import Live
 from neuronctl.live.reserved import taken
-from neuronctl.live.sizes import unknown
 from neuronctl.live.soon import soon
-from neuronctl.live.waits import ahead, array_size, free_nodes, lacking, waits
+from neuronctl.live.waits import ahead, array_size, crowded, free_nodes, lacking, waits
 from neuronctl.live.wishes import Wish, wishes
 from neuronctl.plan import JobPlan
 from neuronctl.rules import Finding
@@ -61,7 +61,7 @@ def verdict(
     doubts = [one for one in wishes(plan, live) if not one.cause]
     if any(one.odd for one in doubts):
         return Verdict(NOT_KNOWN, "; ".join(one.words for one in doubts))
-    doubts += [Wish("", one) for one in unknown(plan, live)]
+    doubts += [Wish("", one) for one in (*sizes.unknown(plan, live), *shared.doubts(plan, live))]
     found = [one for one in waits(plan, live, cite) if one.code not in off]
     if found:
         known = [one.until for one in found]
@@ -99,6 +99,9 @@ def verdict(
             "there is room for it, but a reservation keeps cores of some nodes; how many are left"
         )
         return Verdict(NOT_KNOWN, f"{words} is not known")
+    company = crowded(plan, live, free)
+    if company:
+        return Verdict(NOT_KNOWN, f"there is room for it, but {company}")
     words = f"{len(free)} node{'s have' if len(free) > 1 else ' has'} room for its share"
     if live.limits.qos is None and "limits" in live.limits.config.enforce:
         words += (

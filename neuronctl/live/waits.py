@@ -210,6 +210,27 @@ def lacking(plan: JobPlan, free: Tuple[SiteNode, ...]) -> bool:
     return len(free) < plan.nodes or not named <= {one.name for one in free}
 
 
+def crowded(plan: JobPlan, live: Live, free: Tuple[SiteNode, ...]) -> str:
+    """Why what the partition has on those nodes already may keep the job from them, or ""."""
+    here = live.partition(plan.partition.name)
+    if here is None:
+        return ""
+    most = here.max_cores_per_node
+    if most is not None and lacking(
+        plan, tuple(one for one in free if one.cores_used + plan.cores_per_node <= most)
+    ):
+        return (
+            f"jobs of {here.name} may use {most} cores of a node together (MaxCPUsPerNode); how "
+            "many are left is not known"
+        )
+    if here.whole == "user" and lacking(plan, tuple(one for one in free if not one.cores_used)):
+        return (
+            f"on a node of {here.name} one user's jobs run at a time (ExclusiveUser), and whose "
+            "run there is not known"
+        )
+    return ""
+
+
 def ahead(plan: JobPlan, live: Live) -> Tuple[MyJob, ...]:
     """The user's own jobs that wait for nodes of the partition, and whose turn is before this one.
 

@@ -293,6 +293,23 @@ def fewest_nodes(subject: Subject) -> Iterator[Violation]:
     )
 
 
+@rule("NC528", "partition takes no job from this machine")
+def submit_host(subject: Subject) -> Iterator[Violation]:
+    plan, live = subject.plan, subject.live
+    here = None if live is None else live.partition(plan.partition.name)
+    if live is None or here is None or not here.submit_hosts:
+        return
+    from neuronctl.live.waits import hosts
+
+    if live.host not in hosts(here.submit_hosts):
+        yield Violation(
+            f"partition {here.name} takes jobs from {here.submit_hosts} only (AllocNodes), and "
+            f"this is {live.host}",
+            "submit it there, or take another partition",
+            live.said(f"scontrol show partition {here.name}"),
+        )
+
+
 @rule("NC524", "feature that no node has")
 def features(subject: Subject) -> Iterator[Violation]:
     import re

@@ -28,18 +28,11 @@ if TYPE_CHECKING:
     from neuronctl.slurm.accounting import Accounting, AccountingJob, sacct
     from neuronctl.slurm.cluster import local_cluster
     from neuronctl.slurm.control import Cancelled, ControlJob, scancel, scontrol_show_job
+    from neuronctl.slurm.limits import Association, GroupLimit, Qos, Shared
     from neuronctl.slurm.mine import Limits, MyJob, Now, ask_now
     from neuronctl.slurm.process import installed, run_interactive
     from neuronctl.slurm.queue import Queue, QueueJob, squeue
-    from neuronctl.slurm.site import (
-        Association,
-        Qos,
-        Reservation,
-        Shared,
-        SiteConfig,
-        SiteNode,
-        SitePartition,
-    )
+    from neuronctl.slurm.site import Reservation, SiteConfig, SiteNode, SitePartition
     from neuronctl.slurm.submit import Submitted, predict_start, sbatch
     from neuronctl.slurm.values import ExitCode, JobId
 
@@ -50,6 +43,7 @@ __all__ = [
     "Cancelled",
     "ControlJob",
     "ExitCode",
+    "GroupLimit",
     "JobId",
     "Limits",
     "MyJob",
@@ -79,19 +73,20 @@ __all__ = [
 _HOME = {
     "Accounting": "accounting",
     "AccountingJob": "accounting",
-    "Association": "site",
+    "Association": "limits",
     "Cancelled": "control",
     "ControlJob": "control",
     "ExitCode": "values",
+    "GroupLimit": "limits",
     "JobId": "values",
     "Limits": "mine",
     "MyJob": "mine",
     "Now": "mine",
-    "Qos": "site",
+    "Qos": "limits",
     "Queue": "queue",
     "QueueJob": "queue",
     "Reservation": "site",
-    "Shared": "site",
+    "Shared": "limits",
     "SiteConfig": "site",
     "SiteNode": "site",
     "SitePartition": "site",

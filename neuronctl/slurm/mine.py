@@ -12,6 +12,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.frozen import dataclass
+from neuronctl.slurm import limits as database
 from neuronctl.slurm import site
 from neuronctl.slurm.process import Result, failure, run_together
 from neuronctl.slurm.values import (
@@ -72,9 +73,9 @@ class Limits:
     config: site.SiteConfig
     partitions: Tuple[site.SitePartition, ...]
     nodes: Tuple[site.SiteNode, ...]
-    qos: Optional[Tuple[site.Qos, ...]]
-    associations: Tuple[site.Association, ...]
-    shared: Tuple[site.Shared, ...] = ()
+    qos: Optional[Tuple[database.Qos, ...]]
+    associations: Tuple[database.Association, ...]
+    shared: Tuple[database.Shared, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Now:
     nodes: Tuple[site.SiteNode, ...]
     job_states: Dict[int, str]
     limits: Optional[Limits]
-    shared: Tuple[site.Shared, ...] = ()
+    shared: Tuple[database.Shared, ...] = ()
     partition: Optional[site.SitePartition] = None
     reservations: Optional[Tuple[site.Reservation, ...]] = None
 
@@ -175,7 +176,7 @@ def ask_now(
     )
     questions.append((argv, text))
     if limits_of is not None:
-        questions.append(site.sacctmgr_questions(*limits_of))
+        questions.append(database.sacctmgr_questions(*limits_of))
     answers = run_together(questions, timeout=timeout, meanwhile=meanwhile)
     try:
         jobs = parse_mine(_good(answers[0]).stdout)
@@ -185,8 +186,8 @@ def ask_now(
         ) from None
     told = _good(answers[1], part=True).stdout
     seen = site.parse_nodes(told)
-    shared = site.parse_shared(told, user) if user else ()
-    if not any(one.limited for one in shared):
+    shared = database.parse_shared(told, user) if user else ()
+    if not any(one.limits for one in shared):
         shared = ()
     limits = None
     if limits_of is not None:
@@ -197,8 +198,8 @@ def ask_now(
             config=site.parse_config(told),
             partitions=site.parse_partitions(told),
             nodes=seen,
-            qos=site.parse_qos(accounting) or None,
-            associations=site.parse_associations(accounting),
+            qos=database.parse_qos(accounting) or None,
+            associations=database.parse_associations(accounting),
             shared=shared,
         )
         if not limits.partitions:

@@ -18,7 +18,9 @@ class SitePartition:
 
     state: UP, DOWN, DRAIN or INACTIVE. allow_…: empty means everybody. memory_mb_per_cpu: what a
     core comes with. deny_…: those it does not take. root_only: users may not submit there.
-    reserved_only: it takes jobs of a reservation only.
+    reserved_only: it takes jobs of a reservation only. submit_hosts: the host list of those where
+    one may submit, "": anywhere. max_cores_per_node: of all its jobs together. whole: a job gets
+    ``"nodes"``, or beside its ``"user"`` nobody else's, or "".
     """
 
     name: str
@@ -39,6 +41,11 @@ class SitePartition:
     min_nodes: int = 0
     root_only: bool = False
     reserved_only: bool = False
+    submit_hosts: str = ""
+    max_cores_per_node: Optional[int] = None
+    max_memory_mb_per_node: Optional[int] = None
+    max_memory_mb_per_cpu: Optional[int] = None
+    whole: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,68 +89,6 @@ class SiteNode:
 
 
 @dataclass(frozen=True)
-class Qos:
-    """Limits of a QOS that hold for one user (``max_gpus_per_job``, ``max_wall``: for one job).
-
-    more: others by sacctmgr's names, each as ``"MaxTRESPU cpu=64"``.
-    """
-
-    name: str
-    flags: Tuple[str, ...]
-    max_submit_jobs: Optional[int]
-    max_running_jobs: Optional[int]
-    max_gpus: Optional[int]
-    max_gpus_per_job: Optional[int]
-    max_wall: Optional[int]
-    more: Tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Association:
-    """What the accounting database knows of a user in an account; qos: the names allowed.
-
-    more: as in Qos.
-    """
-
-    account: str
-    partition: str
-    max_submit_jobs: Optional[int]
-    max_running_jobs: Optional[int]
-    qos: Tuple[str, ...]
-    default_qos: str
-    max_wall: Optional[int] = None
-    more: Tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What all jobs of a QOS, an account or an association may have together, and have now.
-
-    kind: ``"QOS"``, ``"account"`` or ``"user"`` (the user's own association in the account
-    ``name``). parent: the account above an account, or "". max_…: None where there is no limit.
-    """
-
-    kind: str
-    name: str
-    parent: str
-    partition: str
-    max_submit_jobs: Optional[int]
-    submit_jobs: int
-    max_running_jobs: Optional[int]
-    running_jobs: int
-    max_gpus: Optional[int]
-    gpus: int
-    max_cores: Optional[int]
-    cores: int
-
-    @property
-    def limited(self) -> bool:
-        """Whether it has a limit at all."""
-        most = (self.max_submit_jobs, self.max_running_jobs, self.max_gpus, self.max_cores)
-        return any(one is not None for one in most)
-
-
-@dataclass(frozen=True)
 class SiteConfig:
     """What ``scontrol show config`` says, as far as it matters here."""
 
@@ -154,15 +99,6 @@ class SiteConfig:
     """AccountingStorageEnforce: ``limits``, ``qos``, ``associations``."""
     memory_counts: bool
     """Whether memory is a resource that jobs hold."""
-
-
-_QOS_FIELDS = (
-    "Name,Flags,MaxSubmitPU,MaxJobsPU,MaxTRESPU,MaxTRES,MaxWall,MaxTRESPerNode,MinTRES,MaxTRESPA,"
-    "MaxJobsPA,MaxSubmitPA"
-)
-_ASSOCIATION_FIELDS = (
-    "Account,Partition,MaxSubmit,MaxJobs,QOS,DefaultQOS,MaxWall,MaxTRES,MaxTRESPerNode"
-)
 
 
 def scontrol_questions(
@@ -190,16 +126,6 @@ def scontrol_questions(
     return ["scontrol", "--all", "--detail", "--oneliner"], "".join(one + "\n" for one in lines)
 
 
-def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
-    """argv and standard input of one sacctmgr: all QOS, and the user's associations."""
-    of_user = f" cluster={cluster}" if cluster else ""
-    return (
-        ["sacctmgr", "--noheader", "--parsable2"],
-        f"show qos format={_QOS_FIELDS}\n"
-        f"show associations user={user}{of_user} format={_ASSOCIATION_FIELDS}\n",
-    )
-
-
 def parse_config(text: str) -> SiteConfig:
     """The lines ``Name = value`` of ``scontrol show config``."""
     found = dict(re.findall(r"^(\w+) += (.*?) *$", text, re.MULTILINE))
@@ -209,7 +135,7 @@ def parse_config(text: str) -> SiteConfig:
         cluster=found.get("ClusterName", "").lower(),
         version=found.get("SLURM_VERSION", ""),
         max_array_size=int(size) if size.isdigit() else None,
-        enforce=_words(enforce),
+        enforce=words(enforce),
         memory_counts="MEMORY" in found.get("SelectTypeParameters", "").upper(),
     )
 
@@ -221,21 +147,26 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             name=one["PartitionName"],
             state=one.get("State", ""),
             node_list=_text(one.get("Nodes", "")),
-            nodes=_count(one.get("TotalNodes", "")),
+            nodes=count(one.get("TotalNodes", "")),
             max_time=parse_seconds(one.get("MaxTime", "")),
             default_time=_default_time(one),
-            max_nodes=_count(one.get("MaxNodes", "")),
+            max_nodes=count(one.get("MaxNodes", "")),
             qos="" if one.get("QoS", "N/A") == "N/A" else one["QoS"],
             default=one.get("Default") == "YES",
-            memory_mb_per_cpu=_count(one.get("DefMemPerCPU", "")),
+            memory_mb_per_cpu=count(one.get("DefMemPerCPU", "")),
             allow_groups=_allowed(one.get("AllowGroups", "ALL")),
             allow_accounts=_allowed(one.get("AllowAccounts", "ALL")),
             allow_qos=_allowed(one.get("AllowQos", "ALL")),
             deny_accounts=_allowed(one.get("DenyAccounts", "")),
             deny_qos=_allowed(one.get("DenyQos", "")),
-            min_nodes=_count(one.get("MinNodes", "")) or 0,
+            min_nodes=count(one.get("MinNodes", "")) or 0,
             root_only=one.get("RootOnly") == "YES",
             reserved_only=one.get("ReqResv") == "YES",
+            submit_hosts="" if one.get("AllocNodes") == "ALL" else _text(one.get("AllocNodes", "")),
+            max_cores_per_node=count(one.get("MaxCPUsPerNode", "")),
+            max_memory_mb_per_node=count(one.get("MaxMemPerNode", "")),
+            max_memory_mb_per_cpu=count(one.get("MaxMemPerCPU", "")),
+            whole=_whole(one),
         )
         for one in _lines(text, "PartitionName")
     )
@@ -245,6 +176,12 @@ def _default_time(one: Mapping[str, str]) -> Optional[int]:
     # Without one of its own, the maximum is what a job gets.
     found = parse_seconds(one.get("DefaultTime", ""))
     return parse_seconds(one.get("MaxTime", "")) if found is None else found
+
+
+def _whole(one: Mapping[str, str]) -> str:
+    if one.get("OverSubscribe") == "EXCLUSIVE":
+        return "nodes"
+    return "user" if one.get("ExclusiveUser") == "YES" else ""
 
 
 def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
@@ -260,17 +197,17 @@ def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
             SiteNode(
                 name=one["NodeName"],
                 state=one.get("State", "UNKNOWN"),
-                partitions=_words(one.get("Partitions", "")),
-                cores=_count(one.get("CPUEfctv", "") or one.get("CPUTot", "")) or 0,
-                cores_used=_count(one.get("CPUAlloc", "")) or 0,
-                memory_mb=_count(one.get("RealMemory", "")) or 0,
-                memory_mb_used=_count(one.get("AllocMem", "")) or 0,
+                partitions=words(one.get("Partitions", "")),
+                cores=count(one.get("CPUEfctv", "") or one.get("CPUTot", "")) or 0,
+                cores_used=count(one.get("CPUAlloc", "")) or 0,
+                memory_mb=count(one.get("RealMemory", "")) or 0,
+                memory_mb_used=count(one.get("AllocMem", "")) or 0,
                 gpus=gpus or 0,
                 gpus_used=used or 0,
                 gpu="" if kind is None else kind[1],
                 arch=one.get("Arch", ""),
-                features=_words(one.get("ActiveFeatures", "")),
-                threads=_count(one.get("ThreadsPerCore", "")) or 1,
+                features=words(one.get("ActiveFeatures", "")),
+                threads=count(one.get("ThreadsPerCore", "")) or 1,
             )
         )
     return tuple(nodes)
@@ -288,10 +225,10 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
                     start=start,
                     end=end,
                     node_list=_text(one.get("Nodes", "")),
-                    cores=_count(one.get("CoreCnt", "")),
-                    flags=_words(one.get("Flags", "")),
-                    users=_words(one.get("Users", "")),
-                    accounts=_words(one.get("Accounts", "")),
+                    cores=count(one.get("CoreCnt", "")),
+                    flags=words(one.get("Flags", "")),
+                    users=words(one.get("Users", "")),
+                    accounts=words(one.get("Accounts", "")),
                 )
             )
     return tuple(found)
@@ -305,90 +242,6 @@ def parse_job_states(text: str) -> Dict[int, str]:
     }
 
 
-def parse_shared(text: str, user: str) -> Tuple[Shared, ...]:
-    """Those of ``scontrol --oneliner show assoc_mgr`` that hold for a user and have a limit, and
-    the accounts above one.
-    """
-    found = []
-    for line in text.splitlines():
-        if line.startswith("QOS="):
-            kind, name, parent, partition = "QOS", _before_id(line, "QOS"), "", ""
-        elif line.startswith("ClusterName="):
-            who = _before_id(line, "UserName")
-            if who not in ("", user):
-                continue
-            kind, name = "user" if who else "account", _before_id(line, "Account")
-            parent, partition = _before_id(line, "ParentAccount"), _before_id(line, "Partition")
-        else:
-            continue
-        tres = re.search(r" GrpTRES=(\S*)", line)
-        figures = [
-            *_of_group(line, r" GrpSubmitJobs="),
-            *_of_group(line, r" GrpJobs="),
-            *_of_group(tres[1] if tres else "", r"gres/gpu="),
-            *_of_group(tres[1] if tres else "", r"(?:^|,)cpu="),
-        ]
-        found.append(Shared(kind, name, parent, partition, *figures))  # type: ignore[arg-type]
-    return tuple(found)
-
-
-def _before_id(line: str, key: str) -> str:
-    """``UserName=kim(1000)`` -> kim."""
-    match = re.search(rf"(?:^| ){key}=([^ (]*)", line)
-    return "" if match is None else match[1]
-
-
-def _of_group(text: str, key: str) -> Tuple[Optional[int], int]:
-    """``GrpJobs=30(2)`` -> (30, 2); ``N`` is no limit."""
-    match = re.search(rf"{key}(\d+|N)\((\d+)\)", text)
-    return (None, 0) if match is None else (_count(match[1]), int(match[2]))
-
-
-def parse_qos(text: str) -> Tuple[Qos, ...]:
-    """sacctmgr's rows on QOS; rows of another length are the associations'."""
-    return tuple(
-        Qos(
-            name=row[0],
-            flags=_words(row[1]),
-            max_submit_jobs=_count(row[2]),
-            max_running_jobs=_count(row[3]),
-            max_gpus=parse_tres_gpus(row[4]),
-            max_gpus_per_job=parse_tres_gpus(row[5]),
-            max_wall=parse_seconds(row[6]) if row[6] else None,
-            more=_more(_QOS_FIELDS, row, "MaxTRESPU", "MaxTRES", *_QOS_FIELDS.split(",")[7:]),
-        )
-        for row in _rows(text, _QOS_FIELDS)
-    )
-
-
-def parse_associations(text: str) -> Tuple[Association, ...]:
-    """sacctmgr's rows on the user's associations."""
-    return tuple(
-        Association(
-            account=row[0],
-            partition=row[1],
-            max_submit_jobs=_count(row[2]),
-            max_running_jobs=_count(row[3]),
-            qos=_words(row[4]),
-            default_qos=row[5],
-            max_wall=parse_seconds(row[6]) if row[6] else None,
-            more=_more(_ASSOCIATION_FIELDS, row, "MaxTRES", "MaxTRESPerNode"),
-        )
-        for row in _rows(text, _ASSOCIATION_FIELDS)
-    )
-
-
-def _more(fields: str, row: List[str], *names: str) -> Tuple[str, ...]:
-    told = dict(zip(fields.split(","), row))
-    return tuple(f"{name} {one}" for name in names for one in told[name].split(",") if one)
-
-
-def _rows(text: str, fields: str) -> List[List[str]]:
-    length = fields.count(",") + 1
-    rows = [line.split("|") for line in text.splitlines()]
-    return [row for row in rows if len(row) == length and row[0]]
-
-
 def _lines(text: str, first: str) -> List[Dict[str, str]]:
     found = []
     for line in text.splitlines():
@@ -400,7 +253,8 @@ def _lines(text: str, first: str) -> List[Dict[str, str]]:
     return found
 
 
-def _count(text: str) -> Optional[int]:
+def count(text: str) -> Optional[int]:
+    """The number, None where there is none: ``UNLIMITED``, ``N``."""
     return int(text) if text.isdigit() else None
 
 
@@ -408,9 +262,10 @@ def _text(text: str) -> str:
     return "" if text == "(null)" else text
 
 
-def _words(text: str) -> Tuple[str, ...]:
+def words(text: str) -> Tuple[str, ...]:
+    """``a,b`` -> a, b; none for ``(null)`` and ``none``."""
     return tuple(one for one in _text(text).split(",") if one and one != "none")
 
 
 def _allowed(text: str) -> Tuple[str, ...]:
-    return () if text in ("ALL", "(null)", "") else _words(text)
+    return () if text in ("ALL", "(null)", "") else words(text)

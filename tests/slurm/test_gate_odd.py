@@ -15,6 +15,9 @@ PARTITION = "cas_v100nv_4"  # gpu[06-09]
 UPDATE = f"scontrol update PartitionName={PARTITION}"
 NODE = "scontrol update NodeName"
 QOS = f"sacctmgr -i modify qos p_{PARTITION} set"
+ACCOUNT = "sacctmgr -i modify account sandbox set"
+NO_CORES = "MaxCPUsPerNode=UNLIMITED"
+NO_MEMORY = "MaxMemPerNode=0"
 UPKEEP = (
     "scontrol create reservation ReservationName=upkeep StartTime=now+1hour Duration=120 "
     "Users=root Flags=MAINT Nodes=gpu[06-09]"
@@ -70,14 +73,46 @@ CASES = [
             ("MaxTRESPerNode=cpu=5", [], "refused NC509", "QOSMaxCpuPerNode"),
             ("MinTRESPerJob=gres/gpu=2", [], "refused NC509", "QOSMinGRES"),
             ("MaxWall=5", [], "refused NC141", "QOSMaxWallDurationPerJobLimit"),
+            ("MaxTRESMinsPerJob=cpu=99", [], "refused NC509", "QOSMaxCpuMinutesPerJobLimit"),
+            ("MaxTRESMinsPerJob=cpu=100", [], "can start now", ""),
+            ("GrpTRES=node=1", ["-N", "2"], "refused NC508", "QOSGrpNodeLimit"),
+            ("GrpTRES=node=2", ["-N", "2"], "can start now", ""),
+            ("GrpTRES=mem=91199", [], "refused NC508", "QOSGrpMemLimit"),
+            ("GrpTRES=mem=91200", [], "can start now", ""),
+            ("GrpTRES=billing=5", [], "not known", "QOSGrpBilling"),
+            ("GrpTRESMins=cpu=0", [], "not known", "QOSGrpCPUMinutesLimit"),
+            ("GrpTRESMins=cpu=50", [], "can start now", ""),
+            ("GrpTRESRunMins=cpu=99", [], "refused NC508", "QOSGrpCPURunMinutesLimit"),
+            ("GrpTRESRunMins=mem=5000", [], "refused NC508", "QOSGrpMemoryRunMinutes"),
         ]
     ),
-    (
-        "sacctmgr -i modify account sandbox set MaxWall=5",
-        "sandbox",
-        [],
-        "refused NC141",
-        "AssocMaxWallDurationPerJobLimit",
+    *(
+        (f"{ACCOUNT} {limit}", limit.rpartition("=")[0] + "=-1", asked, said, happens)
+        for limit, asked, said, happens in [
+            ("MaxWall=5", [], "refused NC141", "AssocMaxWallDurationPerJobLimit"),
+            ("MaxTRESMinsPerJob=gres/gpu=9", [], "refused NC509", "AssocMaxGRESMinutesPerJob"),
+            ("GrpTRES=node=1", ["-N", "2"], "refused NC508", "AssocGrpNodeLimit"),
+            ("GrpTRES=mem=91199", [], "refused NC508", "AssocGrpMemLimit"),
+            ("GrpTRESRunMins=cpu=99", [], "refused NC508", "AssocGrpCPURunMinutesLimit"),
+            ("GrpTRESRunMins=gres/gpu=9", [], "refused NC508", "AssocGrpGRESRunMinutes"),
+            ("GrpTRESRunMins=mem=5000", [], "refused NC508", "AssocGrpMemRunMinutes"),
+            ("GrpTRESRunMins=cpu=100", [], "can start now", ""),
+            ("GrpWall=0", [], "not known", "AssocGrpWallLimit"),
+            ("GrpWall=5", [], "can start now", ""),
+        ]
+    ),
+    *(
+        (f"{UPDATE} {limit}", undone, asked, said, happens)
+        for limit, undone, asked, said, happens in [
+            ("AllocNodes=gpu06", "AllocNodes=ALL", [], "refused NC528", "permission denied"),
+            ("AllocNodes=glogin[01-02]", "AllocNodes=ALL", [], "can start now", ""),
+            ("MaxCPUsPerNode=9", NO_CORES, [], "refused NC509", "not available"),
+            ("MaxCPUsPerNode=10", NO_CORES, [], "can start now", ""),
+            ("MaxMemPerNode=91199", NO_MEMORY, [], "refused NC509", "not available"),
+            ("MaxMemPerNode=91200", NO_MEMORY, [], "can start now", ""),
+            ("MaxMemPerCPU=100", "MaxMemPerCPU=0", [], "not known", "not available"),
+            ("MaxMemPerCPU=9120", "MaxMemPerCPU=0", [], "can start now", ""),
+        ]
     ),
     (f"{UPDATE} DenyQos=normal", "DenyQos=none", [], "refused NC523", "Invalid qos"),
     # Of a job that Slurm does not know, it supposes whatever is wanted.
@@ -122,6 +157,39 @@ def test_what_is_said_is_what_slurm_does(
         assert seen(sandbox, job_id).startswith(f"PENDING {happens}" if happens else "R")
 
 
+@pytest.mark.parametrize(
+    ("limit", "undone", "said", "happens"),
+    [
+        (f"{QOS} GrpTRES=mem=182399", "GrpTRES=mem=-1", "will wait QOSGrpMemLimit", ""),
+        (f"{QOS} GrpTRES=mem=182400", "GrpTRES=mem=-1", "can start now", "R"),
+        (f"{ACCOUNT} GrpTRES=mem=182399", "GrpTRES=mem=-1", "will wait AssocGrpMemLimit", ""),
+        # Both on one node, which counts once.
+        (f"{QOS} GrpTRES=node=1", "GrpTRES=node=-1", "not known", "R"),
+        (f"{UPDATE} MaxCPUsPerNode=15", NO_CORES, "not known", "PENDING Resources"),
+        (
+            f"{ACCOUNT} GrpTRESRunMins=node=15",
+            "GrpTRESRunMins=node=-1",
+            "will wait AssocGrpNodeRunMinutes",
+            "",
+        ),
+    ],
+)
+def test_what_a_running_job_leaves(
+    sandbox: Sandbox, no_jobs: None, limit: str, undone: str, said: str, happens: str
+) -> None:
+    sandbox.write("t.py", "import time; time.sleep(60)\n")
+    words = ["neuronctl", "submit", "-p", PARTITION, "-t", "10", "--field", "misc"]
+    words += ["--appl", "pytorch", "--gpus-per-node", "1", "--json", "-w", "gpu06"]
+    with administered(sandbox, limit, undone):
+        first = json.loads(sandbox.exec([*words, "t.py"]).stdout)["job_id"]
+        assert seen(sandbox, first).startswith("R")
+        answer = json.loads(sandbox.exec([*words, "t.py"]).stdout)
+        verdict = answer["verdict"]
+        assert f"{verdict['kind']} {verdict['cause']}".strip() == said
+        expected = happens or f"PENDING {verdict['cause']}"
+        assert seen(sandbox, answer["job_id"]).startswith(expected)
+
+
 def seen(sandbox: Sandbox, job_id: int) -> str:
     """The job's state and reason once Slurm has looked at it."""
     look = (
@@ -147,7 +215,7 @@ def administered(sandbox: Sandbox, done: str, undone: str) -> Iterator[None]:
     elif "sacctmgr" in done:
         forget = 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'
         sandbox.exec(["sh", "-c", forget])
-        back = done.replace("MaxWall=5", "MaxWall=-1") if "account" in done else f"{QOS} {undone}"
+        back = f"{ACCOUNT if 'account' in done else QOS} {undone}"
     elif "NodeName" in done:
         back = f"{NODE}={undone} State=RESUME"
     subprocess.run([*enter, *done.split()], check=True, capture_output=True)

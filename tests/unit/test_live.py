@@ -16,6 +16,7 @@ from neuronctl.live.gate import Judged, judge, one_line
 from neuronctl.rules import RULES, Subject
 from neuronctl.slurm import (
     Association,
+    GroupLimit,
     JobId,
     Limits,
     MyJob,
@@ -26,15 +27,13 @@ from neuronctl.slurm import (
     SiteNode,
     SitePartition,
 )
+from neuronctl.slurm.limits import parse_associations, parse_qos, parse_shared
 from neuronctl.slurm.mine import parse_mine
 from neuronctl.slurm.site import (
-    parse_associations,
     parse_config,
     parse_nodes,
     parse_partitions,
-    parse_qos,
     parse_reservations,
-    parse_shared,
 )
 
 NOW = 1_800_000_000
@@ -137,6 +136,24 @@ SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
         ["3 GPUs", "a job of account lab may have 2"],
         {"gpus_per_node": 2},
     ),
+    (
+        with_more("MaxTRESMins cpu=480"),  # 60 minutes are the partition's default
+        {"cpus_per_task": 9},
+        ["540 cores times minutes", "may have 480"],
+        {"cpus_per_task": 8},
+    ),
+    (
+        with_partition(max_cores_per_node=8),
+        {"cpus_per_task": 9},
+        ["9 cores a node", "at most 8 (MaxCPUsPerNode)"],
+        {"cpus_per_task": 8},
+    ),
+    (
+        with_partition(max_memory_mb_per_node=8000),
+        {"cpus_per_task": 9},
+        ["9000 MB of memory a node", "at most 8000 (MaxMemPerNode)"],
+        {"cpus_per_task": 8},
+    ),
     # A QOS's limit counts before the association's.
     (
         dataclasses.replace(
@@ -149,23 +166,30 @@ SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
 ]
 
 
-Figures = Tuple[Optional[int], int]
-NONE: Figures = (None, 0)
-
-
-def shared(
-    kind: str,
-    name: str,
-    parent: str = "",
-    submit: Figures = NONE,
-    running: Figures = NONE,
-    gpus: Figures = NONE,
-    cores: Figures = NONE,
-) -> Shared:
+def shared(kind: str, name: str, parent: str = "", **limits: Tuple[int, ...]) -> Shared:
     """Limits of a group, each with what is held of it."""
-    return Shared(kind, name, parent, "", *submit, *running, *gpus, *cores)
+    found = []
+    for key, figures in limits.items():
+        found.append(GroupLimit(*GROUP[key], *figures))  # type: ignore[call-arg]
+    return Shared(kind, name, parent, "", tuple(found))
 
 
+GROUP = {
+    "submit": ("GrpSubmitJobs", ""),
+    "running": ("GrpJobs", ""),
+    "gpus": ("GrpTRES", "gres/gpu"),
+    "cores": ("GrpTRES", "cpu"),
+    "nodes": ("GrpTRES", "node"),
+    "memory": ("GrpTRES", "mem"),
+    "billing": ("GrpTRES", "billing"),
+    "core_minutes": ("GrpTRESRunMins", "cpu"),
+    "memory_minutes": ("GrpTRESRunMins", "mem"),
+    "spent": ("GrpTRESMins", "cpu"),
+    "wall": ("GrpWall", ""),
+}
+
+
+FULL_LAB = shared("account", "lab", cores=(9, 9))
 BUSY = tuple(job(number, 1) for number in (1, 2, 3))
 FULL = tuple(node(f"n{number}", 8) for number in range(1, 5))
 WAITING = job(9, state="PENDING", id=JobId(9, tasks="1-3"), count=3)
@@ -246,6 +270,43 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         ["the account all has 5 of at most 5 jobs running"],
         live(shared=(shared("account", "lab"), shared("account", "all", running=(5, 5)))),
         {},
+    ),
+    (
+        "NC507",
+        live(shared=(shared("account", "lab", memory=(9000, 5000)),)),
+        {"cpus_per_task": 5},
+        ["the account lab hold 5000 of 9000 MB of memory together; 5000 more wait"],
+        live(shared=(shared("account", "lab", memory=(9000, 5000)),)),
+        {"cpus_per_task": 4},
+    ),
+    (
+        "NC507",
+        live(shared=(shared("QOS", "p_gpu", core_minutes=(700, 300)),)),
+        {"cpus_per_task": 7},
+        ["hold 300 of 700 cores times minutes left together; 420 more wait"],
+        live(shared=(shared("QOS", "p_gpu", core_minutes=(700, 300)),)),
+        {"cpus_per_task": 6},
+    ),
+    # What a QOS limits, an account does not.
+    (
+        "NC507",
+        live(
+            shared=(shared("account", "lab", cores=(9, 9)), shared("QOS", "normal", nodes=(9, 0)))
+        ),
+        {"cpus_per_task": 1},
+        ["the account lab hold 9 of 9 cores"],
+        live(
+            shared=(shared("account", "lab", cores=(9, 9)), shared("QOS", "normal", cores=(9, 0)))
+        ),
+        {"cpus_per_task": 1},
+    ),
+    (
+        "NC508",
+        live(shared=(shared("QOS", "p_gpu", nodes=(2, 0)),)),
+        {"nodes": 3},
+        ["hold 0 of 2 nodes together; 3 more would never start"],
+        live(shared=(shared("QOS", "p_gpu", nodes=(2, 1)),)),
+        {"nodes": 2},
     ),
     (
         "NC508",
@@ -373,6 +434,14 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         ["Slurm knows no node n9", "n[1-4]"],
         live(),
         {"exclude": "n1"},
+    ),
+    (
+        "NC528",
+        live(limits=with_partition(submit_hosts="login[2-3]"), host="login1"),
+        {},
+        ["takes jobs from login[2-3] only", "this is login1"],
+        live(limits=with_partition(submit_hosts="login[1-2]"), host="login1"),
+        {},
     ),
     (
         "NC526",
@@ -585,15 +654,105 @@ def test_limits_that_slurm_does_not_enforce_are_the_catalogs() -> None:
 def test_shared_limits_are_read() -> None:
     text = (
         "ClusterName=toy Account=root UserName= Partition= ParentAccount= GrpJobs=30(2) "
-        "GrpSubmitJobs=N(3) GrpTRES=cpu=N(0),mem=N(0),gres/gpu=20(1) GrpTRESMins=cpu=9(9)\n"
+        "GrpSubmitJobs=N(3) GrpWall=9(0.51) GrpTRES=cpu=N(0),mem=N(0),gres/gpu=20(1) "
+        "GrpTRESMins=cpu=99(9),mem=N(1) GrpTRESRunMins=cpu=N(7),mem=50(4)\n"
         "ClusterName=toy Account=lab UserName=kim(1000) Partition=gpu ParentAccount= GrpJobs=N(0)\n"
         "ClusterName=toy Account=lab UserName=kimura(1001) Partition= GrpJobs=1(1)\n"
         "QOS=p_gpu(2) GrpJobs=N(0) GrpSubmitJobs=5(4) GrpTRES=cpu=20(7),gres/gpu=N(0) \n"
     )
     root, mine, qos = parse_shared(text, "kim")
-    assert root == shared("account", "root", submit=(None, 3), running=(30, 2), gpus=(20, 1))
-    assert (mine.kind, mine.name, mine.partition, mine.limited) == ("user", "lab", "gpu", False)
+    assert root == shared(
+        "account",
+        "root",
+        running=(30, 2),
+        wall=(9, 1),
+        memory_minutes=(50, 4),
+        spent=(99, 9, 7),
+        gpus=(20, 1),
+    )
+    assert (mine.kind, mine.name, mine.partition, mine.limits) == ("user", "lab", "gpu", ())
     assert qos == shared("QOS", "p_gpu", submit=(5, 4), cores=(20, 7))
+
+
+SAFE = dataclasses.replace(CONFIG, enforce=(*CONFIG.enforce, "safe"))
+HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("look", "asked", "words"),
+    [
+        # Jobs may be on the same node, which counts once.
+        ({"shared": (shared("QOS", "p_gpu", nodes=(2, 2)),)}, {}, "on 2 of at most 2 nodes"),
+        ({"shared": (shared("QOS", "p_gpu", billing=(9, 0)),)}, {}, "0 of 9 billing (GrpTRES)"),
+        ({"shared": (shared("QOS", "p_gpu", spent=(600, 600)),)}, {}, "used 600 of 600 cores"),
+        ({"shared": (shared("account", "lab", wall=(600, 600)),)}, {}, "600 of 600 minutes"),
+        (
+            {"shared": (shared("QOS", "p_gpu", memory=(600, 0)),)},
+            {"sbatch": ("mem-per-gpu=9",)},
+            "how much of that the job takes is not known",
+        ),
+        (
+            {
+                "limits": with_partition(max_time=-1),
+                "shared": (shared("QOS", "p_gpu", core_minutes=(600, 0)),),
+            },
+            {"time_limit": "UNLIMITED"},
+            "how much of that the job takes is not known",
+        ),
+        (
+            {
+                "limits": dataclasses.replace(
+                    with_more("MaxTRESMins cpu=9"),
+                    partitions=with_partition(max_time=-1).partitions,
+                )
+            },
+            {"time_limit": "UNLIMITED"},
+            "QOS p_gpu limits MaxTRESMins cpu=9; what the job takes of that is not known",
+        ),
+        ({"limits": with_partition(whole="nodes")}, {}, "gives whole nodes"),
+        (
+            {"limits": with_partition(whole="user"), "nodes": HALF},
+            {},
+            "whose run there is not known",
+        ),
+        (
+            {"limits": with_partition(max_cores_per_node=16), "nodes": HALF},
+            {},
+            "how many are left is not known",
+        ),
+        ({"limits": with_partition(max_memory_mb_per_cpu=999)}, {}, "may be over 999 MB"),
+        (
+            {"limits": with_partition(max_memory_mb_per_node=9, memory_mb_per_cpu=None)},
+            {},
+            "has MaxMemPerNode",
+        ),
+    ],
+)
+def test_what_cannot_be_told_is_not_known(look: Any, asked: Any, words: str) -> None:
+    said = judged(live(**look), gpus_per_node=1, **asked).verdict
+    assert said.kind == "not known"
+    assert words in said.words
+
+
+@pytest.mark.parametrize(
+    ("look", "kind"),
+    [
+        (shared("QOS", "p_gpu", nodes=(3, 2)), "can start now"),
+        (shared("QOS", "p_gpu", spent=(600, 599, 9)), "can start now"),
+        (shared("QOS", "p_gpu", spent=(0, 0)), "not known"),
+        (shared("account", "lab", wall=(600, 599)), "can start now"),
+    ],
+)
+def test_what_is_left_is_enough(look: Shared, kind: str) -> None:
+    assert judged(live(shared=(look,)), gpus_per_node=1).verdict.kind == kind
+
+
+def test_a_cluster_on_the_safe_side_starts_only_what_can_end() -> None:
+    limits = dataclasses.replace(LIMITS, config=SAFE)
+    for left, kind in ((60, "can start now"), (59, "not known")):
+        held = shared("QOS", "p_gpu", spent=(100 + left, 70, 30))
+        look = live(limits=limits, shared=(held,))
+        assert judged(look, gpus_per_node=1, cpus_per_task=1).verdict.kind == kind
 
 
 def test_a_shared_limit_that_slurm_does_not_enforce_is_none() -> None:
@@ -906,6 +1065,13 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     )
     assert (part.qos, part.max_nodes, part.max_time, part.node_list) == ("", None, -1, "")
     assert (part.allow_groups, part.allow_accounts, part.default) == ((), ("a", "b"), True)
+    assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("", None, "")
+    (part,) = parse_partitions(
+        "PartitionName=gpu AllocNodes=login[1-2] MaxCPUsPerNode=15 MaxMemPerCPU=10 "
+        "MaxMemPerNode=100 ExclusiveUser=YES OverSubscribe=NO\n"
+    )
+    assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("login[1-2]", 15, "user")
+    assert (part.max_memory_mb_per_node, part.max_memory_mb_per_cpu) == (100, 10)
     (one,) = parse_nodes(
         "NodeName=n1 CPUAlloc=8 CPUTot=64 Gres=gpu:a100:8(S:0-1) GresUsed=gpu:a100:3(IDX:0-2) "
         "RealMemory=1000 AllocMem=10 State=MIXED Partitions=gpu,old  Reason=State=x\n"
@@ -918,7 +1084,8 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         "MIXED",
     )
     (qos,) = parse_qos(
-        "sacctmgr: show qos\np||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|3|\nx|y\n"
+        "sacctmgr: show qos\n"
+        "p||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|3||cpu=60\nx|y\n"
     )
     assert (qos.max_submit_jobs, qos.max_running_jobs, qos.max_gpus) == (10, 4, 8)
     assert (qos.max_gpus_per_job, qos.max_wall) == (None, 86400)
@@ -928,10 +1095,11 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         "MinTRES gres/gpu=2",
         "MaxTRESPA node=4",
         "MaxJobsPA 3",
+        "MaxTRESMins cpu=60",
     )
-    (mine,) = parse_associations("lab|||5|normal,fast|normal|00:05:00|cpu=7|\n")
+    (mine,) = parse_associations("lab|||5|normal,fast|normal|00:05:00|cpu=7||node=9\n")
     assert (mine.max_running_jobs, mine.qos) == (5, ("normal", "fast"))
-    assert (mine.max_wall, mine.more) == (300, ("MaxTRES cpu=7",))
+    assert (mine.max_wall, mine.more) == (300, ("MaxTRES cpu=7", "MaxTRESMins node=9"))
 
 
 # ---------------------------------------------------------------------------- the cache
@@ -944,6 +1112,13 @@ def test_limits_are_kept_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.read("key", now=NOW + 3600) is None
     assert cache.read("key", now=NOW - 1) is None
     assert cache.read("another", now=NOW) is None
+    some = dataclasses.replace(LIMITS, shared=(shared("QOS", "p_gpu", spent=(9, 1, 2)),))
+    cache.write("some", some, NOW)
+    assert cache.read("some", now=NOW) == (some, NOW)
+    # As it was written before there was such a field.
+    older = cache.file_of("some").read_text().replace(', "whole": ""', "")
+    cache.file_of("some").write_text(older)
+    assert cache.read("some", now=NOW) is None
     assert cache.file_of("key").stat().st_mode & 0o777 == 0o600
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.live.amounts import NAMES, Amounts, amounts
-from neuronctl.live.facts import Live, qos_in_force
+from neuronctl.live.facts import Live, jobs_in, qos_in_force
+from neuronctl.live.soon import soon
 from neuronctl.plan import JobPlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.slurm import GroupLimit, Shared
+    from neuronctl.slurm import GroupLimit, MyJob, Shared
 
 
 SOURCE = "Slurm itself: scontrol show assoc_mgr"
@@ -95,7 +96,7 @@ def doubts(plan: JobPlan, live: Live) -> Iterator[str]:
     """The shared limits of which it is not known whether they let the job start."""
     for one, limit, wanted in _measured(plan, live):
         if wanted is None:
-            yield (f"{_told(one, limit)}; how much of that the job takes is not known")
+            yield f"{_told(one, limit)}; how much of that the job takes is not known"
         elif limit.thing == "node" and limit.held + wanted > limit.most >= wanted:
             yield (
                 f"jobs of {_name(one)} are on {limit.held} of at most {limit.most} nodes; whether "
@@ -106,6 +107,32 @@ def doubts(plan: JobPlan, live: Live) -> Iterator[str]:
         others = limit.thing.startswith("gres/gpu") and counted.job["gres/gpu"]
         if limit.thing not in NAMES and (limit.thing == "billing" or others):
             yield f"{_told(one, limit)}, which is not followed here"
+    yield from _behind(plan, live)
+    yield from _budgets(plan, live)
+
+
+def _behind(plan: JobPlan, live: Live) -> Iterator[str]:
+    """The limits of which the user's own jobs take first that Slurm has not looked at yet."""
+    counted = amounts(plan, live)
+    limits = list(_in_force(plan, live, "GrpJobs", "GrpTRES", "GrpTRESRunMins"))
+    young = soon(live).jobs if limits else ()
+    for one, limit in limits:
+        wanted = 1 if limit.kind == "GrpJobs" else _wanted(limit, counted) or 0
+        ids = {job.id for job in jobs_in(one.name, live)} if one.kind == "QOS" else None
+        mine = [job for job in young if ids is None or job.id in ids]
+        if not mine or not wanted or limit.held + wanted > limit.most:
+            continue
+        more = _takes(limit, mine)
+        if more is None or limit.held + more + wanted > limit.most:
+            yield (
+                f"your job {mine[0].id} was submitted before it and takes of the {limit.kind} of "
+                f"{_name(one)} first; whether enough is left is not known"
+            )
+
+
+def _budgets(plan: JobPlan, live: Live) -> Iterator[str]:
+    """The limits of what a group may use up, where it may be that too little is left."""
+    counted = amounts(plan, live)
     safe = "safe" in live.limits.config.enforce
     for one, limit in _in_force(plan, live, "GrpTRESMins", "GrpWall"):
         # Without "safe" a job starts as long as anything is left.
@@ -115,6 +142,15 @@ def doubts(plan: JobPlan, live: Live) -> Iterator[str]:
         held = limit.held + (limit.running if safe else 0)
         if more is None or held >= limit.most or held + more > limit.most:
             yield f"{_told(one, limit)}: whether the rest is enough is not known"
+
+
+def _takes(limit: GroupLimit, jobs: Sequence[MyJob]) -> Optional[int]:
+    """What jobs will hold of a limit once they run; None: not known."""
+    if limit.kind == "GrpJobs":
+        return sum(one.count for one in jobs)
+    if limit.kind == "GrpTRES" and limit.thing == "gres/gpu":
+        return sum(one.count * (one.gpus or 0) for one in jobs)
+    return None
 
 
 def _told(one: Shared, limit: GroupLimit) -> str:

@@ -674,6 +674,28 @@ def test_shared_limits_are_read() -> None:
     assert qos == shared("QOS", "p_gpu", submit=(5, 4), cores=(20, 7))
 
 
+@pytest.mark.parametrize(
+    ("limit", "kind"),
+    [
+        (shared("QOS", "p_gpu", running=(2, 0)), "can start now"),
+        (shared("QOS", "p_gpu", running=(1, 0)), "not known"),
+        (shared("QOS", "p_gpu", gpus=(3, 0)), "can start now"),
+        (shared("account", "lab", gpus=(2, 0)), "not known"),
+        (shared("QOS", "p_gpu", memory=(900_000, 0)), "not known"),
+        (shared("QOS", "normal", running=(1, 0)), "not known"),
+    ],
+)
+def test_a_job_submitted_a_moment_before_takes_of_a_shared_limit_first(
+    limit: Shared, kind: str
+) -> None:
+    first = job(1, 2, state="PENDING")
+    said = judged(live((first,), shared=(limit,)), gpus_per_node=1).verdict
+    assert said.kind == kind
+    assert ("your job 1 was submitted before it and takes of the Grp" in said.words) == (
+        kind == "not known"
+    )
+
+
 SAFE = dataclasses.replace(CONFIG, enforce=(*CONFIG.enforce, "safe"))
 HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
 

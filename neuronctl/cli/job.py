@@ -269,6 +269,11 @@ def _program(script: str) -> str:
     if not script:
         raise UsageError("SCRIPT is empty", "name the program to run")
     # A program of this directory is not found through PATH on the nodes.
+    if script == ":":
+        raise UsageError(
+            "':' begins another component of a heterogeneous job, which neuronctl does not make",
+            "submit such a job with sbatch itself",
+        )
     if "/" not in script and not script.endswith(".py") and os.path.isfile(script):
         return f"./{script}"
     return script

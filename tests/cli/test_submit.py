@@ -85,6 +85,16 @@ def test_what_sbatch_refuses_is_told_as_json_too(run: Run, fake_slurm: FakeSlurm
     assert data["verdict"]["words"] == "sbatch refused: no"
 
 
+def test_a_heterogeneous_job_is_refused(run: Run, fake_slurm: FakeSlurm) -> None:
+    said = run("submit", *ONE, ":", "-N", "2", "train.py", code=2).stderr
+    assert "':' begins another component of a heterogeneous job" in said
+    assert not fake_slurm.calls("sbatch")
+    # Behind the program it is the program's own.
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", *ONE, "train.py", ":", "-N", "2")
+    assert "train.py : -N 2" in fake_slurm.stdin()
+
+
 def test_secret_reaches_sbatch_and_nothing_else(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "4711\n")
     secret = "hf_0123456789abcdefghij"

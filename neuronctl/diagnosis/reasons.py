@@ -119,13 +119,14 @@ REASONS: Dict[str, Tuple[str, str]] = {
 
 # Slurm makes the names of limits from parts; these are the ones that no table holds.
 _FAMILY = lazy(
-    r"(?P<whose>QOS|Assoc)(?P<kind>Grp|Max|Min)(?P<what>[A-Za-z]+?)(?P<per>Per[A-Z]\w*?)?(?:Limit)?"
+    r"(?P<whose>QOS|Assoc)(?P<kind>Grp|Max|Min)(?P<what>[A-Za-z]+?)(?P<minutes>(?:Run)?Minutes)?"
+    r"(?:Per(?P<per>Job|Node|User))?(?:Limit|NotSatisfied)?"
 )
 _WHAT = {
     "Billing": "billing units", "BB": "burst buffer", "CPU": "cores", "Cpu": "cores",
     "Energy": "energy", "GRES": "GPUs", "Jobs": "jobs", "Job": "jobs", "License": "licences",
-    "Mem": "memory", "Memory": "memory", "Node": "nodes", "SubmitJobs": "submitted jobs",
-    "WallDuration": "time", "Wall": "time",
+    "Mem": "memory", "Memory": "memory", "Node": "nodes", "SubmitJob": "submitted jobs",
+    "SubmitJobs": "submitted jobs", "WallDuration": "time", "Wall": "time",
 }  # fmt: skip
 
 
@@ -142,8 +143,8 @@ def explain(reason: str, job: str = "ID") -> Explained:
     name, _, rest = reason.partition(",")
     known = REASONS.get(reason) or REASONS.get(name)
     if known is None:
-        words = _family(name)
-        return Explained(f"{words} ({reason})" if words else reason)
+        words, advice = _family(name)
+        return Explained(f"{words} ({reason})" if words else reason, advice)
     words, advice = known
     # "ReqNodeNotAvail, UnavailableNodes:gpu30"
     if rest.strip() and reason not in REASONS:
@@ -156,17 +157,25 @@ def reason_words(reason: str) -> str:
     return explain(reason).words
 
 
-def _family(name: str) -> str:
+def _family(name: str) -> Tuple[str, str]:
     match = _FAMILY.fullmatch(name)
-    if match is None:
-        return ""
-    what = _WHAT.get(match["what"])
-    if what is None:
-        return ""
+    what = "" if match is None else _WHAT.get(match["what"], "")
+    if match is None or not what:
+        return "", ""
     whose = "its QOS" if match["whose"] == "QOS" else "your account"
+    if match["minutes"]:
+        what = f"minutes of {what}"
     if match["kind"] == "Min":
-        return f"{whose} wants more {what}"
-    return f"{whose} gives no more {what}"
+        return f"never starts: {whose} wants more {what}", "ask for more"
+    if match["per"] == "User" or name == "AssocMaxSubmitJobLimit":
+        return f"{whose} gives you no more {what}", _USER_LIMIT
+    if match["kind"] == "Max":
+        each = (match["per"] or "Job").lower()
+        return f"never starts: more {what} than {whose} gives a {each}", _NEVER
+    # What runs gives its minutes back as it ends; what was used is gone until they are reset.
+    if match["minutes"] == "Minutes" or what == "time":
+        return f"{whose} has used up its {what}", _ADMIN
+    return f"{whose} gives no more {what}", _SHARED_LIMIT
 
 
 # reason: (the field of a QOS, what it counts)

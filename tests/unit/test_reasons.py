@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from neuronctl.diagnosis.reasons import REASONS, explain, figure_words, has_figure
 from neuronctl.slurm import JobId, Limits, Qos, SiteConfig, SitePartition
 from neuronctl.tracking.jobstatus import JobStatus
@@ -34,9 +36,36 @@ def test_words_and_advice_name_the_job() -> None:
         "partitions"
     )
     assert explain(drained).words == "its nodes are down, drained or kept for others"
-    assert explain("QOSMaxBillingPerUser").words == (
-        "its QOS gives no more billing units (QOSMaxBillingPerUser)"
-    )
+
+
+# Names that no table holds, of Slurm 22.05 (src/common/slurm_protocol_defs.c).
+FAMILIES = {
+    "QOSMaxBillingPerUser": ("its QOS gives you no more billing units", "jobs of yours end"),
+    "QOSMaxBillingPerJob": ("never starts: more billing units than its QOS gives a job", "less"),
+    "AssocMaxMemPerNode": ("never starts: more memory than your account gives a node", "less"),
+    "AssocMaxCpuPerJobLimit": ("never starts: more cores than your account gives a job", "less"),
+    "AssocMaxNodePerJobLimit": ("never starts: more nodes than your account gives a job", "less"),
+    "AssocMaxSubmitJobLimit": ("your account gives you no more submitted jobs", "of yours end"),
+    "QOSGrpMemLimit": ("its QOS gives no more memory", "jobs of others"),
+    "QOSGrpBilling": ("its QOS gives no more billing units", "jobs of others"),
+    "QOSGrpGRESRunMinutes": ("its QOS gives no more minutes of GPUs", "jobs of others"),
+    "AssocGrpCPURunMinutesLimit": ("your account gives no more minutes of cores", "of others"),
+    "QOSGrpMemoryMinutes": ("its QOS has used up its minutes of memory", "administrators"),
+    "AssocGrpWallLimit": ("your account has used up its time", "administrators"),
+    "QOSMaxCpuMinutesPerJobLimit": (
+        "never starts: more minutes of cores than its QOS gives a job", "less"
+    ),
+    "QOSMinMemory": ("never starts: its QOS wants more memory", "ask for more"),
+    "QOSMinCpuNotSatisfied": ("never starts: its QOS wants more cores", "ask for more"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", sorted(FAMILIES))
+def test_limits_that_no_table_holds(reason: str) -> None:
+    words, advice = FAMILIES[reason]
+    told = explain(reason)
+    assert told.words == f"{words} ({reason})"
+    assert advice in told.advice
 
 
 def test_figures_of_limits() -> None:

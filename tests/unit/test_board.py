@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from living import BUSY, LIMITS, NODES, NOW, job, live, node
 from making import cluster
-from test_live import BUSY, LIMITS, NODES, NOW, job, live, node
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.live.board import Share, Standing, standings

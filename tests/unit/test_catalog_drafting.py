@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping
 
 import pytest
-from test_live import LIMITS, NODES, PARTITION, QOS
+from living import LIMITS, NODES, PARTITION, QOS
 
 from neuronctl import yamlfile
 from neuronctl.catalog.drafting import Difference, differences, draft, untold

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any, Dict, List, Optional
 
 import pytest
+from living import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
 from making import CPU, GPU, V100, cluster, request
-from test_live import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import PolicyError

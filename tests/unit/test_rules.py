@@ -374,7 +374,7 @@ def test_boundary(code: str, bad: Dict[str, Any], words: List[str], good: Dict[s
 
 
 def test_every_rule_has_cases() -> None:
-    # NC103 and NC5xx look at what Slurm says: test_live.py has their cases.
+    # NC103 and NC5xx look at what Slurm says: test_live_rules.py has their cases.
     assert {code for code in RULES if code < "NC5"} - {"NC103"} <= {code for code, *_ in CASES}
 
 

@@ -113,7 +113,7 @@ def test_figures(request_: Dict[str, Any], words: str) -> None:
 
 
 def test_a_qos_of_a_partitions_own_is_not_proposed() -> None:
-    from test_live import LIMITS, judged, live
+    from living import LIMITS, judged, live
 
     unknown = dataclasses.replace(LIMITS, associations=())
     for limits in (LIMITS, unknown):

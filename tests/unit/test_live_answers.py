@@ -1,0 +1,170 @@
+"""Slurm's answers to the live gate read, and kept for an hour."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from living import LIMITS, NOW, judged, live, shared
+
+from neuronctl.live import cache
+from neuronctl.slurm.limits import parse_associations, parse_qos, parse_shared
+from neuronctl.slurm.mine import parse_mine
+from neuronctl.slurm.site import (
+    parse_config,
+    parse_nodes,
+    parse_partitions,
+    parse_reservations,
+)
+
+
+def test_shared_limits_are_read() -> None:
+    text = (
+        "ClusterName=toy Account=root UserName= Partition= ParentAccount= GrpJobs=30(2) "
+        "GrpSubmitJobs=N(3) GrpWall=9(0.51) GrpTRES=cpu=N(0),mem=N(0),gres/gpu=20(1) "
+        "GrpTRESMins=cpu=99(9),mem=N(1) GrpTRESRunMins=cpu=N(7),mem=50(4)\n"
+        "ClusterName=toy Account=lab UserName=kim(1000) Partition=gpu ParentAccount= GrpJobs=N(0)\n"
+        "ClusterName=toy Account=lab UserName=kimura(1001) Partition= GrpJobs=1(1)\n"
+        "QOS=p_gpu(2) GrpJobs=N(0) GrpSubmitJobs=5(4) GrpTRES=cpu=20(7),gres/gpu=N(0) \n"
+    )
+    root, mine, qos = parse_shared(text, "kim")
+    assert root == shared(
+        "account",
+        "root",
+        running=(30, 2),
+        wall=(9, 1),
+        memory_minutes=(50, 4),
+        spent=(99, 9, 7),
+        gpus=(20, 1),
+    )
+    assert (mine.kind, mine.name, mine.partition, mine.limits) == ("user", "lab", "gpu", ())
+    assert qos == shared("QOS", "p_gpu", submit=(5, 4), cores=(20, 7))
+
+
+# ------------------------------------------------------------------------- the answers
+
+
+def test_reservations_are_read() -> None:
+    (one,) = parse_reservations(
+        "ReservationName=m2 StartTime=2026-08-12T09:30:00 EndTime=2026-08-12T10:30:00 "
+        "Duration=01:00:00 Nodes=n[1-2] NodeCnt=2 CoreCnt=40 Features=(null) PartitionName=(null) "
+        "Flags=MAINT,SPEC_NODES TRES=cpu=40 Users=-kim Groups=(null) Accounts=(null) State=ACTIVE\n"
+        "No reservations in the system\n"
+    )
+    assert (one.name, one.end - one.start, one.node_list, one.cores) == ("m2", 3600, "n[1-2]", 40)
+    assert (one.flags, one.users, one.accounts) == (("MAINT", "SPEC_NODES"), ("-kim",), ())
+
+
+def test_squeue_rows() -> None:
+    rows = (
+        "4711_[1-5%2]\x1fgpu,old\x1flab\x1fnormal\x1fPENDING\x1fResources\x1f2\x1f"
+        "cpu=1,gres/gpu=4\x1fgres:gpu:2\x1fN/A\x1f2026-08-12T09:30:00\x1f\x1f\n"
+        "4712\x1fgpu\x1flab\x1fnormal\x1fRUNNING\x1fNone\x1f2\x1fcpu=1\x1fgres:gpu:2\x1f"
+        "2026-08-12T09:30:00\x1fN/A\x1fn[1-2]\x1f\n"
+    )
+    first, second = parse_mine(rows)
+    assert (first.count, first.gpus, first.partitions, first.end) == (5, 4, ("gpu", "old"), None)
+    assert (second.gpus, second.reason, second.end) == (4, "", 1786527000)
+    assert (second.nodes, second.node_list, second.name) == (2, "n[1-2]", None)
+    (named,) = parse_mine(rows.splitlines()[1] + "my job\x1f\n")
+    assert (named.node_list, named.name) == ("n[1-2]", "my job")
+
+
+def test_ten_thousand_jobs_that_wait_are_one_row() -> None:
+    rest = "|gpu|lab|normal|PENDING|JobHeldUser|1|cpu=1|N/A|N/A|N/A||\n".replace("|", "\x1f")
+    (one,) = parse_mine("".join(f"{number}{rest}" for number in range(1, 10_001)))
+    assert (one.id.job, one.count) == (1, 10_000)
+    assert "10000 of your jobs are in the queue" in judged(live((one,))).verdict.words
+
+
+@pytest.mark.parametrize("text", ["garbage\n", "1\x1f2\n", "x\x1f" * 12 + "\n"])
+def test_a_row_of_another_shape_is_no_answer(text: str) -> None:
+    with pytest.raises(Exception, match=r".") as caught:
+        parse_mine(text)
+    assert type(caught.value).__name__ in ("ValueError", "UsageError")
+
+
+def test_scontrol_and_sacctmgr_rows() -> None:
+    config = parse_config(
+        "scontrol: show config\nMaxArraySize            = 1001\nClusterName             = Toy\n"
+        "AccountingStorageEnforce = associations,limits\nSelectTypeParameters    = CR_CORE_MEMORY\n"
+    )
+    assert (config.cluster, config.max_array_size, config.memory_counts) == ("toy", 1001, True)
+    (part,) = parse_partitions(
+        "PartitionName=gpu AllowGroups=ALL AllowAccounts=a,b QoS=N/A DefaultTime=NONE "
+        "MaxNodes=UNLIMITED MaxTime=UNLIMITED Nodes=(null) State=UP TotalNodes=0 Default=YES\n"
+    )
+    assert (part.qos, part.max_nodes, part.max_time, part.node_list) == ("", None, -1, "")
+    assert (part.allow_groups, part.allow_accounts, part.default) == ((), ("a", "b"), True)
+    assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("", None, "")
+    (part,) = parse_partitions(
+        "PartitionName=gpu AllocNodes=login[1-2] MaxCPUsPerNode=15 MaxMemPerCPU=10 "
+        "MaxMemPerNode=100 ExclusiveUser=YES OverSubscribe=NO\n"
+    )
+    assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("login[1-2]", 15, "user")
+    assert (part.max_memory_mb_per_node, part.max_memory_mb_per_cpu) == (100, 10)
+    (one,) = parse_nodes(
+        "NodeName=n1 CPUAlloc=8 CPUTot=64 Gres=gpu:a100:8(S:0-1) GresUsed=gpu:a100:3(IDX:0-2) "
+        "RealMemory=1000 AllocMem=10 State=MIXED Partitions=gpu,old  Reason=State=x\n"
+    )
+    assert (one.gpus, one.gpus_used, one.gpu, one.cores_used, one.state) == (
+        8,
+        3,
+        "a100",
+        8,
+        "MIXED",
+    )
+    (qos,) = parse_qos(
+        "sacctmgr: show qos\n"
+        "p||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|3||cpu=60\nx|y\n"
+    )
+    assert (qos.max_submit_jobs, qos.max_running_jobs, qos.max_gpus) == (10, 4, 8)
+    assert (qos.max_gpus_per_job, qos.max_wall) == (None, 86400)
+    assert qos.more == (
+        "MaxTRESPU cpu=1",
+        "MaxTRESPU gres/gpu=8",
+        "MinTRES gres/gpu=2",
+        "MaxTRESPA node=4",
+        "MaxJobsPA 3",
+        "MaxTRESMins cpu=60",
+    )
+    (mine,) = parse_associations("lab|||5|normal,fast|normal|00:05:00|cpu=7||node=9\n")
+    assert (mine.max_running_jobs, mine.qos) == (5, ("normal", "fast"))
+    assert (mine.max_wall, mine.more) == (300, ("MaxTRES cpu=7", "MaxTRESMins node=9"))
+
+
+# ---------------------------------------------------------------------------- the cache
+
+
+def test_limits_are_kept_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache.read("key") is None
+    cache.write("key", LIMITS, NOW)
+    assert cache.read("key", now=NOW + 3599) == (LIMITS, NOW)
+    assert cache.read("key", now=NOW + 3600) is None
+    assert cache.read("key", now=NOW - 1) is None
+    assert cache.read("another", now=NOW) is None
+    some = dataclasses.replace(LIMITS, shared=(shared("QOS", "p_gpu", spent=(9, 1, 2)),))
+    cache.write("some", some, NOW)
+    assert cache.read("some", now=NOW) == (some, NOW)
+    # As it was written before there was such a field.
+    older = cache.file_of("some").read_text().replace(', "whole": ""', "")
+    cache.file_of("some").write_text(older)
+    assert cache.read("some", now=NOW) is None
+    assert cache.file_of("key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"made_from": "key", "at": "x"}'])
+def test_a_damaged_file_is_no_answer(text: str) -> None:
+    cache.write("key", LIMITS, NOW)
+    cache.file_of("key").write_text(text)
+    assert cache.read("key", now=NOW) is None
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    cache.write("key", LIMITS, NOW)
+    assert cache.read("key", now=NOW) is None

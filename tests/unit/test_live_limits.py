@@ -1,0 +1,221 @@
+"""The figures that count: Slurm's own, those that users share, and what cannot be told."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Tuple
+
+import pytest
+from living import (
+    BUSY,
+    CONFIG,
+    LIMITS,
+    codes,
+    job,
+    judged,
+    live,
+    node,
+    shared,
+    with_mine,
+    with_more,
+    with_partition,
+    with_qos,
+)
+from making import cluster, plan_of, policy
+
+from neuronctl.catalog.model import Catalog
+from neuronctl.live.gate import judge
+from neuronctl.rules import Subject
+from neuronctl.slurm import (
+    Limits,
+    Shared,
+)
+
+
+def test_slurms_own_figures_count_instead_of_the_catalogs() -> None:
+    # The catalog has 24 GPUs a user and 3 nodes a job; Slurm says 16, and no such limit of nodes.
+    (found,) = (
+        one for one in judged(live(), nodes=4, gpus_per_node=8).findings if one.severity == "error"
+    )
+    assert (found.code, found.source[:12]) == ("NC124", "Slurm itself")
+    assert "hold 16" in found.message
+    smaller = dataclasses.replace(LIMITS, nodes=tuple(node(f"n{n}", gpus=4) for n in (1, 2)))
+    assert "NC121" in codes(judged(live(limits=smaller), gpus_per_node=8))
+
+
+def test_limits_that_slurm_does_not_enforce_are_the_catalogs() -> None:
+    lax = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, enforce=()))
+    assert "NC501" not in codes(judged(live((*BUSY, job(4)), limits=lax)))
+    result = judged(live((job(5, 20),), limits=lax), gpus_per_node=8)
+    assert "you hold 20 of 24 GPUs" in result.verdict.words
+
+
+SAFE = dataclasses.replace(CONFIG, enforce=(*CONFIG.enforce, "safe"))
+HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("look", "asked", "words"),
+    [
+        # Jobs may be on the same node, which counts once.
+        ({"shared": (shared("QOS", "p_gpu", nodes=(2, 2)),)}, {}, "on 2 of at most 2 nodes"),
+        ({"shared": (shared("QOS", "p_gpu", billing=(9, 0)),)}, {}, "0 of 9 billing (GrpTRES)"),
+        ({"shared": (shared("QOS", "p_gpu", spent=(600, 600)),)}, {}, "used 600 of 600 cores"),
+        ({"shared": (shared("account", "lab", wall=(600, 600)),)}, {}, "600 of 600 minutes"),
+        (
+            {"shared": (shared("QOS", "p_gpu", memory=(600, 0)),)},
+            {"sbatch": ("mem-per-gpu=9",)},
+            "how much of that the job takes is not known",
+        ),
+        (
+            {
+                "limits": with_partition(max_time=-1),
+                "shared": (shared("QOS", "p_gpu", core_minutes=(600, 0)),),
+            },
+            {"time_limit": "UNLIMITED"},
+            "how much of that the job takes is not known",
+        ),
+        (
+            {
+                "limits": dataclasses.replace(
+                    with_more("MaxTRESMins cpu=9"),
+                    partitions=with_partition(max_time=-1).partitions,
+                )
+            },
+            {"time_limit": "UNLIMITED"},
+            "QOS p_gpu limits MaxTRESMins cpu=9; what the job takes of that is not known",
+        ),
+        ({"limits": with_partition(whole="nodes")}, {}, "gives whole nodes"),
+        (
+            {"limits": with_partition(whole="user"), "nodes": HALF},
+            {},
+            "whose run there is not known",
+        ),
+        (
+            {"limits": with_partition(max_cores_per_node=16), "nodes": HALF},
+            {},
+            "how many are left is not known",
+        ),
+        ({"limits": with_partition(max_memory_mb_per_cpu=999)}, {}, "may be over 999 MB"),
+        (
+            {"limits": with_partition(max_memory_mb_per_node=9, memory_mb_per_cpu=None)},
+            {},
+            "has MaxMemPerNode",
+        ),
+    ],
+)
+def test_what_cannot_be_told_is_not_known(look: Any, asked: Any, words: str) -> None:
+    said = judged(live(**look), gpus_per_node=1, **asked).verdict
+    assert said.kind == "not known"
+    assert words in said.words
+
+
+@pytest.mark.parametrize(
+    ("look", "kind"),
+    [
+        (shared("QOS", "p_gpu", nodes=(3, 2)), "can start now"),
+        (shared("QOS", "p_gpu", spent=(600, 599, 9)), "can start now"),
+        (shared("QOS", "p_gpu", spent=(0, 0)), "not known"),
+        (shared("account", "lab", wall=(600, 599)), "can start now"),
+    ],
+)
+def test_what_is_left_is_enough(look: Shared, kind: str) -> None:
+    assert judged(live(shared=(look,)), gpus_per_node=1).verdict.kind == kind
+
+
+def test_a_cluster_on_the_safe_side_starts_only_what_can_end() -> None:
+    limits = dataclasses.replace(LIMITS, config=SAFE)
+    for left, kind in ((60, "can start now"), (59, "not known")):
+        held = shared("QOS", "p_gpu", spent=(100 + left, 70, 30))
+        look = live(limits=limits, shared=(held,))
+        assert judged(look, gpus_per_node=1, cpus_per_task=1).verdict.kind == kind
+
+
+def test_a_shared_limit_that_slurm_does_not_enforce_is_none() -> None:
+    lax = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, enforce=()))
+    full = (shared("QOS", "p_gpu", running=(1, 1)),)
+    assert judged(live(shared=full), gpus_per_node=1).verdict.cause == "QOSGrpJobsLimit"
+    assert "NC507" not in codes(judged(live(limits=lax, shared=full), gpus_per_node=1))
+
+
+def test_without_the_database_nothing_is_stated_as_sure() -> None:
+    half = dataclasses.replace(LIMITS, qos=None, associations=())
+    verdict = judged(live(limits=half), gpus_per_node=1).verdict
+    assert verdict.kind == "not known"
+    assert "sacctmgr did not answer" in verdict.words
+    # The catalog's own limit of 24 GPUs still tells what is surely too much.
+    waits = judged(live((job(5, 20),), limits=half), gpus_per_node=8).verdict
+    assert (waits.kind, waits.cause) == ("will wait", "")
+
+
+def test_threads_are_no_cores() -> None:
+    smt = tuple(node(f"n{n}", cores=128, threads=2) for n in (1, 2))
+    look = live(limits=dataclasses.replace(LIMITS, nodes=smt))
+    assert "NC131" in codes(judged(look, cpus_per_task=65))  # the catalog's nodes have 64
+
+
+def test_a_rule_that_is_off_is_no_wait_either() -> None:
+    where = cluster(policy(rules_off=("NC503",)))
+    made = plan_of(where, gpus_per_node=8)
+    catalog = Catalog({"toy": where}, "toy", (), {})
+    result = judge(Subject(made, catalog), live((job(5, 8), job(7, 4))))
+    assert "NC503" not in codes(result)
+    assert result.verdict.kind == "can start now"
+
+
+def test_a_partition_that_slurm_does_not_have() -> None:
+    result = judged(live(), partition="old")
+    (found,) = (one for one in result.findings if one.code == "NC101")
+    assert "stands in the catalog, but the Slurm of toy does not have it" in found.message
+    assert found.source.startswith("Slurm itself")
+
+
+def test_the_wall_time_is_cited_from_where_it_stands() -> None:
+    def found(limits: Limits) -> Tuple[str, str]:
+        all_found = judged(live(limits=limits), time_limit="11").findings
+        (one,) = (one for one in all_found if one.code == "NC141")
+        return one.message.partition("may run ")[2][:8], one.source.partition(", ")[0]
+
+    qos = with_qos(max_wall=600)
+    assert found(qos) == ("00:10:00", "Slurm itself: sacctmgr show qos p_gpu")
+    mine = with_mine(max_wall=300)
+    assert found(mine) == ("00:05:00", "Slurm itself: sacctmgr show associations")
+    # Where a QOS has one, the association's does not count.
+    both = dataclasses.replace(qos, associations=mine.associations)
+    assert found(both)[0] == "00:10:00"
+    short = found(with_partition(max_time=60))
+    assert short == ("00:01:00", "Slurm itself: scontrol show partition gpu")
+
+
+def test_what_is_left_of_an_accounts_limit_is_not_known() -> None:
+    look = live(limits=with_more("MaxJobsPA 3"))
+    verdict = judged(look, gpus_per_node=1).verdict
+    assert (verdict.kind, "MaxJobsPA 3" in verdict.words) == ("not known", True)
+    lax = dataclasses.replace(look.limits, config=dataclasses.replace(CONFIG, enforce=()))
+    assert judged(live(limits=lax), gpus_per_node=1).verdict.kind == "can start now"
+
+
+def test_other_resources_than_gpus_are_not_followed() -> None:
+    assert judged(live(), gpus_per_node=1, gres=("nvme:1",)).verdict.kind == "not known"
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind"),
+    [
+        (shared("QOS", "p_gpu", running=(2, 0)), "can start now"),
+        (shared("QOS", "p_gpu", running=(1, 0)), "not known"),
+        (shared("QOS", "p_gpu", gpus=(3, 0)), "can start now"),
+        (shared("account", "lab", gpus=(2, 0)), "not known"),
+        (shared("QOS", "p_gpu", memory=(900_000, 0)), "not known"),
+        (shared("QOS", "normal", running=(1, 0)), "not known"),
+    ],
+)
+def test_a_job_submitted_a_moment_before_takes_of_a_shared_limit_first(
+    limit: Shared, kind: str
+) -> None:
+    first = job(1, 2, state="PENDING")
+    said = judged(live((first,), shared=(limit,)), gpus_per_node=1).verdict
+    assert said.kind == kind
+    assert ("your job 1 was submitted before it and takes of the Grp" in said.words) == (
+        kind == "not known"
+    )

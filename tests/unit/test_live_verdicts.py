@@ -1,0 +1,215 @@
+"""Refused, will wait, can start now or not known: what is said, and until when."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from living import (
+    BUSY,
+    FULL,
+    NODES,
+    NOW,
+    codes,
+    job,
+    judged,
+    live,
+    node,
+    reserved,
+    with_partition,
+    with_qos,
+)
+
+from neuronctl.live.gate import one_line
+from neuronctl.slurm import (
+    JobId,
+)
+
+
+def test_without_slurm_they_are_silent_and_the_verdict_says_so() -> None:
+    result = judged(None, why_not="squeue did not answer within 1.5 s", sbatch=("hold",))
+    assert not {code for code in codes(result) if code > "NC5"}
+    assert str(result.verdict) == (
+        "not known: judged by the catalog alone: squeue did not answer within 1.5 s"
+    )
+
+
+def test_the_three_verdicts() -> None:
+    start = judged(live(), gpus_per_node=8).verdict
+    assert (start.kind, start.cause) == ("can start now", "")
+    wait = judged(live((job(5, 8), job(7, 4))), gpus_per_node=8).verdict
+    assert (wait.kind, wait.cause, wait.until) == ("will wait", "QOSMaxGRESPerUser", NOW + 5)
+    no = judged(live((*BUSY, job(4)))).verdict
+    assert (no.kind, no.cause) == ("refused", "NC501")
+
+
+def test_jobs_that_wait_before_it_leave_the_time_open() -> None:
+    first = job(9, 8, "PENDING", reason="QOSMaxGRESPerUser")
+    verdict = judged(live((job(5, 16), first)), gpus_per_node=8).verdict
+    assert verdict.until is None
+    assert "until some of them end, when is not known: 1 of your jobs waits before" in verdict.words
+    assert "at most" not in verdict.words
+
+
+def test_a_job_that_slurm_has_not_looked_at_yet_takes_its_share_first() -> None:
+    one, two = (job(number, 8, "PENDING", reason="", end=None) for number in (8, 9))
+    late = dataclasses.replace(two, reason="Priority")
+    for waiting in ((one, two), (one, late)):
+        verdict = judged(live(waiting), gpus_per_node=8).verdict
+        assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxGRESPerUser")
+        assert "you hold 0 of 16 GPUs and 2 jobs from 8 on are about to take 16" in verdict.words
+        assert verdict.until is None
+    verdict = judged(live((*BUSY[:2], job(9, 1, "PENDING"))), gpus_per_node=1).verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")
+    assert "2 of your jobs run and job 9 is about to start, at most 3 may" in verdict.words
+    # What the limit of GPUs holds back is not about to start.
+    verdict = judged(live((job(1, 8), job(2, 8), job(9, 8, "PENDING"))), gpus_per_node=1).verdict
+    assert (verdict.cause, "about to" in verdict.words) == ("QOSMaxGRESPerUser", False)
+    # With room for both, and no limit reached, it starts; with nodes for one only, who knows.
+    assert judged(live((one,)), gpus_per_node=8).verdict.kind == "can start now"
+    two_nodes = (*FULL[:3], node("n4"))
+    verdict = judged(live((one,), nodes=two_nodes), gpus_per_node=8).verdict
+    assert (verdict.kind, verdict.cause) == ("not known", "Resources")
+    assert "job 8 was submitted before it and takes of that first" in verdict.words
+    # One that has no room itself takes nothing; nor do those that wait for something else.
+    assert judged(live((dataclasses.replace(one, nodes=5, gpus=40),))).verdict.kind == (
+        "can start now"
+    )
+    held = dataclasses.replace(one, reason="JobHeldUser", count=2)
+    assert judged(live((held,)), gpus_per_node=8).verdict.kind == "can start now"
+
+
+def test_an_array_that_is_about_to_start_counts_as_far_as_it_may_run_at_once() -> None:
+    array = job(9, 1, "PENDING", id=JobId(9, tasks="1-3%1"), count=3)
+    assert judged(live((array,)), gpus_per_node=1).verdict.kind == "can start now"
+    array = dataclasses.replace(array, id=JobId(9, tasks="1-3"))
+    assert judged(live((array,)), gpus_per_node=1).verdict.cause == "QOSMaxJobsPerUserLimit"
+
+
+def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
+    first = job(9, 8, "PENDING", reason="Resources", start=NOW + 3600)
+    assert judged(live((first,)), gpus_per_node=1, time_limit="60").verdict.kind == "can start now"
+    later = judged(live((first,)), gpus_per_node=1, time_limit="61").verdict
+    assert (later.kind, later.cause) == ("not known", "Priority")
+    assert "your job 9 waits for nodes before it" in later.words
+    young = dataclasses.replace(first, reason="Priority", start=None)
+    verdict = judged(live((young,)), gpus_per_node=1).verdict
+    assert (verdict.kind, verdict.cause) == ("not known", "Priority")
+    assert "your job 9 was submitted before it and has not started" in verdict.words
+    elsewhere = dataclasses.replace(first, partitions=("cpu",))
+    assert judged(live((elsewhere,)), gpus_per_node=1).verdict.kind == "can start now"
+
+
+def test_nodes_that_ones_own_jobs_hold_are_free_when_those_end() -> None:
+    mine = [job(n, 8, node_list=f"n{n}", cores=64) for n in (1, 2)]
+    look = live(tuple(mine), nodes=(*FULL[:2], *(node(f"n{n}", 8) for n in (3, 4))))
+    look = dataclasses.replace(look, limits=with_qos(max_gpus=None))
+    one = judged(look, gpus_per_node=8).verdict
+    assert (one.kind, one.cause, one.until) == ("will wait", "Resources", NOW + 1)
+    assert one.words.endswith("it waits until job 1 ends, at most 00:00:01 from now")
+    assert judged(look, gpus_per_node=8, nodes=2).verdict.until == NOW + 2
+    others = judged(look, gpus_per_node=8, nodes=3).verdict  # two nodes are other users'
+    assert (others.until, "when that ends is not known" in others.words) == (None, True)
+    first = job(9, 8, "PENDING", reason="Resources", start=NOW + 1)
+    behind = dataclasses.replace(look, jobs=(*mine, first))
+    assert judged(behind, gpus_per_node=8).verdict.until is None
+    # Of two jobs on a node, the memory of the first to end is not known.
+    half = tuple(job(n, 4, node_list="n1", cores=32) for n in (1, 2))
+    shared_node = node("n1", 8, memory_mb_used=512000)
+    look = dataclasses.replace(look, jobs=half, nodes=(shared_node, *FULL[1:]))
+    assert judged(look, gpus_per_node=4).verdict.until == NOW + 2
+
+
+def test_the_gpus_of_whole_nodes_count_once_there_are_nodes() -> None:
+    held = (job(5, 8), job(7, 4))
+    asked: Any = {"gpus_per_node": 1, "exclusive": True}
+    assert judged(live(held), **asked).verdict.cause == "QOSMaxGRESPerUser"
+    verdict = judged(live(held, nodes=FULL), **asked).verdict
+    assert (verdict.cause, "you hold 12 of 16 GPUs" in verdict.words) == ("Resources", True)
+    reached = (job(5, 8), job(7, 8))
+    assert judged(live(reached, nodes=FULL), **asked).verdict.cause == "QOSMaxGRESPerUser"
+
+
+def test_several_lines_of_slurms_become_one() -> None:
+    several = "squeue cannot reach Slurm: res_nsearch error: Unknown host\nfetch_config: x\nno conf"
+    assert one_line(several) == "squeue cannot reach Slurm: no conf"
+    assert one_line("squeue did not answer") == "squeue did not answer"
+
+
+def test_what_is_free_is_not_known_with_a_reservation() -> None:
+    assert judged(live(), gpus_per_node=1, reservation="course").verdict.kind == "not known"
+
+
+def test_maintenance_that_begins_before_the_end() -> None:
+    upkeep = reserved("n[1-4]", start=NOW + 7200, end=NOW + 9000, flags=("MAINT",), name="upkeep")
+    look = live(reservations=(upkeep,))
+    assert judged(look, gpus_per_node=1, time_limit="2:00:00").verdict.kind == "can start now"
+    verdict = judged(look, gpus_per_node=1, time_limit="2:01:00").verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "ReqNodeNotAvail")
+    assert "no node of gpu can be had" in verdict.words
+    assert "n[1-4] for maintenance from" in verdict.words
+    assert "with -t 02:00:00 or less it can start now" in verdict.words
+    # Where the nodes are full too, a shorter job would not start either.
+    full = dataclasses.replace(look, nodes=FULL)
+    verdict = judged(full, gpus_per_node=1, time_limit="2:01:00").verdict
+    assert (verdict.until, "or less" in verdict.words) == (NOW + 9000, False)
+    # One that wants to run for ever never ends before it.
+    forever = dataclasses.replace(look, limits=with_partition(max_time=-1))
+    assert judged(forever, gpus_per_node=1, time_limit="UNLIMITED").verdict.kind != "can start now"
+
+
+def test_nodes_reserved_for_others_are_not_free() -> None:
+    look = live(reservations=(reserved("n[1-3]"),))
+    assert "1 node has room" in judged(look, gpus_per_node=1).verdict.words
+    verdict = judged(look, gpus_per_node=1, nodes=2).verdict
+    assert (verdict.cause, verdict.until) == ("ReqNodeNotAvail", NOW + 3600)
+    assert "1 node of gpu can be had, and 2 are asked for; reserved are n[1-3] until" in (
+        verdict.words
+    )
+    assert judged(look, gpus_per_node=1, nodes=2).findings[-1].source.endswith("show reservation")
+    # Its own is not in the way; what is over, or on other nodes, is not either.
+    assert judged(look, reservation="course").verdict.cause == ""
+    elsewhere = live(reservations=(reserved("c[1-9]"), reserved("n[1-4]", end=NOW)))
+    assert "4 nodes have room" in judged(elsewhere, gpus_per_node=1).verdict.words
+    # Of some cores only it is not known how many are left for the job.
+    part = live(reservations=(reserved("n[1-3]", cores=8),))
+    assert judged(part, gpus_per_node=1).verdict.kind == "can start now"
+    assert judged(part, gpus_per_node=1, nodes=2).verdict.kind == "not known"
+
+
+def test_a_reservation_to_come_is_waited_for() -> None:
+    look = live(reservations=(reserved("n1", start=NOW + 600),))
+    verdict = judged(look, gpus_per_node=1, reservation="course").verdict
+    assert (verdict.kind, verdict.cause, verdict.until) == ("will wait", "Reservation", NOW + 600)
+
+
+def test_nodes_that_are_down_are_not_waited_for_as_for_jobs() -> None:
+    look = live(nodes=(node("n1", state="DOWN"), node("n2", state="IDLE+DRAIN"), *NODES[2:]))
+    assert judged(look, gpus_per_node=1, nodes=2).verdict.kind == "can start now"
+    verdict = judged(look, gpus_per_node=1, nodes=3).verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "ReqNodeNotAvail")
+    assert "2 nodes of gpu can be had, and 3 are asked for; n[1-2] are DOWN, IDLE+DRAIN" in (
+        verdict.words
+    )
+    named = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
+    assert (named.kind, named.cause) == ("will wait", "ReqNodeNotAvail")
+    assert "not all of --nodelist=n1 can be had; n1 is DOWN" in named.words
+
+
+def test_a_named_node_that_is_full_is_waited_for_though_others_are_free() -> None:
+    look = live(nodes=(FULL[0], *NODES[1:]))
+    verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "Resources")
+    assert "n1 (--nodelist) has no 1 GPUs and" in verdict.words
+    assert judged(look, gpus_per_node=1, nodes=2, nodelist="n2").verdict.kind == "can start now"
+
+
+@pytest.mark.parametrize("fields", [{"state": "INACTIVE"}, {"root_only": True}])
+def test_a_partition_that_takes_no_jobs(fields: Any) -> None:
+    assert "NC102" in codes(judged(live(limits=with_partition(**fields))))
+
+
+def test_what_the_user_asked_for_is_named_before_the_partition() -> None:
+    down = live(limits=with_partition(state="DOWN"))
+    assert judged(down, sbatch=("hold",)).verdict.cause == "JobHeldUser"

@@ -1,0 +1,112 @@
+"""Wishes that make a job wait: dependencies, a moment to begin at, other options."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+from living import BUSY, CONFIG, LIMITS, NOW, job, judged, live
+
+
+def test_singleton_waits_for_jobs_of_its_name() -> None:
+    asked = {"gpus_per_node": 1, "dependency": "singleton", "job_name": "fold"}
+    assert judged(live(), **asked).verdict.kind == "can start now"
+    assert judged(live((job(1),)), **asked).verdict.kind == "not known"  # names were not told
+    assert judged(live((job(1, name="other"),)), **asked).verdict.kind == "can start now"
+    verdict = judged(live((job(1, name="other"), job(2, name="fold"))), **asked).verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "Dependency")
+    assert "your job 2 has its name" in verdict.words
+    # What is certain comes before what is not known.
+    verdict = judged(live(BUSY), **asked).verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")
+
+
+STATES = {7: "FAILED", 8: "COMPLETED", 9: "RUNNING", 10: "PENDING"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "cause"),
+    [
+        ("afterok:7", "will wait", "DependencyNeverSatisfied"),
+        ("aftercorr:7,after:9", "will wait", "DependencyNeverSatisfied"),
+        ("afternotok:8", "will wait", "DependencyNeverSatisfied"),
+        ("afterok:8", "can start now", ""),
+        ("afternotok:7", "can start now", ""),
+        ("afterany:7:8", "can start now", ""),
+        ("afterok:8:9", "will wait", "Dependency"),
+        ("afterok:7?afterok:9", "will wait", "Dependency"),
+        ("afterok:7?afterok:8", "can start now", ""),
+        ("afterok:7?afternotok:8", "will wait", "DependencyNeverSatisfied"),
+        ("after:9", "can start now", ""),
+        ("after:10", "will wait", "Dependency"),
+        ("after:9+5", "not known", ""),
+        ("afterok:7_3", "not known", ""),
+        ("9", "will wait", "Dependency"),
+        ("afterok:11", "can start now", ""),
+        ("afterok:11:9", "will wait", "Dependency"),
+        ("afterok:11?afterok:9", "can start now", ""),
+    ],
+)
+def test_dependencies(text: str, kind: str, cause: str) -> None:
+    states = {one: STATES[one] for one in STATES if str(one) in text}
+    verdict = judged(live(job_states=states), gpus_per_node=1, dependency=text).verdict
+    assert (verdict.kind, verdict.cause) == (kind, cause)
+
+
+def test_what_a_later_slurm_does_with_a_job_it_does_not_know_is_not_known() -> None:
+    later = dataclasses.replace(CONFIG, version="24.11.5")
+    look = live(limits=dataclasses.replace(LIMITS, config=later))
+    result = judged(look, gpus_per_node=1, dependency="afterok:7")
+    assert result.verdict.kind == "not known"
+    assert "or wait for ever" in next(one for one in result.findings if one.code == "NC512").message
+
+
+def test_a_dependency_that_cannot_be_met_is_told_with_its_job() -> None:
+    verdict = judged(live(job_states={7: "FAILED"}), dependency="afterok:7").verdict
+    assert verdict.words.startswith("for ever: --dependency=afterok:7 cannot be met, since job 7 ")
+    # Tasks of an array have ids of their own; of them all, one state tells nothing.
+    several = live(job_states={7: "FAILED", 6: "COMPLETED"})
+    assert judged(several, dependency="afterok:7").verdict.kind == "not known"
+
+
+@pytest.mark.parametrize(
+    ("option", "kind"),
+    [
+        ("nonsense=3", "not known"),
+        ("time-min=5", "not known"),
+        ("nice=-100", "not known"),
+        ("nice=100", "can start now"),
+        ("deadline=now+1hour", "not known"),
+        ("open-mode=append", "can start now"),
+        ("open-mode=both", "not known"),
+        ("begin=elevenses", "not known"),
+        ("begin=2020-01-01", "can start now"),
+        ("begin=now", "can start now"),
+        ("begin=2099-01-01T10:00", "will wait"),
+        ("begin=now+1hour", "will wait"),
+        ("begin=16:00", "will wait"),
+        ("begin=tomorrow", "will wait"),
+        ("hold", "will wait"),
+    ],
+)
+def test_sbatch_options_that_are_not_understood_make_nothing_sure(option: str, kind: str) -> None:
+    assert judged(live(), gpus_per_node=1, sbatch=(option,)).verdict.kind == kind
+    if kind == "not known":
+        # Slurm may refuse it, so that not even a limit makes the waiting sure.
+        full = judged(live(BUSY), gpus_per_node=1, sbatch=(option,)).verdict
+        assert (full.kind, option in full.words) == ("not known", True)
+
+
+def test_a_moment_to_begin_at_is_told() -> None:
+    verdict = judged(live(), gpus_per_node=1, sbatch=("begin=now+90minutes",)).verdict
+    assert (verdict.kind, verdict.cause) == ("will wait", "BeginTime")
+    assert verdict.until == NOW + 5400
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(NOW + 5400))
+    assert f"it begins at {shown} (--begin=now+90minutes), 01:30:00 from now" in verdict.words
+    # Slurm names what it depends on first.
+    look = live(job_states={9: "RUNNING"})
+    both = judged(look, sbatch=("begin=now+1hour",), dependency="afterok:9").verdict
+    assert (both.cause, both.until) == ("Dependency", None)
+    refused = judged(None, sbatch=("begin=25:00",)).verdict
+    assert (refused.kind, refused.cause) == ("refused", "NC513")

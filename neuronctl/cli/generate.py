@@ -8,6 +8,7 @@ import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, write_text
 from neuronctl.cli.joboptions import job_command, program_arguments
+from neuronctl.cli.say import put
 
 
 @job_command("generate")
@@ -37,7 +38,7 @@ def command(
     refuse_or_warn(job, force=force)
     script = render_job(job.plan, template=template)
     if write is None:
-        click.echo(script, nl=False)
+        put(script)
     else:
         write_text(Path(write), script, force=force)
         click.echo(f"wrote {write}: submit it with 'sbatch {write}'", err=True)

@@ -13,6 +13,7 @@ import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_verdict
 from neuronctl.cli.joboptions import JobCommand, job_options
+from neuronctl.cli.say import put
 from neuronctl.errors import UsageError
 from neuronctl.here.surroundings import Surroundings
 from neuronctl.request.job import Layer
@@ -225,7 +226,7 @@ def _submit_same(record: JobRecord, variables: List[str], now: Surroundings, dry
         f"neuronctl: the script of job {record.job_id}, byte for byte, from {draft.cwd}", err=True
     )
     if dry_run:
-        click.echo(draft.script, nl=False)
+        put(draft.script)
         return
     _submit(draft, {name: os.environ[name] for name in variables})
 
@@ -265,7 +266,7 @@ def _submit_anew(
         click.echo(f"neuronctl: {name}: {before or 'none'} -> {after or 'none'}", err=True)
     show_verdict(job)
     if dry_run:
-        click.echo(script, nl=False)
+        put(script)
         return
     _submit(draft, job.plan.secrets)
 

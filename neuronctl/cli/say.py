@@ -1,4 +1,4 @@
-"""What is said to the person at the terminal, on standard error."""
+"""What is said to the person at the terminal, on standard error; a script on standard output."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ def say(text: str) -> None:
         lines = [part for line in lines for part in _folded(line)]
     sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()
+
+
+def put(script: str) -> None:
+    """A script on standard output, byte for byte (click leaves escape sequences out of a pipe)."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(script.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
 
 
 def _folded(line: str) -> List[str]:

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.cli.say import put
 from neuronctl.errors import NoSuchJobError
 from neuronctl.records.store import JobRecord
 from neuronctl.tracking.jobstatus import JobStatus
@@ -32,7 +33,7 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     asked = JobId.parse(job)
     store = RecordStore.default()
     if only_script:
-        click.echo(record_of(store, asked.job).draft.script, nl=False)
+        put(record_of(store, asked.job).draft.script)
         return
     found = look_up([asked], store)
     for note in found.notes:

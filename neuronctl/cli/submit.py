@@ -19,7 +19,7 @@ from neuronctl.cli.job import (
     verdict_data,
 )
 from neuronctl.cli.joboptions import job_command, program_arguments
-from neuronctl.cli.say import say
+from neuronctl.cli.say import put, say
 from neuronctl.errors import (
     NeuronctlError,
     PolicyError,
@@ -271,7 +271,7 @@ def _show_dry_run(job: Job, script: str, as_json: bool) -> None:
     if as_json:
         _print_data(job, None, script, logs)
         return
-    click.echo(script, nl=False)
+    put(script)
 
 
 def _show_submitted(

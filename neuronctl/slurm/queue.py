@@ -54,7 +54,7 @@ class QueueJob:
     gpus_per_node: from ``--gres`` or ``--gpus-per-node``; None where GPUs were asked otherwise or
     not at all. start, end: expected ones for a job that waits or runs.
     mark: as given to sbatch, or "". exit: as the batch script's parent saw it, 0:0 until then; None
-    where this squeue does not print a wait status.
+    where this squeue prints none.
     """
 
     id: JobId
@@ -138,11 +138,18 @@ def _job(fields: Sequence[str]) -> Optional[QueueJob]:
         submit=parse_timestamp(submit),
         start=parse_timestamp(start),
         end=parse_timestamp(end),
-        exit=ExitCode.of_wait_status(int(exit)) if exit.isdecimal() else None,
+        exit=_exit_code(exit),
         mark=mark_of(command),
         work_dir=work_dir,
         name=name,
     )
+
+
+def _exit_code(text: str) -> Optional[ExitCode]:
+    """A wait status, as Slurm 22.05 prints it, or ``17:0``, as 24.11 does."""
+    if text.isdecimal():
+        return ExitCode.of_wait_status(int(text))
+    return ExitCode.parse(text)
 
 
 class Queue:

@@ -129,3 +129,9 @@ def test_same_script_from_everywhere(run: Run, tmp_path: Path) -> None:
     (other / "train.py").write_text("")
     stale = {"SLURM_JOB_ID": "1", "MASTER_ADDR": "x", "SBATCH_PARTITION": "y", "COLUMNS": "20"}
     assert run("generate", *ONE, "train.py", cwd=other, env=stale).stdout == first
+
+
+def test_escape_sequences_reach_a_pipe(run: Run) -> None:
+    for command in (["generate"], ["submit", "--dry-run"]):
+        text = run(*command, *ONE, "--env", "COLOUR=\x1b[0m", "train.py", "a\x1b[31mb").stdout
+        assert "a\x1b[31mb" in text and "COLOUR" in text and "\x1b[0m" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from bench import IMAGE, IMAGES, job
 from harness import Sandbox
 from test_bench_horovod import HOSTS, RANKS, SUM, ranks
@@ -21,6 +22,16 @@ def test_the_sandbox_runs_slurm_24_11_from_its_own_root(
     assert container_bench.exec(["sinfo", "--version"]).stdout == f"slurm-wlm {status['slurm']}\n"
     said = container_bench.exec(["sh", "-c", "cat /etc/debian_version; neuronctl --version"]).stdout
     assert said.startswith("13.") and neuronctl.__version__ in said
+
+
+@pytest.mark.parametrize("how", ["--wait", "--follow"])
+def test_the_jobs_exit_code_is_known_there_too(container_bench: Sandbox, how: str) -> None:
+    container_bench.write("ends.py", "raise SystemExit(17)\n")
+    asked = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "2", "--field", "misc"]
+    result = container_bench.exec(
+        ["neuronctl", "submit", *asked, "--appl", "misc", how, "ends.py"], check=False
+    )
+    assert result.returncode == 17, result.stderr
 
 
 def test_an_image_runs_under_srun_as_the_ordinary_user(container_bench: Sandbox) -> None:

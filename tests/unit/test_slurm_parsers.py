@@ -195,6 +195,12 @@ def test_squeue_row() -> None:
     )
 
 
+def test_squeues_exit_code_as_slurm_24_11_prints_it() -> None:
+    (job,) = parse_squeue(row().replace("35584", "17:0"))
+    assert job.exit == ExitCode(17, 0)
+    assert parse_squeue(row().replace("35584", "N/A"))[0].exit is None
+
+
 def test_squeue_waiting_array_and_unknown_state() -> None:
     first, second = parse_squeue(
         row("4_[5,7,9%2]", "PENDING", "JobArrayTaskLimit") + row("5", "EXPEDITING")

@@ -8,7 +8,12 @@ import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, show_verdict
 from neuronctl.cli.joboptions import BEHIND_DASHES, job_command
+from neuronctl.cli.say import say
 from neuronctl.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.request.job import JobRequest
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.
@@ -33,9 +38,10 @@ def command(
     """Open a shell on the first node of an allocation, wired as a job would be.
 
     Modules, environment, MASTER_ADDR and MASTER_PORT are set there, and srun starts its tasks
-    over the whole allocation. With -- CMD, CMD runs there instead of the shell.
+    over the whole allocation. With -- CMD, CMD runs there instead of the shell, and in the image
+    of --container. The shell itself is the node's: 'run --container' enters the image from it.
     """
-    from neuronctl.shell import join
+    from neuronctl.shell import join, quote
 
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
         start = "python " if words[0].endswith(".py") else ""
@@ -44,14 +50,27 @@ def command(
             f"leave it out for a shell there, or run just that there: -- {start}{words[0]}",
         )
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
-    from neuronctl.script.render import render_shell  # imported while Slurm is asked
+    from neuronctl.script.render import contained_command, render_shell  # while Slurm is asked
 
     if explain:
         show_explanation(job)
     refuse_or_warn(job, force=force)
     show_verdict(job)
     wiring = render_shell(job.plan, command=bool(words), template=template)
-    argv = _argv([f"--{one}" for one in job.plan.salloc_options], words)
+    options = [f"--{one}" for one in job.plan.salloc_options]
+    if job.plan.request.container is None:
+        argv = _argv(options, words)
+    elif words:
+        inside = contained_command(job.plan, words)
+        argv = [
+            *_step(options),
+            "bash",
+            "-c",
+            f"set -- bash -c {quote('exec ' + inside)}; {_COMMAND}",
+        ]
+    else:
+        argv = _argv(options, words)
+        say(f"neuronctl: the shell is the node's own; in it, {_run_line(job.plan.request)}")
     if dry_run:
         click.echo(join(argv))
         where = "in the shell on the first node" if not words else "on the first node, before CMD"
@@ -63,19 +82,35 @@ def command(
     return slurm.run_interactive(argv, environment={_WIRING: wiring, **job.plan.secrets})
 
 
-def _argv(options: List[str], words: Tuple[str, ...]) -> List[str]:
-    """salloc, and inside it srun for a shell or for ``words`` on the first node.
+def _run_line(request: JobRequest) -> str:
+    """How to enter the image from the shell: ``run`` knows only its own options."""
+    from neuronctl.shell import join
+
+    line = ["neuronctl", "run", f"--container={request.container}"]
+    if request.container_runtime is not None:
+        line.append(f"--container-runtime={request.container_runtime}")
+    line += [f"--bind={one}" for one in request.binds]
+    line += ["--cleanenv"] if request.cleanenv else []
+    return f"a program runs in the image with: {join(line)} SCRIPT"
+
+
+def _step(options: List[str]) -> List[str]:
+    """salloc, and inside it srun for one task on the first node.
 
     --overlap leaves the step's resources to the sruns inside, which would wait for it for ever;
     --preserve-env keeps SLURM_NTASKS and the like those of the allocation, not of this one task;
     the sruns inside inherit --distribution, whose default for one task deals ranks out in turn.
     """
+    step = ["srun", "--nodes=1", "--ntasks=1", "--overlap", "--preserve-env"]
+    return ["salloc", *options, *step, "--distribution=block"]
+
+
+def _argv(options: List[str], words: Tuple[str, ...]) -> List[str]:
+    """The step with a shell, or with ``words`` as they are."""
     from neuronctl.shell import positional
 
-    step = ["srun", "--nodes=1", "--ntasks=1", "--overlap", "--preserve-env"]
-    step.append("--distribution=block")
     if words:
         text, given = positional(words)
         command = _COMMAND if given == words else f"set -- {text}; {_COMMAND}"
-        return ["salloc", *options, *step, "bash", "-c", command, "bash", *given]
-    return ["salloc", *options, *step, "--pty", "bash", "-c", _SHELL]
+        return [*_step(options), "bash", "-c", command, "bash", *given]
+    return [*_step(options), "--pty", "bash", "-c", _SHELL]

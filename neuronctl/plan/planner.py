@@ -406,7 +406,15 @@ class _Planner:
                 f"--container-runtime: unknown container runtime '{name}'",
                 "container runtimes are: " + ", ".join(RUNTIMES),
             )
-        return RUNTIMES[name].wrap(image(request, self.cluster, launch, exported, gpus=gpus > 0))
+        entered = image(
+            request,
+            self.cluster,
+            launch,
+            exported,
+            gpus=gpus > 0,
+            interactive=self.interactive,
+        )
+        return RUNTIMES[name].wrap(entered)
 
     def _preflight(self, nodes: int, launcher: Launcher) -> bool:
         if self.interactive or not launcher.distributed:

@@ -71,9 +71,12 @@ def image(
     exported: Tuple[Export, ...],
     *,
     gpus: bool,
+    interactive: bool,
 ) -> Image:
     """The container image that is asked for, and how it is to be entered."""
-    variables = [one.name for one in exported] + [one for one, _ in launch.exports]
+    variables = [one.name for one in exported]
+    if not interactive:  # one command runs there, which is no rank of anything
+        variables += [one for one, _ in launch.exports]
     variables += ["MASTER_ADDR", "MASTER_PORT"] if launch.rendezvous else []
     variables += ["CUDA_VISIBLE_DEVICES"] if gpus else []
     scratch = cluster.scratch

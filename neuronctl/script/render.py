@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from dataclasses import replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import jinja2
@@ -16,6 +17,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.paths import config_dir, data_path
 from neuronctl.plan import Directive, JobPlan
 from neuronctl.script import compiled
+from neuronctl.script.launchers import Launch
 from neuronctl.shell import Word, join, positional, quote
 
 WIDTH = 96
@@ -117,6 +119,15 @@ def launch_text(plan: JobPlan) -> str:
     name = launch.inner[0] if launch.inner else "task"
     head = _wrap([*map(quote, outer), "bash", "-c"], "    ")
     return head + " " + task + " " + _wrap([quote(name), *map(quote, words)], "    ")
+
+
+def contained_command(plan: JobPlan, words: Sequence[str]) -> str:
+    """The command that runs ``words`` once, on this node, in the container of ``plan``."""
+    outer: Tuple[Word, ...] = ()
+    if plan.wrapping.srun:
+        outer = ("srun", "--nodes=1", "--ntasks=1", f"--cpus-per-task={plan.cores_per_node}")
+        outer += tuple(plan.cluster.policy.srun_options)
+    return launch_text(replace(plan, program=tuple(words), launch=Launch(outer=outer)))
 
 
 @dataclass(frozen=True)

@@ -124,3 +124,59 @@ def test_dry_run_says_what_its_variable_holds(
     shown = run("salloc", *SITE, "--gpus-per-node", "1", "--dry-run", *words).stdout
     (line,) = (line for line in shown.splitlines() if line.startswith("# $NEURONCTL_WIRING"))
     assert where in line
+
+
+# A container of its own sees no variable of the node but what is handed in for it.
+SINGULARITY = """#!/bin/bash
+printf '%s\\0' "$@" >"$RECORD/singularity.argv"
+while [ "$1" != image.sif ]; do shift; done
+shift
+env -i PATH="$PATH" IN_IMAGE=yes OMP="${SINGULARITYENV_OMP_NUM_THREADS-none}" \\
+    PORT="${SINGULARITYENV_MASTER_PORT-none}" RANK="${SINGULARITYENV_RANK-none}" "$@"
+"""
+
+
+@pytest.fixture
+def image(fakes: Path, tmp_path: Path) -> List[str]:
+    (fakes / "singularity").write_text(SINGULARITY)
+    (fakes / "singularity").chmod(0o755)
+    (tmp_path / "image.sif").write_text("")
+    return ["--gpus-per-node", "1", "--container", "image.sif", "--bind", "/tmp:/a b"]
+
+
+def test_command_runs_in_the_container(run: Run, fakes: Path, image: List[str]) -> None:
+    hostile = ["a b", "$HOME", "it's", "", "*", "-x", "--", "a\nb", ":", '"']
+    show = 'printf "%s|" "$IN_IMAGE" "$OMP" "$@"; exit 7'
+    result = run("salloc", *SITE, *image, "--", "bash", "-c", show, "x", *hostile, code=7)
+    assert result.stdout == "yes|none|" + "".join(f"{word}|" for word in hostile)
+    given = argv(fakes, "singularity")
+    assert given[:2] == ["exec", "--nv"]
+    assert given[given.index("/tmp:/a b") - 1] == "--bind"
+    assert "--pty" not in argv(fakes, "srun")
+
+
+def test_cleanenv_hands_the_wiring_in(run: Run, image: List[str]) -> None:
+    show = 'printf "%s|" "$OMP" "$PORT" "$RANK"'
+    result = run("salloc", *SITE, *image, "--cleanenv", "--", "bash", "-c", show)
+    assert result.stdout == f"8|{10000 + 4711}|none|", "the command is no rank of anything"
+
+
+def test_pyxis_starts_the_command_through_srun(
+    run: Run, fakes: Path, image: List[str], tmp_path: Path
+) -> None:
+    words = ["printf", "%s|", "a b", ":"]
+    result = run("salloc", *SITE, *image, "--container-runtime", "pyxis", "--", *words)
+    assert result.stdout == "a b|:|"
+    given = argv(fakes, "srun")
+    assert given[:3] == ["--nodes=1", "--ntasks=1", "--cpus-per-task=8"]
+    assert "--container-image=image.sif" in given
+    assert any(f"{tmp_path}:{tmp_path},/tmp:/a b" in one for one in given)
+    assert ":" not in given, "srun would begin another component there"
+
+
+def test_shell_says_how_to_enter_the_image(run: Run, fakes: Path, image: List[str]) -> None:
+    said = run("salloc", *SITE, *image, "--cleanenv", "--dry-run").stderr
+    line = "neuronctl run --container=image.sif --bind='/tmp:/a b' --cleanenv SCRIPT"
+    assert line in said
+    assert line not in run("salloc", *SITE, *image, "--dry-run", "--", "ls").stderr
+    assert not (fakes / "salloc.argv").exists()

@@ -60,6 +60,14 @@ def test_head_that_cannot_be_reached(sandbox: Sandbox, no_jobs: None) -> None:
     stopped(log, [f"gpu36: cannot reach 127.0.0.1 port {port_of(log)}, the first node"])
 
 
+def test_head_that_never_answers(sandbox: Sandbox, no_jobs: None) -> None:
+    """An address of nobody's, where each attempt waits: the job has one minute for them all."""
+    log = log_of(sandbox, ["--launcher=srun", "--env=MASTER_ADDR=10.77.9.9", "-t1"])
+    port = port_of(log)
+    head = f"gpu35: port {port} cannot be used: Cannot assign requested address"
+    stopped(log, [head, f"gpu36: cannot reach 10.77.9.9 port {port}, the first node"])
+
+
 def port_of(log: List[str]) -> str:
     line = next(line for line in log if "cannot reach" in line)
     return line.split(" port ")[1].split(",")[0]

@@ -22,7 +22,7 @@ command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r test_horovod.py ] || defect 'cannot read test_horovod.py'
 gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
 [ "$gpus" -ge 4 ] || defect "4 GPUs are asked for, there are $gpus"
-! command -v nvidia-smi >/dev/null || nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"

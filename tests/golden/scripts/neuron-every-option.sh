@@ -43,33 +43,34 @@ echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs a node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v python >/dev/null || defect 'no program on PATH: python'
-[ -r train.py ] || defect 'cannot read train.py'
-gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 2 ] || defect "2 GPUs are asked for, there are $gpus"
-! command -v nvidia-smi >/dev/null || nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 if [ "$SLURM_NODEID" -eq 0 ]; then
-    python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || failed=1
+    # A node that could not come (124: the time is over) says so itself.
+    timeout 12 python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || [ "$?" -eq 124 ] || failed=1
 import os, socket, sys
 address, port = sys.argv[1], int(sys.argv[2])
 try:
     with socket.create_server((address, port)) as server:
-        server.settimeout(10)
         for _ in range(1):
             server.accept()[0].recv(1)
-except socket.timeout:
-    pass  # the node that could not come says so itself
 except OSError as error:
     why = os.strerror(error.errno) if error.errno else error
     sys.exit(f"preflight: {socket.gethostname()}: port {port} cannot be used: {why}")
 LISTEN
 else
-    for attempt in {1..40}; do
-        (exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null && break
-        [ "$attempt" -lt 40 ] || defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"
+    SECONDS=0
+    until timeout 2 bash -c 'exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null; do
+        if [ "$SECONDS" -ge 8 ]; then
+            defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"
+            break
+        fi
         sleep 0.2
     done
 fi
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r train.py ] || defect 'cannot read train.py'
+gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+[ "$gpus" -ge 2 ] || defect "2 GPUs are asked for, there are $gpus"
+! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"

@@ -138,7 +138,12 @@ def _dependency_words(dependency: str) -> str:
 def _turn(evidence: Evidence, own: PartitionJob) -> str:
     # Those that wait for another job, or are held (priority 0), are before nobody.
     waiting = [row for row in evidence.queue if row.state == "PENDING" and not row.dependency]
-    ahead = sum(1 for row in waiting if (row.priority or 0) > (own.priority or 0))
+    # Of two with the same priority (all, where it has no weights) the older one goes first.
+    ahead = sum(
+        1
+        for row in waiting
+        if row.priority and (row.priority, own.job_id) > (own.priority or 0, row.job_id)
+    )
     running = [row for row in evidence.queue if row.state == "RUNNING"]
     where = f"waiting {'job' if ahead == 1 else 'jobs'} of {evidence.status.partition}"
     words = f"{ahead or 'no'} other {where} {'is' if ahead == 1 else 'are'} before it"

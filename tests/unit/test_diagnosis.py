@@ -144,6 +144,9 @@ def test_waiting_for_its_turn() -> None:
     assert "1 other waiting job of gpu is before it, 2 jobs run there" in words
     assert "the first of which ends in 1 min at the latest" in words
     assert "no other waiting jobs of gpu are before it" in waiting(rows[0], reason="Resources")
+    # Without weights all priorities are 1, and the older job goes first.
+    equal = [(6, "PENDING", 1, 0), (7, "PENDING", 1, 0), (8, "PENDING", 1, 0)]
+    assert "1 other waiting job of gpu is before it" in waiting(*equal, reason="Priority")
     assert "Slurm expects it to start at" in waiting(rows[0], reason="Resources", expected=5000)
     assert "(in 1 h 6 min)" in waiting(rows[0], reason="Resources", expected=5000)
 

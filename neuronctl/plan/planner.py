@@ -15,6 +15,7 @@ from neuronctl.plan.directives import directives
 from neuronctl.plan.model import Decision, Export, JobPlan, Place
 from neuronctl.plan.software import activation, exports, image, is_python, program
 from neuronctl.request.job import JobRequest, Source
+from neuronctl.request.options import one_line
 from neuronctl.script.containers import RUNTIMES, Wrapping
 from neuronctl.script.launchers import LAUNCHERS, Launch, Launcher, Shape
 from neuronctl.words import counted, verb
@@ -37,8 +38,15 @@ def plan(
     recognised
         How the cluster was found, where it was not asked for.
 
-    Raises UsageError for a launcher or a container runtime that does not exist.
+    Raises UsageError for a launcher or a container runtime that does not exist, and for a program
+    whose name is not one line.
     """
+    # The name stands in the preflight's here-document, which a line of it could end.
+    if request.script is not None:
+        try:
+            one_line(request.script)
+        except ValueError as error:
+            raise UsageError(f"the program's name {error}", "rename the file") from None
     return _Planner(request, cluster, interactive, place, recognised).plan()
 
 

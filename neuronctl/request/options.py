@@ -188,6 +188,16 @@ def _setup(texts: Sequence[str]) -> Fields:
     return {"setup": tuple(lines)}
 
 
+BASHS_OWN = frozenset(
+    ("UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "BASHPID", "FUNCNAME")
+    + ("GROUPS", "DIRSTACK", "RANDOM", "SRANDOM", "LINENO", "EPOCHSECONDS", "EPOCHREALTIME")
+    + ("BASH_COMMAND", "BASH_ARGC", "BASH_ARGV", "BASH_LINENO", "BASH_SOURCE", "BASH_ALIASES")
+    + ("BASH_CMDS", "HISTCMD", "_")
+)
+"""Variables that no script can set: with bash 5.2 an export of the first six fails, and the others
+have a value of bash's own whenever they are read, or none."""
+
+
 def _env(texts: Sequence[str]) -> Fields:
     pairs: Dict[str, str] = {}
     for text in texts:
@@ -196,6 +206,8 @@ def _env(texts: Sequence[str]) -> Fields:
             # The value is not repeated: it may be a secret.
             shown = f"{name}=…" if equals else text
             raise ValueError(f"'{shown}' is not NAME=VALUE with a shell variable's name")
+        if name in BASHS_OWN:
+            raise ValueError(f"{name} belongs to bash itself, which lets no script set it")
         if "\0" in value:
             raise ValueError(f"the value of {name} contains a NUL byte, which no variable can hold")
         if _SURROGATE.search(value):

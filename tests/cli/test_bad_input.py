@@ -74,6 +74,16 @@ def test_wrong_usage(options: List[str], words: List[str], run: Run, fake_slurm:
     assert records() == []
 
 
+@pytest.mark.parametrize("name", ["a\nPREFLIGHT\n", "a\rb", "a\tb.py"])
+def test_program_with_a_control_character_in_its_name(name: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("")
+    words = ["the program's name contains the control character", "rename the file"]
+    one_error(run("generate", *HERE, "-N2", "--gpus-per-node=1", name, code=2), *words)
+    (tmp_path / "job.yaml").write_text(f"script: {json.dumps(name)}\n")
+    one_error(run("generate", *HERE, "-f", "job.yaml", code=2), *words)
+    run("generate", *HERE, "-N2", "--gpus-per-node=1", "train.py", name)
+
+
 @pytest.mark.parametrize("name", ["train.py", "job.sh", "no_suffix"])
 def test_job_file_that_is_a_program(name: str, run: Run, tmp_path: Path) -> None:
     (tmp_path / name).write_text("#!/bin/bash\n#SBATCH -N 2\nsrun true\n")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import Any, Dict, List
 
 import pytest
 
 from neuronctl.request import job
-from neuronctl.request.options import BY_NAME, OPTIONS, find
+from neuronctl.request.options import BASHS_OWN, BY_NAME, OPTIONS, find
 from neuronctl.script.launchers import LAUNCHERS
 
 GOOD: List[Any] = [
@@ -91,6 +92,8 @@ BAD = [
     ("env", "A B=x", "is not NAME=VALUE"),
     ("env", "=x", "is not NAME=VALUE"),
     ("env", "A=\0", "NUL"),
+    ("env", "UID=3", "UID belongs to bash itself"),
+    ("env", "SHELLOPTS=", "SHELLOPTS belongs to bash itself"),
     ("env", "A=\udc80", "not valid UTF-8"),
     ("setup", "\n", "is empty"),
     ("setup", "a\r\nb", r"control character '\\r'"),
@@ -153,6 +156,13 @@ def test_every_option_sets_fields_of_a_request() -> None:
 def test_yaml_keys_take_dashes_and_underscores(name: str) -> None:
     assert find(name) is BY_NAME["gpus-per-node"]
     assert find("no-such") is None
+
+
+@pytest.mark.parametrize("name", sorted(BASHS_OWN) + ["HOSTNAME", "PWD", "SECONDS"])
+def test_what_bash_sets_itself_is_what_does_not_arrive(name: str) -> None:
+    asked = ["bash", "-c", f"export {name}=7; env"]
+    shown = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    assert (f"{name}=7" not in shown.splitlines()) == (name in BASHS_OWN)
 
 
 def test_help_names_every_launcher() -> None:

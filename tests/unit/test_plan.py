@@ -220,7 +220,7 @@ def test_comment() -> None:
         ("my train.py", "my_train"),
         (".hidden", ".hidden"),
         ("prog", "prog"),
-        ("a b;c\nd.py", "a_b_c_d"),
+        ("a b;c'd.py", "a_b_c_d"),
     ],
 )
 def test_job_name_is_the_scripts(script: str, name: str) -> None:

@@ -6,13 +6,13 @@ import functools
 import os
 import re
 from dataclasses import replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import jinja2
-from jinja2 import compiler
+from jinja2 import compiler, nodes
 from jinja2.bccache import Bucket
 
-from neuronctl.errors import TemplateError
+from neuronctl.errors import TemplateError, did_you_mean
 from neuronctl.frozen import dataclass
 from neuronctl.paths import config_dir, data_path
 from neuronctl.plan import Directive, JobPlan
@@ -221,14 +221,32 @@ class _Kept(jinja2.BytecodeCache):
         compiled.write(bucket.checksum, bucket.key, bucket.code)
 
 
+class _Files(jinja2.FileSystemLoader):
+    """Template files; one that is no text is named."""
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> Tuple[str, str, Callable[[], bool]]:
+        try:
+            return super().get_source(environment, template)
+        except UnicodeDecodeError as error:
+            paths = [os.path.join(one, template) for one in self.searchpath]
+            path = next((one for one in paths if os.path.isfile(one)), template)
+            raise TemplateError(
+                f"{path}: a template is UTF-8 text, and byte {error.start + 1} of this file is "
+                f"{error.object[error.start]:#04x}",
+                "name a text file, or save it as UTF-8",
+            ) from None
+
+
 @functools.lru_cache(maxsize=8)
 def _environment(directories: Tuple[str, ...], shipped: str) -> jinja2.Environment:
     """Templates of these directories; it looks at a file's time before it takes it for known."""
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [
-                jinja2.PrefixLoader({"shipped": jinja2.FileSystemLoader(shipped)}),
-                jinja2.FileSystemLoader(directories),
+                jinja2.PrefixLoader({"shipped": _Files(shipped)}),
+                _Files(directories),
             ]
         ),
         bytecode_cache=_Kept(),
@@ -258,14 +276,21 @@ def _render(name: str, plan: JobPlan, **more: Any) -> str:
         "port": "$((10000 + SLURM_JOB_ID % 20000))",
         **more,
     }
+    made = _environment(tuple(directories), shipped)
     try:
-        return _environment(tuple(directories), shipped).get_template(name).render(context)
+        template = made.get_template(name)
+        text = template.render(context)
+        if os.path.dirname(str(template.filename)) != shipped:
+            _refuse_what_vanishes(made, name)
+        return text
     except jinja2.TemplateSyntaxError as error:
         place = f"{error.filename or error.name}:{error.lineno}"
         raise TemplateError(f"{place}: {error.message}") from None
     except jinja2.TemplateNotFound as error:
+        asker = _place(error, directories, "")
         raise TemplateError(
-            f"there is no template '{error.name}'", f"templates lie in {own} and {shipped}"
+            f"{asker}{': ' if asker else ''}there is no template '{error.name}'",
+            f"templates lie in {own} and {shipped}",
         ) from None
     except jinja2.UndefinedError as error:
         raise TemplateError(
@@ -274,15 +299,82 @@ def _render(name: str, plan: JobPlan, **more: Any) -> str:
         ) from None
     except RecursionError as error:
         raise TemplateError(f"{_place(error, directories)}: it calls itself for ever") from None
-    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except MemoryError as error:
+        raise TemplateError(f"{_place(error, directories)}: it wants too much memory") from None
+    except (
+        jinja2.TemplateError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise TemplateError(f"{_place(error, directories)}: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise TemplateError(f"the template '{name}' cannot be read: {error}") from None
 
 
-def _place(error: BaseException, directories: Sequence[str]) -> str:
-    """file:line of the template that an error was raised in."""
-    place = "template"
+def _refuse_what_vanishes(made: jinja2.Environment, name: str) -> None:
+    """Refuse blocks that the extended template does not have, and text outside of all blocks:
+    jinja leaves both out without a word.
+    """
+    filename, tree = _parsed(made, name)
+    parent = _parent(tree)
+    known = None if parent is None else _blocks(made, parent)
+    if known is None:
+        return
+    waiting: List[nodes.Node] = list(tree.body)
+    while waiting:
+        node = waiting.pop(0)
+        if not isinstance(node, nodes.Block):
+            waiting += node.iter_child_nodes()
+        elif node.name not in known:
+            raise TemplateError(
+                f"{filename}:{node.lineno}: '{parent}' has no block '{node.name}', and the lines "
+                "in it would be left out",
+                did_you_mean(node.name, known),
+            )
+    for part in (
+        part for node in tree.body if isinstance(node, nodes.Output) for part in node.nodes
+    ):
+        text = part.data if isinstance(part, nodes.TemplateData) else "{{"
+        if text.strip():
+            line = part.lineno + text[: -len(text.lstrip())].count("\n")
+            raise TemplateError(
+                f"{filename}:{line}: text outside of all blocks would be left out, since this "
+                f"template extends '{parent}'",
+                f"put it into one of its blocks: {', '.join(sorted(known)) or 'it has none'}",
+            )
+
+
+def _parsed(made: jinja2.Environment, name: str) -> Tuple[str, nodes.Template]:
+    """The file and the syntax tree of a template."""
+    assert made.loader is not None
+    source, filename, _ = made.loader.get_source(made, name)
+    return filename or name, made.parse(source, name, filename)
+
+
+def _parent(tree: nodes.Template) -> Optional[str]:
+    """The template that it extends in any case, where its name stands there."""
+    for node in tree.body:
+        if isinstance(node, nodes.Extends) and isinstance(node.template, nodes.Const):
+            return str(node.template.value)
+    return None
+
+
+def _blocks(made: jinja2.Environment, name: str) -> Optional[Set[str]]:
+    """The blocks of a template and of those it extends; None where that cannot be told."""
+    _, tree = _parsed(made, name)
+    names = {one.name for one in tree.find_all(nodes.Block)}
+    parent = _parent(tree)
+    if parent is None:
+        return None if any(tree.find_all(nodes.Extends)) else names
+    more = _blocks(made, parent)
+    return None if more is None else names | more
+
+
+def _place(error: BaseException, directories: Sequence[str], place: str = "template") -> str:
+    """file:line of the template that an error was raised in, or ``place``."""
     trace = error.__traceback__
     while trace is not None:
         filename = trace.tb_frame.f_code.co_filename

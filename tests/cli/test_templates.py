@@ -70,6 +70,65 @@ def test_a_template_that_is_not_there(run: Callable[..., Any]) -> None:
     assert "no template 'none.j2'" in run(*JOB, "--template=none.j2", *APPL, code=5).stderr
 
 
+FAULTS = {
+    "extends": ('{# #}\n{% extends "shipped/nope.j2" %}\n', 2, ["no template 'shipped/nope.j2'"]),
+    "include": ('\n\n{% include "nope.j2" %}\n', 3, ["no template 'nope.j2'"]),
+    "memory": ("\n{{ 'x' * 10**17 }}\n", 2, ["too much memory"]),
+    "attribute": ("{{ plan.__setattr__('nodes', 3) }}\n", 1, ["nodes"]),
+    "block": (
+        '{% extends "shipped/job.sh.j2" %}\n\n{% block enviroment %}x{% endblock %}\n',
+        3,
+        ["no block 'enviroment'", "did you mean environment", "directives"],
+    ),
+    "outside": (
+        '{% extends "shipped/job.sh.j2" %}\n\nulimit -c 0\n',
+        3,
+        ["outside of all blocks", "environment"],
+    ),
+    "no blocks": (
+        '{% extends "shipped/run.sh.j2" %}\n{% block launch %}x{% endblock %}\n',
+        2,
+        ["no block 'launch'", "known: none"],
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_told_with_its_place(
+    fault: str, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    text, line, words = FAULTS[fault]
+    (tmp_path / "mine.j2").write_text(text)
+    said = run(*JOB, "--template=mine.j2", *APPL, code=5).stderr
+    assert f"{tmp_path}/mine.j2:{line}: " in said
+    for word in words:
+        assert word in said
+    assert "a defect of neuronctl" not in said
+
+
+def test_a_file_that_is_no_text_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "binary.j2").write_bytes(b"#!\xff\x00")
+    (tmp_path / "mine.j2").write_text('{% include "binary.j2" %}')
+    for name in ("binary.j2", "mine.j2"):
+        said = run(*JOB, f"--template={name}", *APPL, code=5).stderr
+        assert f"{tmp_path}/binary.j2: " in said and "byte 3 of this file is 0xff" in said
+
+
+def test_blocks_of_all_templates_above_and_new_ones_within(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    extends = '{% extends "shipped/job.sh.j2" %}\n{# said #}\n{% set x = 1 %}\n'
+    inner = (
+        "{% block environment %}{{ super() }}{% block mine %}\none\n{% endblock %}{% endblock %}\n"
+    )
+    (tmp_path / "middle.j2").write_text(extends + inner)
+    outer = '{% extends "middle.j2" %}\n{% block mine %}two{% endblock %}\n'
+    (tmp_path / "last.j2").write_text(outer + "{% block launch %}three{% endblock %}")
+    text = run(*JOB, "--template=last.j2", *APPL).stdout
+    assert "two" in text and "three" in text and "one" not in text.splitlines()
+    assert "one" in run(*JOB, "--template=middle.j2", *APPL).stdout.splitlines()
+
+
 def documented(root: Path, pattern: str) -> Set[str]:
     text = (root / "docs/reference/templates.md").read_text(encoding="utf-8")
     return set(re.findall(pattern, text, re.MULTILINE))

@@ -70,7 +70,7 @@ def prepare(
     layers = [recorded or read_config(config_dir() / "config.yaml")]
     if job_file is not None:
         layers.append(read_job_file(Path(job_file)))
-    layers.append(_command_line(given, words))
+    layers.append(command_line(given, words))
     request = build_request(layers)
     if request.script is None and not interactive:
         raise UsageError(
@@ -143,80 +143,8 @@ def _candidate(one: Candidate) -> str:
     return words
 
 
-def plan_in_allocation(
-    given: Dict[str, Any], *, words: Tuple[str, ...], catalog_file: Optional[str]
-) -> Tuple[JobPlan, int]:
-    """The plan of a launch on the allocation this process stands in, and the allocation's job id.
-
-    What is not asked for is what the allocation has. Raises UsageError outside an allocation,
-    and for more than it has.
-    """
-    from neuronctl import units
-    from neuronctl.catalog.loader import load
-    from neuronctl.catalog.recognise import recognise
-    from neuronctl.here import allocation
-    from neuronctl.here.situation import find_image
-    from neuronctl.paths import config_dir
-    from neuronctl.plan import Place, plan
-    from neuronctl.request.jobfile import read_config
-
-    if not words:
-        raise UsageError("no SCRIPT: there is no program to run", "name it behind the options")
-    has = allocation.from_environment(os.environ)
-    # Of the user's defaults only the cluster has to do with a launch.
-    config = read_config(config_dir() / "config.yaml")
-    defaults = Layer({k: v for k, v in config.values.items() if k == "cluster"}, config.origins)
-    request = build_request([defaults, _command_line(given, words)])
-    hosts = has.nodes
-    if request.nodelist is not None:
-        hosts = tuple(units.expand_hostlist(request.nodelist))
-        strangers = [host for host in hosts if host not in has.nodes]
-        if strangers:
-            raise UsageError(
-                f"--nodelist: {', '.join(strangers)} {'is' if len(strangers) == 1 else 'are'} not "
-                f"in this allocation, which has {', '.join(has.nodes)}",
-                "name some of these, or leave --nodelist out",
-            )
-    wanted = request.nodes or len(hosts)
-    if wanted > len(hosts):
-        raise UsageError(
-            f"--nodes: {wanted} nodes are asked for, there are {len(hosts)}",
-            f"ask for at most --nodes {len(hosts)}",
-        )
-    gpus = has.gpus if request.gpus_per_node is None else request.gpus_per_node
-    if gpus > has.gpus:
-        raise UsageError(
-            f"--gpus-per-node: {gpus} GPUs a node are asked for, the allocation has {has.gpus}",
-            f"ask for at most --gpus-per-node {has.gpus}" if has.gpus else "leave it out",
-        )
-    cluster, _ = recognise(load(catalog_file), request.cluster)
-    image = request.container
-    request = dataclasses.replace(
-        request,
-        partition=has.partition or None,
-        nodes=wanted,
-        nodelist=None,
-        gpus_per_node=gpus or None,
-        ntasks_per_node=request.ntasks_per_node or (None if gpus else has.ntasks_per_node),
-        container=image and find_image(image, cluster.containers.image_dirs),
-    )
-    place = Place(
-        hosts=hosts[:wanted],
-        cores=has.cores * gpus // has.gpus if gpus else has.cores,
-        step_options=(f"--gres=gpu:{gpus}",) if gpus < has.gpus else (),
-    )
-    made = plan(request, cluster, place=place)
-    if made.cores_per_node > place.cores:
-        raise UsageError(
-            f"{made.cores_per_node} cores a node are asked for ({made.ntasks_per_node} tasks x "
-            f"{made.cpus_per_task} cores), the allocation has {place.cores}"
-            + (f" with {gpus} of its {has.gpus} GPUs" if gpus < has.gpus else ""),
-            f"ask for at most -c {max(1, place.cores // made.ntasks_per_node)}",
-        )
-    return made, has.job_id
-
-
-def _command_line(given: Dict[str, Any], words: Tuple[str, ...]) -> Layer:
+def command_line(given: Dict[str, Any], words: Tuple[str, ...]) -> Layer:
+    """The layer of a request that the command line gives; raises UsageError."""
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for option in OPTIONS:
@@ -279,8 +207,11 @@ def _program(script: str) -> str:
     return script
 
 
-def refuse_or_warn(job: Job, *, force: bool) -> None:
-    """Say what the rules found, on standard error; raises PolicyError for errors, unless forced."""
+def refuse_or_warn(job: Job, *, force: Optional[bool]) -> None:
+    """Say what the rules found, on standard error; raises PolicyError for errors, unless forced.
+
+    force: None where there is no such option.
+    """
     from neuronctl.rules.now import WAITS
 
     for one in job.findings:
@@ -295,7 +226,8 @@ def refuse_or_warn(job: Job, *, force: bool) -> None:
         say(f"neuronctl: judged by {job.verdict.judged_by}")
     if job.errors and not force:
         count = "1 error" if len(job.errors) == 1 else f"{len(job.errors)} errors"
-        raise PolicyError(f"refused: {count}; nothing was done", "--force goes on in spite of it")
+        hint = "" if force is None else "--force goes on in spite of it"
+        raise PolicyError(f"refused: {count}; nothing was done", hint)
 
 
 def show_explanation(job: Job) -> None:

@@ -12,7 +12,7 @@ from neuronctl.frozen import dataclass
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a job has; counts are per node, None where Slurm does not say.
+    """What a job has; counts are per node, None where its variables do not say.
 
     partition: its name, or "". cores: of the node with the fewest.
     """
@@ -20,7 +20,7 @@ class Allocation:
     job_id: int
     nodes: Tuple[str, ...]
     partition: str
-    gpus: int
+    gpus: Optional[int]
     cores: int
     ntasks_per_node: Optional[int]
     cpus_per_task: Optional[int]
@@ -51,12 +51,20 @@ def from_environment(environ: Mapping[str, str]) -> Allocation:
         ) from None
 
 
-def _gpus(environ: Mapping[str, str]) -> int:
+def _gpus(environ: Mapping[str, str]) -> Optional[int]:
+    """GPUs a node; None in the shell that a bare salloc leaves on the login node, as a rule."""
+    if "SLURM_GPUS" in environ and environ.get("SLURM_JOB_NUM_NODES") != "1":
+        return None  # so many in all: the nodes may differ
     count = _number(environ.get("SLURM_GPUS_ON_NODE"))
     if count is not None:
         return count
-    visible = environ.get("SLURM_JOB_GPUS") or environ.get("CUDA_VISIBLE_DEVICES") or ""
-    return len([one for one in visible.split(",") if one])
+    each = environ.get("SLURM_GPUS_PER_NODE")  # "4", "a100:4" or "a100:2,h100:2"
+    if each:
+        return sum(int(one.rpartition(":")[2]) for one in each.split(","))
+    visible = environ.get("SLURM_JOB_GPUS")
+    if not visible and environ.get("SLURMD_NODENAME"):
+        visible = environ.get("CUDA_VISIBLE_DEVICES")  # elsewhere it is not the job's
+    return len([one for one in visible.split(",") if one]) if visible else None
 
 
 def _number(text: Optional[str]) -> Optional[int]:

@@ -172,8 +172,10 @@ def gpu_model(subject: Subject) -> Iterator[Violation]:
     asked = plan.request.gpu_type
     if asked is not None and partition.gpu is not None and asked != partition.gpu:
         having = [
-            one.name for one in plan.cluster.partitions.values() if one.gpu == asked and one.open
-        ]
+            one.name
+            for one in plan.cluster.partitions.values()
+            if one.gpu == asked and one.open and not plan.hosts
+        ]  # a launch inside an allocation has its nodes
         hint = "leave the type out" + (f", or take -p {' or '.join(having)}" if having else "")
         if asked.lower() == partition.gpu.lower():
             hint = f"did you mean {partition.gpu}? Slurm tells capitals from small letters"

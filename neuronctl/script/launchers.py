@@ -9,6 +9,7 @@ runs on each node.
 
 from __future__ import annotations
 
+import dataclasses
 from string import Template
 from typing import Callable, Mapping, Optional, Tuple
 
@@ -38,6 +39,11 @@ class Shape:
     def processes(self) -> int:
         """Training processes in all."""
         return self.nodes * self.processes_per_node
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are fewer cores than processes, which only an allocation may have."""
+        return "--overcommit" in self.srun_options
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,10 @@ def srun_words(shape: Shape) -> Tuple[Word, ...]:
 
 
 def _python(shape: Shape) -> Launch:
-    return Launch()
+    if not shape.hosts:
+        return Launch()  # the batch shell is on the first node, and the whole job is its own
+    one = dataclasses.replace(shape, nodes=1, hosts=shape.hosts[:1], ntasks_per_node=1)
+    return Launch(outer=srun_words(one))
 
 
 def _srun(shape: Shape) -> Launch:
@@ -198,12 +207,18 @@ def _host_slots(shape: Shape) -> Tuple[Tuple[str, ...], Word]:
     return (line,), Shell('"$hosts"')
 
 
+# Open MPI counts a core as a place for one process, whatever -H says.
+_OVERSUBSCRIBE = "--oversubscribe"
+
+
 def _horovodrun(controller: str) -> Callable[[Shape], Launch]:
     def launch(shape: Shape) -> Launch:
         before, hosts = _host_slots(shape)
+        mpi = (f"--mpi-args={_OVERSUBSCRIBE}",) if shape.crowded and controller == "--mpi" else ()
         network = ("--network-interface", shape.interface) if shape.interface else ()
         several = network if shape.nodes > 1 else ()
-        words = ("horovodrun", controller, "-np", str(shape.processes), "-H", hosts, *several)
+        many = ("-np", str(shape.processes), "-H", hosts)
+        words = ("horovodrun", controller, *many, *several, *mpi)
         return Launch(before=before, outer=words, own_variables=True)
 
     return launch
@@ -214,7 +229,8 @@ def _mpirun(shape: Shape) -> Launch:
     where: Tuple[Word, ...] = ("-H", _host_slots(shape)[1]) if shape.hosts else ()
     # Its own binding, one core a process, would starve data loaders and OpenMP threads.
     words = ("mpirun", "-np", str(shape.processes), *where, "--bind-to", "none")
-    return Launch(outer=words, own_variables=True)
+    crowd = (_OVERSUBSCRIBE,) if shape.crowded else ()
+    return Launch(outer=(*words, *crowd), own_variables=True)
 
 
 LAUNCHERS: Mapping[str, Launcher] = {

@@ -8,6 +8,7 @@ Pure ``…_argv`` and ``parse_…`` functions stand around one ``run``. What the
 ``sacct(job_ids=(), *, user=None, since=None, timeout=10.0) -> Accounting(jobs, off)``
 ``scancel(job_ids, *, signal=None, timeout=30.0) -> Cancelled(refused, words)``
 ``scontrol_show_job(job, *, timeout=10.0) -> Tuple[ControlJob, ...]``
+``job_gpus(job_id, *, timeout=10.0) -> Dict[str, int]``: what a running job has on each node
 ``ask_now(*, nodes="", limits_of=None, job_ids=(), timeout) -> Now``: my jobs, nodes, limits at once
 ``predict_start(options, *, timeout) -> Optional[int]``: sbatch --test-only
 ``run_interactive(argv) -> int``: salloc on the user's own terminal
@@ -27,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.slurm.accounting import Accounting, AccountingJob, sacct
     from neuronctl.slurm.cluster import local_cluster
-    from neuronctl.slurm.control import Cancelled, ControlJob, scancel, scontrol_show_job
+    from neuronctl.slurm.control import Cancelled, ControlJob, job_gpus, scancel, scontrol_show_job
     from neuronctl.slurm.limits import Association, GroupLimit, Qos, Shared
     from neuronctl.slurm.mine import Limits, MyJob, Now, ask_now
     from neuronctl.slurm.process import installed, run_interactive
@@ -59,6 +60,7 @@ __all__ = [
     "Submitted",
     "ask_now",
     "installed",
+    "job_gpus",
     "local_cluster",
     "predict_start",
     "run_interactive",
@@ -93,6 +95,7 @@ _HOME = {
     "Submitted": "submit",
     "ask_now": "mine",
     "installed": "process",
+    "job_gpus": "control",
     "local_cluster": "cluster",
     "predict_start": "submit",
     "run_interactive": "process",

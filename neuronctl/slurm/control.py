@@ -130,6 +130,28 @@ def scontrol_show_job(job: JobId, *, timeout: float = 10.0) -> Tuple[ControlJob,
     return tuple(parse_show_job(result.stdout))
 
 
+def parse_job_gpus(text: str) -> Dict[str, int]:
+    """GPUs by node, from the lines ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)`` of
+    ``scontrol show job -d``; empty where it has no such lines.
+    """
+    found: Dict[str, int] = {}
+    for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
+        count = sum(int(one) for one in re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", match[2]))
+        found.update((node, found.get(node, 0) + count) for node in expand_hostlist(match[1]))
+    return found
+
+
+def job_gpus(job_id: int, *, timeout: float = 10.0) -> Dict[str, int]:
+    """The GPUs that a running job has on each of its nodes.
+
+    Raises SlurmUnavailableError, SlurmRefusedError.
+    """
+    result = run(["scontrol", "show", "job", "-d", str(job_id)], timeout=timeout)
+    if result.returncode != 0:
+        raise failure(result)
+    return parse_job_gpus(result.stdout)
+
+
 def scancel_argv(
     job_ids: Sequence[JobId], signal: Optional[str] = None, batch: bool = False
 ) -> List[str]:

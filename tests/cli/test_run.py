@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
+from fake_slurm import FakeSlurm
 
 ALLOCATION: Dict[str, str] = {
     "SLURM_JOB_ID": "154173",
@@ -49,7 +50,7 @@ def test_srun_on_one_named_node(run: Callable[..., Any]) -> None:
         (["--gpus-per-node", "5"], "the allocation has 4"),
         (["--launcher", "srun", "-c", "9"], "36 cores a node are asked for (4 tasks x 9 cores)"),
         (["--gpus-per-node", "2", "--launcher", "srun", "-c", "9"], "has 16 with 2 of its 4 GPUs"),
-        ([], "there is no file 'train.py'"),
+        (["--nodelist", "gpu["], "'gpu[' is no list of nodes"),
     ],
 )
 def test_more_than_there_is(words: list, said: str, run: Callable[..., Any]) -> None:
@@ -59,3 +60,89 @@ def test_more_than_there_is(words: list, said: str, run: Callable[..., Any]) -> 
 
 def test_outside_an_allocation(run: Callable[..., Any], tmp_path: Path) -> None:
     assert "this is no allocation" in run(*RUN, "train.py", code=2).stderr
+
+
+def plain(text: str) -> str:
+    return " ".join(text.replace("\\\n", " ").split())
+
+
+@pytest.mark.parametrize("words", [[], ["--launcher", "python"], ["--container", "docker://x"]])
+def test_one_process_is_where_it_is_asked_for(words: list, run: Callable[..., Any]) -> None:
+    part = ["--nodelist", "gpu33", "--gpus-per-node", "1"]
+    text = plain(run(*RUN, "--print", *words, *part, "train.py", env=ALLOCATION).stdout)
+    assert (
+        "srun --nodes=1 --nodelist=gpu33 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 "
+        "--gres=gpu:1 --kill-on-bad-exit=1 " in text
+    )
+    assert text.endswith("python train.py")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "NC401: there is no file 'train.py'"),
+        (["--container", "./nosuch.sif"], "NC403: there is no container image './nosuch.sif'"),
+        (["--container", "./arm.sif"], "NC404: the image ./arm.sif is built for aarch64"),
+        (["--gpus-per-node", "h100:2"], "NC123: GPUs of type 'h100' are asked for"),
+    ],
+)
+def test_the_rules_on_a_launch(
+    words: list, said: str, run: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "arm.sif").write_bytes(b"#" * 32 + b"SIF_MAGIC\x0001\x0004\x00")
+    result = run(*RUN, *words, "train.py", env=ALLOCATION, code=4)
+    assert said in plain(result.stderr) and "--force" not in result.stderr
+
+
+DETAILS = """\
+JobId=154173 JobName=interactive
+   JOB_GRES=gpu:a100:8
+     Nodes=gpu[32-33] CPU_IDs=0-15 Mem=121600 GRES=gpu:a100:4(IDX:0-3)
+"""
+
+
+def hand_made(**more: str) -> Dict[str, str]:
+    """The variables of a bare salloc's shell on the login node."""
+    return {**{k: v for k, v in ALLOCATION.items() if k != "SLURM_GPUS_ON_NODE"}, **more}
+
+
+def test_gpus_that_only_the_controller_tells(
+    run: Callable[..., Any], fake_slurm: FakeSlurm
+) -> None:
+    fake_slurm.answer("scontrol", DETAILS)
+    words = [*RUN, "--print", "--launcher", "horovodrun", "train.py"]
+    assert "-H gpu32:4,gpu33:4 " in run(*words, env=hand_made()).stdout
+    text = plain(run(*RUN, "--print", "--launcher=srun", "--gpus-per-node=2", "train.py",
+                     env=hand_made()).stdout)  # fmt: skip
+    assert " --ntasks=4 " in text and " --gres=gpu:2 " in text
+    assert fake_slurm.calls("scontrol")[0][1:] == ["show", "job", "-d", "154173"]
+
+
+def test_gpus_that_nobody_tells(run: Callable[..., Any], fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("scontrol", stderr="slurm_load_jobs error: Unable to contact", code=1)
+    words = [*RUN, "--print", "--launcher", "horovodrun"]
+    assert "is not known" in run(*words, "train.py", env=hand_made(), code=2).stderr
+    asked = run(*words, "--gpus-per-node", "2", "train.py", env=hand_made()).stdout
+    assert "-H gpu32:2,gpu33:2 " in asked
+
+
+def test_gpus_in_all_are_not_asked_for_again(
+    run: Callable[..., Any], fake_slurm: FakeSlurm
+) -> None:
+    uneven = DETAILS.replace("gpu[32-33]", "gpu32") + (
+        "     Nodes=gpu33 CPU_IDs=0-3 Mem=30400 GRES=gpu:a100:2(IDX:0-1)\n"
+    )
+    fake_slurm.answer("scontrol", uneven)
+    words = [*RUN, "--print", "--launcher=srun", "train.py"]
+    text = plain(run(*words, env=hand_made(SLURM_GPUS="6")).stdout)
+    assert text.startswith("unset SLURM_GPUS ")
+    assert " --ntasks=4 " in text and " --gres=gpu:2 " in text
+
+
+@pytest.mark.parametrize("launcher", ["horovodrun", "srun", "torchrun"])
+def test_processes_may_share_cores(launcher: str, run: Callable[..., Any]) -> None:
+    few = {**ALLOCATION, "SLURM_JOB_CPUS_PER_NODE": "1(x2)"}
+    result = run(*RUN, "--print", "--launcher", launcher, "train.py", env=few)
+    text = plain(result.stdout)
+    assert ("--overcommit" in text) == (launcher == "srun")
+    assert ("4 tasks a node share 1 core" in result.stderr) == (launcher != "torchrun")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import List
 
 import pytest
-from harness import Sandbox
+from harness import COMMENT, Sandbox
 
 SALLOC = ("neuronctl", "salloc", "-p", "amd_a100nv_8", "-t", "10", "--field=misc", "--appl=pytorch")
 
@@ -22,11 +22,11 @@ with open(os.path.join(where, rank), "w") as file:
 """
 
 
-def launched(sandbox: Sandbox, before: List[str], options: str) -> List[str]:
-    """Which process ran where, of ``neuronctl run`` on two nodes of four GPUs."""
+def launched(sandbox: Sandbox, before: List[str], options: str, gpus: int = 4) -> List[str]:
+    """Which process ran where, of ``neuronctl run`` on two nodes of so many GPUs."""
     sandbox.write("who.py", WHO)
     line = f"rm -rf who && mkdir who && neuronctl run {options} --env TELL_WHERE=$PWD/who who.py"
-    words = [*SALLOC, "--nodes=2", "--gres=gpu:4", *before, "--", "bash", "-c", line]
+    words = [*SALLOC, "--nodes=2", f"--gres=gpu:{gpus}", *before, "--", "bash", "-c", line]
     sandbox.exec(words, timeout=200)
     return sandbox.exec(["sh", "-c", "cat who/*"]).stdout.splitlines()
 
@@ -64,6 +64,64 @@ def test_run_ends_with_the_programs_exit_code(sandbox: Sandbox, no_jobs: None) -
     run = ["neuronctl", "run", "--launcher", "srun", "bad.py"]
     words = [*SALLOC, "--nodes=2", "--gres=gpu:1", "--", *run]
     assert sandbox.exec(words, check=False).returncode == 17
+
+
+SHOW = """\
+import os, socket
+print(socket.gethostname(), os.environ["CUDA_VISIBLE_DEVICES"])
+"""
+BY_HAND = ("salloc", "-Q", "-p", "amd_a100nv_8", "-t", "10", COMMENT, "--nodes=2")
+
+
+@pytest.mark.parametrize("gpus", ["--gres=gpu:4", "--gpus-per-node=4"])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--nodelist gpu36 --gpus-per-node 1", ["gpu36 0"]),
+        ("--nodes 1 --gpus-per-node 2 --launcher python", ["gpu35 0,1"]),
+        ("--launcher python", ["gpu35 0,1,2,3"]),
+        ("--launcher srun --gpus-per-node 1", ["gpu35 0", "gpu36 0"]),
+        ("--launcher srun", ["gpu35 0,1,2,3"] * 4 + ["gpu36 0,1,2,3"] * 4),
+    ],
+)
+def test_an_allocation_made_by_hand(
+    gpus: str, options: str, expected: List[str], sandbox: Sandbox, no_jobs: None
+) -> None:
+    """Its shell stays on the login node, where Slurm's variables do not count the GPUs."""
+    sandbox.write("show.py", SHOW)
+    words = [*BY_HAND, gpus, "neuronctl", "run", *options.split(), "show.py"]
+    assert sorted(sandbox.exec(words).stdout.splitlines()) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [("--nodelist gpu36", ["gpu36 0"]), ("--launcher srun", ["gpu35 0", "gpu36 0"])],
+)
+def test_gpus_asked_for_in_all(
+    options: str, expected: List[str], sandbox: Sandbox, no_jobs: None
+) -> None:
+    """``--gpus=2`` of salloc is not what each step shall have."""
+    sandbox.write("show.py", SHOW)
+    words = [*BY_HAND, "--gpus=2", "neuronctl", "run", *options.split(), "show.py"]
+    assert sorted(sandbox.exec(words).stdout.splitlines()) == expected
+
+
+def test_more_processes_than_cores(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("show.py", SHOW)
+    run = ["neuronctl", "run", "--launcher", "srun", "--ntasks-per-node", "9", "show.py"]
+    result = sandbox.exec([*BY_HAND, "--gres=gpu:1", *run])
+    assert sorted(result.stdout.splitlines()) == ["gpu35 0"] * 9 + ["gpu36 0"] * 9
+    assert "9 tasks a node share 8 cores" in result.stderr
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "horovodrun", "horovodrun-mpi"])
+def test_more_processes_than_cores_by_mpi(
+    launcher: str, bench: Sandbox, horovod_venv: Path
+) -> None:
+    expected = sorted(f"{rank}/18 gpu{35 + rank // 9}" for rank in range(18))
+    options = f"--launcher {launcher} --ntasks-per-node 9"
+    before = [f"--venv={horovod_venv}"]
+    assert sorted(launched(bench, before, options, gpus=1)) == expected
 
 
 def test_srun_in_sallocs_step_does_not_hang(sandbox: Sandbox, no_jobs: None) -> None:

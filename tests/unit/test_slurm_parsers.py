@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from neuronctl.errors import UsageError
 from neuronctl.slurm.accounting import parse_sacct, sacct_argv
 from neuronctl.slurm.cluster import parse_cluster_name
-from neuronctl.slurm.control import parse_scancel, parse_show_job, scancel_argv
+from neuronctl.slurm.control import (
+    parse_job_gpus,
+    parse_scancel,
+    parse_show_job,
+    scancel_argv,
+)
 from neuronctl.slurm.queue import parse_squeue, squeue_argv
 from neuronctl.slurm.submit import Submitted, mark_of, parse_submitted, sbatch_argv
 from neuronctl.slurm.values import (
@@ -331,6 +336,22 @@ def page(
     id: str = "9", array: str = "", state: str = "FAILED", reason: str = "JobLaunchFailure"
 ) -> str:
     return PAGE.format(id=id, array=array, state=state, reason=reason, blank=" ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "gpus"),
+    [
+        ("Nodes=gpu[35-36] CPU_IDs=0-15 Mem=100 GRES=gpu:a100:4(IDX:0-3)", [4, 4]),
+        ("Nodes=gpu35 CPU_IDs=0 Mem=1 GRES=gpu:2(IDX:0,2)\n     "
+         "Nodes=gpu36 CPU_IDs=0 Mem=1 GRES=gpu:1(IDX:0)", [2, 1]),
+        ("Nodes=gpu[35-36] CPU_IDs=0 Mem=1 GRES=gpu:a:2(IDX:0-1),gpu:b:1(IDX:2),nic:9", [3, 3]),
+        ("Nodes=gpu[35-36] CPU_IDs=0 Mem=1 GRES=", [0, 0]),
+        ("TresPerNode=gres:gpu:4", []),
+    ],
+)  # fmt: skip
+def test_gpus_on_each_node(lines: str, gpus: list) -> None:
+    text = f"JobId=1 JobName=x\n   JOB_GRES=gpu:8\n     {lines}\n   MinCPUsNode=1\n"
+    assert parse_job_gpus(text) == dict(zip(["gpu35", "gpu36"], gpus))
 
 
 def test_show_job() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List
+import re
+from typing import Iterator, List, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.rules.base import ERROR, WARNING, Subject, Violation, rule
-from neuronctl.shell import quote
+from neuronctl.shell import join, quote
 from neuronctl.words import counted, verb
 
 
@@ -74,6 +75,59 @@ def processes_and_gpus(subject: Subject) -> Iterator[Violation]:
             "node: some GPUs may stay idle",
             f"one process a GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
         )
+
+
+# Programs that start a training's processes themselves -> the launcher that does it here.
+_LAUNCH_THEMSELVES = {
+    "torchrun": "torchrun",
+    "torchrun_jsc": "torchrun_jsc",
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "deepspeed": "torchrun",
+    "accelerate": "accelerate",
+    "horovodrun": "horovodrun",
+    "mpirun": "mpirun",
+    "mpiexec": "mpirun",
+    "srun": "srun",
+}
+# With one of these, one launcher a node knows of the others.
+_NAMES_OTHERS = ("--nnodes", "--rdzv", "--num_machines", "--machine_rank", "--config_file")
+
+
+def _launcher_in(program: str, args: Tuple[str, ...]) -> Optional[Tuple[str, Tuple[str, ...]]]:
+    """The launcher that a program is, and its arguments; None for any other program."""
+    name = program.rpartition("/")[2]
+    if re.fullmatch(r"python[0-9.]*", name) and "-m" in args[:-1]:
+        module = args.index("-m") + 1
+        if not all(one.startswith("-") for one in args[:module]):
+            return None  # an argument of the Python file's own
+        name, args = args[module], args[module + 1 :]
+    if name == "accelerate" and args[:1] != ("launch",):
+        return None
+    return (name, args) if name in _LAUNCH_THEMSELVES else None
+
+
+@rule("NC305", "launcher started by a launcher")
+def launcher_as_program(subject: Subject) -> Iterator[Violation]:
+    plan, request = subject.plan, subject.plan.request
+    if plan.interactive or request.script is None or not plan.launcher.distributed:
+        return
+    found = _launcher_in(request.script, request.args)
+    times = plan.nodes * plan.processes_per_node
+    if found is None or times == 1:
+        return
+    name, args = found
+    if plan.processes_per_node == 1 and any(one.startswith(_NAMES_OTHERS) for one in args):
+        return
+    start = next((i for i, one in enumerate(args) if one.endswith(".py")), None)
+    line = "PROGRAM …" if start is None else join(args[start:])
+    if len(line) > 60:
+        line = f"{join(args[start:][:1])} …"
+    yield Violation(
+        f"{name} starts processes itself, and {plan.launcher.name} starts {name} "
+        f"{counted(times, 'time')}: as many trainings that know nothing of each other",
+        f"name the program alone: --launcher {_LAUNCH_THEMSELVES[name]} {line}",
+    )
 
 
 @rule("NC311", "options exclude each other")

@@ -318,6 +318,37 @@ CASES: List[Case] = [
         ["USR2 ends accelerate"],
         {"launcher": "srun", "signal": "USR2"},
     ),
+    (
+        "NC305",
+        {"nodes": 2, "gpus_per_node": 2, "script": "torchrun", "args": ("train.py", "--a b")},
+        ["torchrun starts processes itself", "srun starts torchrun 4 times", "--launcher torchrun"]
+        + ["train.py '--a b'"],
+        {"gpus_per_node": 2, "script": "torchrun", "args": ("--nproc-per-node=2", "train.py")},
+    ),
+    (
+        "NC305",
+        {"nodes": 2, "script": "bin/torchrun", "args": ("train.py",)},
+        ["2 times"],
+        {"nodes": 2, "script": "bin/torchrun", "args": ("--nnodes=2", "train.py")},
+    ),
+    (
+        "NC305",
+        {"nodes": 2, "script": "python3", "args": ("-u", "-m", "torch.distributed.run", "t.py")},
+        ["--launcher torchrun t.py"],
+        {"nodes": 2, "script": "python3", "args": ("t.py", "-m", "torch.distributed.run")},
+    ),
+    (
+        "NC305",
+        {"nodes": 2, "script": "accelerate", "args": ("launch", "-m", "pkg")},
+        ["--launcher accelerate PROGRAM"],
+        {"nodes": 2, "script": "accelerate", "args": ("env",)},
+    ),
+    (
+        "NC305",
+        {"nodes": 2, "launcher": "torchrun", "script": "mpirun", "args": ("t.py", "x" * 99)},
+        ["--launcher mpirun t.py …"],
+        {"nodes": 2, "launcher": "torchrun", "script": "t.py", "args": ("mpirun",)},
+    ),
     ("NC331", {"container": "x.sif", "venv": "y"}, ["--container and --venv"], {"venv": "y"}),
     (
         "NC332",

@@ -335,3 +335,16 @@ def container_options(subject: Subject) -> Iterator[Violation]:
         yield Violation(
             f"{', '.join(options)} without --container", "name an image, or leave it out"
         )
+
+
+@rule("NC336", "several modules in one word", WARNING)
+def modules_in_one_word(subject: Subject) -> Iterator[Violation]:
+    plan = subject.plan
+    for name in plan.request.modules:
+        parts = re.split(r"[,\s]+", name.strip(", "))
+        if len(parts) > 1 and name not in plan.cluster.modules:
+            yield Violation(
+                f"--module '{name}' is one module's name to 'module load', blanks and commas "
+                "included",
+                "one option a module: " + join([w for one in parts for w in ("--module", one)]),
+            )

@@ -349,6 +349,12 @@ CASES: List[Case] = [
         ["--launcher mpirun t.py …"],
         {"nodes": 2, "launcher": "torchrun", "script": "t.py", "args": ("mpirun",)},
     ),
+    (
+        "NC336",
+        {"modules": ("gcc/11.5.0, cuda/12.4.1",)},
+        ["'gcc/11.5.0, cuda/12.4.1' is one", "--module gcc/11.5.0 --module cuda/12.4.1"],
+        {"modules": ("gcc/11.5.0", "cuda/12.4.1")},
+    ),
     ("NC331", {"container": "x.sif", "venv": "y"}, ["--container and --venv"], {"venv": "y"}),
     (
         "NC332",

@@ -64,7 +64,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given:
 
 
 # The rules on a launch; the others are on a job, which this allocation is already.
-_RULES = ("NC123", "NC401", "NC402", "NC403", "NC404")
+_RULES = ("NC123", "NC305", "NC401", "NC402", "NC403", "NC404")
 
 
 def _job_in_allocation(

@@ -58,9 +58,10 @@ def directive_lines(plan: JobPlan) -> List[str]:
 def export_lines(plan: JobPlan) -> List[str]:
     """The lines that set the job's variables; a secret is only checked to be there."""
     lines = []
+    before = "launch" if plan.hosts else "submit"
     for one in plan.exports:
         if one.value is None:
-            demand = f': "${{{one.name}:?is a secret: export it before you submit}}"'
+            demand = f': "${{{one.name}:?is a secret: export it before you {before}}}"'
             lines.append((demand, one.remark))
         else:
             lines.append((f"export {one.name}={quote(one.value)}", one.remark))

@@ -146,3 +146,13 @@ def test_processes_may_share_cores(launcher: str, run: Callable[..., Any]) -> No
     text = plain(result.stdout)
     assert ("--overcommit" in text) == (launcher == "srun")
     assert ("4 tasks a node share 1 core" in result.stderr) == (launcher != "torchrun")
+
+
+def test_a_secret_is_wanted_before_the_launch(run: Callable[..., Any]) -> None:
+    shown = run(*RUN, "--print", "--env", "HF_TOKEN=x", "train.py", env=ALLOCATION).stdout
+    assert '"${HF_TOKEN:?is a secret: export it before you launch}"' in shown
+
+
+def test_a_launcher_is_not_launched(run: Callable[..., Any]) -> None:
+    words = [*RUN, "--launcher", "srun", "torchrun", "train.py"]
+    assert "NC305" in run(*words, env=ALLOCATION, code=4).stderr

@@ -30,10 +30,12 @@ class Image:
 class Wrapping:
     """What a container adds to a launch.
 
-    exports: variables set in each task. prefix: words before what runs in each task.
-    srun: options of srun, where Slurm itself starts the container (Pyxis).
+    before: lines the batch shell runs first, behind the user's own. exports: variables set in
+    each task. prefix: words before what runs in each task. srun: options of srun, where Slurm
+    itself starts the container (Pyxis).
     """
 
+    before: Tuple[str, ...] = ()
     exports: Tuple[Tuple[str, Shell], ...] = ()
     prefix: Tuple[Word, ...] = ()
     srun: Tuple[Word, ...] = ()
@@ -48,7 +50,7 @@ class Runtime:
     by_srun: bool = False
 
 
-def _singularity(command: str, prefix: str) -> Callable[[Image], Wrapping]:
+def _singularity(command: str, *prefixes: str) -> Callable[[Image], Wrapping]:
     def wrap(image: Image) -> Wrapping:
         words: Tuple[Word, ...] = (command, "exec")
         exports: Tuple[Tuple[str, Shell], ...] = ()
@@ -56,14 +58,23 @@ def _singularity(command: str, prefix: str) -> Callable[[Image], Wrapping]:
             words += ("--nv",)
         if image.cleanenv:
             words += ("--cleanenv",)
-            exports = tuple((f"{prefix}_{name}", Shell(f'"${name}"')) for name in image.variables)
+            exports = tuple(
+                (f"{prefix}_{name}", Shell(f'"${name}"'))
+                for prefix in prefixes
+                for name in image.variables
+            )
         # The runtime binds the home directory by itself, but not scratch, nor always $PWD.
+        before: Tuple[str, ...] = ()
         if image.scratch is not None:
-            words += ("--bind", Shell(f'"{image.scratch}"'))
-        words += ("--bind", Shell('"$PWD"'))
+            before = (
+                "# Scratch and this directory, not twice the same: that is a warning a process.",
+                f'export BINDS="{image.scratch}"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"',
+            )
+        words += ("--bind", Shell('"$BINDS"' if before else '"$PWD"'))
         for bind in image.binds:
             words += ("--bind", bind)
-        return Wrapping(exports, (*words, "--pwd", Shell('"$PWD"'), image.path))
+        last = ("--pwd", Shell('"$PWD"'), image.path)
+        return Wrapping(before=before, exports=exports, prefix=(*words, *last))
 
     return wrap
 
@@ -88,7 +99,8 @@ def _quoted(text: str) -> str:
 RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
-        Runtime("singularity", _singularity("singularity", "SINGULARITYENV")),
+        # Apptainer goes by that name too, and warns of each variable that only has the old prefix.
+        Runtime("singularity", _singularity("singularity", "SINGULARITYENV", "APPTAINERENV")),
         Runtime("apptainer", _singularity("apptainer", "APPTAINERENV")),
         Runtime("pyxis", _pyxis, by_srun=True),
     )

@@ -16,10 +16,15 @@ from neuronctl.shell import quote
 
 @dataclass(frozen=True)
 class Step:
-    """A line of shell; where ``must_succeed``, a job ends there and then if it fails."""
+    """A line of shell; a job ends there and then if one with a ``defect`` fails, and says that."""
 
     text: str
-    must_succeed: bool = False
+    defect: str = ""
+
+    @property
+    def must_succeed(self) -> bool:
+        """Whether a job cannot go on where this fails."""
+        return bool(self.defect)
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,8 @@ class Environment:
 def _conda(name: str) -> Tuple[Step, ...]:
     return (
         Step("# 'conda activate' is a shell function that a batch shell has to load first."),
-        Step('. "$(conda info --base)/etc/profile.d/conda.sh"', must_succeed=True),
-        Step(f"conda activate {quote(name)}", must_succeed=True),
+        Step('. "$(conda info --base)/etc/profile.d/conda.sh"', "there is no conda"),
+        Step(f"conda activate {quote(name)}", f"cannot activate the environment {name}"),
     )
 
 
@@ -42,7 +47,7 @@ def _venv(directory: str) -> Tuple[Step, ...]:
     path = directory.rstrip("/") + "/bin/activate"
     # A shell expands ~ on the command line; a job file is read by no shell.
     text = f'"$HOME"/{quote(path[2:])}' if path.startswith("~/") else quote(path)
-    return (Step(f". {text}", must_succeed=True),)
+    return (Step(f". {text}", f"cannot activate the environment {directory}"),)
 
 
 ENVIRONMENTS: Mapping[str, Environment] = {
@@ -59,9 +64,15 @@ def load_modules(modules: Tuple[str, ...], login_shell: bool) -> Tuple[Step, ...
     """
     if not modules:
         return ()
-    # /etc/profile may set PATH anew (Debian's does), which has what the user put on it.
-    profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
-    steps = [] if login_shell else [Step(f"type module >/dev/null 2>&1 || {profile}")]
+    steps = []
+    if not login_shell:
+        # Debian's /etc/profile, for one, sets PATH anew.
+        profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
+        steps = [
+            Step("# /etc/profile defines 'module'; what you have on PATH stays there, in front."),
+            Step(f"type module >/dev/null 2>&1 || {profile}"),
+        ]
     steps.append(Step("module purge"))
-    steps.append(Step("module load " + " ".join(map(quote, modules)), must_succeed=True))
+    names = " ".join(map(quote, modules))
+    steps.append(Step(f"module load {names}", f"cannot load the modules {' '.join(modules)}"))
     return tuple(steps)

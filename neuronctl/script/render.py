@@ -13,12 +13,12 @@ from jinja2 import compiler, nodes
 from jinja2.bccache import Bucket
 
 from neuronctl.errors import TemplateError, did_you_mean
-from neuronctl.frozen import dataclass
 from neuronctl.paths import config_dir, data_path
 from neuronctl.plan import Directive, JobPlan
 from neuronctl.script import compiled
+from neuronctl.script.checks import checks
 from neuronctl.script.launchers import Launch
-from neuronctl.shell import Word, join, positional, quote
+from neuronctl.shell import Word, positional, quote
 
 WIDTH = 96
 """Columns after which a command is continued on the next line."""
@@ -103,13 +103,15 @@ def launch_text(plan: JobPlan) -> str:
         outer = ["srun", "--ntasks=1", f"--cpus-per-task={plan.cpus_per_task}", *wrapping.srun]
     inner = [quote(word) for word in (*wrapping.prefix, *launch.inner)]
     arguments, words = positional(plan.program)
-    exports = [f"{name}={value}" for name, value in (*launch.exports, *wrapping.exports)]
+    # One line each: a shell expands all words of an 'export' before it sets the first.
+    groups = (launch.exports, wrapping.exports)
+    exports = [[f"{name}={value}" for name, value in group] for group in groups if group]
     split = outer and words != plan.program
     if not exports and not launch.per_task and not split:
         return _wrap([*map(quote, outer), *inner, *map(quote, plan.program)], "    ")
     lines: List[str] = []
-    if exports:
-        lines.append("  " + _wrap(["export", *exports], "      "))
+    for group in exports:
+        lines.append("  " + _wrap(["export", *group], "      "))
     if plan.launch.per_task:
         lines += _GUARD
         lines.append("  " + _wrap([*inner, arguments], "      "))
@@ -129,43 +131,6 @@ def contained_command(plan: JobPlan, words: Sequence[str]) -> str:
         outer = ("srun", "--nodes=1", "--ntasks=1", f"--cpus-per-task={plan.cores_per_node}")
         outer += tuple(plan.cluster.policy.srun_options)
     return launch_text(replace(plan, program=tuple(words), launch=Launch(outer=outer)))
-
-
-@dataclass(frozen=True)
-class Checks:
-    """What the preflight looks for on each node.
-
-    srun: the command that runs it once a node. programs are sought on PATH, files have to be
-    readable; with a container both are the host's, since the image brings the rest. ssh: whether
-    the first node must reach the others without a password.
-    """
-
-    srun: str
-    programs: Tuple[str, ...]
-    files: Tuple[str, ...]
-    ssh: bool
-
-
-def _checks(plan: JobPlan) -> Checks:
-    srun = ["srun", f"--nodes={plan.nodes}", f"--ntasks={plan.nodes}", "--ntasks-per-node=1"]
-    # --overlap: a step that takes nothing; seen on Slurm 22.05, one launch in eight was refused
-    # ("Invalid generic resource") right behind a step that had held the GPUs.
-    srun += ["--cpus-per-task=1", "--overlap"]
-    srun.append("--kill-on-bad-exit=0")  # every node shall say what it lacks
-    script, image = plan.request.script or "", plan.request.container
-    files = [script] if "/" in script or script.endswith(".py") else []
-    words: List[Word] = [*plan.launch.outer[:1], *plan.wrapping.prefix[:1]]
-    if image is None:
-        words += [*plan.launch.inner[:1], *plan.program[:1]]
-    elif "://" not in image and not plan.wrapping.srun:
-        files.append(image)
-    programs = [str(word) for word in words if word not in ("srun", *files)]
-    return Checks(
-        srun=join([*srun, *plan.cluster.policy.srun_options]),
-        programs=tuple(dict.fromkeys(programs)),
-        files=tuple(files),
-        ssh="horovodrun" in programs,
-    )
 
 
 def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
@@ -273,7 +238,7 @@ def _render(name: str, plan: JobPlan, **more: Any) -> str:
         "directives": directive_lines(plan),
         "exports": export_lines(plan),
         "launch": launch_text(plan),
-        "checks": _checks(plan),
+        "checks": checks(plan),
         "port": "$((10000 + SLURM_JOB_ID % 20000))",
         **more,
     }

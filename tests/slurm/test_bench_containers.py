@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import List, Sequence
 
 import pytest
 from bench import IMAGE, IMAGES, job
@@ -64,3 +65,42 @@ def test_horovodrun_starts_the_image_on_every_node(
     launch = f'{horovod_venv}/bin/horovodrun --gloo -np 4 -H "$hosts" {EXEC} python sum.py'
     lines = [HOSTS, f"export PATH={horovod_venv}/bin:$PATH", launch]
     assert ranks(job(container_bench, lines)) == RANKS
+
+
+def contained(sandbox: Sandbox, options: Sequence[str], code: int = 0) -> List[str]:
+    """The log of a job of two nodes that neuronctl has composed round the image."""
+    size = ["-p", "amd_a100nv_8", "-N2", "--gpus-per-node=2", "-t5", "--field=misc"]
+    command = ["neuronctl", "submit", "--wait", *size, "--appl=pytorch", "--output=look.log"]
+    words = [*command, "--container", IMAGE, "--launcher=srun", *options]
+    result = sandbox.exec(words, check=False, timeout=200)
+    log = sandbox.exec(["cat", "look.log"], check=False).stdout
+    assert result.returncode == code, f"{result.stderr}\n{log}"
+    return log.splitlines()
+
+
+def defects(log: Sequence[str]) -> List[str]:
+    return sorted(line[11:] for line in log if line.startswith("preflight: gpu3"))
+
+
+def test_what_the_image_does_not_have_stops_the_job(container_bench: Sandbox) -> None:
+    container_bench.write("look.py", "print('the program ran')\n")
+    words = "no program in the image: nowhere"
+    assert defects(contained(container_bench, ["nowhere"], 1)) == [
+        f"gpu35: {words}",
+        f"gpu36: {words}",
+    ]
+    words = "cannot bind /nowhere: it is not there"
+    assert defects(contained(container_bench, ["--bind=/nowhere:/data", "look.py"], 1)) == [
+        f"gpu35: {words}",
+        f"gpu36: {words}",
+    ]
+
+
+def test_container_adds_no_warning_in_the_scratch_directory(container_bench: Sandbox) -> None:
+    container_bench.write("look.py", "import os; print('rank', os.environ['RANK'])\n")
+    log = contained(container_bench, ["--cleanenv", "look.py"])
+    assert log[1] == "preflight: all is well"
+    assert sorted(line for line in log if line.startswith("rank")) == [
+        f"rank {rank}" for rank in range(4)
+    ]
+    assert not [line for line in log if "WARNING" in line or "preferred" in line]

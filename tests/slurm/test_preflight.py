@@ -126,6 +126,35 @@ def test_file_that_one_node_cannot_read(sandbox: Sandbox, no_jobs: None) -> None
     stopped(log, ["gpu36: cannot read /tmp/mine.py"])
 
 
+def test_environment_whose_python_is_on_one_node(sandbox: Sandbox, no_jobs: None) -> None:
+    """/tmp is each node's own: on gpu36 PATH would go on to another python without a word."""
+    made = "mkdir -p /tmp/only/bin && ln -sf /usr/bin/python3 /tmp/only/bin/python"
+    sandbox.write("env/bin/activate", 'VIRTUAL_ENV=/tmp/only; PATH="/tmp/only/bin:$PATH"\n')
+    sandbox.exec(["sh", "-c", "echo export VIRTUAL_ENV PATH >>env/bin/activate"])
+    log = log_of(sandbox, ["--launcher=srun", "--venv=env", f"--setup={made}"])
+    stopped(log, ["gpu36: cannot run /tmp/only/bin/python"])
+
+
+def test_software_that_is_not_there_is_told_with_its_node(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("env/bin/activate", "return 1\n")
+    log = log_of(sandbox, ["--launcher=srun", "--venv=env"])
+    assert log == ["preflight: gpu35: cannot activate the environment env"]
+    log = log_of(sandbox, ["--launcher=srun", "--module=nowhere/1.0"])
+    assert log[-1] == "preflight: gpu35: cannot load the modules nowhere/1.0"
+
+
+def test_option_of_a_launcher_is_no_program(
+    sandbox: Sandbox, no_jobs: None, programs: List[str]
+) -> None:
+    """What torchrun runs is the word behind --no-python."""
+    sandbox.write("bin/torchrun", "#!/bin/sh\necho the program ran\n")
+    sandbox.exec(["chmod", "+x", "bin/torchrun"])
+    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
+    sandbox.exec([*programs, *command, "--launcher=torchrun", "hostname"], timeout=200)
+    log = sandbox.exec(["cat", "look.log"]).stdout.splitlines()
+    assert log[1:] == ["preflight: all is well", *["the program ran"] * 2]
+
+
 def test_node_that_ssh_does_not_reach(sandbox: Sandbox, no_jobs: None, programs: List[str]) -> None:
     if not sandbox.status()["ssh"]:
         pytest.skip("openssh is not installed")

@@ -2,12 +2,14 @@ salloc --job-name=interactive --partition=cas_v100nv_8 --nodes=1 --ntasks-per-no
 
 # $NEURONCTL_WIRING holds these lines, which run on the first node, before CMD:
 
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+# /etc/profile defines 'module'; what you have on PATH stays there, in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
-module load cuda/11.4 || exit 1
+module load cuda/11.4 || stop 'cannot load the modules cuda/11.4'
 # 'conda activate' is a shell function that a batch shell has to load first.
-. "$(conda info --base)/etc/profile.d/conda.sh" || exit 1
-conda activate horovod || exit 1
+. "$(conda info --base)/etc/profile.d/conda.sh" || stop 'there is no conda'
+conda activate horovod || stop 'cannot activate the environment horovod'
 
 # All processes are on one node and meet there, at a port of this job's own.
 export MASTER_ADDR=127.0.0.1

@@ -3,6 +3,7 @@ salloc --job-name=debug --partition=amd_a100nv_8 --nodes=2 --ntasks-per-node=4 -
 # $NEURONCTL_WIRING holds these lines, which run in the shell on the first node:
 [ -r ~/.bashrc ] && . ~/.bashrc
 
+# /etc/profile defines 'module'; what you have on PATH stays there, in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1 cmake/3.16.9

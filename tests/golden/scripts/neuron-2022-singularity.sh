@@ -25,6 +25,9 @@ export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 32 cores / 4 processes
 
+# Scratch and this directory, not twice the same: that is a warning a process.
+export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
+
 # Look at every node first: a line for each defect, instead of a training that hangs.
 echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs a node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
@@ -59,6 +62,15 @@ command -v singularity >/dev/null || defect 'no program on PATH: singularity'
 gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
 [ "$gpus" -ge 4 ] || defect "4 GPUs are asked for, there are $gpus"
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+if [ "$failed" -eq 0 ]; then
+    said=$(timeout 30 singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif sh -c '
+        for one; do command -v "$one" >/dev/null || echo "no program in the image: $one"; done' \
+        sh python 2>&1 </dev/null)
+    code=$?
+    # 124: an image that takes so long to enter is not waited for.
+    [ "$code" -eq 0 ] || [ "$code" -eq 124 ] || defect "cannot enter the image: ${said##*$'\n'}"
+    while read -r line; do defect "$line"; done < <(grep '^no program in' <<<"$said")
+fi
 exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
@@ -68,7 +80,6 @@ srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-ex
       LOCAL_WORLD_SIZE=4
   # Tasks that Slurm stops because another one failed do not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
-  singularity exec --nv --bind "/scratch/$USER" --bind "$PWD" --pwd "$PWD" \
-      pytorch_22.03-hd-py3.sif "$@"
+  singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif "$@"
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' task python pytorch_imagenet_resnet50.py

@@ -11,13 +11,14 @@ export MASTER_ADDR
 export MASTER_PORT=12345
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 32 cores / 4 processes
+# Scratch and this directory, not twice the same: that is a warning a process.
+export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
 srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 \
     --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=4
   # Tasks that Slurm stops because another one failed do not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
-  singularity exec --nv --bind "/scratch/$USER" --bind "$PWD" --pwd "$PWD" \
-      pytorch_22.03-hd-py3.sif "$@"
+  singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif "$@"
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' task python pytorch_imagenet_resnet50.py

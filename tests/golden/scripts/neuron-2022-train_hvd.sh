@@ -10,9 +10,11 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+# /etc/profile defines 'module'; what you have on PATH stays there, in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
-module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1 || exit 1
+module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1 || stop 'cannot load the modules gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1'
 
 # The processes meet on the first node, at its address, at a port of this job's own.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)

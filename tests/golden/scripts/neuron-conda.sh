@@ -10,12 +10,14 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+# /etc/profile defines 'module'; what you have on PATH stays there, in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
-module load cuda/12.9.1 || exit 1
+module load cuda/12.9.1 || stop 'cannot load the modules cuda/12.9.1'
 # 'conda activate' is a shell function that a batch shell has to load first.
-. "$(conda info --base)/etc/profile.d/conda.sh" || exit 1
-conda activate 'my env' || exit 1
+. "$(conda info --base)/etc/profile.d/conda.sh" || stop 'there is no conda'
+conda activate 'my env' || stop 'cannot activate the environment my env'
 
 # One process: nothing of another training in the submitting shell may tell it otherwise.
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT

@@ -10,10 +10,12 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+# /etc/profile defines 'module'; what you have on PATH stays there, in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
-module load gcc/11.5.0 cuda/12.9.1 || exit 1
-. "$HOME"/envs/nlp/bin/activate || exit 1
+module load gcc/11.5.0 cuda/12.9.1 || stop 'cannot load the modules gcc/11.5.0 cuda/12.9.1'
+. "$HOME"/envs/nlp/bin/activate || stop 'cannot activate the environment ~/envs/nlp'
 
 # The processes meet on the first node, at its address, at a port of this job's own.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
@@ -65,6 +67,7 @@ else
 fi
 command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
 [ -r train.py ] || defect 'cannot read train.py'
+[ -x "$VIRTUAL_ENV/bin/python" ] || defect "cannot run $VIRTUAL_ENV/bin/python"
 gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
 [ "$gpus" -ge 4 ] || defect "4 GPUs are asked for, there are $gpus"
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"

@@ -9,9 +9,11 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+# /etc/profile defines 'module'; what you have on PATH stays there, in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
-module load gcc/15.2.0 mpi/openmpi-4.1.8 || exit 1
+module load gcc/15.2.0 mpi/openmpi-4.1.8 || stop 'cannot load the modules gcc/15.2.0 mpi/openmpi-4.1.8'
 
 # The processes meet on the first node, at its address, at a port of this job's own.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)

@@ -10,7 +10,8 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-. envs/torch/bin/activate || exit 1
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+. envs/torch/bin/activate || stop 'cannot activate the environment envs/torch'
 
 # One process: nothing of another training in the submitting shell may tell it otherwise.
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT

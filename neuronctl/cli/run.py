@@ -106,7 +106,7 @@ def _job_in_allocation(
         raise UsageError(
             "how many GPUs a node this allocation has is not known: its variables do not say, "
             "and Slurm does not answer",
-            "say it: --gpus-per-node N (0 for none)",
+            "say it with --gpus-per-node N; without GPUs, say --ntasks-per-node N",
         )
     loaded = load(catalog_file)
     cluster, _ = recognise(loaded, request.cluster)

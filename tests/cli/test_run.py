@@ -122,6 +122,8 @@ def test_gpus_that_nobody_tells(run: Callable[..., Any], fake_slurm: FakeSlurm) 
     fake_slurm.answer("scontrol", stderr="slurm_load_jobs error: Unable to contact", code=1)
     words = [*RUN, "--print", "--launcher", "horovodrun"]
     assert "is not known" in run(*words, "train.py", env=hand_made(), code=2).stderr
+    tasks = run(*words, "--ntasks-per-node", "3", "train.py", env=hand_made()).stdout
+    assert "-H gpu32:3,gpu33:3 " in tasks
     asked = run(*words, "--gpus-per-node", "2", "train.py", env=hand_made()).stdout
     assert "-H gpu32:2,gpu33:2 " in asked
 

@@ -36,7 +36,7 @@ def look(plan: JobPlan) -> Situation:
         log_problem=log_problem,
         log_hint=log_hint,
         has_directives=has_directives,
-        image_problem="" if image is None else _image_problem(image),
+        image_problem=_image_problem(image, plan) if image is not None else "",
         environment_problem=environment_problem,
         environment_hint=environment_hint,
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
@@ -58,9 +58,12 @@ def find_image(image: str, directories: Sequence[str]) -> str:
     """The path of an image: a bare name that is no file here is sought in ``directories``.
 
     Where it is in none of them (on another machine, say) the first one is taken, as a reader of
-    the script would; a name with a ``/`` is left alone.
+    the script would; a name with a ``/`` is left alone, and so is one of a registry
+    (``ubuntu:22.04``). What is here and no SIF gets a ``./``, by which Pyxis knows a file.
     """
-    if "/" in image or os.path.exists(image) or not directories:
+    if os.path.exists(image):
+        return image if image.startswith((".", "/")) or image.endswith(".sif") else f"./{image}"
+    if "/" in image or ":" in image or not directories:
         return image
     paths = [f"{directory.rstrip('/')}/{image}" for directory in directories]
     return next((path for path in paths if os.path.exists(path)), paths[0])
@@ -109,9 +112,13 @@ def _like(script: str) -> str:
     return f"; there is {os.path.join(directory, near[0])}" if near else ""
 
 
-def _image_problem(image: str) -> str:
-    """Why an image cannot be used, or ""; nothing is said of docker:// and other addresses."""
-    if "://" in image:
+def _image_problem(image: str, plan: JobPlan) -> str:
+    """Why an image cannot be used, or ""; nothing is said of docker:// and other addresses.
+
+    Pyxis takes for a registry's whatever does not begin with ``.`` or ``/``.
+    """
+    file = image.startswith((".", "/")) or image.endswith(".sqsh")
+    if "://" in image or (plan.wrapping.srun and not file):
         return ""
     if not os.path.exists(image):
         return f"there is no container image '{image}'"

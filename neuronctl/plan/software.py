@@ -11,6 +11,7 @@ from neuronctl.script.containers import Image
 from neuronctl.script.environments import ENVIRONMENTS, Step, load_modules
 from neuronctl.script.launchers import Launch, Launcher, not_a_macro
 from neuronctl.shell import Shell, Word
+from neuronctl.words import counted
 
 
 def is_python(request: JobRequest) -> bool:
@@ -54,7 +55,7 @@ def exports(
         made.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
     if "OMP_NUM_THREADS" not in given and "OMP_NUM_THREADS" not in cluster.environment:
         threads = max(1, cores // processes)
-        why = f"{cores} cores / {processes} processes" if processes > 1 else f"{cores} cores"
+        why = counted(cores, "core") + (f" / {processes} processes" if processes > 1 else "")
         made.append(Export("OMP_NUM_THREADS", str(threads), why))
     for name, value in cluster.environment.items():
         if name not in given:

@@ -348,3 +348,13 @@ def modules_in_one_word(subject: Subject) -> Iterator[Violation]:
                 "included",
                 "one option a module: " + join([w for one in parts for w in ("--module", one)]),
             )
+
+
+@rule("NC337", "cleanenv has no effect with Pyxis", WARNING)
+def cleanenv_and_pyxis(subject: Subject) -> Iterator[Violation]:
+    if subject.plan.wrapping.srun and subject.plan.request.cleanenv:
+        yield Violation(
+            "--cleanenv has no effect: Pyxis hands the job's variables in, and has no option "
+            "against it",
+            "leave it out; the variables that the image sets itself are the image's",
+        )

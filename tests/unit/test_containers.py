@@ -84,3 +84,21 @@ def test_a_bare_image_name_is_sought_in_the_sites_directories(
     assert find_image("none.sif", places) == "/nowhere/none.sif"
     assert find_image("./none.sif", places) == "./none.sif"
     assert find_image("none.sif", []) == "none.sif"
+
+
+def test_pyxis_knows_a_file_by_its_first_character_and_all_else_is_a_registrys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("images").mkdir()
+    Path("images/torch").touch()
+    assert find_image("images/torch", ["/site"]) == "./images/torch"
+    for name in ("nvcr.io#nvidia/pytorch:24.12-py3", "nvidia/cuda:12", "ubuntu:22.04"):
+        assert find_image(name, ["/site"]) == name
+        for runtime, problem in (("pyxis", ""), ("singularity", f"container image '{name}'")):
+            made = plan_of(container=name, container_runtime=runtime, launcher="srun")
+            assert look(made).image_problem.endswith(problem)
+            assert bool(look(made).image_problem) == bool(problem)
+    for name in ("./none", "images/none.sqsh"):
+        made = plan_of(container=name, container_runtime="pyxis", launcher="srun")
+        assert look(made).image_problem == f"there is no container image '{name}'"

@@ -370,6 +370,12 @@ CASES: List[Case] = [
     ),
     ("NC334", PYXIS, ["Pyxis"], {"container": "x.sif"}),
     (
+        "NC337",
+        {"container": "x.sqsh", "cleanenv": True, "launcher": "srun"},
+        ["--cleanenv has no effect"],
+        {"container": "x.sqsh", "launcher": "srun"},
+    ),
+    (
         "NC335",
         {"binds": ("/data",), "cleanenv": True},
         ["--bind, --cleanenv without --container"],

@@ -7,12 +7,18 @@ squeue or sacct names the job beyond doubt. Nothing is ever submitted again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import Dict, Iterable, List, Optional, Tuple, Union
 
 from neuronctl import slurm
-from neuronctl.errors import NeuronctlError, RecordError
+from neuronctl.errors import (
+    NeuronctlError,
+    RecordError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+)
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm import AccountingJob, QueueJob
 
@@ -60,6 +66,8 @@ class Recovery:
                 self._complete(record, row, cluster)
             elif self.open and not row.mark:
                 self._look_alike(row)
+            elif self._maybe:
+                self._is_another(row)
 
     def _complete(self, record: JobRecord, row: Row, cluster: Optional[str]) -> None:
         try:
@@ -83,6 +91,24 @@ class Recovery:
                 and -CLOCK_SKEW <= row.submit - record.begun_at <= SETTLED
             ):
                 self._maybe.setdefault(record.key, []).append(row)
+
+    def _is_another(self, row: Row) -> None:
+        for key, rows in self._maybe.items():
+            self._maybe[key] = [one for one in rows if one.id.job != row.id.job]
+
+    def look_closer(self, cluster: Optional[str]) -> None:
+        """Ask sacct about jobs in the queue that look alike: newer Slurms have the mark only there.
+
+        By their numbers, since it leaves held jobs out of an answer about a span of time. An
+        accounting that does not answer leaves things as they are.
+        """
+        alike = {one.id.job for rows in self._maybe.values() for one in rows}
+        alike -= set(self.store.find(alike, cluster))
+        if not alike:
+            return
+        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+            asked = [slurm.JobId(number) for number in sorted(alike)]
+            self.match(slurm.sacct(asked, marks=True).jobs, cluster)
 
     def settle(self, accounting: slurm.Accounting) -> None:
         """After squeue and sacct have been asked for all of the user's jobs: what is left."""
@@ -128,6 +154,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
             return ()
         user, cluster = str(os.getuid()), slurm.local_cluster()
         recovery.match(slurm.squeue(user=user), cluster)
+        recovery.look_closer(cluster)
         if recovery.open:
             accounting = slurm.sacct(user=user, since=recovery.since, marks=True)
             recovery.match(accounting.jobs, cluster)

@@ -166,6 +166,9 @@ class _Search:
             return self._found(jobs, error)
         if self.recovery is not None and self.recovery.open:
             self.recovery.match(queue, self.cluster)
+            if self.accounting and not asked:
+                with self._tolerant():
+                    self.recovery.look_closer(self.cluster)
         numbers = {row.id.job for row in queue}
         self._find_records(numbers, records)
         accounting = self._accounting(asked, queue, records)

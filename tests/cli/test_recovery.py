@@ -118,6 +118,21 @@ def test_nobody_answers(run: Run, fake_slurm: FakeSlurm) -> None:
     assert files()[0].endswith(".failed.json")
 
 
+def test_a_slurm_that_keeps_the_mark_in_accounting_only(run: Run, fake_slurm: FakeSlurm) -> None:
+    """As 24.11, whose sacct leaves held jobs out unless it is asked for their numbers."""
+    key = cut_off()
+    submit = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+    same = {"submit": submit, "state": "PENDING", "command": "/dev/stdin"}
+    fake_slurm.queue(queue_row("7", **same), queue_row("8", **same))
+    lines = [sacct_with_mark("7", "sbatch /dev/stdin neuronctl-of-another", submit=submit)]
+    lines += [sacct_with_mark("8", f"sbatch --parsable {marked(key)}", submit=submit)]
+    fake_slurm.accounting(*lines)
+    assert "is job 8: its record is complete again" in run("status").stderr
+    (asked,) = fake_slurm.calls("sacct")
+    assert "--jobs=7,8" in asked
+    assert files() == [f"{key}.-.8.json"]
+
+
 def test_a_site_that_drops_the_mark(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off(7200)
     submit = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 7190))

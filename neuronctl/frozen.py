@@ -55,13 +55,12 @@ def _fields(cls: type) -> Dict[str, dataclasses.Field[Any]]:
 
 def _initialiser(title: str, fields: Dict[str, dataclasses.Field[Any]]) -> Callable[..., None]:
     names = tuple(fields)
-    count = len(names)
+    known, count = frozenset(names), len(names)
     none = dataclasses.MISSING
     defaults = {one.name: one.default for one in fields.values() if one.default is not none}
     factories = {
         one.name: one.default_factory for one in fields.values() if one.default_factory is not none
     }
-    put = object.__setattr__
 
     def __init__(self: object, *given: Any, **named: Any) -> None:
         if given:
@@ -75,12 +74,12 @@ def _initialiser(title: str, fields: Dict[str, dataclasses.Field[Any]]) -> Calla
         for name in factories:
             if name not in values:
                 values[name] = factories[name]()
-        for name in names:
-            if name not in values:
-                raise TypeError(f"{title}: {name} is not given")
-            put(self, name, values[name])
-        if len(values) != count:
-            raise TypeError(f"{title} has no {', '.join(sorted(values.keys() - set(names)))}")
+        if values.keys() != known:
+            missing, unknown = sorted(known - values.keys()), sorted(values.keys() - known)
+            if unknown:
+                raise TypeError(f"{title} has no {', '.join(unknown)}")
+            raise TypeError(f"{title}: {', '.join(missing)} not given")
+        self.__dict__.update(values)  # past __setattr__, which refuses
 
     return __init__
 

@@ -51,7 +51,8 @@ def test_every_launcher_runs_its_own_framework() -> None:
 CONDA = """\
 conda() {
     if [ "$1" = activate ]; then
-        export CONDA_DEFAULT_ENV=$2 PATH="$CONDA_STAND_IN/envs/$2/bin:$PATH"
+        export CONDA_DEFAULT_ENV=$2 CONDA_PREFIX="$CONDA_STAND_IN/envs/$2"
+        export PATH="$CONDA_PREFIX/bin:$PATH"
     fi
 }
 """

@@ -211,9 +211,9 @@ def _directories() -> Iterator[Check]:
     from neuronctl.paths import cache_dir, config_dir, state_dir
 
     for name, path in (("records", state_dir()), ("cache", cache_dir())):
-        yield _writable(name, path)
-    config = config_dir() / "config.yaml"
-    if config.exists():
+        yield _writable(name, Path(path))
+    config = os.path.join(config_dir(), "config.yaml")
+    if os.path.exists(config):
         from neuronctl.request.jobfile import read_config
 
         try:
@@ -273,6 +273,6 @@ def _last_job() -> Iterator[Check]:
         yield Check("last job", ABSENT, "none is recorded")
         return
     record = newest[0]
-    words = f"{record.job_id} ({record.draft.job_name}) in {record.draft.partition}"
+    words = f"{record.job_id} ({record.job_name}) in {record.partition}"
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.begun_at))
     yield Check("last job", GOOD, f"{words}, submitted {when}", f"neuronctl status {record.job_id}")

@@ -79,7 +79,7 @@ def _initialiser(title: str, fields: Dict[str, dataclasses.Field[Any]]) -> Calla
             if unknown:
                 raise TypeError(f"{title} has no {', '.join(unknown)}")
             raise TypeError(f"{title}: {', '.join(missing)} not given")
-        self.__dict__.update(values)  # past __setattr__, which refuses
+        object.__setattr__(self, "__dict__", values)  # past our own, which refuses
 
     return __init__
 

@@ -1,48 +1,51 @@
-"""Where files lie: the user's XDG directories, and the data that ships with neuronctl."""
+"""Where files lie: the user's XDG directories, and the data that ships with neuronctl.
+
+Paths are plain strings here and wherever a short command comes by: importing pathlib takes as
+long as reading fifty job records.
+"""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from neuronctl.errors import UsageError
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = os.path.dirname(os.path.realpath(__file__))
 
 
-def config_dir() -> Path:
+def config_dir() -> str:
     """``$XDG_CONFIG_HOME/neuronctl``, by default ``~/.config/neuronctl``; may not exist."""
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
-def state_dir() -> Path:
+def state_dir() -> str:
     """``$XDG_STATE_HOME/neuronctl``, by default ``~/.local/state/neuronctl``; may not exist."""
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
-def cache_dir() -> Path:
+def cache_dir() -> str:
     """``$XDG_CACHE_HOME/neuronctl``, by default ``~/.cache/neuronctl``; may not exist."""
     return _xdg("XDG_CACHE_HOME", ".cache")
 
 
-def data_path(name: str) -> Path:
+def data_path(name: str) -> str:
     """A file or directory that ships with neuronctl: ``"templates"``, ``"partitions.yaml"``.
 
     A wheel carries them in the package; in a checkout they lie at the top, beside the package.
     """
-    packaged = _PACKAGE / "_data" / name
-    return packaged if packaged.exists() else _PACKAGE.parent / name
+    packaged = os.path.join(_PACKAGE, "_data", name)
+    return packaged if os.path.exists(packaged) else os.path.join(os.path.dirname(_PACKAGE), name)
 
 
-def _xdg(variable: str, below_home: str) -> Path:
+def _xdg(variable: str, below_home: str) -> str:
     base = os.environ.get(variable, "")
     # The XDG specification says that a relative path there is to be ignored.
-    if Path(base).is_absolute():
-        return Path(base) / "neuronctl"
-    try:
-        return Path.home() / below_home / "neuronctl"
-    except RuntimeError:
+    if os.path.isabs(base):
+        return os.path.join(base, "neuronctl")
+    home = os.path.expanduser("~")
+    if home == "~":
         raise UsageError(
             "no home directory: HOME is not set and this user has no password entry",
             f"set HOME, or {variable} to a directory of your own",
-        ) from None
+        )
+    return os.path.join(home, below_home, "neuronctl")

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 from unittest import mock
 
 from neuronctl.catalog.loader import load
@@ -46,7 +45,7 @@ def main() -> None:
     )
     now = time.time()
     for directory, count in asked["stores"].items():
-        store = RecordStore(Path(directory, "neuronctl", "jobs"))
+        store = RecordStore(os.path.join(directory, "neuronctl", "jobs"))
         current = asked["job_ids"][:count]
         for number in range(count - len(current)):
             moment = now - 2 * 86400 - 7200 * number

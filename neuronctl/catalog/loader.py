@@ -9,7 +9,6 @@ partition or cluster) out.
 from __future__ import annotations
 
 import os
-from pathlib import Path as FilePath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl import yamlfile
@@ -19,7 +18,7 @@ from neuronctl.catalog.node import EMPTY_HINT, Node
 from neuronctl.errors import CatalogError, did_you_mean
 from neuronctl.paths import config_dir, data_path
 
-SITE_FILE = FilePath("/etc/neuronctl/partitions.yaml")
+SITE_FILE = "/etc/neuronctl/partitions.yaml"
 
 
 def load(option_file: Optional[str] = None) -> Catalog:
@@ -29,9 +28,10 @@ def load(option_file: Optional[str] = None) -> Catalog:
     named by ``--catalog`` or $NEURONCTL_CATALOG may not.
     """
     files = [data_path("partitions.yaml")]
-    files += [file for file in (SITE_FILE, config_dir() / "partitions.yaml") if _present(file)]
+    own = os.path.join(config_dir(), "partitions.yaml")
+    files += [file for file in (SITE_FILE, own) if _present(file)]
     named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
-    files += [FilePath(name).expanduser() for name in named if name]
+    files += [os.path.expanduser(name) for name in named if name]
     return merge([yamlfile.read(file, CatalogError, keep=True) for file in files])
 
 
@@ -100,9 +100,9 @@ def _sources(layers: List[yamlfile.Document]) -> Dict[Tuple[str, str], str]:
     return found
 
 
-def _present(file: FilePath) -> bool:
+def _present(file: str) -> bool:
     try:
-        file.stat()
+        os.stat(file)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Mapping, Optional
 
 import click
@@ -31,7 +31,7 @@ def check(file: str) -> None:
     from neuronctl.catalog.loader import load
     from neuronctl.errors import CatalogError
 
-    document = yamlfile.read(Path(file).expanduser(), CatalogError)
+    document = yamlfile.read(os.path.expanduser(file), CatalogError)
     known = load(file)
     for name in document.data.get("clusters") or {}:
         cluster = known.clusters.get(name)
@@ -63,9 +63,8 @@ def import_(write: Optional[str], force: bool) -> None:
     if write is None:
         click.echo(text, nl=False)
         return
-    path = Path(write)
-    write_text(path, text, force=force)
-    path.chmod(0o644)
+    write_text(write, text, force=force)
+    os.chmod(write, 0o644)
     click.echo(f"wrote {write}: look it through, then 'neuronctl catalog check {write}'", err=True)
 
 

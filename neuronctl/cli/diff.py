@@ -94,8 +94,8 @@ def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
     from neuronctl.records import recorded
     from neuronctl.script.render import render_job
 
-    if os.path.isdir(record.draft.cwd):
-        os.chdir(record.draft.cwd)
+    if os.path.isdir(record.cwd):
+        os.chdir(record.cwd)
     layer = recorded.request_layer(record)
     job = prepare({}, catalog_file=None, job_file=None, reviewed=True, recorded=layer)
     decisions = [(one.name, one.value) for one in job.plan.decisions]

@@ -28,8 +28,6 @@ def command(
 
     The script runs with plain sbatch, also on a machine that does not know neuronctl.
     """
-    from pathlib import Path
-
     from neuronctl.script.render import render_job
 
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file, reviewed=True)
@@ -40,5 +38,5 @@ def command(
     if write is None:
         put(script)
     else:
-        write_text(Path(write), script, force=force)
+        write_text(write, script, force=force)
         click.echo(f"wrote {write}: submit it with 'sbatch {write}'", err=True)

@@ -99,7 +99,7 @@ def _states(
 def _is_named(record: JobRecord, pattern: str) -> bool:
     import fnmatch
 
-    return fnmatch.fnmatchcase(record.draft.job_name, pattern)
+    return fnmatch.fnmatchcase(record.job_name, pattern)
 
 
 def moment(text: str, now: int) -> int:
@@ -131,14 +131,14 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
     rows = []
     for record in records:
         known = states.get(record.key, [])
-        name = printable(record.draft.job_name)
+        name = printable(record.job_name)
         rows.append(
             [
                 "-" if record.job_id is None else str(record.job_id),
                 time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
                 name if len(name) <= 16 else name[:15] + "…",
-                record.draft.partition,
-                "" if record.draft.nodes is None else str(record.draft.nodes),
+                record.partition,
+                "" if record.nodes is None else str(record.nodes),
                 state_word(record, known),
                 _how(record, known),
                 _used(known),
@@ -191,9 +191,9 @@ def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
         "job_id": record.job_id,
         "status": record.status,
         "begun": begun,
-        "name": record.draft.job_name,
-        "partition": record.draft.partition,
-        "work_dir": record.draft.cwd,
+        "name": record.job_name,
+        "partition": record.partition,
+        "work_dir": record.cwd,
         "command_line": list(record.draft.command_line),
         "failure": record.failure,
         "jobs": [as_data(status) for status in known],

@@ -15,8 +15,6 @@ from neuronctl.request.options import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from neuronctl.catalog.model import Catalog
     from neuronctl.live.choose import Candidate
     from neuronctl.live.verdict import Verdict
@@ -57,8 +55,6 @@ def prepare(
     reviewed: the script is only shown; see rules.Subject. Else Slurm is asked what it says now.
     recorded: a recorded request, in place of the user's configuration, which it holds already.
     """
-    from pathlib import Path
-
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.recognise import recognise
     from neuronctl.here.situation import find_image, look
@@ -67,9 +63,9 @@ def prepare(
     from neuronctl.request.jobfile import read_config, read_job_file
     from neuronctl.rules import Subject, check
 
-    layers = [recorded or read_config(config_dir() / "config.yaml")]
+    layers = [recorded or read_config(os.path.join(config_dir(), "config.yaml"))]
     if job_file is not None:
-        layers.append(read_job_file(Path(job_file)))
+        layers.append(read_job_file(job_file))
     layers.append(command_line(given, words))
     request = build_request(layers)
     if request.script is None and not interactive:
@@ -301,16 +297,18 @@ def findings_data(findings: Tuple[Finding, ...]) -> List[Dict[str, str]]:
     return [dataclasses.asdict(one) for one in findings]
 
 
-def write_text(path: Path, text: str, *, force: bool) -> None:
+def write_text(path: str, text: str, *, force: bool) -> None:
     """Write a script, executable and private to its user; never over a file unless ``force``.
 
     The text is written aside and renamed, so that a full disk leaves the old file whole.
     """
+    if not path:
+        raise UsageError("an empty word names no file", "name a file, or leave --write out")
     if os.path.lexists(path) and not os.path.isfile(path):
         raise UsageError(f"'{path}' is there already and is no file", "name another file")
     if os.path.isfile(path) and not force:
         raise UsageError(f"'{path}' is there already", "--force writes over it")
-    aside = path.with_name(f".neuronctl-{os.getpid()}")
+    aside = os.path.join(os.path.dirname(path), f".neuronctl-{os.getpid()}")
     try:
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -318,5 +316,5 @@ def write_text(path: Path, text: str, *, force: bool) -> None:
         os.replace(aside, path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            os.unlink(aside)
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None

@@ -59,7 +59,7 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
         if filters and not any(one.labelled for one in filters):
             _no_labels()
         return code if code == INTERRUPTED else None
-    whole = record is not None and record.draft.array is None
+    whole = record is not None and record.array is None
     if record is not None and whole and _copy(record.log_path(err=err), rank, err):
         return None
     place = _find(asked, record, err)

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import sys
-from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import click
@@ -62,7 +61,7 @@ def command(
         click.echo(f"neuronctl: {warning}", err=True)
     overrides = any(value not in (None, ()) for value in given.values())
     _enter(record)
-    now = surroundings.look(record.draft.request.get("script"), record.draft.cwd)
+    now = surroundings.look(record.draft.request.get("script"), record.cwd)
     then = record.draft.surroundings
     for line in surroundings.drift(then, now):
         click.echo(f"neuronctl: {line}", err=True)
@@ -96,7 +95,7 @@ def command(
 
 def _enter(record: JobRecord) -> None:
     """The job's directory becomes this process's: rules and paths are looked at from there."""
-    cwd = record.draft.cwd
+    cwd = record.cwd
     try:
         os.chdir(cwd)
     except OSError as error:
@@ -176,8 +175,8 @@ def _copied(record: JobRecord, program: Optional[str], dry_run: bool) -> Iterato
         return
     from neuronctl.files import write_private
 
-    path = Path(os.path.abspath(program))
-    there = path.exists()
+    path = os.path.abspath(program)
+    there = os.path.exists(path)
     try:
         mode = os.stat(record.draft.surroundings.program).st_mode & 0o777
     except OSError:
@@ -192,7 +191,7 @@ def _copied(record: JobRecord, program: Optional[str], dry_run: bool) -> Iterato
         keep = not dry_run
     finally:
         if not keep and not there:
-            path.unlink()
+            os.unlink(path)
     if keep:
         click.echo(f"neuronctl: wrote {path}: the program as it was", err=True)
 
@@ -247,7 +246,7 @@ def _submit_anew(
 
     if program is not None:
         # Its name is the program's of then, not the copy's.
-        values = {"job_name": record.draft.job_name, **layer.values, "script": program}
+        values = {"job_name": record.job_name, **layer.values, "script": program}
         layer = Layer(values, {name: layer.origins["script"] for name in values})
     given = {**given, "env": (*(given.get("env") or ()), *variables)}
     job = prepare(given, catalog_file=catalog, job_file=None, recorded=layer)
@@ -257,7 +256,7 @@ def _submit_anew(
         job.plan,
         script=script,
         command_line=["neuronctl", *sys.argv[1:]],
-        cwd=record.draft.cwd,
+        cwd=record.cwd,
         findings=job.findings,
         forced=force and bool(job.errors),
         verdict=str(job.verdict),

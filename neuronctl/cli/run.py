@@ -10,7 +10,7 @@ import click
 
 from neuronctl.cli.job import Job, command_line, refuse_or_warn
 from neuronctl.cli.joboptions import job_options, program_arguments
-from neuronctl.cli.say import say
+from neuronctl.cli.say import put, say
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.words import counted
 
@@ -58,7 +58,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given:
         # What salloc was asked for in all, each srun would ask for again on its own nodes.
         text = f"unset SLURM_GPUS\n{text}"
     if show:
-        click.echo(text, nl=False)
+        put(text)
         return 0
     os.execvpe("bash", ["bash", "-c", text], {**os.environ, **plan.secrets})
 
@@ -89,7 +89,7 @@ def _job_in_allocation(
         raise UsageError("no SCRIPT: there is no program to run", "name it behind the options")
     has = allocation.from_environment(os.environ)
     # Of the user's defaults only the cluster has to do with a launch.
-    config = read_config(config_dir() / "config.yaml")
+    config = read_config(os.path.join(config_dir(), "config.yaml"))
     defaults = Layer({k: v for k, v in config.values.items() if k == "cluster"}, config.origins)
     request = build_request([defaults, command_line(given, words)])
     hosts = _hosts(has, request.nodelist, request.nodes)

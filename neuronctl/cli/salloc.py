@@ -8,7 +8,7 @@ import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, show_verdict
 from neuronctl.cli.joboptions import BEHIND_DASHES, job_command
-from neuronctl.cli.say import say
+from neuronctl.cli.say import put, say
 from neuronctl.errors import UsageError
 
 TYPE_CHECKING = False
@@ -72,10 +72,8 @@ def command(
         argv = _argv(options, words)
         say(f"neuronctl: the shell is the node's own; in it, {_run_line(job.plan.request)}")
     if dry_run:
-        click.echo(join(argv))
         where = "in the shell on the first node" if not words else "on the first node, before CMD"
-        click.echo(f"\n# ${_WIRING} holds these lines, which run {where}:")
-        click.echo(wiring, nl=False)
+        put(f"{join(argv)}\n\n# ${_WIRING} holds these lines, which run {where}:\n{wiring}")
         return 0
     from neuronctl import slurm
 

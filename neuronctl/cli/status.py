@@ -131,13 +131,11 @@ class _Question:
         """What became of them: records, squeue and sacct."""
         import dataclasses
 
-        from neuronctl.records.store import RecordStore
         from neuronctl.tracking.lookup import look_up, mine
 
-        store = RecordStore.default()
         if self.ids:
-            return look_up(self.ids, store)
-        found = mine(store, everybody=self.everybody, since=self.after)
+            return look_up(self.ids)
+        found = mine(everybody=self.everybody, since=self.after)
         if not self.names:
             return found
         return dataclasses.replace(

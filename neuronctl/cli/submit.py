@@ -60,8 +60,6 @@ def command(
 
     With --follow or --wait neuronctl ends with the job's own exit code.
     """
-    from pathlib import Path
-
     if follow and (wait or as_json):
         raise UsageError("--follow goes with neither --wait nor --json", "keep one of them")
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file)
@@ -78,7 +76,7 @@ def command(
             _print_data(job, None, None, _logs(job, None, None))
         raise
     script = render_job(job.plan, template=template)
-    cwd = str(Path.cwd())
+    cwd = os.getcwd()
     _show_summary(job, dry_run)
     show_verdict(job)
     if dry_run:

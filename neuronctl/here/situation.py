@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import List, Sequence, Tuple
 
 from neuronctl.errors import UsageError
@@ -20,7 +19,7 @@ from neuronctl.shell import quote
 def look(plan: JobPlan) -> Situation:
     """What the rules may know of this machine; raises UsageError where it cannot be looked at."""
     try:
-        directory = str(Path.cwd().resolve())
+        directory = os.path.realpath(os.getcwd())
     except FileNotFoundError:
         raise UsageError("the current directory does not exist any more", "cd to another") from None
     script, image = plan.request.script, plan.request.container

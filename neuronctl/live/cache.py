@@ -11,7 +11,6 @@ import dataclasses
 import json
 import os
 import time
-from pathlib import Path
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
 from neuronctl import __version__
@@ -46,19 +45,21 @@ def key() -> str:
     return "\n".join(parts)
 
 
-def file_of(made_from: str) -> Path:
+def file_of(made_from: str) -> str:
     """The file for a key; one cluster's key changes seldom, so old files are few."""
     import hashlib
 
     from neuronctl.paths import cache_dir
 
-    return cache_dir() / f"limits-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}.json"
+    name = f"limits-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}.json"
+    return os.path.join(cache_dir(), name)
 
 
 def read(made_from: str, *, now: Optional[float] = None) -> Optional[Tuple[Limits, int]]:
     """The limits and when they were read (epoch seconds); None where they are old or damaged."""
     try:
-        data = json.loads(file_of(made_from).read_bytes())
+        with open(file_of(made_from), "rb") as file:
+            data = json.loads(file.read())
         if data["made_from"] != made_from:
             return None
         age = (time.time() if now is None else now) - data["at"]

@@ -1,11 +1,17 @@
-"""What a record of a job holds, and its form as JSON data; the store is store.py."""
+"""What a record of a job holds, and its form as JSON; the store is store.py.
+
+The first line of a file holds what a table of jobs needs, the second one the rest (the script, the
+program's text, the decisions), which is read when somebody asks for it. Both are one JSON object.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.errors import RecordError
 from neuronctl.frozen import dataclass
 from neuronctl.here.surroundings import Surroundings, look
 from neuronctl.here.surroundings import from_data as surroundings_from
@@ -15,8 +21,8 @@ if TYPE_CHECKING:
     from neuronctl.plan import JobPlan
     from neuronctl.rules import Finding
 
-SCHEMA = 1
-"""Raised by whatever an older neuronctl could not read."""
+SCHEMA = 2
+"""Raised by whatever an older neuronctl could not read; 1 had all of the draft below "draft"."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +74,28 @@ class JobRecord:
 
     begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None where not known.
     tasks: of an array, the state in which each task that has ended was seen last, by its index.
-    draft.script and draft.command_line are masked. user, host, pid: who submitted, from where, and
-    the process. stdout, stderr: the logs' paths, "" for an array; ``%N`` stays.
+    user, host, pid: who submitted, from where, and the process. stdout, stderr: the logs' paths,
+    "" for an array; ``%N`` stays. cwd to time_limit: as in RecordDraft. details: the rest of the
+    draft, masked, as JSON.
     """
 
     key: str
     status: str
     begun_at: int
-    draft: RecordDraft
     script_sha256: str
     user: str
     host: str
     version: str
+    cwd: str
+    job_name: str
+    partition: str
+    output: str
+    error: Optional[str]
+    array: Optional[str]
+    nodes: Optional[int]
+    gpus_per_node: Optional[int]
+    time_limit: Optional[int]
+    details: bytes
     job_id: Optional[int] = None
     cluster: Optional[str] = None
     submitted_at: Optional[int] = None
@@ -89,6 +105,27 @@ class JobRecord:
     stderr: str = ""
     states: Tuple[SeenState, ...] = ()
     tasks: Mapping[int, SeenState] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
+        """With what the draft says; ``given``: the rest."""
+        rest = dataclasses.asdict(draft)
+        own = {name: rest.pop(name) for name in _SHARED}
+        return cls(details=_json(rest), **own, **given)
+
+    @property
+    def draft(self) -> RecordDraft:
+        """All that was known before sbatch; ``script`` and ``command_line`` are masked.
+
+        Raises RecordError where that part of the file is damaged.
+        """
+        try:
+            return _draft(self, json.loads(self.details))
+        except (KeyError, TypeError, ValueError) as error:
+            raise RecordError(
+                f"the record {self.key} ({self.job_name}) is damaged: {error!r}",
+                "its job can be followed all the same; its script and plan are lost",
+            ) from None
 
     def log_path(
         self,
@@ -105,14 +142,13 @@ class JobRecord:
         """
         from neuronctl.units import expand_hostlist, expand_log_pattern
 
-        pattern = self.draft.error if err and self.draft.error is not None else self.draft.output
         assert self.job_id is not None
         return expand_log_pattern(
-            pattern,
+            self.error if err and self.error is not None else self.output,
             job_id=self.job_id if own_id is None else own_id,
             array_job_id=self.job_id,
             array_task_id=task,
-            job_name=self.draft.job_name,
+            job_name=self.job_name,
             user=self.user,
             node=expand_hostlist(node_list)[0] if node_list else "%N",
         )
@@ -184,46 +220,101 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
 
 def to_data(record: JobRecord) -> Dict[str, Any]:
     """The record as it is stored."""
-    return {"schema": SCHEMA, **dataclasses.asdict(record)}
+    head = dataclasses.asdict(record)
+    rest = json.loads(head.pop("details"))
+    return {"schema": SCHEMA, **head, "draft": rest}
 
 
-_DRAFT_FIELDS = tuple(field.name for field in dataclasses.fields(RecordDraft))
-_FIELDS = tuple(field.name for field in dataclasses.fields(JobRecord))
+def encode(record: JobRecord) -> bytes:
+    """The file of a record."""
+    head = dataclasses.asdict(record)
+    del head["details"]
+    return _json({"schema": SCHEMA, **head})[:-1] + _BETWEEN + record.details + b"}\n"
 
-# What each value has to be; the rest is looked into one by one.
-_DRAFT_KINDS: Tuple[Tuple[Tuple[str, ...], Tuple[type, ...]], ...] = (
-    (("cwd", "script", "job_name", "partition", "output", "verdict"), (str,)),
-    (("nodes", "gpus_per_node", "time_limit"), (int, type(None))),
-    (("error", "array"), (str, type(None))),
-    (("request",), (dict,)),
+
+def decode(content: bytes) -> JobRecord:
+    """The record of a file; ValueError where it is none, which says why."""
+    head, between, details = content.partition(_BETWEEN)
+    try:
+        data = json.loads(head + b"}" if between else content)
+    except ValueError:
+        raise ValueError("not a whole record") from None
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if not isinstance(schema, int):
+        raise ValueError("not a record of neuronctl's")
+    if schema > SCHEMA:
+        raise ValueError(f"written by a newer neuronctl (schema {schema})")
+    if between and not details.endswith(b"}}\n"):
+        raise ValueError("not a whole record")
+    try:
+        if not between:  # as a JSON program, or an earlier neuronctl, wrote it
+            rest = data["draft"]
+            data.update({name: rest.pop(name) for name in _SHARED if name in rest})
+            details = _json(rest) + b"}\n"
+        return _record(data, details[:-2])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not a record of neuronctl's ({error!r})") from None
+
+
+_BETWEEN = b',\n"draft": '
+
+# What of a draft stands in the first line.
+_SHARED = (
+    *("cwd", "job_name", "partition", "output", "error", "array", "nodes", "gpus_per_node"),
+    "time_limit",
 )
-_KINDS: Tuple[Tuple[Tuple[str, ...], Tuple[type, ...]], ...] = (
-    (("key", "status", "script_sha256", "user", "host", "version", "failure"), (str,)),
-    (("stdout", "stderr"), (str,)),
-    (("begun_at", "pid"), (int,)),
-    (("job_id", "submitted_at"), (int, type(None))),
-    (("cluster",), (str, type(None))),
-    (("tasks",), (dict,)),
-)
+
+_TEXT, _NUMBER = (str,), (int,)
+_MAYBE_TEXT, _MAYBE_NUMBER = (str, type(None)), (int, type(None))
+
+# What each value has to be; states and tasks are looked into one by one.
+_KINDS: Mapping[str, Tuple[type, ...]] = {
+    **dict.fromkeys(("key", "status", "script_sha256", "user", "host", "version"), _TEXT),
+    **dict.fromkeys(("failure", "stdout", "stderr"), _TEXT),
+    **dict.fromkeys(("cwd", "job_name", "partition", "output"), _TEXT),
+    **dict.fromkeys(("error", "array", "cluster"), _MAYBE_TEXT),
+    **dict.fromkeys(("begun_at", "pid"), _NUMBER),
+    **dict.fromkeys(("job_id", "submitted_at"), _MAYBE_NUMBER),
+    **dict.fromkeys(("nodes", "gpus_per_node", "time_limit"), _MAYBE_NUMBER),
+}
+_DRAFT_KINDS: Mapping[str, Tuple[type, ...]] = {
+    **dict.fromkeys(("script", "catalog_cluster", "catalog_date", "verdict"), _TEXT),
+    "request": (dict,),
+    "forced": (bool,),
+}
 
 
-def from_data(data: Dict[str, Any]) -> JobRecord:
-    """A record from its JSON data; KeyError or TypeError where it is of another shape."""
-    values = {"pid": 0, "stdout": "", "stderr": "", "tasks": {}, **data}
-    values = {name: values[name] for name in _FIELDS}
-    # Records of before there was a verdict are read all the same.
-    inner = {"verdict": "", "surroundings": {}, **data["draft"]}
-    inner = {name: inner[name] for name in _DRAFT_FIELDS}
-    inner["command_line"] = _strings(inner["command_line"])
-    for name in ("decisions", "findings"):
-        inner[name] = tuple([_strings(row) for row in inner[name]])
-    _check(inner, _DRAFT_KINDS)
-    _check(values, _KINDS)
-    inner["surroundings"] = surroundings_from(inner["surroundings"])
-    values["draft"] = RecordDraft(**inner)
-    values["states"] = tuple([_seen(state) for state in values["states"]])
-    values["tasks"] = {int(task): _seen(state) for task, state in values["tasks"].items()}
-    return JobRecord(**values)
+def _json(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data).encode("ascii")
+
+
+def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
+    values = _checked(data, _KINDS)
+    return JobRecord(
+        details=details,
+        states=tuple([_seen(state) for state in data["states"]]),
+        tasks={int(task): _seen(state) for task, state in data["tasks"].items()},
+        **values,
+    )
+
+
+def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
+    return RecordDraft(
+        command_line=_strings(rest["command_line"]),
+        decisions=tuple([_strings(row) for row in rest["decisions"]]),
+        findings=tuple([_strings(row) for row in rest["findings"]]),
+        surroundings=surroundings_from(rest["surroundings"]),
+        **_checked(rest, _DRAFT_KINDS),
+        **{name: getattr(record, name) for name in _SHARED},
+    )
+
+
+def _checked(data: Mapping[str, Any], kinds: Mapping[str, Tuple[type, ...]]) -> Dict[str, Any]:
+    values = {name: data[name] for name in kinds}
+    for name, value in values.items():
+        if not isinstance(value, kinds[name]):
+            raise TypeError(f"{name} is {value!r}")
+    return values
 
 
 def _seen(data: Dict[str, Any]) -> SeenState:
@@ -236,15 +327,6 @@ def _seen(data: Dict[str, Any]) -> SeenState:
     ):
         raise TypeError(f"a state is {data!r}")
     return seen
-
-
-def _check(
-    data: Mapping[str, Any], kinds: Sequence[Tuple[Tuple[str, ...], Tuple[type, ...]]]
-) -> None:
-    for names, allowed in kinds:
-        for name in names:
-            if not isinstance(data[name], allowed):
-                raise TypeError(f"{name} is {data[name]!r}")
 
 
 def _strings(row: Sequence[Any]) -> Tuple[str, ...]:

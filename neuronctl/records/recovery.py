@@ -85,8 +85,8 @@ class Recovery:
         # Where a site's own sbatch dropped the mark, this keeps us from calling the job lost.
         for record in self.open.values():
             if (
-                row.name == record.draft.job_name
-                and row.work_dir == record.draft.cwd
+                row.name == record.job_name
+                and row.work_dir == record.cwd
                 and row.submit is not None
                 and -CLOCK_SKEW <= row.submit - record.begun_at <= SETTLED
             ):
@@ -166,7 +166,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
 
 def _name(record: JobRecord) -> str:
     begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.begun_at))
-    return f"'{record.draft.job_name}' of {begun}"
+    return f"'{record.job_name}' of {begun}"
 
 
 def _is_alive(pid: int) -> bool:

@@ -27,23 +27,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 import time
-from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.errors import RecordError
+from neuronctl.files import make_private
 from neuronctl.frozen import dataclass
 from neuronctl.records.jobrecord import (
-    SCHEMA,
     JobRecord,
     RecordDraft,
     SeenState,
+    decode,
     draft_of,
-    from_data,
-    to_data,
+    encode,
     without_secrets,
 )
 from neuronctl.slurm.values import epoch
@@ -73,9 +71,8 @@ class _Entry:
 class RecordStore:
     """The records in one directory, which is made (0700) at the first write."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._place = str(directory)
         self.warnings: List[str] = []
         self._listed: Optional[Tuple[float, List[str]]] = None
 
@@ -84,7 +81,7 @@ class RecordStore:
         """The user's own: ``$XDG_STATE_HOME/neuronctl/jobs``."""
         from neuronctl.paths import state_dir
 
-        return cls(state_dir() / "jobs")
+        return cls(os.path.join(state_dir(), "jobs"))
 
     # ------------------------------------------------------------------ writing
 
@@ -97,11 +94,11 @@ class RecordStore:
         now = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
         key = f"{stamp}{int(now * 1000) % 1000:03d}Z-{os.urandom(4).hex()}"
-        record = JobRecord(
+        record = JobRecord.of(
+            without_secrets(draft),
             key=key,
             status="intent",
             begun_at=int(now),
-            draft=without_secrets(draft),
             script_sha256=hashlib.sha256(
                 draft.script.encode("utf-8", "surrogateescape")
             ).hexdigest(),
@@ -123,7 +120,7 @@ class RecordStore:
     ) -> JobRecord:
         """sbatch took it: the intent becomes the job's record. Once is enough, twice no harm."""
         name = f"{key}.{_file_word(cluster)}.{job_id}.json"
-        if not (self.directory / f"{key}.intent.json").exists():
+        if not os.path.exists(self._file(f"{key}.intent.json")):
             done = self._read(name)
             if done is not None:
                 return done
@@ -134,7 +131,7 @@ class RecordStore:
             cluster=cluster,
             submitted_at=submitted_at or int(time.time()),
         )
-        if record.draft.array is None:
+        if record.array is None:
             record = dataclasses.replace(
                 record, stdout=record.log_path(), stderr=record.log_path(err=True)
             )
@@ -292,51 +289,42 @@ class RecordStore:
             raise RecordError(f"the record {key} in {self.directory} is gone or damaged")
         return record
 
+    def _file(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
     def _read(self, name: str) -> Optional[JobRecord]:
         try:
-            with open(f"{self._place}/{name}", "rb", buffering=0) as file:
-                data = json.loads(file.readall())
+            with open(self._file(name), "rb", buffering=0) as file:
+                content = file.readall()
+            return decode(content)
         except FileNotFoundError:
             return None
         except OSError as error:
             self._warn(name, error.strerror or "cannot be read")
-            return None
-        except ValueError:
-            self._warn(name, "not a whole record")
-            return None
-        schema = data.get("schema") if isinstance(data, dict) else None
-        if not isinstance(schema, int):
-            self._warn(name, "not a record of neuronctl's")
-            return None
-        if schema > SCHEMA:
-            self._warn(name, f"written by a newer neuronctl (schema {schema})")
-            return None
-        try:
-            return from_data(data)
-        except (KeyError, TypeError, ValueError) as error:
-            self._warn(name, f"not a record of neuronctl's ({error!r})")
-            return None
+        except ValueError as error:
+            self._warn(name, str(error))
+        return None
 
     def _warn(self, name: str, why: str) -> None:
-        warning = f"record {self.directory / name} skipped: {why}"
+        warning = f"record {self._file(name)} skipped: {why}"
         if warning not in self.warnings:
             self.warnings.append(warning)
 
     def _write(self, name: str, record: JobRecord) -> None:
-        text = json.dumps(to_data(record), indent=1)
-        temp = self.directory / f".{name}.{os.uname().nodename}.{os.getpid()}.tmp"
+        content = encode(record)
+        temp = self._file(f".{name}.{os.uname().nodename}.{os.getpid()}.tmp")
         try:
             self._make_directory()
             descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                    file.write(text)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
-                temp.replace(self.directory / name)
+                os.replace(temp, self._file(name))
             except BaseException:
                 with contextlib.suppress(OSError):
-                    temp.unlink()
+                    os.unlink(temp)
                 raise
             self._sync_directory()
         except OSError as error:
@@ -346,11 +334,10 @@ class RecordStore:
             ) from None
 
     def _make_directory(self) -> None:
-        if not self.directory.is_dir():
-            self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.directory.mkdir(mode=0o700, exist_ok=True)
-        elif self.directory.stat().st_mode & 0o077:
-            self.directory.chmod(0o700)
+        if not os.path.isdir(self.directory):
+            make_private(self.directory)
+        elif os.stat(self.directory).st_mode & 0o077:
+            os.chmod(self.directory, 0o700)
 
     def _sync_directory(self) -> None:
         # The new name has to survive a crash of the machine too; not every file system can.
@@ -363,7 +350,7 @@ class RecordStore:
 
     def _forget(self, name: str) -> None:
         with contextlib.suppress(OSError):  # a stale intent beside its record counts for nothing
-            (self.directory / name).unlink()
+            os.unlink(self._file(name))
 
 
 def _entry(name: str) -> Optional[_Entry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from neuronctl.errors import JobFileError
@@ -16,8 +16,10 @@ _PROGRAM_KEYS = ("script", "args")
 _PRIVATE_KEYS = ("env", "setup")
 
 
-def read_job_file(path: Path) -> Layer:
+def read_job_file(path: str) -> Layer:
     """The job that ``path`` describes; raises JobFileError with file:line."""
+    if not path:
+        raise JobFileError("an empty word names no job file", "name a YAML file of options")
     if _is_program(path):
         raise JobFileError(
             f"{path} is a program and no job file",
@@ -26,10 +28,10 @@ def read_job_file(path: Path) -> Layer:
     return _read(path, Source.JOB_FILE, _PROGRAM_KEYS)
 
 
-def read_config(path: Path) -> Layer:
+def read_config(path: str) -> Layer:
     """The user's defaults; an absent file says nothing. Raises JobFileError with file:line."""
     try:
-        path.stat()
+        os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return Layer({}, {})
     except OSError as error:
@@ -37,7 +39,7 @@ def read_config(path: Path) -> Layer:
     return _read(path, Source.CONFIG, ())
 
 
-def _read(path: Path, source: Source, program_keys: Sequence[str]) -> Layer:
+def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
     from neuronctl import yamlfile
 
     # Most commands read the configuration, and few people have more in it than their defaults.
@@ -78,11 +80,11 @@ def _read(path: Path, source: Source, program_keys: Sequence[str]) -> Layer:
     return Layer(values, origins)
 
 
-def _is_program(path: Path) -> bool:
-    if path.suffix in (".py", ".sh", ".sbatch", ".slurm"):
-        return path.is_file()
+def _is_program(path: str) -> bool:
+    if os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm"):
+        return os.path.isfile(path)
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             return file.read(2) == b"#!"
     except OSError:
         return False  # what reads it as YAML says why

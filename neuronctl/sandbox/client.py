@@ -242,7 +242,8 @@ def _user() -> User:
 
 
 def _config(layout: Layout) -> Dict[str, str]:
-    files = [paths.config_dir() / "partitions.yaml", os.environ.get("NEURONCTL_CATALOG")]
+    own = os.path.join(paths.config_dir(), "partitions.yaml")
+    files = [own, os.environ.get("NEURONCTL_CATALOG")]
     texts = [
         Path(file).expanduser().read_text(encoding="utf-8")
         if file and Path(file).exists()

@@ -12,7 +12,6 @@ import marshal
 import os
 import sys
 import zlib
-from pathlib import Path
 from types import CodeType
 from typing import Optional, Sequence
 
@@ -41,9 +40,9 @@ def _joined(parts: Sequence[str]) -> str:
     return "".join(f"{len(part)}:{part}\n" for part in parts)
 
 
-def _file_of(filename: str) -> Path:
+def _file_of(filename: str) -> str:
     name = f"{sys.implementation.cache_tag} {filename}".encode("utf-8", "surrogateescape")
-    return cache_dir() / f"template-{zlib.crc32(name):08x}.bin"
+    return os.path.join(cache_dir(), f"template-{zlib.crc32(name):08x}.bin")
 
 
 def read(key: str, filename: str) -> Optional[CodeType]:

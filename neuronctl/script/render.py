@@ -228,7 +228,7 @@ def _render(name: str, plan: JobPlan, **more: Any) -> str:
     """Fill in a template: a shipped one's name, which the user's own of that name replaces, or a
     file. ``shipped/NAME`` is always the shipped one, for the user's to extend.
     """
-    shipped, own = str(data_path("templates")), str(config_dir() / "templates")
+    shipped, own = data_path("templates"), os.path.join(config_dir(), "templates")
     directories = [own, shipped]
     if os.sep in name or os.path.exists(name):
         directories.insert(0, os.path.dirname(os.path.abspath(name)))

@@ -8,6 +8,7 @@ from typing import Iterator, List, Optional, Sequence, Set
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
+from neuronctl.patterns import lazy
 from neuronctl.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"
@@ -16,7 +17,7 @@ SEPARATOR = "\x1f"
 # Thousands of rows have few different values in a column.
 _remembered = functools.lru_cache(maxsize=2048)
 
-_JOB_ID = re.compile(
+_JOB_ID = lazy(
     r"(?P<job>[0-9]{1,10})(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%.-]+)\])|\+(?P<het>[0-9]+))?"
 )
 
@@ -37,7 +38,10 @@ class JobId:
     @classmethod
     def parse(cls, text: str) -> JobId:
         """Read Slurm's spelling; UsageError for anything else."""
-        match = _JOB_ID.fullmatch(text.strip())
+        text = text.strip()
+        if text.isascii() and text.isdigit() and len(text) <= 10 and int(text):
+            return cls(int(text))  # most of them
+        match = _JOB_ID.fullmatch(text)
         if match is None or int(match["job"]) == 0:
             raise UsageError(
                 f"not a job id: {text!r}", "a job id looks like 4711, or 4711_3 for an array task"
@@ -198,7 +202,10 @@ def parse_minutes(text: str) -> Optional[int]:
 @_remembered
 def parse_count(text: str) -> Optional[int]:
     """A whole number; ``1-4`` (squeue's node range of a waiting job) is its smallest; else None."""
-    match = re.match(r"(\d+)", text.strip())
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return int(text)
+    match = re.match(r"(\d+)", text)
     return int(match[1]) if match else None
 
 

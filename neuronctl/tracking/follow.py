@@ -206,7 +206,7 @@ class _Watch:
             return
         # Whoever submitted the job has heard of a record store that cannot be written.
         with contextlib.suppress(RecordError):
-            if self.record.draft.array is not None:
+            if self.record.array is not None:
                 ended = [one for one in self.statuses if one.ended and one.source != "record"]
                 ends = {one.id.task: (one.state, endings.exit_text(one)) for one in ended}
                 known = {task: end for task, end in ends.items() if task is not None}

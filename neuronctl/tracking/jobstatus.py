@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from neuronctl.diagnosis.reasons import reason_words as reason_words
 from neuronctl.frozen import dataclass
@@ -18,6 +18,8 @@ from neuronctl.slurm.values import ExitCode, JobId
 if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord
     from neuronctl.slurm import AccountingJob, QueueJob
+
+Row = TypeVar("Row", "QueueJob", "AccountingJob")
 
 UNKNOWN = "UNKNOWN"
 """Not one of Slurm's states: nobody can say (any more) what became of the job."""
@@ -105,12 +107,12 @@ class JobStatus:
         # Found when it is asked for: a table of a hundred jobs shows none.
         if self.record is None:
             return None
-        draft, task = self.record.draft, self.id.task
-        if draft.array is not None and task is None:
-            return draft.error if err else draft.output
-        if not self.own_id and "%j" in draft.output + (draft.error or ""):
+        record, task = self.record, self.id.task
+        if record.array is not None and task is None:
+            return record.error if err else record.output
+        if not self.own_id and "%j" in record.output + (record.error or ""):
             return None
-        return self.record.log_path(task, own_id=self.job_id, node_list=self.node_list, err=err)
+        return record.log_path(task, own_id=self.job_id, node_list=self.node_list, err=err)
 
 
 def merge(
@@ -166,17 +168,17 @@ def _distinct(
     parts = [row.id for row in queue if row.id.task is not None or row.id.tasks is not None]
     parts += [row.id for row in accounting if row.id.task is not None]
     array = next((row.id for row in accounting if row.id.tasks is not None), None)
-    if record is not None and record.draft.array is not None:
+    if record is not None and record.array is not None:
         array = _array_id(record)
 
     def left(row: Union[QueueJob, AccountingJob]) -> Optional[JobId]:
         never_began = row.state in ENDED and not row.node_list
-        if row.id == JobId(row.id.job) and never_began and (array or parts):
+        if never_began and (array or parts) and row.id == JobId(row.id.job):
             # Where nobody knows which tasks they were, they leave no trace.
             return array.without(parts) if array is not None else None
         return row.id
 
-    ours = [replace(row, id=id) for row in queue if (id := left(row)) is not None]
+    ours = [_named(row, id) for row in queue if (id := left(row)) is not None]
     own = {row.job_id for row in ours}
     past = []
     for row in accounting:
@@ -184,20 +186,24 @@ def _distinct(
         if row.id.tasks is not None and row.job_id not in own:
             id = row.id.without(parts)
         if id is not None:
-            past.append(replace(row, id=id))
+            past.append(_named(row, id))
     return ours, past
+
+
+def _named(row: Row, id: JobId) -> Row:
+    return row if id is row.id else replace(row, id=id)
 
 
 def _array_id(record: JobRecord) -> JobId:
     """All tasks of a recorded array: ``4711_[0-9%2]``."""
     assert record.job_id is not None
-    return JobId(record.job_id, tasks=record.draft.array)
+    return JobId(record.job_id, tasks=record.array)
 
 
 def from_record(record: JobRecord, why: str) -> List[JobStatus]:
     """What the record alone tells; ``why`` nobody else does. An array's tasks where it has them."""
     whole = _whole_from_record(record, why)
-    if record.draft.array is None:
+    if record.array is None:
         return [whole]
     tasks = _ended_tasks(record, ())
     left = _array_id(record).without([task.id for task in tasks])
@@ -229,7 +235,6 @@ def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStat
 
 def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
     assert record.job_id is not None
-    draft = record.draft
     last = record.states[-1] if record.states else None
     state, reason = UNKNOWN, why
     if last is not None and last.state in ENDED:
@@ -237,23 +242,23 @@ def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
     elif last is not None:
         reason = f"{why}; last seen {last.state}"
     gpus = None
-    if draft.nodes is not None and draft.gpus_per_node is not None and draft.array is None:
-        gpus = draft.nodes * draft.gpus_per_node
+    if record.nodes is not None and record.gpus_per_node is not None and record.array is None:
+        gpus = record.nodes * record.gpus_per_node
     return JobStatus(
         id=JobId(record.job_id),
         job_id=record.job_id,
-        name=draft.job_name,
+        name=record.job_name,
         user=record.user,
-        partition=draft.partition,
+        partition=record.partition,
         state=state,
         reason=reason,
         source="record",
         exit=ExitCode.parse(last.exit) if last is not None and state in ENDED else None,
         submit=record.submitted_at,
-        time_limit=draft.time_limit,
-        nodes=draft.nodes,
+        time_limit=record.time_limit,
+        nodes=record.nodes,
         gpus=gpus,
-        work_dir=draft.cwd,
+        work_dir=record.cwd,
         record=record,
     )
 
@@ -280,8 +285,8 @@ def _from_queue(
         exit = ExitCode.parse(last.exit) if last.state == row.state else None
     if exit is None and row.state == "COMPLETED":
         exit = ExitCode(0, 0)  # that is what the word means
-    if record is not None and gpus is None and record.draft.gpus_per_node is not None:
-        gpus = record.draft.gpus_per_node * (row.nodes or 1)
+    if record is not None and gpus is None and record.gpus_per_node is not None:
+        gpus = record.gpus_per_node * (row.nodes or 1)
     return JobStatus(
         id=row.id,
         job_id=row.job_id,
@@ -313,8 +318,8 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobSta
     ended = past.state in ENDED
     name, work_dir = past.name, past.work_dir
     if record is not None:
-        name = record.draft.job_name if _is_same(record.draft.job_name, name) else name
-        work_dir = record.draft.cwd if _is_same(record.draft.cwd, work_dir) else work_dir
+        name = record.job_name if _is_same(record.job_name, name) else name
+        work_dir = record.cwd if _is_same(record.cwd, work_dir) else work_dir
     return JobStatus(
         id=past.id,
         job_id=past.job_id,
@@ -360,7 +365,7 @@ def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -
     """Whether a row is of the record's job, and not of another that got the same number."""
     if submit is not None and submit < record.begun_at - _CLOCK_SKEW:
         return False
-    return _is_same(record.draft.job_name, name) or _is_same(record.draft.cwd, work_dir)
+    return _is_same(record.job_name, name) or _is_same(record.cwd, work_dir)
 
 
 def _is_same(exact: str, told: str) -> bool:

@@ -10,11 +10,14 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tupl
 from neuronctl import slurm
 from neuronctl.errors import NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
-from neuronctl.records.recovery import Recovery
-from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm import JobId
 from neuronctl.tracking import endings, jobstatus
 from neuronctl.tracking.jobstatus import JobStatus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.records.recovery import Recovery
+    from neuronctl.records.store import JobRecord, RecordStore
 
 RECENT = 24 * 3600
 """Seconds for which a submitted job is shown without being asked for by id."""
@@ -42,13 +45,15 @@ class Found:
     unavailable: Optional[SlurmUnavailableError] = None
 
 
-def look_up(asked: Sequence[JobId], store: RecordStore, *, accounting: bool = True) -> Found:
+def look_up(
+    asked: Sequence[JobId], store: Optional[RecordStore] = None, *, accounting: bool = True
+) -> Found:
     """What became of these jobs. Raises SlurmRefusedError where Slurm will not answer.
 
-    accounting: whether to ask sacct about what squeue has forgotten.
+    store: the records to look into, by default the user's own. accounting: whether to ask sacct
+    about what squeue has forgotten.
     """
-    search = _Search(store, accounting)
-    found = search.run(asked, user=None)
+    found = _search(asked, store, accounting=accounting)
     # By number first: a thousand ids against thousands of rows are too many pairs to try.
     by_number: Dict[int, Set[JobId]] = {}
     for asked_id in asked:
@@ -74,7 +79,7 @@ def by_name(word: str, store: RecordStore) -> Optional[JobId]:
         return None
     cluster = slurm.local_cluster()
     for record in store.iter():
-        if record.job_id is not None and record.draft.job_name == word:
+        if record.job_id is not None and record.job_name == word:
             newest = store.get(record.job_id, cluster)
             # Another cluster's, or one whose number was used again, is not meant.
             if newest is not None and newest.key == record.key:
@@ -85,12 +90,14 @@ def by_name(word: str, store: RecordStore) -> Optional[JobId]:
     )
 
 
-def mine(store: RecordStore, *, everybody: bool = False, since: Optional[int] = None) -> Found:
+def mine(
+    store: Optional[RecordStore] = None, *, everybody: bool = False, since: Optional[int] = None
+) -> Found:
     """The user's jobs in the queue and those recorded in the last day; or everybody's as well.
 
     since: and all of the user's that accounting knows from then on (epoch seconds).
     """
-    return _Search(store, True, since).run((), user=None if everybody else str(os.getuid()))
+    return _search((), store, user=None if everybody else str(os.getuid()), since=since)
 
 
 def matches(asked: JobId, status: JobStatus) -> bool:
@@ -110,7 +117,7 @@ def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSu
         words = str(asked)
         with contextlib.suppress(RecordError):
             record = None if asked == JobId(asked.job) else store.get(asked.job, cluster)
-            array = None if record is None else record.draft.array
+            array = None if record is None else record.array
             if array is not None and not JobId(asked.job, tasks=array).overlaps(asked):
                 words += f" (array {asked.job} has the tasks {array.partition('%')[0]})"
         said.append(words)
@@ -132,8 +139,26 @@ def canceller(status: JobStatus) -> str:
         return "root" if status.cancelled_by == 0 else ""
 
 
+def _search(
+    asked: Sequence[JobId],
+    store: Optional[RecordStore],
+    *,
+    user: Optional[str] = None,
+    accounting: bool = True,
+    since: Optional[int] = None,
+) -> Found:
+    queue = slurm.Queue(asked, user)
+    try:
+        # While squeue runs, all that reads records is imported, and they are read.
+        from neuronctl.records.store import RecordStore
+
+        return _Search(store or RecordStore.default(), accounting, since).run(asked, queue)
+    finally:
+        queue.close()
+
+
 class _Search:
-    def __init__(self, store: RecordStore, accounting: bool, since: Optional[int] = None) -> None:
+    def __init__(self, store: RecordStore, accounting: bool, since: Optional[int]) -> None:
         self.store = store
         self.since = since
         self.accounting = accounting
@@ -143,15 +168,9 @@ class _Search:
         self.without_record: Set[int] = set()
         self.recovery: Optional[Recovery] = None
 
-    def run(self, asked: Sequence[JobId], user: Optional[str]) -> Found:
-        queue = slurm.Queue(asked, user)
-        try:
-            return self._run(asked, queue)
-        finally:
-            queue.close()
+    def run(self, asked: Sequence[JobId], asking: slurm.Queue) -> Found:
+        from neuronctl.records.recovery import Recovery
 
-    def _run(self, asked: Sequence[JobId], asking: slurm.Queue) -> Found:
-        # The records are read while squeue runs.
         with self._tolerant():
             self.recovery = Recovery(self.store)
         records = self._records(asked)
@@ -216,7 +235,7 @@ class _Search:
         ended = {row.id.job for row in queue if row.state in jobstatus.ENDED}
         active = {row.id.job for row in queue if row.state not in jobstatus.ENDED}
         # Tasks of an array end, and are forgotten, one by one.
-        parts = {number for number, record in records.items() if record.draft.array is not None}
+        parts = {number for number, record in records.items() if record.array is not None}
         if asked:
             parts.update(row.id.job for row in queue if row.id != JobId(row.id.job))
         wanted = ended | parts | set(records) | {id.job for id in asked}
@@ -269,7 +288,7 @@ class _Search:
         if not told or time.monotonic() > self.remember_until:
             return
         with contextlib.suppress(RecordError):
-            if record.draft.array is not None:
+            if record.array is not None:
                 ends = {
                     one.id.task: (one.state, endings.exit_text(one)) for one in told if one.ended
                 }

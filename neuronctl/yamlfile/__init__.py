@@ -10,8 +10,8 @@ Stricter and plainer than YAML 1.1, because a person writes these files for Slur
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Sequence, Type
+import os
+from typing import Sequence, Type, Union
 
 from neuronctl.errors import NeuronctlError
 from neuronctl.yamlfile import cache
@@ -23,7 +23,7 @@ MAX_BYTES = 1_000_000
 
 
 def read(
-    path: Path,
+    path: Union[str, os.PathLike[str]],
     error: Type[NeuronctlError],
     *,
     keep: bool = False,
@@ -37,9 +37,9 @@ def read(
 
     Raises ``error`` with file and line for anything else, also where the file cannot be read.
     """
-    file = str(path)
+    file = os.fspath(path)
     try:
-        with path.open("rb") as stream:
+        with open(file, "rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
         reason = getattr(problem, "strerror", None) or str(problem)

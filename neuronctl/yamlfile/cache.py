@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import zlib
-from pathlib import Path
 from typing import Any, Optional
 
 from neuronctl import __version__
@@ -21,14 +21,16 @@ from neuronctl.yamlfile.document import Document, KeyPath
 _SEPARATOR = "\0"  # in no key: YAML has no such character
 
 
-def _file_of(file: str) -> Path:
-    return cache_dir() / f"yaml-{zlib.crc32(file.encode('utf-8', 'surrogateescape')):08x}.json"
+def _file_of(file: str) -> str:
+    name = f"yaml-{zlib.crc32(file.encode('utf-8', 'surrogateescape')):08x}.json"
+    return os.path.join(cache_dir(), name)
 
 
 def read(file: str, text: str) -> Optional[Document]:
     """The document that ``text`` is, where it was kept."""
     try:
-        data = json.loads(_file_of(file).read_bytes())
+        with open(_file_of(file), "rb") as kept:
+            data = json.loads(kept.read())
         if data["text"] != text or data["file"] != file or data["version"] != __version__:
             return None
         lines = {_path(key): line for key, line in data["lines"].items()}

@@ -23,12 +23,12 @@ def cut_off(age: int = 0, name: str = "train") -> str:
         cwd="/scratch/kim", command_line=(), script="", request={}, nodes=1, job_name=name,
         partition="cpu", output="/scratch/kim/%x-%j.out", time_limit=600,
     )  # fmt: skip
-    before = store.directory / f"{store.begin(draft)}.intent.json"
+    before = Path(store.directory) / f"{store.begin(draft)}.intent.json"
     data = json.loads(before.read_text())
     begun = time.time() - age
     stamp = time.strftime("%Y%m%dT%H%M%S000Z", time.gmtime(begun))
     data.update(key=stamp + data["key"][19:], begun_at=int(begun), pid=2**22 + 1)
-    (store.directory / f"{data['key']}.intent.json").write_text(json.dumps(data))
+    (Path(store.directory) / f"{data['key']}.intent.json").write_text(json.dumps(data))
     before.unlink()
     return str(data["key"])
 
@@ -96,7 +96,7 @@ def test_never_arrived(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off(30)
     assert "look again before you repeat it" in run("status").stderr
     assert files() == [f"{key}.intent.json"]
-    RecordStore.default().directory.joinpath(files()[0]).unlink()
+    Path(RecordStore.default().directory, files()[0]).unlink()
     key = cut_off(7200)
     assert "it never reached Slurm" in run("status").stderr
     assert files() == [f"{key}.failed.json"]
@@ -145,7 +145,7 @@ def test_one_that_is_not_over_yet(run: Run, fake_slurm: FakeSlurm) -> None:
     """Another neuronctl on this machine submits just now: nothing is asked, nothing said."""
     store = RecordStore.default()
     key = cut_off()
-    file = store.directory / f"{key}.intent.json"
+    file = Path(store.directory) / f"{key}.intent.json"
     file.write_text(file.read_text().replace(str(2**22 + 1), str(os.getpid())))
     assert run("status").stderr == ""
     assert [argv[0] for argv in fake_slurm.calls()] == ["squeue"]

@@ -35,6 +35,11 @@ def test_the_tutorials_lines(launcher: str, part: str, line: str, run: Callable[
     assert line in launch
 
 
+def test_escape_sequences_reach_a_pipe(run: Callable[..., Any]) -> None:
+    words = [*RUN, "--print", "--launcher", "srun", "train.py", "a\x1b[31mb"]
+    assert "a\x1b[31mb" in run(*words, env=ALLOCATION).stdout
+
+
 def test_srun_on_one_named_node(run: Callable[..., Any]) -> None:
     words = [*RUN, "--print", "--launcher", "srun", "--nodelist", "gpu33", "--gpus-per-node", "2"]
     text = run(*words, "train.py", env=ALLOCATION).stdout

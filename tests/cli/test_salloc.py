@@ -83,6 +83,12 @@ def test_dry_run_starts_nothing(run: Run, fakes: Path) -> None:
     assert not (fakes / "salloc.argv").exists()
 
 
+def test_escape_sequences_reach_a_pipe(run: Run) -> None:
+    given = ["--gpus-per-node", "1", "--env", "COLOUR=\x1b[0m"]
+    shown = run("salloc", *SITE, *given, "--dry-run", "--", "echo", "\x1b[1m").stdout
+    assert "\x1b[0m" in shown and "\x1b[1m" in shown
+
+
 def test_batch_options_are_not_salloc_s(run: Run, fakes: Path, clean_home: Path) -> None:
     for option in (["--array", "1-3"], ["--requeue"], ["-o", "x"], ["-e", "x"]):
         run("salloc", *SITE, *option, "--dry-run", code=2)

@@ -201,7 +201,7 @@ def test_garbage_from_squeue(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_damaged_records_are_named(run: Run, fake_slurm: FakeSlurm) -> None:
     record(7)
-    directory = RecordStore.default().directory
+    directory = Path(RecordStore.default().directory)
     stamp = time.strftime("%Y%m%dT%H%M%S000", time.gmtime())
     (directory / f"{stamp}Z-00000000.-.8.json").write_text("{")
     result = run("status")

@@ -66,8 +66,8 @@ def test_record(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (record,) = records()
     assert (record["job_id"], record["cluster"], record["status"]) == (4711, "toy", "submitted")
     assert record["draft"]["script"] == fake_slurm.stdin()
-    assert record["draft"]["cwd"] == str(tmp_path)
-    assert record["draft"]["output"] == f"{tmp_path}/%x_%j.out"
+    assert record["cwd"] == str(tmp_path)
+    assert record["output"] == f"{tmp_path}/%x_%j.out"
 
 
 def test_refused_submission_is_recorded_as_such(run: Run, fake_slurm: FakeSlurm) -> None:

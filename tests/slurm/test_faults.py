@@ -192,7 +192,7 @@ def records(broken: Broken) -> Dict[str, List[Dict[str, Any]]]:
     for part in text.split("\n@\n"):
         if part.strip():
             record = json.loads(part)
-            found.setdefault(record["draft"]["job_name"], []).append(record)
+            found.setdefault(record["job_name"], []).append(record)
     return found
 
 
@@ -220,7 +220,7 @@ def test_killed_at_50_random_moments(broken: Broken, tell: Tell) -> None:
         (record,) = kept[name]
         assert (record["status"], str(record["job_id"])) == ("submitted", ids[0]), name
     left = [r for rs in kept.values() for r in rs if r["status"] != "submitted"]
-    assert all(r["draft"]["job_name"] not in jobs for r in left)
+    assert all(r["job_name"] not in jobs for r in left)
     found = len(before) - sum(r["status"] == "intent" for r in left)
     again = "its record is complete again"
     assert said.stderr.count(again) == found

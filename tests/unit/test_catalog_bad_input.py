@@ -190,7 +190,7 @@ def test_every_key_of_the_model_is_read(tmp_path: Path) -> None:
             assert error.hint
 
 
-SHIPPED = loader.data_path("partitions.yaml").read_text()
+SHIPPED = Path(loader.data_path("partitions.yaml")).read_text()
 PATHS = sorted(
     path
     for path in parse(SHIPPED, "shipped.yaml", CatalogError).lines

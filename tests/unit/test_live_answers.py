@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -148,16 +149,16 @@ def test_limits_are_kept_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     cache.write("some", some, NOW)
     assert cache.read("some", now=NOW) == (some, NOW)
     # As it was written before there was such a field.
-    older = cache.file_of("some").read_text().replace(', "whole": ""', "")
-    cache.file_of("some").write_text(older)
+    older = Path(cache.file_of("some")).read_text().replace(', "whole": ""', "")
+    Path(cache.file_of("some")).write_text(older)
     assert cache.read("some", now=NOW) is None
-    assert cache.file_of("key").stat().st_mode & 0o777 == 0o600
+    assert Path(cache.file_of("key")).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"made_from": "key", "at": "x"}'])
 def test_a_damaged_file_is_no_answer(text: str) -> None:
     cache.write("key", LIMITS, NOW)
-    cache.file_of("key").write_text(text)
+    Path(cache.file_of("key")).write_text(text)
     assert cache.read("key", now=NOW) is None
 
 

@@ -34,7 +34,7 @@ def draft(**given: object) -> RecordDraft:
 
 @pytest.fixture
 def store(tmp_path: Path) -> RecordStore:
-    return RecordStore(tmp_path / "state" / "neuronctl" / "jobs")
+    return RecordStore(str(tmp_path / "state" / "neuronctl" / "jobs"))
 
 
 def submitted(store: RecordStore, job_id: int, cluster: str | None = "neuron") -> JobRecord:
@@ -77,12 +77,12 @@ def test_private_to_the_user(store: RecordStore) -> None:
         submitted(store, 1)
     finally:
         os.umask(before)
-    (file,) = store.directory.iterdir()
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (store.directory, file)]
+    (file,) = Path(store.directory).iterdir()
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (Path(store.directory), file)]
     assert modes == [0o700, 0o600]
-    store.directory.chmod(0o755)
+    Path(store.directory).chmod(0o755)
     submitted(store, 2)
-    assert stat.S_IMODE(store.directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(store.directory).stat().st_mode) == 0o700
 
 
 def test_no_secret_is_stored(store: RecordStore) -> None:
@@ -97,7 +97,7 @@ def test_no_secret_is_stored(store: RecordStore) -> None:
         )
     )
     store.complete(key, 1, None)
-    (file,) = store.directory.iterdir()
+    (file,) = Path(store.directory).iterdir()
     assert "CANARY" not in file.read_text()
     record = store.get(1)
     assert record is not None
@@ -139,7 +139,7 @@ def test_found_by_id_and_cluster(store: RecordStore) -> None:
 def test_recent_reads_no_more_than_it_must(store: RecordStore) -> None:
     records = [submitted(store, n) for n in range(1, 6)]
     # Whatever is not asked for may be damaged: nobody looks.
-    (store.directory / f"{records[0].key}.neuron.1.json").write_text("damaged")
+    (Path(store.directory) / f"{records[0].key}.neuron.1.json").write_text("damaged")
     assert [record.job_id for record in store.recent(2)] == [5, 4]
     assert store.recent(since=int(time.time()) + 10) == []
     assert store.get(3) == records[2]
@@ -147,9 +147,9 @@ def test_recent_reads_no_more_than_it_must(store: RecordStore) -> None:
 
 
 def test_times_in_names(store: RecordStore) -> None:
-    store.directory.mkdir(parents=True)
+    Path(store.directory).mkdir(parents=True)
     for stamp in ("19700101T000000000", "20000229T235959999", "20261121T004406399"):
-        (store.directory / f"{stamp}Z-00000000.intent.json").write_text("{}")
+        (Path(store.directory) / f"{stamp}Z-00000000.intent.json").write_text("{}")
     assert [entry.begun_at for entry in store._entries()] == [1795221846, 951868799, 0]
 
 
@@ -172,7 +172,7 @@ def test_states_seen(store: RecordStore) -> None:
 def test_tasks_of_an_array(store: RecordStore) -> None:
     record = store.saw_tasks(submitted(store, 1), {0: ("COMPLETED", "0:0"), 3: ("FAILED", "")})
     record = store.saw_tasks(record, {3: ("FAILED", "3:0")})
-    (file,) = store.directory.iterdir()
+    (file,) = Path(store.directory).iterdir()
     written = file.stat().st_mtime_ns
     assert store.saw_tasks(record, {3: ("FAILED", "")}) == record
     assert file.stat().st_mtime_ns == written, "nothing new is not written"
@@ -186,7 +186,7 @@ def test_tasks_of_an_array(store: RecordStore) -> None:
 def test_of_ten_thousand_names_one_file_is_read(store: RecordStore) -> None:
     submitted(store, 1)
     for n in range(10_000):  # each would be named in the warnings if it were read
-        (store.directory / f"20250101T{n:09d}Z-00000000.neuron.{n + 2}.json").touch()
+        (Path(store.directory) / f"20250101T{n:09d}Z-00000000.neuron.{n + 2}.json").touch()
     os.utime(store.directory, (1, 1))
     assert store.get(1) is not None and len(store.recent(1)) == 1 and store.open_intents() == []
     assert len(store.recent(since=int(time.time()) - 3600)) == 1
@@ -206,32 +206,78 @@ def test_what_is_not_a_record_is_skipped_and_left(store: RecordStore) -> None:
         ".hidden": "",
     }
     for name, text in other.items():
-        (store.directory / name).write_text(text)
+        (Path(store.directory) / name).write_text(text)
     assert list(store.iter()) == [good]
     assert len(store.warnings) == 6
     said = "\n".join(store.warnings)
     assert "written by a newer neuronctl (schema 99)" in said and "not a whole record" in said
-    assert {name: (store.directory / name).read_text() for name in other} == other
+    assert {name: (Path(store.directory) / name).read_text() for name in other} == other
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("job_id", "4711"), ("states", [1]), ("begun_at", None), ("draft", {})]
+    ("name", "value"), [("job_id", "4711"), ("states", [1]), ("begun_at", None), ("draft", 1)]
 )
 def test_a_record_with_a_wrong_type_is_skipped(
     store: RecordStore, name: str, value: object
 ) -> None:
     submitted(store, 1)
-    (file,) = store.directory.iterdir()
+    (file,) = Path(store.directory).iterdir()
     file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
     assert store.get(1) is None
     assert len(store.warnings) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("script", None), ("decisions", [1]), ("request", []), ("surroundings", 1)]
+)
+def test_a_damaged_draft_leaves_its_job(store: RecordStore, name: str, value: object) -> None:
+    submitted(store, 1)
+    (file,) = Path(store.directory).iterdir()
+    data = json.loads(file.read_text())
+    data["draft"][name] = value
+    file.write_text(json.dumps(data))
+    record = store.get(1)
+    assert record is not None and record.job_name == "train" and store.warnings == []
+    with pytest.raises(RecordError, match=f"{name}|list"):
+        _ = record.draft
+    assert store.saw(record, "RUNNING").states[0].state == "RUNNING"
+
+
+@pytest.mark.parametrize("length", [10, 700, -1])
+def test_a_file_that_is_cut_off_is_skipped(store: RecordStore, length: int) -> None:
+    submitted(store, 1)
+    (file,) = Path(store.directory).iterdir()
+    file.write_bytes(file.read_bytes()[:length])
+    assert store.get(1) is None
+    assert "not a whole record" in store.warnings[0]
+
+
+def test_the_first_line_is_all_that_a_table_needs(store: RecordStore) -> None:
+    submitted(store, 1)
+    (file,) = Path(store.directory).iterdir()
+    first, second = file.read_text().splitlines()
+    assert json.loads(first[:-1] + "}")["job_name"] == "train" and "script" in second
+    assert json.loads(first + second)["draft"]["script"] == draft().script
+
+
+def test_a_record_of_an_earlier_neuronctl(store: RecordStore) -> None:
+    record = store.saw(submitted(store, 1), "RUNNING")
+    (file,) = Path(store.directory).iterdir()
+    data = json.loads(file.read_text())
+    shared = ("cwd", "job_name", "partition", "output", "error", "array", "nodes")
+    for name in (*shared, "gpus_per_node", "time_limit"):
+        data["draft"][name] = data.pop(name)
+    file.write_text(json.dumps({**data, "schema": 1}, indent=1))
+    assert store.get(1) == record and record.draft == draft()
+    record = store.saw(record, "COMPLETED", "", "0:0")
+    assert json.loads(file.read_text())["schema"] == 2 and store.get(1) == record
+
+
 def test_cut_off_between_record_and_intent(store: RecordStore) -> None:
     key = store.begin(draft())
-    intent = (store.directory / f"{key}.intent.json").read_bytes()
+    intent = (Path(store.directory) / f"{key}.intent.json").read_bytes()
     store.complete(key, 7, "neuron")
-    (store.directory / f"{key}.intent.json").write_bytes(intent)
+    (Path(store.directory) / f"{key}.intent.json").write_bytes(intent)
     assert [record.status for record in store.iter()] == ["submitted"]
 
 
@@ -242,7 +288,7 @@ def full_disk() -> Iterator[Path]:
 
 
 def test_a_directory_that_cannot_be_written(full_disk: Path) -> None:
-    store = RecordStore(full_disk / "jobs")
+    store = RecordStore(str(full_disk / "jobs"))
     with pytest.raises(RecordError, match="cannot be written"):
         store.begin(draft())
     assert store.recent() == [] and store.get(1) is None
@@ -250,7 +296,7 @@ def test_a_directory_that_cannot_be_written(full_disk: Path) -> None:
 
 def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text("")
-    store = RecordStore(tmp_path / "jobs")
+    store = RecordStore(str(tmp_path / "jobs"))
     with pytest.raises(RecordError, match="cannot be written"):
         store.begin(draft())
     with pytest.raises(RecordError, match="cannot be read"):
@@ -280,7 +326,7 @@ def test_completing_what_is_gone(store: RecordStore) -> None:
 
 
 def _submit_many(directory: Path, first: int) -> None:
-    store = RecordStore(directory)
+    store = RecordStore(str(directory))
     for job_id in range(first, first + 20):
         submitted(store, job_id)
 

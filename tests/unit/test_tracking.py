@@ -43,8 +43,8 @@ def record(*states: SeenState, **given: Any) -> JobRecord:
         cwd="/s", command_line=(), script="", request={}, job_name="train", partition="cpu",
         output="/s/%j.out", nodes=2, gpus_per_node=4, time_limit=600,
     )  # fmt: skip
-    return JobRecord(
-        key="k", status="submitted", begun_at=NOW - 1, draft=dataclasses.replace(base, **given),
+    return JobRecord.of(
+        dataclasses.replace(base, **given), key="k", status="submitted", begun_at=NOW - 1,
         script_sha256="", user="kim", host="h", version="0", job_id=7, submitted_at=NOW,
         states=states,
     )  # fmt: skip

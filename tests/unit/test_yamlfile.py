@@ -218,7 +218,7 @@ def test_every_value_has_the_line_it_was_written_on(content: Dict[str, List[str]
 def kept_files() -> List[Path]:
     from neuronctl.paths import cache_dir
 
-    return sorted(cache_dir().glob("yaml-*.json"))
+    return sorted(Path(cache_dir()).glob("yaml-*.json"))
 
 
 def test_kept_document_equals_the_parsed_one(tmp_path: Path, monkeypatch: Any) -> None:

@@ -14,6 +14,15 @@ class Shell(str):
 
 Word = Union[str, Shell]
 
+BASHS_OWN = frozenset(
+    ("UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "BASHPID", "FUNCNAME")
+    + ("GROUPS", "DIRSTACK", "RANDOM", "SRANDOM", "LINENO", "EPOCHSECONDS", "EPOCHREALTIME")
+    + ("BASH_COMMAND", "BASH_ARGC", "BASH_ARGV", "BASH_LINENO", "BASH_SOURCE", "BASH_ALIASES")
+    + ("BASH_CMDS", "HISTCMD", "_")
+)
+"""Variables that no script can set: with bash 5.2 an export of the first six fails, and the others
+have a value of bash's own whenever they are read, or none."""
+
 
 def quote(word: Word) -> str:
     """``word`` as it stands in a script: a literal quoted, shell text as it is.

@@ -27,6 +27,7 @@ from neuronctl.catalog.model import (
 )
 from neuronctl.catalog.node import EMPTY_HINT, Node, show
 from neuronctl.errors import did_you_mean
+from neuronctl.shell import BASHS_OWN
 
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 
@@ -329,6 +330,10 @@ def _environment(node: Node) -> Dict[str, str]:
     for name in node.present():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise node.fail(name, "is no name for a variable", "allowed: letters, digits and '_'")
+        if name in BASHS_OWN:
+            raise node.fail(
+                name, "belongs to bash itself, which lets no script set it", "take it out"
+            )
     return {name: node.text(name, "", or_number=True) for name in node.present()}
 
 

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.frozen import dataclass
+from neuronctl.shell import BASHS_OWN
 
 Fields = Dict[str, Any]
 
@@ -186,16 +187,6 @@ def _setup(texts: Sequence[str]) -> Fields:
         if not text.strip():
             raise ValueError("is empty")
     return {"setup": tuple(lines)}
-
-
-BASHS_OWN = frozenset(
-    ("UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "BASHPID", "FUNCNAME")
-    + ("GROUPS", "DIRSTACK", "RANDOM", "SRANDOM", "LINENO", "EPOCHSECONDS", "EPOCHREALTIME")
-    + ("BASH_COMMAND", "BASH_ARGC", "BASH_ARGV", "BASH_LINENO", "BASH_SOURCE", "BASH_ALIASES")
-    + ("BASH_CMDS", "HISTCMD", "_")
-)
-"""Variables that no script can set: with bash 5.2 an export of the first six fails, and the others
-have a value of bash's own whenever they are read, or none."""
 
 
 def _env(texts: Sequence[str]) -> Fields:

@@ -96,6 +96,7 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (CLUSTER, "modules: [a, b, a]", "modules", "'a' is listed twice", "one of the two"),
         (CLUSTER, "modules: ['']", "modules", "entry 1", "a list of words"),
         (CLUSTER, "environment: {A: 1.0}", "environment.A", "1.0 is not allowed", "in quotes"),
+        (CLUSTER, "environment: {UID: 7}", "environment.UID", "belongs to bash", "take it"),
         (CLUSTER, "environment: {A-B: x}", "environment.A-B", "is no name for", "letters"),
         (CLUSTER, "network: {iface: ib0}", "network.iface", "unknown key", "interface"),
         (CLUSTER, "containers: {runtime: docker}", "containers.runtime", "'docker'", "apptainer"),

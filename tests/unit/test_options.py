@@ -9,8 +9,9 @@ from typing import Any, Dict, List
 import pytest
 
 from neuronctl.request import job
-from neuronctl.request.options import BASHS_OWN, BY_NAME, OPTIONS, find
+from neuronctl.request.options import BY_NAME, OPTIONS, find
 from neuronctl.script.launchers import LAUNCHERS
+from neuronctl.shell import BASHS_OWN
 
 GOOD: List[Any] = [
     ("job-name", ["x y"], {"job_name": "x y"}),

@@ -90,6 +90,10 @@ def resources(plan: JobPlan, live: Live) -> Iterator[Excess]:
             SOURCE,
             alone,
         )
+    for one, limit, more in _spent(plan, live):
+        if more is not None and more > limit.most:
+            words = f"{_told(one, limit)}; {more} more would never start"
+            yield Excess(words, "", SOURCE, alone=True)
 
 
 def doubts(plan: JobPlan, live: Live) -> Iterator[str]:
@@ -132,16 +136,27 @@ def _behind(plan: JobPlan, live: Live) -> Iterator[str]:
 
 def _budgets(plan: JobPlan, live: Live) -> Iterator[str]:
     """The limits of what a group may use up, where it may be that too little is left."""
-    counted = amounts(plan, live)
-    safe = "safe" in live.limits.config.enforce
-    for one, limit in _in_force(plan, live, "GrpTRESMins", "GrpWall"):
-        # Without "safe" a job starts as long as anything is left.
-        more: Optional[int] = 0
-        if safe:
-            more = counted.minutes if limit.kind == "GrpWall" else _wanted(limit, counted)
-        held = limit.held + (limit.running if safe else 0)
+    for one, limit, more in _spent(plan, live):
+        held = limit.held + (limit.running if _safe(live) else 0)
         if more is None or held >= limit.most or held + more > limit.most:
             yield f"{_told(one, limit)}: whether the rest is enough is not known"
+
+
+def _spent(plan: JobPlan, live: Live) -> Iterator[Tuple[Shared, GroupLimit, Optional[int]]]:
+    """The limits of what a group may use up, and what has to be left of each for the job."""
+    counted = amounts(plan, live)
+    for one, limit in _in_force(plan, live, "GrpTRESMins", "GrpWall"):
+        if not _safe(live):
+            yield one, limit, 0  # a job starts as long as anything is left
+        elif limit.kind == "GrpWall":
+            yield one, limit, counted.minutes
+        else:
+            yield one, limit, _wanted(limit, counted)
+
+
+def _safe(live: Live) -> bool:
+    """Whether only such jobs start as can end within the limits (man slurm.conf)."""
+    return "safe" in live.limits.config.enforce
 
 
 def _takes(limit: GroupLimit, jobs: Sequence[MyJob]) -> Optional[int]:

@@ -9,7 +9,7 @@ import subprocess
 from typing import Iterator, List
 
 import pytest
-from harness import Sandbox
+from harness import Sandbox, sandbox_up
 
 PARTITION = "cas_v100nv_4"  # gpu[06-09]
 UPDATE = f"scontrol update PartitionName={PARTITION}"
@@ -190,6 +190,44 @@ def test_what_a_running_job_leaves(
         assert seen(sandbox, answer["job_id"]).startswith(expected)
 
 
+@pytest.fixture(scope="module")
+def on_the_safe_side(slurm_there: None) -> Iterator[Sandbox]:
+    """A Slurm that starts only what can end within the limits."""
+    with sandbox_up(f"safe-{os.getpid()}", "--nodes", f"{PARTITION}=2") as sandbox:
+        inside = [*_enter(sandbox), "sh", "-c"]
+        anew = (
+            "sed -i 's/^AccountingStorageEnforce=.*/&,safe/' /etc/slurm/slurm.conf && "
+            "pkill -x slurmctld && while pgrep -x slurmctld; do sleep 0.1; done && slurmctld && "
+            f"until sinfo -h -p {PARTITION} -o '%T %D' | grep 'idle 2'; do sleep 0.1; done"
+        )
+        subprocess.run([*inside, anew], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        yield sandbox
+
+
+@pytest.mark.parametrize(
+    ("limit", "said", "happens"),
+    [
+        ("GrpTRESMins=cpu=99", "refused NC508", "PENDING AssocGrpCPUMinutesLimit"),
+        ("GrpTRESMins=cpu=1000", "can start now", "R"),
+        ("GrpTRESMins=gres/gpu=9", "refused NC508", "PENDING AssocGrpGRESMinutes"),
+        ("GrpWall=9", "refused NC508", "PENDING AssocGrpWallLimit"),
+        ("GrpWall=1000", "can start now", "R"),
+    ],
+)
+def test_a_slurm_on_the_safe_side(
+    on_the_safe_side: Sandbox, limit: str, said: str, happens: str
+) -> None:
+    sandbox = on_the_safe_side
+    sandbox.write("t.py", "import time; time.sleep(60)\n")
+    words = ["neuronctl", "submit", "-p", PARTITION, "-t", "10", "--field", "misc", "--json"]
+    words += ["--appl", "pytorch", "--gpus-per-node", "1", "--force", "t.py"]
+    with administered(sandbox, f"{ACCOUNT} {limit}", limit.rpartition("=")[0] + "=-1"):
+        answer = json.loads(sandbox.exec(words).stdout)
+        verdict = answer["verdict"]
+        assert f"{verdict['kind']} {verdict['cause']}".strip() == said
+        assert seen(sandbox, answer["job_id"]).startswith(happens)
+
+
 def seen(sandbox: Sandbox, job_id: int) -> str:
     """The job's state and reason once Slurm has looked at it."""
     look = (
@@ -206,9 +244,7 @@ def administered(sandbox: Sandbox, done: str, undone: str) -> Iterator[None]:
     if not done:
         yield
         return
-    pid = str(sandbox.status()["pid"])
-    spaces = ["-m", "-u", "-i", "-n", "-p", "--"]
-    enter = ["nsenter", *(["-U"] if os.getuid() else []), "-t", pid, *spaces]
+    enter = _enter(sandbox)
     back = f"{UPDATE} {undone}"
     if "reservation" in done:
         back = f"scontrol delete ReservationName={undone}"
@@ -224,3 +260,9 @@ def administered(sandbox: Sandbox, done: str, undone: str) -> Iterator[None]:
     finally:
         sandbox.cancel_all()
         subprocess.run([*enter, *back.split()], check=True, capture_output=True)
+
+
+def _enter(sandbox: Sandbox) -> List[str]:
+    pid = str(sandbox.status()["pid"])
+    spaces = ["-m", "-u", "-i", "-n", "-p", "--"]
+    return ["nsenter", *(["-U"] if os.getuid() else []), "-t", pid, *spaces]

@@ -131,6 +131,16 @@ def test_a_cluster_on_the_safe_side_starts_only_what_can_end() -> None:
         assert judged(look, gpus_per_node=1, cpus_per_task=1).verdict.kind == kind
 
 
+def test_more_than_a_whole_budget_never_starts_on_the_safe_side() -> None:
+    budget = shared("QOS", "p_gpu", spent=(59, 0, 0))
+    for config, found in ((SAFE, True), (CONFIG, False)):
+        limits = dataclasses.replace(LIMITS, config=config)
+        look = live(limits=limits, shared=(budget,))
+        judgement = judged(look, gpus_per_node=1, cpus_per_task=1)
+        assert ("NC508" in codes(judgement)) == found
+        assert judgement.verdict.kind == ("refused" if found else "can start now")
+
+
 def test_a_shared_limit_that_slurm_does_not_enforce_is_none() -> None:
     lax = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, enforce=()))
     full = (shared("QOS", "p_gpu", running=(1, 1)),)

@@ -66,7 +66,7 @@ def waiting(evidence: Evidence) -> Diagnosis:
                 "on, then submit both again"
             )
     elif own is not None and name in ("Priority", "Resources"):
-        cause = _turn(evidence, own)
+        cause = _turn(evidence, own, name)
     if status.expected is not None and status.expected > evidence.now:
         moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.expected))
         ahead = clock(status.expected - evidence.now)
@@ -135,7 +135,7 @@ def _dependency_words(dependency: str) -> str:
     return "; ".join(parts)
 
 
-def _turn(evidence: Evidence, own: PartitionJob) -> str:
+def _turn(evidence: Evidence, own: PartitionJob, reason: str) -> str:
     # Those that wait for another job, or are held (priority 0), are before nobody.
     waiting = [row for row in evidence.queue if row.state == "PENDING" and not row.dependency]
     # Of two with the same priority (all, where it has no weights) the older one goes first.
@@ -145,6 +145,12 @@ def _turn(evidence: Evidence, own: PartitionJob) -> str:
         if row.priority and (row.priority, own.job_id) > (own.priority or 0, row.job_id)
     )
     running = [row for row in evidence.queue if row.state == "RUNNING"]
+    others = [row for row in evidence.queue if row.user != own.user]
+    if not others and not (running if reason == "Resources" else ahead):
+        return (
+            f"no jobs but yours can be seen in {evidence.status.partition}: others' may be hidden "
+            "(PrivateData) or be in another partition of the same nodes, and nodes may be down"
+        )
     where = f"waiting {'job' if ahead == 1 else 'jobs'} of {evidence.status.partition}"
     words = f"{ahead or 'no'} other {where} {'is' if ahead == 1 else 'are'} before it"
     ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]

@@ -143,12 +143,20 @@ def test_waiting_for_its_turn() -> None:
     assert words.startswith("it has waited for 10 min: others are before it")
     assert "1 other waiting job of gpu is before it, 2 jobs run there" in words
     assert "the first of which ends in 1 min at the latest" in words
-    assert "no other waiting jobs of gpu are before it" in waiting(rows[0], reason="Resources")
+    assert "no other waiting jobs of gpu are before it, 1 job runs there" in waiting(
+        rows[0], (5, "RUNNING", 1, 4600), reason="Resources"
+    )
     # Without weights all priorities are 1, and the older job goes first.
     equal = [(6, "PENDING", 1, 0), (7, "PENDING", 1, 0), (8, "PENDING", 1, 0)]
     assert "1 other waiting job of gpu is before it" in waiting(*equal, reason="Priority")
     assert "Slurm expects it to start at" in waiting(rows[0], reason="Resources", expected=5000)
     assert "(in 1 h 6 min)" in waiting(rows[0], reason="Resources", expected=5000)
+
+
+@pytest.mark.parametrize("reason", ["Priority", "Resources", "Resources, x"])
+def test_others_may_be_hidden(reason: str) -> None:
+    words = waiting((7, "PENDING", 10, 0), (9, "PENDING", 9, 0), reason=reason)
+    assert "no jobs but yours can be seen in gpu: others' may be hidden (PrivateData)" in words
 
 
 def run_of(submit: int, end: int, state: str, **given: Any) -> AccountingJob:

@@ -132,6 +132,16 @@ def cell_width(text: str) -> int:
     )
 
 
+def shortened(text: str, width: int) -> str:
+    """The text, printable, or as much of it as fits into so many cells of a terminal."""
+    text = printable(text)
+    if cell_width(text) <= width:
+        return text
+    while cell_width(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
 def _harmless(char: str) -> bool:
     import unicodedata
 

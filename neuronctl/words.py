@@ -1,6 +1,8 @@
-"""Numbers in sentences."""
+"""Numbers in sentences, moments in JSON."""
 
 from __future__ import annotations
+
+from typing import Optional
 
 
 def counted(number: int, thing: str) -> str:
@@ -13,3 +15,12 @@ def counted(number: int, thing: str) -> str:
 def verb(number: int) -> str:
     """``is`` for one, else ``are``."""
     return "is" if number == 1 else "are"
+
+
+def utc(moment: Optional[int]) -> Optional[str]:
+    """Seconds since the epoch as every time in JSON: ISO 8601, UTC."""
+    if moment is None:
+        return None
+    from datetime import datetime, timezone
+
+    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

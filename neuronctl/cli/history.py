@@ -8,9 +8,10 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
-from neuronctl.errors import UsageError
+from neuronctl.errors import RecordError, UsageError
 from neuronctl.records.store import JobRecord
 from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.words import utc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def moment(text: str, now: int) -> int:
 
 
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
-    from neuronctl.console import Column, print_table, printable
+    from neuronctl.console import Column, print_table, shortened
 
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
@@ -131,12 +132,11 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
     rows = []
     for record in records:
         known = states.get(record.key, [])
-        name = printable(record.job_name)
         rows.append(
             [
                 "-" if record.job_id is None else str(record.job_id),
                 time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
-                name if len(name) <= 16 else name[:15] + "…",
+                shortened(record.job_name, 16),
                 record.partition,
                 "" if record.nodes is None else str(record.nodes),
                 state_word(record, known),
@@ -185,16 +185,20 @@ def _used(known: Sequence[JobStatus]) -> str:
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
     from neuronctl.cli.status import as_data
 
-    begun = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.begun_at))
+    try:
+        command_line: Optional[List[str]] = list(record.draft.command_line)
+    except RecordError as error:
+        command_line = None
+        click.echo(f"neuronctl: {error.message}", err=True)
     return {
         "record": record.key,
         "job_id": record.job_id,
         "status": record.status,
-        "begun": begun,
+        "begun": utc(record.begun_at),
         "name": record.job_name,
         "partition": record.partition,
         "work_dir": record.cwd,
-        "command_line": list(record.draft.command_line),
+        "command_line": command_line,
         "failure": record.failure,
         "jobs": [as_data(status) for status in known],
     }

@@ -12,6 +12,7 @@ from neuronctl.errors import PolicyError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.request.job import Layer, Origin, Source, build_request
 from neuronctl.request.options import OPTIONS
+from neuronctl.words import utc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -281,19 +282,8 @@ def choice_data(choice: Sequence[Candidate]) -> List[Dict[str, Any]]:
     ]
 
 
-def utc(moment: Optional[int]) -> Optional[str]:
-    """Seconds since the epoch as every time in JSON: ISO 8601, UTC."""
-    if moment is None:
-        return None
-    from datetime import datetime, timezone
-
-    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def findings_data(findings: Tuple[Finding, ...]) -> List[Dict[str, str]]:
     """Findings for --json."""
-    import dataclasses
-
     return [dataclasses.asdict(one) for one in findings]
 
 

@@ -12,8 +12,8 @@ import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_verdict
 from neuronctl.cli.joboptions import JobCommand, job_options
-from neuronctl.cli.say import put
-from neuronctl.errors import UsageError
+from neuronctl.cli.say import put, say
+from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.here.surroundings import Surroundings
 from neuronctl.request.job import Layer
 from neuronctl.request.options import OPTIONS
@@ -165,7 +165,7 @@ def _chosen(record: JobRecord, as_recorded: bool, as_is: bool) -> Optional[str]:
 
 @contextlib.contextmanager
 def _copied(record: JobRecord, program: Optional[str], dry_run: bool) -> Iterator[None]:
-    """The program as it was, under its new name; it stays only where the job was submitted.
+    """The program as it was, under its new name; it stays unless it is certain that no job has it.
 
     It has to be there before that, since the rules look at the program.
     """
@@ -185,15 +185,20 @@ def _copied(record: JobRecord, program: Optional[str], dry_run: bool) -> Iterato
         write_private(path, text, mode=mode)
     except OSError as error:
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None
-    keep = False
+    keep = True
     try:
         yield
         keep = not dry_run
+    except SlurmUnavailableError:
+        raise  # the job may be in the queue all the same
+    except NeuronctlError:
+        keep = False
+        raise
     finally:
-        if not keep and not there:
+        if keep:
+            say(f"neuronctl: wrote {path}: the program as it was")
+        elif not there:
             os.unlink(path)
-    if keep:
-        click.echo(f"neuronctl: wrote {path}: the program as it was", err=True)
 
 
 def _missing(record: JobRecord, given: Dict[str, Any]) -> Tuple[List[str], List[str]]:

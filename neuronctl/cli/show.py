@@ -58,11 +58,10 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
 
 def _data(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> Dict[str, Any]:
     from neuronctl.cli.status import as_data
-    from neuronctl.records.jobrecord import to_data
 
     return {
         "jobs": [as_data(status) for status in jobs],
-        "record": None if record is None else to_data(record),
+        "record": None if record is None else record.to_data(),
     }
 
 

@@ -12,6 +12,7 @@ from neuronctl.diagnosis.reasons import explain
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.tracking.jobstatus import JobStatus
 from neuronctl.units import UNLIMITED
+from neuronctl.words import utc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,15 +48,9 @@ def command(
     """
     question = _Question.of(jobs, everybody, since)
     if watching:
-        from neuronctl.tracking.watch import watch
-
         if as_json:
             raise UsageError("--watch and --json exclude each other", "ask again in a loop")
-        return watch(
-            question.ask,
-            lambda found, height: _picture(found, question, tasks, height),
-            until_ended=bool(question.ids),
-        )
+        return _watch(question, tasks)
     found = question.ask()
     for note in found.notes:
         click.echo(f"neuronctl: {note}", err=True)
@@ -70,19 +65,28 @@ def command(
     if found.unavailable is not None:
         found.unavailable.message += "; what you see is what neuronctl recorded"
         raise found.unavailable
-    missing = question.unmatched(found)
-    if missing or found.missing:
-        hint = "Slurm does not know it (any more), and neither do the records"
-        if any(job.task is not None for job in found.missing):
-            hint += "; a task that is cancelled before it starts leaves no trace"
-        if question.names:
-            hint = "'neuronctl status' shows yours of the last day, --since 30d older ones"
-            raise NoSuchJobError(f"no such job: {', '.join(missing)}", hint)
-        from neuronctl.records.store import RecordStore
-        from neuronctl.tracking.lookup import no_such_job
-
-        raise no_such_job(found.missing, RecordStore.default(), hint)
+    question.check(found)
     return None
+
+
+def _watch(question: _Question, tasks: bool) -> int:
+    from neuronctl.tracking.watch import watch
+
+    known = False
+
+    def look() -> Found:
+        nonlocal known
+        found = question.ask()
+        if not known and question.ids and not found.jobs and found.unavailable is None:
+            question.check(found)  # later on a job may be forgotten, with its last picture shown
+        known = True
+        return found
+
+    return watch(
+        look,
+        lambda found, height: _picture(found, question, tasks, height),
+        until_ended=bool(question.ids),
+    )
 
 
 class _Question:
@@ -142,11 +146,22 @@ class _Question:
             found, jobs=tuple(job for job in found.jobs if any(_named(job, n) for n in self.names))
         )
 
-    def unmatched(self, found: Found) -> List[str]:
-        """Names that no job has."""
-        if found.unavailable is not None:
-            return []
-        return [name for name in self.names if not any(_named(job, name) for job in found.jobs)]
+    def check(self, found: Found) -> None:
+        """Raises NoSuchJobError for what was asked for and nobody knows."""
+        unmatched = [n for n in self.names if not any(_named(job, n) for job in found.jobs)]
+        if unmatched and found.unavailable is None:
+            raise NoSuchJobError(
+                f"no such job: {', '.join(unmatched)}",
+                "'neuronctl status' shows yours of the last day, --since 30d older ones",
+            )
+        if found.missing:
+            hint = "Slurm does not know it (any more), and neither do the records"
+            if any(job.task is not None for job in found.missing):
+                hint += "; a task that is cancelled before it starts leaves no trace"
+            from neuronctl.records.store import RecordStore
+            from neuronctl.tracking.lookup import no_such_job
+
+            raise no_such_job(found.missing, RecordStore.default(), hint)
 
 
 def _like_id(word: str) -> bool:
@@ -171,15 +186,15 @@ def as_data(status: JobStatus) -> Dict[str, Any]:
         "state": status.state,
         "reason": status.reason,
         "reason_words": explain(status.reason).words if status.reason else "",
-        "advice": "" if status.ended else explain(status.reason, str(status.id)).advice,
+        "advice": "" if status.ended else explain(status.reason, str(status.id.job)).advice,
         "ended": status.ended,
         "exit_code": None if status.exit is None else status.exit.code,
         "signal": None if status.exit is None else status.exit.signal,
         "cancelled_by": status.cancelled_by,
-        "submit": _iso(status.submit),
-        "start": _iso(status.start),
-        "expected_start": _iso(status.expected),
-        "end": _iso(status.end),
+        "submit": utc(status.submit),
+        "start": utc(status.start),
+        "expected_start": utc(status.expected),
+        "end": utc(status.end),
         "elapsed": status.elapsed,
         "time_limit": None if status.time_limit == UNLIMITED else status.time_limit,
         "unlimited": status.time_limit == UNLIMITED,
@@ -192,14 +207,6 @@ def as_data(status: JobStatus) -> Dict[str, Any]:
         "source": status.source,
         "record": status.key,
     }
-
-
-def _iso(moment: Optional[int]) -> Optional[str]:
-    if moment is None:
-        return None
-    from datetime import datetime, timezone
-
-    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _picture(

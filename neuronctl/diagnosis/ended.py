@@ -21,6 +21,7 @@ from neuronctl.diagnosis.evidence import (
     search,
 )
 from neuronctl.diagnosis.waiting import running, waiting
+from neuronctl.slurm.values import JobId
 from neuronctl.tracking import endings, jobstatus
 
 
@@ -128,7 +129,13 @@ def _by_state(evidence: Evidence) -> Diagnosis:
         slurms = {"OUT_OF_MEMORY": "oom", "TIMEOUT": "time limit", "NODE_FAIL": "node failure"}
         word = slurms.get(status.state)
         line = (word and line_with(evidence, word)) or last_line(evidence)
-    return Diagnosis(kind, what, remedy=remedy.replace("{id}", str(status.id)), line=line)
+    return Diagnosis(kind, what, remedy=remedy.replace("{id}", _again(status.id)), line=line)
+
+
+def _again(id: JobId) -> str:
+    """What ``neuronctl resubmit`` takes for the job, or for the tasks of an array alone."""
+    tasks = id.tasks if id.task is None else str(id.task)
+    return str(id.job) if tasks is None else f"{id.job} --array {tasks}"
 
 
 def _completed(evidence: Evidence) -> Diagnosis:

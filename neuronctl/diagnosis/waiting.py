@@ -42,7 +42,7 @@ def running(evidence: Evidence) -> Diagnosis:
 
 def waiting(evidence: Evidence) -> Diagnosis:
     status = evidence.status
-    reason = explain(status.reason, str(status.id))
+    reason = explain(status.reason, str(status.id.job))
     words = reason.words or "Slurm has not looked at it yet"
     if evidence.figure:
         words += f", {evidence.figure}"
@@ -62,8 +62,8 @@ def waiting(evidence: Evidence) -> Diagnosis:
         remedy = ""  # the advice is to ask here
         if name == "DependencyNeverSatisfied":
             remedy = (
-                f"it will wait for ever: 'neuronctl cancel {status.id}', mend the job it depends "
-                "on, then submit both again"
+                f"it will wait for ever: 'neuronctl cancel {status.id.job}', mend the job it "
+                "depends on, then submit both again"
             )
     elif own is not None and name in ("Priority", "Resources"):
         cause = _turn(evidence, own, name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.plan import JobPlan
@@ -26,8 +26,10 @@ def look(plan: JobPlan) -> Situation:
     problem, has_directives = "", False
     log_problem, log_hint = _log_problem(plan)
     environment_problem, environment_hint = _environment_problem(plan)
-    if script is not None and (image is None or _is_file_name(script)):
-        problem, has_directives = _script_problem(script)
+    # A bare name may be one of the image's, or of what the job itself brings to PATH.
+    brought = image is not None or _brings_programs(plan)
+    if script is not None and (not brought or _is_file_name(script)):
+        problem, has_directives = _script_problem(script, plan.request.venv)
     return Situation(
         user=user_name(),
         directory=directory,
@@ -68,18 +70,29 @@ def find_image(image: str, directories: Sequence[str]) -> str:
     return next((path for path in paths if os.path.exists(path)), paths[0])
 
 
+def _brings_programs(plan: JobPlan) -> bool:
+    """Whether modules, setup lines or a conda environment may put programs on PATH."""
+    request = plan.request
+    return bool(request.modules or request.setup or request.conda)
+
+
 def _is_file_name(script: str) -> bool:
     return "/" in script or script.endswith(".py")
 
 
-def _script_problem(script: str) -> Tuple[str, bool]:
-    """Why ``script`` cannot be run (or ""), and whether it is a batch script itself."""
+def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, bool]:
+    """Why ``script`` cannot be run (or ""), and whether it is a batch script itself.
+
+    venv: the environment whose programs are found too.
+    """
     import shutil
 
     if os.path.isdir(script):
         return f"'{script}' is a directory, not a program", False
     if not _is_file_name(script):
-        if shutil.which(script) is None:
+        places = [os.path.expanduser(f"{venv}/bin")] if venv is not None else []
+        places.append(os.environ.get("PATH", os.defpath))
+        if shutil.which(script, path=os.pathsep.join(places)) is None:
             return f"there is no program '{script}' in this directory or on PATH", False
         return "", False
     if not os.path.exists(script):

@@ -241,7 +241,7 @@ class _Planner:
         tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
         if self.interactive:
             return LAUNCHERS["srun"]
-        if tasks > nodes or (tasks > 1 and not is_python(request)):
+        if tasks > nodes:
             name, why = "srun", "several tasks a node are asked for"
         elif nodes * max(gpus, 1) > 1 and is_python(request):
             name, why = "torchrun", "a Python program over several GPUs or nodes"

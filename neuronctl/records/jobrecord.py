@@ -122,10 +122,22 @@ class JobRecord:
         try:
             return _draft(self, json.loads(self.details))
         except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(
-                f"the record {self.key} ({self.job_name}) is damaged: {error!r}",
-                "its job can be followed all the same; its script and plan are lost",
-            ) from None
+            raise self._damaged(error) from None
+
+    def to_data(self) -> Dict[str, Any]:
+        """The record as it is stored; raises RecordError as ``draft`` does."""
+        head = dataclasses.asdict(self)
+        try:
+            rest = json.loads(head.pop("details"))
+        except ValueError as error:
+            raise self._damaged(error) from None
+        return {"schema": SCHEMA, **head, "draft": rest}
+
+    def _damaged(self, error: Exception) -> RecordError:
+        return RecordError(
+            f"the record {self.key} ({self.job_name}) is damaged: {error!r}",
+            "its job can be followed all the same; its script and plan are lost",
+        )
 
     def log_path(
         self,
@@ -216,13 +228,6 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
         findings=tuple(masker.words(row) for row in draft.findings),
         surroundings=surroundings,
     )
-
-
-def to_data(record: JobRecord) -> Dict[str, Any]:
-    """The record as it is stored."""
-    head = dataclasses.asdict(record)
-    rest = json.loads(head.pop("details"))
-    return {"schema": SCHEMA, **head, "draft": rest}
 
 
 def encode(record: JobRecord) -> bytes:

@@ -141,7 +141,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     signal = plan.signal
     background = signal is not None and signal.to_batch_shell
     trap = signal.name if signal and background and not signal.trapped_by_setup else None
-    return _render(template or "job.sh.j2", plan, background=background, trap=trap)
+    return _render("job.sh.j2", plan, template, background=background, trap=trap)
 
 
 def render_shell(plan: JobPlan, *, command: bool, template: Optional[str] = None) -> str:
@@ -150,7 +150,7 @@ def render_shell(plan: JobPlan, *, command: bool, template: Optional[str] = None
     command
         For a command instead of a shell: the text ends by running its arguments.
     """
-    return _render(template or "salloc.sh.j2", plan, command=command)
+    return _render("salloc.sh.j2", plan, template, command=command)
 
 
 def render_run(plan: JobPlan, *, port: int) -> str:
@@ -224,15 +224,20 @@ def _environment(directories: Tuple[str, ...], shipped: str) -> jinja2.Environme
     return environment
 
 
-def _render(name: str, plan: JobPlan, **more: Any) -> str:
-    """Fill in a template: a shipped one's name, which the user's own of that name replaces, or a
-    file. ``shipped/NAME`` is always the shipped one, for the user's to extend.
+def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) -> str:
+    """Fill in a template: a shipped one's name, which the user's own of that name replaces.
+
+    asked: a file, or the name of one of the user's, in its place. ``shipped/NAME`` is always the
+    shipped one, for the user's to extend. What lies in the working directory counts only where it
+    is asked for: a template is a program.
     """
     shipped, own = data_path("templates"), os.path.join(config_dir(), "templates")
     directories = [own, shipped]
-    if os.sep in name or os.path.exists(name):
-        directories.insert(0, os.path.dirname(os.path.abspath(name)))
-        name = os.path.basename(name)
+    if asked is not None:
+        name = asked
+        if os.sep in asked or os.path.exists(asked):
+            directories.insert(0, os.path.dirname(os.path.abspath(asked)))
+            name = os.path.basename(asked)
     context: Dict[str, Any] = {
         "plan": plan,
         "directives": directive_lines(plan),

@@ -177,7 +177,7 @@ class _Watch:
         rows = slurm.squeue([self.job])
         if rows:
             self._absent_since = None
-            self.statuses = jobstatus.merge(self.record, rows)
+            self.statuses = self._with_earlier(jobstatus.merge(self.record, rows))
             self.ended = all(status.ended for status in self.statuses)
             return
         self._ask_accounting()
@@ -198,8 +198,20 @@ class _Watch:
         if accounting.off or now - self._absent_since > _ACCOUNTING_LAG:
             # Over, and nobody can say how, unless squeue still showed its last state.
             if not (self.statuses and all(status.ended for status in self.statuses)):
-                self.statuses = jobstatus.merge(self.record, absent=accounting.off or "forgotten")
+                absent = accounting.off or "forgotten"
+                self.statuses = self._with_earlier(jobstatus.merge(self.record, absent=absent))
             self.ended = True
+
+    def _with_earlier(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
+        """With the tasks that had ended before, which the controller forgets one by one."""
+        gone = [
+            one
+            for one in self.statuses
+            if one.ended
+            and one.id.task is not None
+            and not any(status.id.covers(one.id) for status in statuses)
+        ]
+        return tuple(sorted([*statuses, *gone], key=jobstatus.order))
 
     def _remember(self) -> None:
         if self.record is None:

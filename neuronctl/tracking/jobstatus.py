@@ -109,7 +109,7 @@ class JobStatus:
             return None
         record, task = self.record, self.id.task
         if record.array is not None and task is None:
-            return record.error if err else record.output
+            return (record.error if err else None) or record.output
         if not self.own_id and "%j" in record.output + (record.error or ""):
             return None
         return record.log_path(task, own_id=self.job_id, node_list=self.node_list, err=err)

@@ -7,10 +7,10 @@ from typing import Dict, List, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.console import (
     Column,
-    cell_width,
+    draws_blocks,
     print_table,
     print_text,
-    printable,
+    shortened,
     terminal_width,
 )
 from neuronctl.diagnosis.reasons import explain
@@ -96,7 +96,7 @@ def print_jobs(
     narrow = bars and terminal_width() < _WIDE
     rows = [_row(line, limits, 12 if narrow else 20) for line in lines]
     if bars:
-        unicode = (file.encoding or "").lower().replace("-", "") in ("utf8", "")
+        unicode = draws_blocks(file)
         columns[5] = Column("TIME", no_wrap=True, priority=2)
         for row, line in zip(rows, lines):
             if len(line.jobs) == 1:
@@ -129,8 +129,8 @@ def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
     job = line.first
     if len(line.jobs) > 1:
         return [
-            _short(f"{job.id.job}_[{sum(one.id.count for one in line.jobs)} tasks]", 22),
-            _short(printable(job.name), name_width),
+            shortened(f"{job.id.job}_[{sum(one.id.count for one in line.jobs)} tasks]", 22),
+            shortened(job.name, name_width),
             job.partition,
             _lead(line),
             _counts(line),
@@ -141,8 +141,8 @@ def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
             job.source,
         ]
     return [
-        _short(str(job.id), 16),
-        _short(printable(job.name), name_width),
+        shortened(str(job.id), 16),
+        shortened(job.name, name_width),
         job.partition,
         job.state,
         why(job, limits.get(str(job.id), "")),
@@ -214,12 +214,3 @@ def _moment(epoch: int) -> str:
     then, now = time.localtime(epoch), time.localtime()
     form = "%H:%M" if then[:3] == now[:3] else "%m-%d %H:%M"
     return time.strftime(form, then)
-
-
-def _short(text: str, width: int) -> str:
-    """The text, or as much of it as fits into so many cells of a terminal."""
-    if cell_width(text) <= width:
-        return text
-    while cell_width(text) > width - 1:
-        text = text[:-1]
-    return text + "…"

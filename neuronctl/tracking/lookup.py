@@ -295,6 +295,9 @@ class _Search:
                 self.store.saw_tasks(record, {n: end for n, end in ends.items() if n is not None})
             if len(told) == len(statuses) == 1:
                 (one,) = told
+                # How some tasks ended is not how the others did.
+                if record.array is not None and (one.id.task is not None or one.ended):
+                    return
                 self.store.saw(record, one.state, one.reason, endings.exit_text(one))
 
     @contextlib.contextmanager

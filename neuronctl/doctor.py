@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import time
-from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl import __version__
@@ -169,6 +168,7 @@ def _silence() -> str:
 def _catalog(file: Optional[str]) -> Iterator[Check]:
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.recognise import recognise
+    from neuronctl.request.jobfile import configured_cluster
 
     try:
         known = load(file)
@@ -176,7 +176,13 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
         yield _failed("catalog", error)
         return
     yield Check("catalog", GOOD, " under ".join(known.files))
-    cluster, how = recognise(known)
+    try:
+        asked = configured_cluster()
+        cluster, how = recognise(known, asked)
+    except NeuronctlError as error:
+        yield _failed("cluster", error)
+        return
+    how = how or "your configuration"
     age = _age(cluster.date)
     words = f"{cluster.name}, by {how}; {cluster.source}, {cluster.date}"
     if age is not None and age > _OLD:
@@ -211,7 +217,7 @@ def _directories() -> Iterator[Check]:
     from neuronctl.paths import cache_dir, config_dir, state_dir
 
     for name, path in (("records", state_dir()), ("cache", cache_dir())):
-        yield _writable(name, Path(path))
+        yield _writable(name, path)
     config = os.path.join(config_dir(), "config.yaml")
     if os.path.exists(config):
         from neuronctl.request.jobfile import read_config
@@ -226,20 +232,21 @@ def _directories() -> Iterator[Check]:
         yield Check("configuration", ABSENT, f"{config}")
 
 
-def _writable(name: str, path: Path) -> Check:
+def _writable(name: str, path: str) -> Check:
     there = path
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
+    while not os.path.exists(there) and there != os.path.dirname(there):
+        there = os.path.dirname(there)
+    if not os.access(there, os.W_OK | os.X_OK) or not os.path.isdir(there):
         hint = "make it yours, or name another with $XDG_STATE_HOME and $XDG_CACHE_HOME"
         return _wrong(name, f"{there} is not a directory you can write in", hint, RecordError)
     free = shutil.disk_usage(there).free >> 20
     if free < 10:
         return _wrong(name, f"{path}: {free} MB are free there", "make room", RecordError)
-    if path.exists() and path.stat().st_mode & 0o077:
+    made = os.path.exists(path)
+    if made and os.stat(path).st_mode & 0o077:
         hint = f"chmod 700 {path}"
         return _wrong(name, f"{path} can be read by others", hint, RecordError)
-    return Check(name, GOOD, f"{path}{'' if path.exists() else ', made when it is needed'}")
+    return Check(name, GOOD, f"{path}{'' if made else ', made when it is needed'}")
 
 
 def _software() -> Iterator[Check]:

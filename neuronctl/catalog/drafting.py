@@ -132,7 +132,7 @@ def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
     wall_time = {key: units.format_time(value) for key, value in times.items() if value}
     if wall_time:
         data["wall_time"] = wall_time
-    if site.allow_groups or site.state == "DRAIN":
+    if site.allow_groups or site.root_only or site.state in ("DRAIN", "INACTIVE"):
         data["open"] = False
     return data
 

@@ -24,6 +24,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     neuronctl ends with its exit code. Without a terminal a CMD has to be named.
     """
     from neuronctl import slurm
+    from neuronctl.shell import positional
     from neuronctl.slurm.steps import overlap_argv
 
     status = running_job(JobId.parse(job))
@@ -36,6 +37,9 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
             "there is no terminal for a shell", f"name a command: neuronctl attach {job} nvidia-smi"
         )
     program = list(words) or [os.environ.get("SHELL") or "/bin/bash"]
+    if ":" in program:  # srun would begin another command there
+        text, given = positional(program)
+        program = ["bash", "-c", f"exec {text}", "bash", *given]
     argv = overlap_argv(status.job_id, [node or nodes[0]], program, pty=terminal)
     return slurm.run_interactive(argv)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import List, Optional, Sequence, TextIO, Tuple
 
@@ -94,7 +95,7 @@ def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
     from neuronctl.records import recorded
     from neuronctl.script.render import render_job
 
-    if os.path.isdir(record.cwd):
+    with contextlib.suppress(OSError):  # what is gone, or closed, says little of the plan
         os.chdir(record.cwd)
     layer = recorded.request_layer(record)
     job = prepare({}, catalog_file=None, job_file=None, reviewed=True, recorded=layer)

@@ -12,6 +12,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
 from neuronctl.catalog.recognise import recognise
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
+from neuronctl.request.jobfile import configured_cluster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def command(
     Slurm's own, of this moment.
     """
     known = load(catalog)
+    cluster = cluster or configured_cluster()
     if live:
         if where:
             raise UsageError("--live and --where exclude each other", "keep one of them")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 import click
 
 if TYPE_CHECKING:
     from neuronctl.sandbox.layout import Layout
     from neuronctl.sandbox.setup import Running
-
-_SCHEMA = 1
 
 
 def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Dict[str, int]:
@@ -84,7 +82,7 @@ def _layout(cluster: Optional[str], counts: Dict[str, int]) -> Layout:
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sandbox/1).")
 def status(as_json: bool) -> int:
     """Show the sandbox and its nodes; ends with 6 if none is up."""
     from neuronctl.sandbox import client
@@ -92,12 +90,11 @@ def status(as_json: bool) -> int:
     running = client.find()
     if as_json:
         import dataclasses
-        import json
 
-        told: Dict[str, Any] = {"schema": _SCHEMA, "up": running is not None}
-        if running is not None:
-            told.update(dataclasses.asdict(running))
-        click.echo(json.dumps(told, indent=2))
+        from neuronctl.console import print_json
+
+        told = {} if running is None else dataclasses.asdict(running)
+        print_json("neuronctl.sandbox/1", {"up": running is not None, **told})
     elif running is None:
         click.echo("no sandbox is up")
     else:

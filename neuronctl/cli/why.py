@@ -13,7 +13,7 @@ import click
 from neuronctl.cli.say import say
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
-from neuronctl.errors import CatalogError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import NeuronctlError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.tracking.endings import is_launch_failure
 from neuronctl.tracking.jobstatus import UNKNOWN, JobStatus
 
@@ -141,10 +141,11 @@ def _more_memory(status: JobStatus) -> str:
     """How a job gets more memory on this cluster, as its catalog has it."""
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.recognise import recognise
+    from neuronctl.request.jobfile import configured_cluster
 
     try:
-        cluster, _ = recognise(load())
-    except CatalogError:
+        cluster, _ = recognise(load(), configured_cluster())
+    except NeuronctlError:
         return Evidence.more_memory
     partition = cluster.partitions.get(status.partition)
     if partition is None or "mem" not in cluster.policy.forbidden_options:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import JobFileError
 from neuronctl.request.job import Layer, Origin, Source
@@ -37,6 +37,14 @@ def read_config(path: str) -> Layer:
     except OSError as error:
         raise JobFileError(f"cannot read {path}: {error.strerror}") from None
     return _read(path, Source.CONFIG, ())
+
+
+def configured_cluster() -> Optional[str]:
+    """The cluster that the user's configuration names. Raises JobFileError with file:line."""
+    from neuronctl.paths import config_dir
+
+    asked = read_config(os.path.join(config_dir(), "config.yaml")).values.get("cluster")
+    return None if asked is None else str(asked)
 
 
 def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:

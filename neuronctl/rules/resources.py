@@ -51,11 +51,16 @@ def partition_exists(subject: Subject) -> Iterator[Violation]:
             f"put the options before {plan.request.script}",
         )
     elif not plan.partition.name:
-        yield Violation(
-            f"no partition is asked for, and {plan.cluster.name} has no default one",
-            "name one with -p, or take -p auto; there are: " + ", ".join(names),
-            subject.cite("partitions"),
+        own = [] if subject.live is None else subject.live.limits.partitions
+        default = next((one.name for one in own if one.default), None)
+        words = (
+            f"no partition is asked for, and the catalog has no default one of {plan.cluster.name}"
         )
+        hint = "name one with -p, or take -p auto"
+        if default is not None:
+            words += f"; its Slurm would take {default}"
+            hint = f"take -p {default}, another one or -p auto"
+        yield Violation(words, f"{hint}; there are: {', '.join(names)}", subject.cite("partitions"))
     elif _known(subject) is None and "," in plan.partition.name:
         yield Violation(
             f"'{plan.partition.name}' is a list of partitions, and a job is planned for one",

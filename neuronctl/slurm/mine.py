@@ -110,7 +110,8 @@ def parse_mine(text: str) -> Tuple[MyJob, ...]:
     Jobs that differ in their ids alone become one row: of thousands that wait, few differ.
     """
     alike: Dict[str, List[str]] = {}
-    for line in text.splitlines():
+    # Not splitlines(): a job's name may hold what Python takes for the end of a line.
+    for line in filter(None, text.split("\n")):
         id, _, rest = line.partition(SEPARATOR)
         alike.setdefault(rest, []).append(id.strip())
     return tuple(_my_job(ids, rest) for rest, ids in alike.items())

@@ -38,6 +38,16 @@ def test_without_slurm(run: Run, no_slurm: None) -> None:
     assert {one["state"] for one in found.values()} <= {"ok", "wrong", "not here"}
 
 
+def test_the_cluster_of_the_configuration(run: Run, no_slurm: None, clean_home: Path) -> None:
+    config = clean_home / ".config" / "neuronctl" / "config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("cluster: jureca\n")
+    assert "jureca, by your configuration" in checks(run)["cluster"]["words"]
+    assert "jureca" in run("partitions").stdout.splitlines()[0]
+    config.write_text("cluster: nowhere\n")
+    assert "nowhere" in checks(run, code=3)["cluster"]["words"]
+
+
 def test_slurm_that_answers_nonsense(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", "garbage\n")
     found = checks(run, code=6)

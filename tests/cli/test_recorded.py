@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
-from fake_slurm import FakeSlurm, accounting_row
+from fake_slurm import FakeSlurm, accounting_row, queue_row
 
 from neuronctl.records.store import RecordDraft, RecordStore
 
@@ -101,6 +102,25 @@ def test_show(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]) ->
     assert "there is no record of job 9" in run("show", "9", "--script", code=8).stderr
 
 
+def test_a_damaged_record_stands_in_nobodys_way(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
+) -> None:
+    submitted(7)
+    submitted(8)
+    store = RecordStore.default()
+    file = next(one for one in os.listdir(store.directory) if one.endswith(".7.json"))
+    first, _, second = Path(store.directory, file).read_bytes().partition(b"\n")
+    Path(store.directory, file).write_bytes(first + b"\n" + second[:40] + b'"}}\n')
+    fake_slurm.queue(queue_row("7"), queue_row("8"))
+    result = run("history", "--json")
+    rows = {row["job_id"]: row for row in json.loads(result.stdout)["submissions"]}
+    assert rows[7]["command_line"] is None and rows[8]["command_line"][0] == "neuronctl"
+    assert "is damaged" in result.stderr
+    assert run("status").stdout.count("train") == 2
+    for words in (["show", "7"], ["show", "7", "--json"], ["resubmit", "7"], ["diff", "7", "8"]):
+        assert "is damaged" in run(*words, code=9).stderr
+
+
 def test_diff(
     run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -180,6 +200,31 @@ def test_resubmit_after_the_program_changed(
     assert f"  log     {tmp_path}/train_8.out\n  errors  {tmp_path}/train_8.err\n" in result.stdout
     both = ["--script-as-is", "--script-as-recorded"]
     assert "exclude each other" in run("resubmit", "7", *both, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "kept"),
+    [
+        ("Batch job submission failed: Invalid qos specification", 7, False),
+        ("Batch job submission failed: Socket timed out on send/recv operation", 6, True),
+    ],
+)
+def test_a_copied_program_stays_unless_no_job_has_it(
+    run: Run,
+    fake_slurm: FakeSlurm,
+    submitted: Callable[..., str],
+    tmp_path: Path,
+    words: str,
+    code: int,
+    kept: bool,
+) -> None:
+    (tmp_path / "train.py").write_text("print('first')\n")
+    submitted(7)
+    (tmp_path / "train.py").write_text("print('second')\n")
+    fake_slurm.answer("sbatch", stderr=f"sbatch: error: {words}\n", code=1)
+    result = run("resubmit", "7", "--script-as-recorded", "--force", code=code)
+    assert bool(list(tmp_path.glob("train.as-of-*.py"))) == kept
+    assert ("the program as it was" in result.stderr) == kept
 
 
 def test_resubmit_what_held_a_secret(

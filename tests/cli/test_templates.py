@@ -36,6 +36,18 @@ def test_a_file_in_place_of_the_shipped_one(run: Callable[..., Any], tmp_path: P
     assert text.count("\n") > 3 and "#SBATCH" not in text
 
 
+def test_one_that_only_lies_there_is_not_run(run: Callable[..., Any], tmp_path: Path) -> None:
+    """The directory may be everybody's, and a template is a program."""
+    shipped = run(*JOB, *APPL).stdout
+    code = "{{ cycler.__init__.__globals__.os.popen('echo mine').read() }}"
+    for name in ("job.sh.j2", "salloc.sh.j2"):
+        (tmp_path / name).write_text(code)
+    assert run(*JOB, *APPL).stdout == shipped
+    words = [*JOB[1:], "--appl=pytorch", "--dry-run", "--force"]
+    assert "mine" not in run("salloc", *words).stdout
+    assert run(*JOB, "--template=job.sh.j2", *APPL).stdout.strip() == "mine"
+
+
 def test_the_users_own_extends_the_shipped_one(run: Callable[..., Any], clean_home: Path) -> None:
     shipped = run(*JOB, *APPL).stdout
     block = "{% block environment %}{{ super() }}ulimit -c 0\n{% endblock %}"

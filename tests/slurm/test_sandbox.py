@@ -339,7 +339,7 @@ def test_nothing_stays_behind(slurm_there: None, way: str) -> None:
                     break
                 time.sleep(0.05)
         assert [inside[process] for process in inside if _alive(process)] == []
-        assert made.status() == {"schema": 1, "up": False}
+        assert made.status() == {"schema": "neuronctl.sandbox/1", "up": False}
         assert made.exec(["true"], check=False).returncode == 6
     after = _traces()
     assert {kind: after[kind] - before[kind] for kind in before} == {kind: set() for kind in before}
@@ -360,7 +360,7 @@ def test_an_interrupted_up_leaves_nothing(slurm_there: None) -> None:
             break
         time.sleep(0.1)
     assert made.name not in Path("/proc/net/unix").read_text()
-    assert made.status() == {"schema": 1, "up": False}
+    assert made.status() == {"schema": "neuronctl.sandbox/1", "up": False}
 
 
 def test_two_at_once_are_one(slurm_there: None) -> None:

@@ -72,6 +72,12 @@ def test_squeue_rows() -> None:
     assert (named.node_list, named.name) == ("n[1-2]", "my job")
 
 
+def test_a_name_may_hold_what_python_takes_for_a_line_end() -> None:
+    row = "4712|gpu|lab|normal|PENDING|None|2|cpu=1|gres:gpu:2|N/A|N/A||a\u2028b\x1ec|\n"
+    (one,) = parse_mine(row.replace("|", "\x1f"))
+    assert one.name == "a\u2028b\x1ec"
+
+
 def test_ten_thousand_jobs_that_wait_are_one_row() -> None:
     rest = "|gpu|lab|normal|PENDING|JobHeldUser|1|cpu=1|N/A|N/A|N/A||\n".replace("|", "\x1f")
     (one,) = parse_mine("".join(f"{number}{rest}" for number in range(1, 10_001)))

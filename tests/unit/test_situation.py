@@ -85,6 +85,22 @@ def test_programs_that_can(here: Path) -> None:
         assert seen(script=script).script_problem == ""
 
 
+def test_programs_that_the_job_brings(here: Path) -> None:
+    for given in (
+        {"modules": ("gromacs/2021",)},
+        {"setup": ("PATH=$PATH:/opt/x",)},
+        {"conda": "e"},
+    ):
+        assert seen(script="gmx_mpi", **given).script_problem == ""
+        assert "there is no file" in seen(script="none.py", **given).script_problem
+    tool = here / "env" / "bin" / "tool"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    assert seen(script="tool", venv="env").script_problem == ""
+    assert "there is no program 'tol'" in seen(script="tol", venv="env").script_problem
+
+
 def test_a_batch_script_is_known_by_its_directives(here: Path) -> None:
     (here / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 2\nsrun true\n")
     assert seen(script="./job.sh").has_directives

@@ -84,16 +84,6 @@ def parse_memory(text: str) -> int:
     return megabytes
 
 
-def format_memory(megabytes: int) -> str:
-    """The shortest exact form ``--mem`` reads back: ``384000M``, ``375G``, ``1T``."""
-    if megabytes < 0:
-        raise ValueError(f"{megabytes} MB is no memory size")
-    for power, unit in ((2, "T"), (1, "G")):
-        if megabytes and megabytes % 1024**power == 0:
-            return f"{megabytes // 1024**power}{unit}"
-    return f"{megabytes}M"
-
-
 # ----------------------------------------------------------------------- host lists
 
 

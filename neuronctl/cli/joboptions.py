@@ -65,7 +65,7 @@ def job_command(
         function = click.option(
             "--force", is_flag=True, help="Go on in spite of what the catalog says."
         )(function)
-        context = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
+        context = {"allow_interspersed_args": False}
         return click.command(name, cls=JobCommand, context_settings=context, **settings)(function)
 
     return decorate

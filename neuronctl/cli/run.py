@@ -34,10 +34,7 @@ _OPTIONS = (
 )
 
 
-@click.command(
-    "run",
-    context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]},
-)
+@click.command("run", context_settings={"allow_interspersed_args": False})
 @job_options(_OPTIONS)
 @click.option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
 @click.option("--print", "show", is_flag=True, help="Show the launch only.")

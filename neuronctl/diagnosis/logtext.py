@@ -20,13 +20,11 @@ _ESCAPES = lazy(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@
 class LogTail:
     """The last lines of a file, without colours and with progress bars as they stood last.
 
-    cut: whether the file begins before these lines. problem: why there are none to read, else "".
+    problem: why there are none to read, else "".
     """
 
     path: str
     lines: Tuple[str, ...] = ()
-    size: int = 0
-    cut: bool = False
     problem: str = ""
 
 
@@ -46,10 +44,10 @@ def read_tail(path: str, most: int = TAIL) -> LogTail:
             file.seek(start)
             data = file.read(most)
         except OSError as error:
-            return LogTail(path, size=kind.st_size, problem=error.strerror or "cannot be read")
+            return LogTail(path, problem=error.strerror or "cannot be read")
     lines = text_lines(data)
     # The first line is half a line, unless that is all there is.
-    return LogTail(path, lines[1:] if start and len(lines) > 1 else lines, kind.st_size, start > 0)
+    return LogTail(path, lines[1:] if start and len(lines) > 1 else lines)
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:

@@ -23,7 +23,6 @@ class Allocation:
     gpus: Optional[int]
     cores: int
     ntasks_per_node: Optional[int]
-    cpus_per_task: Optional[int]
 
 
 def from_environment(environ: Mapping[str, str]) -> Allocation:
@@ -42,7 +41,6 @@ def from_environment(environ: Mapping[str, str]) -> Allocation:
             gpus=_gpus(environ),
             cores=min(_counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "1"))),
             ntasks_per_node=_number(environ.get("SLURM_NTASKS_PER_NODE")),
-            cpus_per_task=_number(environ.get("SLURM_CPUS_PER_TASK")),
         )
     except ValueError as error:
         raise UsageError(

@@ -16,7 +16,6 @@ from neuronctl.plan import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rules import Situation, Subject
 
-AUTO = "auto"
 MAX_PREDICTIONS = 6
 """Partitions whose start Slurm is asked to predict; each uses up a job id of the cluster's."""
 

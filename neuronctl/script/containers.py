@@ -43,11 +43,10 @@ class Wrapping:
 
 @dataclass(frozen=True)
 class Runtime:
-    """One container runtime; ``by_srun`` where only srun can start it."""
+    """One container runtime: its command, and what it adds to a launch."""
 
     name: str
     wrap: Callable[[Image], Wrapping]
-    by_srun: bool = False
 
 
 def _singularity(command: str, *prefixes: str) -> Callable[[Image], Wrapping]:
@@ -102,7 +101,7 @@ RUNTIMES: Mapping[str, Runtime] = {
         # Apptainer goes by that name too, and warns of each variable that only has the old prefix.
         Runtime("singularity", _singularity("singularity", "SINGULARITYENV", "APPTAINERENV")),
         Runtime("apptainer", _singularity("apptainer", "APPTAINERENV")),
-        Runtime("pyxis", _pyxis, by_srun=True),
+        Runtime("pyxis", _pyxis),
     )
 }
 

@@ -76,12 +76,9 @@ class Launcher:
         the processes are the tasks.
     distributed
         Whether it can start more than one process.
-    program
-        What is looked for on PATH before a job is submitted: the launcher's own command.
     """
 
     name: str
-    summary: str
     one_task_per_node: bool
     distributed: bool
     launch: Callable[[Shape], Launch]
@@ -236,11 +233,10 @@ def _mpirun(shape: Shape) -> Launch:
 LAUNCHERS: Mapping[str, Launcher] = {
     launcher.name: launcher
     for launcher in (
-        Launcher("python", "one process, on the first node", True, False, _python),
-        Launcher("srun", "Slurm starts every process", False, True, _srun),
+        Launcher("python", True, False, _python),
+        Launcher("srun", False, True, _srun),
         Launcher(
             "torchrun",
-            "PyTorch's launcher, one task a node, c10d rendezvous",
             True,
             True,
             _torchrun,
@@ -249,7 +245,6 @@ LAUNCHERS: Mapping[str, Launcher] = {
         ),
         Launcher(
             "torchrun_jsc",
-            "torchrun as JSC patches it, for nodes whose fast network has other names",
             True,
             True,
             _torchrun_jsc,
@@ -258,17 +253,14 @@ LAUNCHERS: Mapping[str, Launcher] = {
         ),
         Launcher(
             "accelerate",
-            "Hugging Face Accelerate, one task a node",
             True,
             True,
             _accelerate,
             python=(),
             executable=("--no_python",),
         ),
-        Launcher(
-            "horovodrun", "Horovod over ssh, Gloo controller", False, True, _horovodrun("--gloo")
-        ),
-        Launcher("horovodrun-mpi", "Horovod over Open MPI", False, True, _horovodrun("--mpi")),
-        Launcher("mpirun", "Open MPI", False, True, _mpirun),
+        Launcher("horovodrun", False, True, _horovodrun("--gloo")),
+        Launcher("horovodrun-mpi", False, True, _horovodrun("--mpi")),
+        Launcher("mpirun", False, True, _mpirun),
     )
 }

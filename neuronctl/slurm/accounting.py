@@ -26,7 +26,6 @@ _FIELDS = [
     "JobIDRaw",
     "User",
     "Partition",
-    "Account",
     "QOS",
     "State",
     "ExitCode",
@@ -65,7 +64,6 @@ class AccountingJob:
     job_id: int
     user: str
     partition: str
-    account: str
     qos: str
     state: str
     cancelled_by: Optional[int]
@@ -149,8 +147,8 @@ def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
 
 
 def _job(fields: Sequence[str], mark: str) -> Optional[AccountingJob]:
-    (id, own, user, partition, account, qos, state, exit, submit, start, end) = fields[:11]
-    (elapsed, limit, nodes, node_list, alloc_tres, req_tres, work_dir, name) = fields[11:]
+    (id, own, user, partition, qos, state, exit, submit, start, end) = fields[:10]
+    (elapsed, limit, nodes, node_list, alloc_tres, req_tres, work_dir, name) = fields[10:]
     try:
         job_id = JobId.parse(id)
     except UsageError:
@@ -162,7 +160,6 @@ def _job(fields: Sequence[str], mark: str) -> Optional[AccountingJob]:
         job_id=int(own) if own.isdigit() else job_id.job,
         user=user,
         partition=partition,
-        account=account,
         qos=qos,
         state=cancelled[1] if cancelled else state,
         cancelled_by=int(cancelled[2]) if cancelled else None,

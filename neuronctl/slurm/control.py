@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import failure, run
-from neuronctl.slurm.values import ExitCode, JobId, parse_timestamp
+from neuronctl.slurm.values import ExitCode, JobId
 from neuronctl.units import expand_hostlist
 
 # Values that are the rest of their line, blanks and all.
@@ -19,29 +19,24 @@ class ControlJob:
     """What ``scontrol show job`` says of one job; paths are resolved, "" where there is none
     (``%N`` stays until the job has nodes).
 
-    Times are seconds since the epoch. ``exit`` is 0:0 until the job has ended.
+    ``exit`` is 0:0 until the job has ended.
     """
 
     id: JobId
     job_id: int
-    name: str
     state: str
     reason: str
     exit: Optional[ExitCode]
-    start: Optional[int]
-    end: Optional[int]
     node_list: str
-    work_dir: str
     stdout: str
     stderr: str
 
 
 @dataclass(frozen=True)
 class Cancelled:
-    """refused: job id -> Slurm's words. words: everything scancel said."""
+    """What became of a scancel. refused: job id -> Slurm's words."""
 
     refused: Dict[str, str]
-    words: str
 
 
 def scontrol_show_job_argv(job: JobId) -> List[str]:
@@ -103,14 +98,10 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
     return ControlJob(
         id=id,
         job_id=int(own),
-        name=found.get("JobName", ""),
         state=found.get("JobState", ""),
         reason="" if reason == "None" else reason,
         exit=ExitCode.parse(found.get("ExitCode", "")),
-        start=parse_timestamp(found.get("StartTime", "")),
-        end=parse_timestamp(found.get("EndTime", "")),
         node_list=node_list,
-        work_dir=found.get("WorkDir", ""),
         stdout=path("StdOut"),
         stderr=path("StdErr"),
     )
@@ -194,4 +185,4 @@ def scancel(
     refused = parse_scancel(result.stderr)
     if result.returncode != 0 and not refused:
         raise failure(result)
-    return Cancelled(refused, result.words)
+    return Cancelled(refused)

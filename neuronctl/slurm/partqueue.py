@@ -9,7 +9,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import failure, run
 from neuronctl.slurm.values import SEPARATOR, JobId, parse_count, parse_timestamp
 
-_FIELDS = ("%i", "%A", "%T", "%Q", "%e", "%D", "%u", "%E")
+_FIELDS = ("%i", "%A", "%T", "%Q", "%e", "%u", "%E")
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,6 @@ class PartitionJob:
     state: str
     priority: Optional[int]
     end: Optional[int]
-    nodes: Optional[int]
     user: str
     dependency: str
 
@@ -49,7 +48,7 @@ def parse_partition_queue(text: str) -> List[PartitionJob]:
 
 
 def _job(fields: Sequence[str]) -> Optional[PartitionJob]:
-    id, own, state, priority, end, nodes, user, dependency = fields
+    id, own, state, priority, end, user, dependency = fields
     try:
         job_id = JobId.parse(id)
     except UsageError:
@@ -60,7 +59,6 @@ def _job(fields: Sequence[str]) -> Optional[PartitionJob]:
         state=state,
         priority=parse_count(priority),
         end=parse_timestamp(end),
-        nodes=parse_count(nodes),
         user=user,
         dependency="" if dependency == "(null)" else dependency,
     )

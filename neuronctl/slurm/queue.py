@@ -26,12 +26,10 @@ _FIELDS = (
     "JobID",
     "UserName",
     "Partition",
-    "Account",
     "QOS",
     "State",
     "Reason",
     "NumNodes",
-    "NumCPUs",
     "tres-per-node",
     "NodeList",
     "TimeUsed",
@@ -61,12 +59,10 @@ class QueueJob:
     job_id: int
     user: str
     partition: str
-    account: str
     qos: str
     state: str
     reason: str
     nodes: Optional[int]
-    cpus: Optional[int]
     gpus_per_node: Optional[int]
     node_list: str
     time_used: Optional[int]
@@ -114,8 +110,8 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
 
 
 def _job(fields: Sequence[str]) -> Optional[QueueJob]:
-    (id, own, user, partition, account, qos, state, reason, nodes, cpus, gres) = fields[:11]
-    (node_list, used, limit, submit, start, end, exit, command, work_dir, name) = fields[11:]
+    (id, own, user, partition, qos, state, reason, nodes, gres, node_list) = fields[:10]
+    (used, limit, submit, start, end, exit, command, work_dir, name) = fields[10:]
     try:
         job_id = JobId.parse(id)
     except UsageError:
@@ -125,12 +121,10 @@ def _job(fields: Sequence[str]) -> Optional[QueueJob]:
         job_id=int(own) if own.isdigit() else job_id.job,
         user=user,
         partition=partition,
-        account=account,
         qos=qos,
         state=state,
         reason="" if reason == "None" else reason,
         nodes=parse_count(nodes),
-        cpus=parse_count(cpus),
         gpus_per_node=parse_gres_gpus(gres),
         node_list=node_list,
         time_used=parse_seconds(used),

@@ -8,12 +8,11 @@ from typing import Dict, List, Optional
 FAKES = Path(__file__).parent / "fakes"
 
 SQUEUE_FIELDS = (
-    "id", "own", "user", "partition", "account", "qos", "state", "reason", "nodes", "cpus", "gres",
-    "node_list", "used", "limit", "submit", "start", "end", "exit", "command",
-    "work_dir", "name",
+    "id", "own", "user", "partition", "qos", "state", "reason", "nodes", "gres", "node_list",
+    "used", "limit", "submit", "start", "end", "exit", "command", "work_dir", "name",
 )  # fmt: skip
 SACCT_FIELDS = (
-    "id", "own", "user", "partition", "account", "qos", "state", "exit", "submit", "start", "end",
+    "id", "own", "user", "partition", "qos", "state", "exit", "submit", "start", "end",
     "elapsed", "limit", "nodes", "node_list", "alloc", "req", "work_dir", "name",
 )  # fmt: skip
 
@@ -65,8 +64,8 @@ class FakeSlurm:
 def queue_row(id: str, **given: str) -> str:
     """A row of squeue as it prints it; what is not given is that of a small running job."""
     values = {
-        "id": id, "own": id.partition("_")[0], "user": "kim", "partition": "cpu", "account": "a",
-        "qos": "normal", "state": "RUNNING", "reason": "None", "nodes": "1", "cpus": "2",
+        "id": id, "own": id.partition("_")[0], "user": "kim", "partition": "cpu",
+        "qos": "normal", "state": "RUNNING", "reason": "None", "nodes": "1",
         "gres": "gres:gpu:2", "node_list": "gpu01", "used": "1:02", "limit": "10:00",
         "submit": "2037-01-01T10:00:00", "start": "2037-01-01T10:00:05",
         "end": "2037-01-01T10:10:05", "exit": "0", "command": "(null)",
@@ -80,7 +79,7 @@ def queue_row(id: str, **given: str) -> str:
 def accounting_row(id: str, **given: str) -> str:
     """A row of sacct as it prints it; what is not given is that of a job that went well."""
     values = {
-        "id": id, "own": id.partition("_")[0], "user": "kim", "partition": "cpu", "account": "a",
+        "id": id, "own": id.partition("_")[0], "user": "kim", "partition": "cpu",
         "qos": "normal", "state": "COMPLETED", "exit": "0:0", "submit": "2037-01-01T10:00:00",
         "start": "2037-01-01T10:00:05", "end": "2037-01-01T10:01:07", "elapsed": "62",
         "limit": "10", "nodes": "1", "node_list": "gpu01", "alloc": "cpu=2,gres/gpu=2,node=1",

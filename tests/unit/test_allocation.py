@@ -16,14 +16,13 @@ JOB = {
     "SLURM_JOB_CPUS_PER_NODE": "32(x2)",
     "SLURM_GPUS_ON_NODE": "4",
     "SLURM_NTASKS_PER_NODE": "4",
-    "SLURM_CPUS_PER_TASK": "8",
 }
 
 
 def test_all_of_it() -> None:
     has = from_environment(JOB)
     assert (has.job_id, has.nodes, has.partition) == (154173, ("gpu32", "gpu33"), "amd_a100nv_8")
-    assert (has.gpus, has.cores, has.ntasks_per_node, has.cpus_per_task) == (4, 32, 4, 8)
+    assert (has.gpus, has.cores, has.ntasks_per_node) == (4, 32, 4)
 
 
 def test_the_smallest_node_counts() -> None:
@@ -51,11 +50,9 @@ def test_gpus_where_slurm_does_not_count_them(
     assert from_environment({**rest, **variables}).gpus == gpus
 
 
-@pytest.mark.parametrize("name", ["SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK"])
-def test_what_slurm_does_not_say_is_none(name: str) -> None:
-    has = from_environment({key: value for key, value in JOB.items() if key != name})
-    value: Optional[int] = getattr(has, name[6:].lower())
-    assert value is None
+def test_what_slurm_does_not_say_is_none() -> None:
+    rest = {key: value for key, value in JOB.items() if key != "SLURM_NTASKS_PER_NODE"}
+    assert from_environment(rest).ntasks_per_node is None
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"])

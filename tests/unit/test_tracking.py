@@ -20,8 +20,8 @@ NOW = 1795222363
 
 def queue(**given: Any) -> QueueJob:
     base = QueueJob(
-        id=JobId(7), job_id=7, user="kim", partition="cpu", account="a", qos="q", state="RUNNING",
-        reason="", nodes=2, cpus=8, gpus_per_node=4, node_list="gpu[35-36]", time_used=60,
+        id=JobId(7), job_id=7, user="kim", partition="cpu", qos="q", state="RUNNING",
+        reason="", nodes=2, gpus_per_node=4, node_list="gpu[35-36]", time_used=60,
         time_limit=600, submit=NOW, start=NOW + 5, end=NOW + 605, exit=None, mark="", work_dir="/s",
         name="train",
     )  # fmt: skip
@@ -30,7 +30,7 @@ def queue(**given: Any) -> QueueJob:
 
 def past(**given: Any) -> AccountingJob:
     base = AccountingJob(
-        id=JobId(7), job_id=7, user="kim", partition="cpu", account="a", qos="q",
+        id=JobId(7), job_id=7, user="kim", partition="cpu", qos="q",
         state="COMPLETED", cancelled_by=None, exit=ExitCode(0, 0), submit=NOW, start=NOW + 5,
         end=NOW + 66, elapsed=61, time_limit=600, nodes=2, node_list="gpu[35-36]", gpus=8,
         work_dir="/s", name="train",

@@ -97,17 +97,6 @@ def test_memory_sizes_slurm_does_not_know(text: str) -> None:
         units.parse_memory(text)
 
 
-@given(st.integers(min_value=0, max_value=2**40))
-def test_memory_that_was_formatted_reads_back(megabytes: int) -> None:
-    assert units.parse_memory(units.format_memory(megabytes)) == megabytes
-
-
-def test_memory_is_formatted_with_the_largest_exact_unit() -> None:
-    assert [units.format_memory(mb) for mb in (384000, 384001, 1024**2, 0)] == [
-        "375G", "384001M", "1T", "0M",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("text", "names"),
     [

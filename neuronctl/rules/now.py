@@ -4,6 +4,7 @@ for what every Slurm refuses.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Iterator, List
 
 from neuronctl.plan import JobPlan
@@ -13,8 +14,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.live.facts import Live
 
-WAITS = ("NC502", "NC503", "NC504", "NC505", "NC506", "NC507", "NC510")
-"""Codes that do not stand against a job: they say what it waits for."""
+WAITS = {
+    "NC502": "waits for a running job's end",
+    "NC503": "waits for GPUs a user may hold",
+    "NC504": "waits for free nodes",
+    "NC505": "waits for the partition",
+    "NC506": "waits as asked",
+    "NC507": "waits for what others hold of a shared limit",
+    "NC510": "waits for cores, nodes or memory a user may hold",
+}
+"""Code -> title of the rules that do not stand against a job: they say what it waits for."""
 
 
 @rule("NC501", "more jobs than a user may submit")
@@ -53,34 +62,8 @@ def _waits(subject: Subject, code: str) -> Iterator[Violation]:
             yield Violation(one.words, "", one.source)
 
 
-@rule("NC502", "waits for a running job's end", WARNING)
-def jobs_running(subject: Subject) -> Iterator[Violation]:
-    return _waits(subject, "NC502")
-
-
-@rule("NC503", "waits for GPUs a user may hold", WARNING)
-def gpus_held(subject: Subject) -> Iterator[Violation]:
-    return _waits(subject, "NC503")
-
-
-@rule("NC504", "waits for free nodes", WARNING)
-def nodes_free(subject: Subject) -> Iterator[Violation]:
-    return _waits(subject, "NC504")
-
-
-@rule("NC505", "waits for the partition", WARNING)
-def partition_up(subject: Subject) -> Iterator[Violation]:
-    return _waits(subject, "NC505")
-
-
-@rule("NC506", "waits as asked", WARNING)
-def own_wish(subject: Subject) -> Iterator[Violation]:
-    return _waits(subject, "NC506")
-
-
-@rule("NC507", "waits for what others hold of a shared limit", WARNING)
-def shared_limit(subject: Subject) -> Iterator[Violation]:
-    return _waits(subject, "NC507")
+for _code, _title in WAITS.items():
+    rule(_code, _title, WARNING)(partial(_waits, code=_code))
 
 
 @rule("NC508", "more than a whole group may have")
@@ -108,11 +91,6 @@ def job_size(subject: Subject) -> Iterator[Violation]:
     for one in sizes.excesses(subject.plan, subject.live):
         if one.alone:
             yield Violation(one.words, "change the size, or take another QOS", one.source)
-
-
-@rule("NC510", "waits for cores, nodes or memory a user may hold", WARNING)
-def sizes_held(subject: Subject) -> Iterator[Violation]:
-    return _waits(subject, "NC510")
 
 
 @rule("NC511", "array index over MaxArraySize")

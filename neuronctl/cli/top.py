@@ -86,7 +86,7 @@ def _node_row(look: NodeLook) -> List[str]:
 
 
 def _part(used: Optional[int], whole: Optional[int]) -> str:
-    """``12.5/80.0 GB`` from MiB."""
+    """``12.5/80.0 GiB`` from MiB."""
     if used is None or whole is None:
         return ""
     return f"{used / 1024:.1f}/{whole / 1024:.1f} GiB"

@@ -1,25 +1,25 @@
-"""Slurm's commands as typed functions; the only package that starts processes.
+"""Slurm's commands as typed functions; besides the sandbox, the only package that starts processes.
 
 Pure ``…_argv`` and ``parse_…`` functions stand around one ``run``. What the rest of neuronctl uses:
 
-``sbatch(script, *, options=(), timeout=30.0, cwd=None) -> Submitted(job_id, cluster, warnings)``
-``squeue(job_ids=(), *, user=None, timeout=10.0) -> Tuple[QueueJob, ...]``
-``Queue(job_ids, user)``: the same under way, while its caller does something else
-``sacct(job_ids=(), *, user=None, since=None, timeout=10.0) -> Accounting(jobs, off)``
-``scancel(job_ids, *, signal=None, timeout=30.0) -> Cancelled(refused, words)``
-``scontrol_show_job(job, *, timeout=10.0) -> Tuple[ControlJob, ...]``
-``job_gpus(job_id, *, timeout=10.0) -> Dict[str, int]``: what a running job has on each node
-``ask_now(*, nodes="", limits_of=None, job_ids=(), timeout) -> Now``: my jobs, nodes, limits at once
-``predict_start(options, *, timeout) -> Optional[int]``: sbatch --test-only
-``run_interactive(argv) -> int``: salloc on the user's own terminal
-``local_cluster() -> Optional[str]``: ClusterName as far as a file here tells it; no process
-``installed() -> bool``: whether there is a squeue on PATH
-``JobId.parse("4711_3")``
+``sbatch``: Submitted, the id of the new job and sbatch's warnings
+``squeue``: a QueueJob for each job that the controller knows
+``Queue``: the same under way, while its caller does something else
+``sacct``: Accounting, an AccountingJob for each job the database knows, or why there is none
+``scancel``: Cancelled, which jobs Slurm refused to cancel or to signal
+``scontrol_show_job``: a ControlJob, with the paths of the logs, for each part of a job
+``job_gpus``: how many GPUs a running job has on each node
+``ask_now``: Now, the user's own jobs, the nodes and the site's limits, asked at once
+``predict_start``: when a job would start, by sbatch --test-only
+``run_interactive``: the exit code of salloc on the user's own terminal
+``local_cluster``: ClusterName as far as a file here tells it; no process
+``installed``: whether there is a squeue on PATH
+``JobId.parse``: the id that a text like ``4711_3`` names
 
-All raise SlurmUnavailableError (exit 6: no command, no controller, no answer in time) or
-SlurmRefusedError (exit 7: Slurm's own words). Times are seconds since the epoch, durations
-seconds (units.UNLIMITED: no limit), and None is "not known". A job that is absent from an answer
-is absent, nothing more.
+What asks Slurm raises SlurmUnavailableError (exit 6: no command, no controller, no answer in
+time) or SlurmRefusedError (exit 7: Slurm's own words). Times are seconds since the epoch,
+durations seconds (units.UNLIMITED: no limit), and None is "not known". A job that is absent from
+an answer is absent, nothing more.
 """
 
 from __future__ import annotations

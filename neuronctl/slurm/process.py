@@ -1,4 +1,4 @@
-"""The one place where processes are started: argv in, text out, a time limit on each."""
+"""Where Slurm's commands are started: argv in, text out, a time limit on each that only asks."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import os
 import sys
 
@@ -16,7 +17,7 @@ from neuronctl.errors import NeuronctlError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import Any, List, Optional
 
 # name -> one-line help; the module neuronctl.cli.NAME holds the command. The help stands here so
 # that `neuronctl --help` need not import every command.
@@ -65,10 +66,10 @@ def perform(words: List[str]) -> int:
 
         return invoke(name, words[1:])
     if name in ("-h", "--help"):
-        _print(HELP)
+        sys.stdout.write(HELP)
         return 0
     if name == "--version":
-        _print(f"neuronctl, version {__version__}\n")
+        sys.stdout.write(f"neuronctl, version {__version__}\n")
         return 0
     if not words:
         sys.stderr.write(HELP)
@@ -92,19 +93,32 @@ def report(error: NeuronctlError) -> None:
         say(f"  hint: {error.hint}")
 
 
-def _print(text: str) -> None:
-    if sys.stdout is not None:  # as click.echo: whoever closed it does not want to know
-        sys.stdout.write(text)
+class _Heedless(io.FileIO):
+    """Standard error: what cannot be said there, as nobody reads it or its disk is full, is not."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
 
 
-def _flush_output() -> None:
-    if sys.stdout is not None:
-        sys.stdout.flush()
-
-
-def _drop_output() -> None:
-    """What could not be written is not tried again as the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _standard_streams() -> None:
+    """All three are there, and standard error never fails."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False))
+    raw = io.BufferedWriter(_Heedless(2, "w", closefd=False))
+    sys.stderr = io.TextIOWrapper(
+        raw,
+        encoding="utf-8" if sys.stderr is None else sys.stderr.encoding,
+        errors="backslashreplace",
+        line_buffering=True,
+    )
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -115,7 +129,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     try:
         code = perform(sys.argv[1:] if argv is None else argv)
         # What is still in the buffer: later the interpreter would end with a code of its own.
-        _flush_output()
+        sys.stdout.flush()
     except NeuronctlError as error:
         report(error)
         code = error.exit_code
@@ -125,12 +139,16 @@ def main(argv: Optional[List[str]] = None) -> None:
         say("\nneuronctl: interrupted")  # behind the terminal's ^C
         code = 130
     except BrokenPipeError:
+        from neuronctl.cli.say import drop_output
+
         # `neuronctl status | head`: the reader has seen enough.
-        _drop_output()
+        drop_output()
         code = 0
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
-            _drop_output()
+            from neuronctl.cli.say import drop_output
+
+            drop_output()
             report(UsageError("standard output cannot be written: no space is left"))
             sys.exit(UsageError.exit_code)
         if os.environ.get("NEURONCTL_DEBUG"):
@@ -151,13 +169,12 @@ def program() -> None:
 
     To take apart all that was imported, as the interpreter does at its end, takes another tenth.
     """
+    _standard_streams()
     try:
         main()
     except SystemExit as stop:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                if stream is not None:
-                    stream.flush()
-            except OSError:
-                pass
+        try:
+            sys.stdout.flush()
+        except OSError:
+            stop.code = stop.code or UsageError.exit_code
         os._exit(stop.code if isinstance(stop.code, int) else 0)

@@ -12,7 +12,7 @@ import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_verdict
 from neuronctl.cli.joboptions import JobCommand, job_options
-from neuronctl.cli.say import put, say
+from neuronctl.cli.say import put, said_if_possible, say
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.here.surroundings import Surroundings
 from neuronctl.request.job import Layer
@@ -279,10 +279,15 @@ def _submit(draft: RecordDraft, secrets: Dict[str, str]) -> None:
     from neuronctl.cli.submit import submit_draft
 
     job_id, _ = submit_draft(draft, secrets)
-    click.echo(f"Submitted batch job {job_id} to {draft.partition}")
+    with said_if_possible(f"job {job_id} is submitted"):
+        _show_submitted(job_id, draft)
+
+
+def _show_submitted(job_id: int, draft: RecordDraft) -> None:
     from neuronctl.here.situation import user_name
     from neuronctl.units import expand_log_pattern
 
+    click.echo(f"Submitted batch job {job_id} to {draft.partition}")
     patterns = {"log": draft.output, "errors": draft.error or draft.output}
     for name, pattern in patterns.items():
         if name == "log" or pattern != draft.output:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import List
+from typing import Iterator, List
 
 
 def say(text: str) -> None:
@@ -13,8 +14,6 @@ def say(text: str) -> None:
     A terminal gets long lines folded at blanks, indented below their beginning; anything else
     gets them as they are.
     """
-    if sys.stderr is None:
-        return
     lines = text.split("\n")
     if not all(line.isprintable() for line in lines):
         from neuronctl.console import printable
@@ -28,10 +27,29 @@ def say(text: str) -> None:
 
 def put(script: str) -> None:
     """A script on standard output, byte for byte (click leaves escape sequences out of a pipe)."""
-    if sys.stdout is not None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(script.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def said_if_possible(done: str) -> Iterator[None]:
+    """Around what is said of something that is done, whether or not anybody can read it.
+
+    done: in words, for standard error, where standard output is on a full disk.
+    """
+    try:
+        yield
         sys.stdout.flush()
-        sys.stdout.buffer.write(script.encode("utf-8", "surrogateescape"))
-        sys.stdout.buffer.flush()
+    except OSError as error:
+        drop_output()
+        if not isinstance(error, BrokenPipeError):
+            say(f"neuronctl: {done}; standard output cannot be written: {error.strerror}")
+
+
+def drop_output() -> None:
+    """What could not be written is not tried again, and what comes is not kept either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _folded(line: str) -> List[str]:

@@ -19,7 +19,7 @@ from neuronctl.cli.job import (
     verdict_data,
 )
 from neuronctl.cli.joboptions import job_command, program_arguments
-from neuronctl.cli.say import put, say
+from neuronctl.cli.say import put, said_if_possible, say
 from neuronctl.errors import (
     NeuronctlError,
     PolicyError,
@@ -97,8 +97,8 @@ def command(
         if as_json:
             _print_data(_refused(job, error), None, None, _logs(job, None, None))
         raise
-    _show_submitted(job, job_id, record, script, as_json)
-    sys.stdout.flush()
+    with said_if_possible(f"job {job_id} is submitted"):
+        _show_submitted(job, job_id, record, script, as_json)
     if follow:
         from neuronctl.tracking.follow import follow as follow_job
 

@@ -377,6 +377,39 @@ def test_closed_standard_output(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr and "defect" not in result.stderr
 
 
+SUBMIT = f"{sys.executable} -m neuronctl submit {' '.join(ONE)} --force"
+
+
+@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", "2>&1 >/dev/null | true", ">&-", "<&-"])
+def test_what_cannot_be_said_decides_nothing(
+    where: str, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    """Of a job or of its refusal: the exit code is the true one, and the job is submitted."""
+    fake_slurm.answer("sbatch", "7\n")
+    (tmp_path / "train.py").write_text("")
+    env = {**os.environ, **fake_slurm.env}
+    for words, code, calls in (("train.py", 0, 1), ("-p nowhere --no-such train.py", 2, 1)):
+        shell = ["bash", "-c", f"{SUBMIT} {words} {where}; exit ${{PIPESTATUS[0]}}"]
+        done = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == code, done
+        assert len(fake_slurm.calls("sbatch")) == calls
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [(">/dev/full", "job 7 is submitted; standard output cannot"), ("| true", "")],
+)
+def test_a_job_that_is_submitted_is_no_failure(
+    where: str, said: str, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    fake_slurm.answer("sbatch", "7\n")
+    (tmp_path / "train.py").write_text("")
+    shell = ["bash", "-c", f"{SUBMIT} train.py {where}; exit ${{PIPESTATUS[0]}}"]
+    env = {**os.environ, **fake_slurm.env}
+    done = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and said in done.stderr and "defect" not in done.stderr
+
+
 def test_full_standard_output(tmp_path: Path) -> None:
     command = f"exec {sys.executable} -m neuronctl generate {' '.join(ONE)} train.py >/dev/full"
     result = subprocess.run(

@@ -43,9 +43,9 @@ def _xdg(variable: str, below_home: str) -> str:
     if os.path.isabs(base):
         return os.path.join(base, "neuronctl")
     home = os.path.expanduser("~")
-    if home == "~":
+    if not os.path.isabs(home):
         raise UsageError(
-            "no home directory: HOME is not set and this user has no password entry",
+            "no home directory: HOME is not a full path, or not set without a password entry",
             f"set HOME, or {variable} to a directory of your own",
         )
     return os.path.join(home, below_home, "neuronctl")

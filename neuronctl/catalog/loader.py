@@ -30,6 +30,8 @@ def load(option_file: Optional[str] = None) -> Catalog:
     files = [data_path("partitions.yaml")]
     own = os.path.join(config_dir(), "partitions.yaml")
     files += [file for file in (SITE_FILE, own) if _present(file)]
+    if option_file == "":
+        raise CatalogError("--catalog: an empty word names no file", "name one, or leave it out")
     named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
     files += [os.path.expanduser(name) for name in named if name]
     return merge([yamlfile.read(file, CatalogError, keep=True) for file in files])

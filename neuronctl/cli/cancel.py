@@ -91,7 +91,7 @@ class _Choice:
 
 def _by_id(asked: List[JobId], choice: _Choice, what: _What) -> None:
     from neuronctl.records.store import RecordStore
-    from neuronctl.tracking.lookup import look_up, no_such_job
+    from neuronctl.tracking.lookup import look_up, matches, no_such_job
 
     store = RecordStore.default()
     # A part of an array may be folded into a larger one: all of the array is looked at.
@@ -101,7 +101,7 @@ def _by_id(asked: List[JobId], choice: _Choice, what: _What) -> None:
         click.echo(f"neuronctl: {note}", err=True)
     if found.unavailable is not None:
         raise found.unavailable
-    known = {job: [s for s in found.jobs if _means(job, s)] for job in asked}
+    known = {job: [s for s in found.jobs if matches(job, s)] for job in asked}
     targets: Dict[JobId, List[JobId]] = {}
     for job, statuses in known.items():
         active = [status for status in statuses if _is_active(status)]
@@ -205,12 +205,6 @@ def _tell_untouched(job: JobId, statuses: Sequence[JobStatus], choice: _Choice) 
         click.echo(f"{job} has not started: there is nothing to send a signal to")
     else:
         click.echo(f"{job} is not of that kind: {', '.join(states)}, named {active[0].name!r}")
-
-
-def _means(asked: JobId, status: JobStatus) -> bool:
-    from neuronctl.tracking.lookup import matches
-
-    return matches(asked, status) or asked.overlaps(status.id)
 
 
 def _is_active(status: JobStatus) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -9,7 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.say import put
-from neuronctl.errors import NoSuchJobError
+from neuronctl.errors import NoSuchJobError, RecordError
 from neuronctl.records.store import JobRecord
 from neuronctl.tracking.jobstatus import JobStatus
 
@@ -39,7 +40,9 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     for note in found.notes:
         click.echo(f"neuronctl: {note}", err=True)
     number = found.jobs[0].id.job if found.jobs else asked.job
-    record = store.get(number, local_cluster())
+    record = None
+    with contextlib.suppress(RecordError):  # which look_up has told
+        record = store.get(number, local_cluster())
     if record is not None and found.jobs and found.jobs[0].key != record.key:
         record = None  # the number is another job's by now
     if not found.jobs:

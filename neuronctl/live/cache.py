@@ -14,6 +14,7 @@ import time
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
 from neuronctl import __version__
+from neuronctl.errors import NeuronctlError
 from neuronctl.files import write_private
 from neuronctl.slurm import (
     Association,
@@ -51,8 +52,8 @@ def file_of(made_from: str) -> str:
 
     from neuronctl.paths import cache_dir
 
-    name = f"limits-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}.json"
-    return os.path.join(cache_dir(), name)
+    digest = hashlib.sha256(made_from.encode("utf-8", "surrogateescape")).hexdigest()
+    return os.path.join(cache_dir(), f"limits-{digest[:16]}.json")
 
 
 def read(made_from: str, *, now: Optional[float] = None) -> Optional[Tuple[Limits, int]]:
@@ -66,16 +67,15 @@ def read(made_from: str, *, now: Optional[float] = None) -> Optional[Tuple[Limit
         if not 0 <= age < MAX_AGE:
             return None
         return _limits(data["limits"]), int(data["at"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (NeuronctlError, OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def write(made_from: str, limits: Limits, at: int) -> None:
     """Keep the limits; where that cannot be done, nothing is lost but time."""
-    path = file_of(made_from)
     data = {"made_from": made_from, "at": at, "limits": dataclasses.asdict(limits)}
-    with contextlib.suppress(OSError):
-        write_private(path, json.dumps(data))
+    with contextlib.suppress(NeuronctlError, OSError):
+        write_private(file_of(made_from), json.dumps(data))
 
 
 def _limits(data: Dict[str, Any]) -> Limits:

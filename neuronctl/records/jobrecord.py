@@ -121,7 +121,7 @@ class JobRecord:
         """
         try:
             return _draft(self, json.loads(self.details))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, RecursionError, TypeError, ValueError) as error:
             raise self._damaged(error) from None
 
     def to_data(self) -> Dict[str, Any]:
@@ -129,7 +129,7 @@ class JobRecord:
         head = dataclasses.asdict(self)
         try:
             rest = json.loads(head.pop("details"))
-        except ValueError as error:
+        except (RecursionError, ValueError) as error:
             raise self._damaged(error) from None
         return {"schema": SCHEMA, **head, "draft": rest}
 
@@ -242,7 +242,7 @@ def decode(content: bytes) -> JobRecord:
     head, between, details = content.partition(_BETWEEN)
     try:
         data = json.loads(head + b"}" if between else content)
-    except ValueError:
+    except (RecursionError, ValueError):
         raise ValueError("not a whole record") from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, int):
@@ -268,6 +268,8 @@ _SHARED = (
     *("cwd", "job_name", "partition", "output", "error", "array", "nodes", "gpus_per_node"),
     "time_limit",
 )
+
+_LATEST = 253_402_300_799  # the end of the year 9999, beyond which no calendar goes
 
 _TEXT, _NUMBER = (str,), (int,)
 _MAYBE_TEXT, _MAYBE_NUMBER = (str, type(None)), (int, type(None))
@@ -295,6 +297,11 @@ def _json(data: Mapping[str, Any]) -> bytes:
 
 def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
     values = _checked(data, _KINDS)
+    for moment in (values["begun_at"], values["submitted_at"] or 0):
+        if not 0 <= moment <= _LATEST:
+            raise ValueError(f"{moment} is no moment")
+    if values["status"] == "submitted" and values["job_id"] is None:
+        raise ValueError("a submitted job has no id")
     return JobRecord(
         details=details,
         states=tuple([_seen(state) for state in data["states"]]),
@@ -306,8 +313,8 @@ def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
 def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
     return RecordDraft(
         command_line=_strings(rest["command_line"]),
-        decisions=tuple([_strings(row) for row in rest["decisions"]]),
-        findings=tuple([_strings(row) for row in rest["findings"]]),
+        decisions=tuple([_strings(row, 4) for row in rest["decisions"]]),
+        findings=tuple([_strings(row, 6) for row in rest["findings"]]),
         surroundings=surroundings_from(rest["surroundings"]),
         **_checked(rest, _DRAFT_KINDS),
         **{name: getattr(record, name) for name in _SHARED},
@@ -334,7 +341,9 @@ def _seen(data: Dict[str, Any]) -> SeenState:
     return seen
 
 
-def _strings(row: Sequence[Any]) -> Tuple[str, ...]:
+def _strings(row: Sequence[Any], count: Optional[int] = None) -> Tuple[str, ...]:
     if not isinstance(row, list) or not all([isinstance(item, str) for item in row]):
         raise TypeError(f"{row!r} is not a list of strings")
+    if count is not None and len(row) != count:
+        raise ValueError(f"{row!r} has not {count} texts")
     return tuple(row)

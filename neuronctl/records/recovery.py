@@ -72,13 +72,12 @@ class Recovery:
     def _complete(self, record: JobRecord, row: Row, cluster: Optional[str]) -> None:
         try:
             self.store.complete(record.key, row.id.job, cluster, submitted_at=row.submit)
+            then = "its record is complete again"
         except RecordError as error:
-            self.notes.append(error.message)
-            return
+            then = error.message
         del self.open[record.key]
         self.notes.append(
-            f"the submission of {_name(record)} was cut off, and is job {row.id.job}: its record "
-            "is complete again"
+            f"the submission of {_name(record)} was cut off, and is job {row.id.job}: {then}"
         )
 
     def _look_alike(self, row: Row) -> None:
@@ -150,6 +149,9 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
     """
     try:
         recovery = Recovery(store)
+    except RecordError as error:
+        return (error.message,)
+    try:
         if not recovery.open:
             return ()
         user, cluster = str(os.getuid()), slurm.local_cluster()

@@ -256,6 +256,10 @@ def _finish(
 def failure(result: Result, *, hint: str = "") -> Exception:
     """The error for a command that ended with a non-zero exit code, in Slurm's own words."""
     command = result.argv[0]
+    if result.returncode < 0 and not result.stderr.strip():
+        return SlurmUnavailableError(
+            f"{command} was killed by signal {-result.returncode}", "try again"
+        )
     words = result.words or f"no words, exit code {result.returncode}"
     if "could not establish a configuration source" in words.lower():
         return SlurmUnavailableError(

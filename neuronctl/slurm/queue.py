@@ -113,7 +113,8 @@ def _job(fields: Sequence[str]) -> Optional[QueueJob]:
     (id, own, user, partition, qos, state, reason, nodes, gres, node_list) = fields[:10]
     (used, limit, submit, start, end, exit, command, work_dir, name) = fields[10:]
     try:
-        job_id = JobId.parse(id)
+        # What a site's wrapper prints before the rows stands before the first one's id.
+        job_id = JobId.parse(id.rpartition("\n")[2])
     except UsageError:
         return None
     return QueueJob(

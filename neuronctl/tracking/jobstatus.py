@@ -365,7 +365,8 @@ def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -
     """Whether a row is of the record's job, and not of another that got the same number."""
     if submit is not None and submit < record.begun_at - _CLOCK_SKEW:
         return False
-    return _is_same(record.job_name, name) or _is_same(record.cwd, work_dir)
+    # Until slurmdbd has heard of the job's beginning, accounting has no directory of it.
+    return not work_dir or _is_same(record.job_name, name) or _is_same(record.cwd, work_dir)
 
 
 def _is_same(exact: str, told: str) -> bool:

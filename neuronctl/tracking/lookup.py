@@ -27,7 +27,7 @@ Row = TypeVar("Row", slurm.QueueJob, slurm.AccountingJob)
 # Seconds of a look after which no more states are written to records.
 _REMEMBERING = 2.0
 
-# Beyond this many ids, sacct is asked for all of the user's jobs of that time instead.
+# Beyond this many ids, squeue is asked for all jobs, sacct for the user's of that time.
 _MANY_IDS = 500
 
 
@@ -102,11 +102,12 @@ def mine(
 
 def matches(asked: JobId, status: JobStatus) -> bool:
     """Whether a status is an answer to this id: the job, its tasks, or a task's own number."""
-    return (
-        asked.covers(status.id)
-        or status.id.covers(asked)
-        or (asked == JobId(asked.job) and asked.job == status.job_id)
-    )
+    if asked == JobId(asked.job):
+        return asked.covers(status.id) or asked.job == status.job_id
+    array = status.record is not None and status.record.array is not None
+    if status.id == JobId(status.id.job) and asked.het is None and not array:
+        return False  # a job that is no array has no tasks
+    return asked.overlaps(status.id)
 
 
 def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSuchJobError:
@@ -118,6 +119,8 @@ def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSu
         with contextlib.suppress(RecordError):
             record = None if asked == JobId(asked.job) else store.get(asked.job, cluster)
             array = None if record is None else record.array
+            if record is not None and array is None:
+                words += f" (job {asked.job} is no array)"
             if array is not None and not JobId(asked.job, tasks=array).overlaps(asked):
                 words += f" (array {asked.job} has the tasks {array.partition('%')[0]})"
         said.append(words)
@@ -147,7 +150,8 @@ def _search(
     accounting: bool = True,
     since: Optional[int] = None,
 ) -> Found:
-    queue = slurm.Queue(asked, user)
+    # Beyond some thousands of ids no command line holds them: all jobs are asked for then.
+    queue = slurm.Queue(asked if len(asked) <= _MANY_IDS else (), user)
     try:
         # While squeue runs, all that reads records is imported, and they are read.
         from neuronctl.records.store import RecordStore
@@ -247,7 +251,7 @@ class _Search:
         if (not wanted and lost is None and self.since is None) or not self.accounting:
             return slurm.Accounting()
         try:
-            many = len(wanted) > _MANY_IDS and not asked
+            many = len(wanted) > _MANY_IDS and (not asked or wanted <= set(records))
             if lost is not None or many or self.since is not None:
                 begun = [r.begun_at for r in records.values() if r.job_id in wanted]
                 since = min([self.since or int(time.time()) - RECENT, *begun])

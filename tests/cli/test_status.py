@@ -194,6 +194,46 @@ def test_accounting_is_away(run: Run, fake_slurm: FakeSlurm, words: str, said: s
     assert (job["state"], job["source"]) == ("TIMEOUT", "record")
 
 
+def test_a_banner_before_the_rows_hides_no_job(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue("Maintenance on Monday\nsee the wiki\n" + queue_row("7"), queue_row("8"))
+    assert [row["job_id"] for row in jobs(run("status", "--json").stdout)] == ["7", "8"]
+
+
+def test_a_job_that_is_no_array_has_no_tasks(run: Run, fake_slurm: FakeSlurm) -> None:
+    record(7)
+    fake_slurm.queue(queue_row("7"))
+    for words in (["status"], ["show"], ["why"], ["cancel"]):
+        for part in ("7_3", "7_[3-4]"):
+            assert "no such job" in run(*words, part, code=8).stderr
+    assert "(job 7 is no array)" in run("status", "7_3", code=8).stderr
+    assert fake_slurm.calls("scancel") == []
+
+
+def test_some_waiting_tasks_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7_[2-9]", own="7", state="PENDING"), queue_row("7_1", own="8"))
+    (row,) = jobs(run("status", "--json", "7_[3-5]").stdout)
+    assert row["job_id"] == "7_[2-9]"
+
+
+def test_more_ids_than_a_command_line_holds(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("10000001"), queue_row("9"))
+    ids = [str(10_000_000 + number) for number in range(600)]
+    result = run("status", *ids, code=8)
+    assert "10000001" in result.stdout and "10000002" in result.stderr
+    assert not any(word.startswith("--jobs") for word in fake_slurm.calls("squeue")[0])
+
+
+def test_a_squeue_that_is_killed(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7)
+    killed = tmp_path / "bin" / "squeue"
+    killed.parent.mkdir()
+    killed.write_text("#!/bin/sh\necho row\nkill -9 $$\n")
+    killed.chmod(0o755)
+    path = f"{killed.parent}:{fake_slurm.env['PATH']}"
+    result = run("status", env={"PATH": path}, code=6)
+    assert "squeue was killed by signal 9" in result.stderr and "train" in result.stdout
+
+
 def test_garbage_from_squeue(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", stdout="<html>502 Bad Gateway</html>\n\x1f\x1f@END@\n")
     assert run("status").stdout == "no jobs of yours, now or in the last day\n"

@@ -215,7 +215,16 @@ def test_what_is_not_a_record_is_skipped_and_left(store: RecordStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("job_id", "4711"), ("states", [1]), ("begun_at", None), ("draft", 1)]
+    ("name", "value"),
+    [
+        ("job_id", "4711"),
+        ("job_id", None),
+        ("states", [1]),
+        ("begun_at", None),
+        ("begun_at", 10**18),
+        ("submitted_at", -1),
+        ("draft", 1),
+    ],
 )
 def test_a_record_with_a_wrong_type_is_skipped(
     store: RecordStore, name: str, value: object
@@ -228,7 +237,14 @@ def test_a_record_with_a_wrong_type_is_skipped(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("script", None), ("decisions", [1]), ("request", []), ("surroundings", 1)]
+    ("name", "value"),
+    [
+        ("script", None),
+        ("decisions", [1]),
+        ("decisions", [["nodes"]]),
+        ("request", []),
+        ("surroundings", 1),
+    ],
 )
 def test_a_damaged_draft_leaves_its_job(store: RecordStore, name: str, value: object) -> None:
     submitted(store, 1)
@@ -238,9 +254,23 @@ def test_a_damaged_draft_leaves_its_job(store: RecordStore, name: str, value: ob
     file.write_text(json.dumps(data))
     record = store.get(1)
     assert record is not None and record.job_name == "train" and store.warnings == []
-    with pytest.raises(RecordError, match=f"{name}|list"):
+    with pytest.raises(RecordError, match="is damaged"):
         _ = record.draft
     assert store.saw(record, "RUNNING").states[0].state == "RUNNING"
+
+
+def test_a_record_without_a_bottom_is_skipped(store: RecordStore) -> None:
+    record = submitted(store, 1)
+    (file,) = Path(store.directory).iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(b'{"schema": 2, "key": ' + b"[" * 200_000)
+    assert store.get(1) is None and "not a whole record" in store.warnings[0]
+    head, _, _ = whole.partition(b"\n")
+    file.write_bytes(head + b'\n"draft": ' + b"[" * 200_000 + b"}}\n")
+    assert store.get(1) is not None and record.job_id == 1
+    for look in (lambda one: one.draft, lambda one: one.to_data()):
+        with pytest.raises(RecordError, match="damaged"):
+            look(store.get(1))
 
 
 @pytest.mark.parametrize("length", [10, 700, -1])

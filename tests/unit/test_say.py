@@ -58,8 +58,3 @@ def test_nothing_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None
     say("no such file: '\x1b[31m\r\x07'\nsecond\tline \uc2e4\ud5d8")
     text = capsys.readouterr().err
     assert text == "no such file: '\\x1b[31m\\r\\x07'\nsecond  line \uc2e4\ud5d8\n"
-
-
-def test_without_standard_error_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    say("nobody hears this")

@@ -11,7 +11,7 @@ import click
 
 from neuronctl.cli.say import put
 from neuronctl.errors import NoSuchJobError, RecordError
-from neuronctl.records.store import JobRecord
+from neuronctl.records.store import JobRecord, RecordDraft
 from neuronctl.tracking.jobstatus import JobStatus
 
 _TASKS = 8  # tasks of an array that are listed
@@ -79,18 +79,19 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
         print_text("\nno record: neuronctl did not submit it, or elsewhere")
         return
     _section("Submitted")
-    _rows(_record_rows(record))
-    if record.draft.decisions:
+    draft = record.draft
+    _rows(_record_rows(record, draft))
+    if draft.decisions:
         _section("Decided")
         columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
         rows = [
             [one[0], one[1], ": ".join(part for part in one[2:4] if part)]
-            for one in record.draft.decisions
+            for one in draft.decisions
         ]
         print_table(columns, rows)
-    if record.draft.findings:
-        _section("Found by the rules" + (", and forced" if record.draft.forced else ""))
-        for row in record.draft.findings:
+    if draft.findings:
+        _section("Found by the rules" + (", and forced" if draft.forced else ""))
+        for row in draft.findings:
             print_text(f"  {row[1]} {row[0]}: {row[3]}")
     if record.states:
         _section("Seen")
@@ -98,7 +99,7 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
             more = ", ".join(part for part in (seen.reason, seen.exit) if part)
             print_text(f"  {_local(seen.at)}  {seen.state}{more and f' ({more})'}")
     _section("Script")
-    print_text(record.draft.script.rstrip("\n"))
+    print_text(draft.script.rstrip("\n"))
 
 
 def _section(title: str) -> None:
@@ -149,8 +150,7 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     return [(name, text) for name, text in rows if text]
 
 
-def _record_rows(record: JobRecord) -> List[Tuple[str, str]]:
-    draft = record.draft
+def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]:
     around = draft.surroundings
     dirty = " with uncommitted changes" if around.git_dirty else ""
     rows = [

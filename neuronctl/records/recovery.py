@@ -21,15 +21,13 @@ from neuronctl.errors import (
 )
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm import AccountingJob, QueueJob
+from neuronctl.slurm.values import CLOCK_SKEW
 
 IN_FLIGHT = 60
 """Seconds for which a submission may simply not be over yet."""
 
 SETTLED = 600
 """Seconds after which no sbatch still tries (it does for about two minutes)."""
-
-CLOCK_SKEW = 300
-"""Seconds by which a login node's clock may be ahead of the controller's."""
 
 Row = Union[QueueJob, AccountingJob]
 

@@ -33,7 +33,7 @@ import time
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.errors import RecordError
-from neuronctl.files import make_private
+from neuronctl.files import write_private
 from neuronctl.frozen import dataclass
 from neuronctl.records.jobrecord import (
     JobRecord,
@@ -311,42 +311,15 @@ class RecordStore:
             self.warnings.append(warning)
 
     def _write(self, name: str, record: JobRecord) -> None:
-        content = encode(record)
-        temp = self._file(f".{name}.{os.uname().nodename}.{os.getpid()}.tmp")
         try:
-            self._make_directory()
-            descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(temp, self._file(name))
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temp)
-                raise
-            self._sync_directory()
+            if os.path.isdir(self.directory) and os.stat(self.directory).st_mode & 0o077:
+                os.chmod(self.directory, 0o700)
+            write_private(self._file(name), encode(record), sync=True)
         except OSError as error:
             raise RecordError(
                 f"the job's record cannot be written to {self.directory}: {error.strerror}",
                 "make room there, or set XDG_STATE_HOME to a directory of your own",
             ) from None
-
-    def _make_directory(self) -> None:
-        if not os.path.isdir(self.directory):
-            make_private(self.directory)
-        elif os.stat(self.directory).st_mode & 0o077:
-            os.chmod(self.directory, 0o700)
-
-    def _sync_directory(self) -> None:
-        # The new name has to survive a crash of the machine too; not every file system can.
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
     def _forget(self, name: str) -> None:
         with contextlib.suppress(OSError):  # a stale intent beside its record counts for nothing

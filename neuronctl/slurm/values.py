@@ -14,6 +14,9 @@ from neuronctl.units import UNLIMITED, parse_duration
 SEPARATOR = "\x1f"
 """Between fields: a control character, which stands in no state, host list or time."""
 
+CLOCK_SKEW = 300
+"""Seconds by which a login node's clock may be ahead of the controller's."""
+
 # Thousands of rows have few different values in a column.
 _remembered = functools.lru_cache(maxsize=2048)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, TypeVar, Unio
 
 from neuronctl.diagnosis.reasons import reason_words as reason_words
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.values import ExitCode, JobId
+from neuronctl.slurm.values import CLOCK_SKEW, ExitCode, JobId
 
 if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord
@@ -41,9 +41,6 @@ ENDED = frozenset(
     )
 )
 """Slurm's states from which a job does not come back by itself; COMPLETING is none of them."""
-
-# Seconds by which a login node's clock may be ahead of the controller's.
-_CLOCK_SKEW = 300
 
 
 @dataclass(frozen=True)
@@ -363,7 +360,7 @@ def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
 
 def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -> bool:
     """Whether a row is of the record's job, and not of another that got the same number."""
-    if submit is not None and submit < record.begun_at - _CLOCK_SKEW:
+    if submit is not None and submit < record.begun_at - CLOCK_SKEW:
         return False
     # Until slurmdbd has heard of the job's beginning, accounting has no directory of it.
     return not work_dir or _is_same(record.job_name, name) or _is_same(record.cwd, work_dir)

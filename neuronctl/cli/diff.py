@@ -100,6 +100,6 @@ def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
     layer = recorded.request_layer(record)
     job = prepare({}, catalog_file=None, job_file=None, reviewed=True, recorded=layer)
     decisions = [(one.name, one.value) for one in job.plan.decisions]
-    from neuronctl.records.masking import Masker
+    from neuronctl.masking import Masker
 
     return decisions, Masker().text(render_job(job.plan))

@@ -94,7 +94,7 @@ def _look(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
 
 def _masked(diagnosis: Diagnosis) -> Diagnosis:
     """Without the secrets in what it cites of a log: people send such words to others."""
-    from neuronctl.records.masking import Masker, secret_values
+    from neuronctl.masking import Masker, secret_values
 
     if diagnosis.line is None:
         return diagnosis

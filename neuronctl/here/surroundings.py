@@ -88,7 +88,7 @@ def _content(path: str) -> Optional[bytes]:
 
 
 def _text(data: bytes) -> Optional[str]:
-    from neuronctl.records.masking import Masker
+    from neuronctl.masking import Masker
 
     if len(data) > LARGEST or b"\0" in data:
         return None

@@ -7,7 +7,7 @@ from typing import Dict, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.frozen import dataclass
-from neuronctl.records.masking import is_secret_name
+from neuronctl.masking import is_secret_name
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.script.containers import Wrapping
 from neuronctl.script.environments import Step

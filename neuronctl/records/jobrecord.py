@@ -209,7 +209,7 @@ def draft_of(
 
 
 def without_secrets(draft: RecordDraft) -> RecordDraft:
-    from neuronctl.records.masking import Masker, secret_values
+    from neuronctl.masking import Masker, secret_values
 
     env = draft.request.get("env", ())
     known = secret_values(draft.command_line, {name: value for name, value in env})

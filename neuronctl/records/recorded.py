@@ -7,7 +7,7 @@ import difflib
 from typing import Any, Iterable, List, Optional, Tuple
 
 from neuronctl.errors import NoSuchJobError, UsageError
-from neuronctl.records.masking import MASK
+from neuronctl.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
 

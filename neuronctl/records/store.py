@@ -141,7 +141,7 @@ class RecordStore:
 
     def failed(self, key: str, error: str) -> None:
         """sbatch did not take it; ``error``: its words."""
-        from neuronctl.records.masking import Masker
+        from neuronctl.masking import Masker
 
         record = dataclasses.replace(
             self._intent(key), status="failed", failure=Masker().text(error)

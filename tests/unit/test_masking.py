@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuronctl.records.masking import MASK, Masker, is_secret_name, secret_values
+from neuronctl.masking import MASK, Masker, is_secret_name, secret_values
 
 
 @pytest.mark.parametrize(

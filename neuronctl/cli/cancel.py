@@ -28,7 +28,9 @@ _SHOWN = 10  # jobs that are named before the question
 @click.option("--name", metavar="PATTERN", help="Jobs of yours with such a name: 'train*'.")
 @click.option("--state", metavar="STATE", help="Only jobs in this state: pending, running, …")
 @click.option("--signal", metavar="SIGNAL", help="Send this signal (USR1) instead of ending them.")
-@click.option("--batch", is_flag=True, help="The signal goes to the batch shell, not to the steps.")
+@click.option(
+    "--batch", is_flag=True, help="To the batch shell, of a job submitted with --signal B:…."
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(
     jobs: Tuple[str, ...],
@@ -108,6 +110,8 @@ def _by_id(asked: List[JobId], choice: _Choice, what: _What) -> None:
         taken = [status for status in active if choice.takes(status) and _may(status, what)]
         if taken:
             whole = len(taken) == len(active) or job.task is not None
+            # scancel passes over a task's own number (4713 for 4711_2) without a word.
+            whole = whole and all(status.id.job == job.job for status in taken)
             targets[job] = [job] if whole else [status.id for status in taken]
     refused: Dict[str, str] = {}
     if targets:

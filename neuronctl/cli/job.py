@@ -245,6 +245,9 @@ def show_verdict(job: Job) -> None:
     """Say on standard error what would happen to the job if it were submitted now."""
     if job.verdict is None:
         return
+    if job.errors:  # told already, and forced
+        say("neuronctl: forced: Slurm may refuse it, or take it and never start it")
+        return
     say(f"neuronctl: {job.verdict}")
     for source in dict.fromkeys(_wait_sources(job)):
         say(f"  from: {source}")

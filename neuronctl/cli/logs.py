@@ -78,8 +78,9 @@ def _through(rank: int, filters: List[RankFilter]) -> Callable[[BinaryIO], RankF
 
 def _no_labels() -> None:
     click.echo(
-        "neuronctl: no line of the log says which process wrote it; submit with "
-        "--env SLURM_LABELIO=1 (srun) or --env PET_TEE=3 (torchrun)",
+        "neuronctl: no line of this log says which process wrote it (PyTorch's own messages in "
+        "the other one, --err, do); submit with --env SLURM_LABELIO=1 (srun) or --env PET_TEE=3 "
+        "(torchrun)",
         err=True,
     )
 
@@ -191,7 +192,8 @@ def _explain(place: _Place) -> None:
     elif place.state in ENDED or place.state == UNKNOWN:
         raise NoSuchJobError(
             f"job {place.job} ended ({place.state}) and there is no log at {place.path}",
-            "it may have been moved or deleted, or the job was cancelled before it started",
+            "it may have been moved or deleted, the job cancelled before it started, or an "
+            "interactive one, which has none",
         )
     else:
         print_text(

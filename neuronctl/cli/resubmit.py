@@ -300,4 +300,5 @@ def _show_submitted(job_id: int, draft: RecordDraft) -> None:
                 any_task=draft.array is not None,
             )
             click.echo(f"  {name:<7} {path}")
-    click.echo(f"  follow  neuronctl logs -f {job_id}")
+    follow = "logs -f" if draft.array is None else "status --watch"
+    click.echo(f"  follow  neuronctl {follow} {job_id}")

@@ -44,10 +44,10 @@ def command(
     from neuronctl.shell import join, quote
 
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
-        start = "python " if words[0].endswith(".py") else ""
+        there = join([*(["python"] if words[0].endswith(".py") else []), *words])
         raise UsageError(
             f"'{words[0]}' stands among the options: salloc takes no SCRIPT",
-            f"leave it out for a shell there, or run just that there: -- {start}{words[0]}",
+            f"leave it out for a shell there, or run just that there: -- {there}",
         )
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
     from neuronctl.script.render import contained_command, render_shell  # while Slurm is asked

@@ -152,7 +152,8 @@ class _Question:
         if unmatched and found.unavailable is None:
             raise NoSuchJobError(
                 f"no such job: {', '.join(unmatched)}",
-                "'neuronctl status' shows yours of the last day, --since 30d older ones",
+                "'neuronctl status' shows yours of the last day, --since 30d older ones and those "
+                "that neuronctl did not submit",
             )
         if found.missing:
             hint = "Slurm does not know it (any more), and neither do the records"

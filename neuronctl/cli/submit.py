@@ -18,7 +18,7 @@ from neuronctl.cli.job import (
     show_verdict,
     verdict_data,
 )
-from neuronctl.cli.joboptions import job_command, program_arguments
+from neuronctl.cli.joboptions import BEHIND_DASHES, job_command, program_arguments
 from neuronctl.cli.say import put, said_if_possible, say
 from neuronctl.errors import (
     NeuronctlError,
@@ -62,6 +62,11 @@ def command(
     """
     if follow and (wait or as_json):
         raise UsageError("--follow goes with neither --wait nor --json", "keep one of them")
+    if "--dry-run" in words[1:] and not click.get_current_context().meta[BEHIND_DASHES]:
+        raise UsageError(
+            f"--dry-run stands behind {words[0]} and goes to it: the job would be submitted",
+            f"put it before {words[0]}; or -- before {words[0]}, where the program is to have it",
+        )
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file)
     # Not before: they are imported while Slurm is asked.
     from neuronctl.records.store import draft_of
@@ -283,4 +288,6 @@ def _show_submitted(
     click.echo(f"  log     {logs['output']}")
     if logs["error"] != logs["output"]:
         click.echo(f"  errors  {logs['error']}")
-    click.echo(f"  follow  neuronctl logs -f {job_id}")
+    # Each task of an array has a log of its own.
+    follow = "status --watch" if job.plan.request.array else "logs -f"
+    click.echo(f"  follow  neuronctl {follow} {job_id}")

@@ -233,8 +233,11 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
         guess = " (no record of it: this is where sbatch puts a log)" * evidence.log_guessed
         rows.append(("log", f"{line.path}, {place}{guess}:\n{line.text[:600]}"))
     elif evidence.log_guessed and same[0].ended and not evidence.logs:
-        rows.append(("log", "not known: it was not submitted by neuronctl, and there is none where "
-                     "sbatch puts it by default"))  # fmt: skip
+        words = (
+            "not known: there is none where sbatch puts it by default, and no record of it (an "
+            "interactive job has neither)"
+        )
+        rows.append(("log", words))
     for name, text in rows:
         head, _, quote = text.partition("\n")
         print_text(_wrap(head, width, f"  {name:<6} ", " " * 9))

@@ -190,7 +190,8 @@ _SIGNALS: Dict[int, Tuple[str, str]] = {
     ),
     10: (
         "it was sent SIGUSR1 (--signal, or cancel --signal) and does not handle it",
-        "handle the signal in the program, or send it to the batch shell only: --signal B:USR1@…",
+        "handle the signal in the program; or --signal B:USR1@120 --setup \"trap 'touch save-now' "
+        'USR1" makes a file, for the program to look for',
     ),
     11: (
         "the program or a library of it has a defect, or was built for other libraries",
@@ -198,7 +199,8 @@ _SIGNALS: Dict[int, Tuple[str, str]] = {
     ),
     12: (
         "it was sent SIGUSR2 (--signal, or cancel --signal) and does not handle it",
-        "handle the signal in the program, or send it to the batch shell only: --signal B:USR2@…",
+        "handle the signal in the program; or --signal B:USR2@120 --setup \"trap 'touch save-now' "
+        'USR2" makes a file, for the program to look for',
     ),
     13: ("whatever read its output had gone", ""),
     15: ("it was asked to end (SIGTERM), by Slurm, by its launcher or by somebody", ""),
@@ -257,11 +259,10 @@ def _failed(evidence: Evidence) -> Diagnosis:
         return Diagnosis("signal", what, cause, remedy, certain=not cause, line=line)
     code = 0 if exit is None else exit.code
     kind, cause, remedy = _CODES.get(code, ("exit-code", "", ""))
-    if not cause:
+    if not cause and line is not None:
+        err = " --err" if line.path == status.stderr != status.stdout else ""
         remedy = (
             "nothing in the end of its log is well known here: read it with "
-            f"'neuronctl logs {status.id}'"
-            if line is not None
-            else "it wrote nothing to a log that is known here"
+            f"'neuronctl logs {status.id}{err}'"
         )
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)

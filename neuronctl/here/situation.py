@@ -23,17 +23,18 @@ def look(plan: JobPlan) -> Situation:
     except FileNotFoundError:
         raise UsageError("the current directory does not exist any more", "cd to another") from None
     script, image = plan.request.script, plan.request.container
-    problem, has_directives = "", False
+    problem, hint, has_directives = "", "", False
     log_problem, log_hint = _log_problem(plan)
     environment_problem, environment_hint = _environment_problem(plan)
     # A bare name may be one of the image's, or of what the job itself brings to PATH.
     brought = image is not None or _brings_programs(plan)
     if script is not None and (not brought or _is_file_name(script)):
-        problem, has_directives = _script_problem(script, plan.request.venv)
+        problem, hint, has_directives = _script_problem(script, plan.request.venv)
     return Situation(
         user=user_name(),
         directory=directory,
         script_problem=problem,
+        script_hint=hint,
         log_problem=log_problem,
         log_hint=log_hint,
         has_directives=has_directives,
@@ -80,35 +81,36 @@ def _is_file_name(script: str) -> bool:
     return "/" in script or script.endswith(".py")
 
 
-def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, bool]:
-    """Why ``script`` cannot be run (or ""), and whether it is a batch script itself.
+def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bool]:
+    """Why ``script`` cannot be run and what to do (or ""), and whether it is a batch script itself.
 
     venv: the environment whose programs are found too.
     """
     import shutil
 
     if os.path.isdir(script):
-        return f"'{script}' is a directory, not a program", False
+        return f"'{script}' is a directory, not a program", "", False
     if not _is_file_name(script):
         places = [os.path.expanduser(f"{venv}/bin")] if venv is not None else []
         places.append(os.environ.get("PATH", os.defpath))
         if shutil.which(script, path=os.pathsep.join(places)) is None:
-            return f"there is no program '{script}' in this directory or on PATH", False
-        return "", False
+            return f"there is no program '{script}' in this directory or on PATH", "", False
+        return "", "", False
     if not os.path.exists(script):
-        return f"there is no file '{script}' in {os.getcwd()}{_like(script)}", False
+        return f"there is no file '{script}' in {os.getcwd()}{_like(script)}", "", False
     if not os.path.isfile(script):
-        return f"'{script}' is not a file", False
+        return f"'{script}' is not a file", "", False
     try:
         with open(script, "rb") as file:
             head = file.read(20_000)
     except OSError as error:
-        return f"'{script}' cannot be read: {error.strerror}", False
+        return f"'{script}' cannot be read: {error.strerror}", "", False
     if b"\n#SBATCH " in head:
-        return "", True
+        return "", "", True
     if not script.endswith(".py") and not os.access(script, os.X_OK):
-        return f"'{script}' is not executable (chmod +x)", False
-    return "", False
+        hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
+        return f"'{script}' is not executable", hint, False
+    return "", "", False
 
 
 def _like(script: str) -> str:
@@ -120,7 +122,7 @@ def _like(script: str) -> str:
         names = os.listdir(directory or ".")
     except OSError:
         return ""
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
     return f"; there is {os.path.join(directory, near[0])}" if near else ""
 
 

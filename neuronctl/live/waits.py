@@ -15,6 +15,7 @@ from neuronctl.live.soon import soon
 from neuronctl.live.wishes import SELECTING, option, wishes
 from neuronctl.plan import JobPlan
 from neuronctl.rules.base import gpus_held
+from neuronctl.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ def _resources(plan: JobPlan, live: Live) -> Iterator[Wait]:
         return
     share = f"{plan.cores_per_node} cores"
     if plan.gpus_per_node:
-        share = f"{plan.gpus_per_node} GPUs and {share}"
+        share = f"{counted(plan.gpus_per_node, 'GPU')} and {share}"
     name = plan.partition.name
     named = sorted(set(hosts(plan.request.nodelist)) - {one.name for one in free})
     have = "no node" if not free else f"{len(free)} node{'s' if len(free) > 1 else ''}"

@@ -38,7 +38,8 @@ class Finding:
 class Situation:
     """Where and by whom a job is to be submitted: what the rules may know of the machine.
 
-    script_problem: why the program cannot be run (empty: nothing known against it).
+    script_problem, script_hint: why the program cannot be run (empty: nothing known against it),
+    and what to do where that is special.
     log_problem: why a log file cannot be written; log_hint: what to do.
     has_directives: whether the program itself is a batch script with ``#SBATCH`` lines.
     """
@@ -47,6 +48,7 @@ class Situation:
     directory: str
     """The working directory, as an absolute path without symbolic links."""
     script_problem: str = ""
+    script_hint: str = ""
     log_problem: str = ""
     log_hint: str = ""
     has_directives: bool = False

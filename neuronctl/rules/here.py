@@ -13,7 +13,8 @@ def program(subject: Subject) -> Iterator[Violation]:
     if here is not None and here.script_problem:
         yield Violation(
             here.script_problem,
-            "give a path that holds on the nodes, from the directory you stand in",
+            here.script_hint
+            or "give a path that holds on the nodes, from the directory you stand in",
             severity=WARNING if subject.reviewed else ERROR,
         )
 

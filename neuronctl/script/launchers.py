@@ -213,7 +213,8 @@ def _horovodrun(controller: str) -> Callable[[Shape], Launch]:
         before, hosts = _host_slots(shape)
         mpi = (f"--mpi-args={_OVERSUBSCRIBE}",) if shape.crowded and controller == "--mpi" else ()
         network = ("--network-interface", shape.interface) if shape.interface else ()
-        several = network if shape.nodes > 1 else ()
+        # Horovod may choose lo where it is not told, and a named node be another than this one.
+        several = network if shape.nodes > 1 or shape.hosts else ()
         many = ("-np", str(shape.processes), "-H", hosts)
         words = ("horovodrun", controller, *many, *several, *mpi)
         return Launch(before=before, outer=words, own_variables=True)

@@ -20,6 +20,14 @@ def test_several_at_once(run: Run, fake_slurm: FakeSlurm) -> None:
     assert [argv for argv in fake_slurm.calls()][1:] == [["scancel", "7", "8_2"]]
 
 
+def test_a_tasks_own_number_is_made_its_id(run: Run, fake_slurm: FakeSlurm) -> None:
+    """scancel passes over 23 without a word where it is the task 22_0."""
+    fake_slurm.queue(queue_row("22_0", own="23"), queue_row("22_1", own="24"))
+    assert "22_0 cancelled" in run("cancel", "23").stdout
+    (call,) = fake_slurm.calls("scancel")
+    assert "22_0" in call and "23" not in call
+
+
 def test_unknown_among_known(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7"))
     result = run("cancel", "7", "99", code=8)

@@ -176,7 +176,7 @@ def test_one_rank(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     assert "warned" not in result.stderr and "1: labelled\n" in result.stderr
     log.write_text("no labels\n")
     result = run("logs", "7", "--rank", "1")
-    assert result.stdout == "" and "no line of the log says which process" in result.stderr
+    assert result.stdout == "" and "no line of this log says which process" in result.stderr
 
 
 def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:

@@ -156,6 +156,14 @@ def test_two_submissions_at_once(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     assert [record["job_id"] for record in records()] == [4711, 4711]
 
 
+def test_dry_run_behind_the_program(run: Run, fake_slurm: FakeSlurm) -> None:
+    said = run("submit", *ONE, "train.py", "--dry-run", code=2).stderr
+    assert "--dry-run stands behind train.py and goes to it" in said
+    assert fake_slurm.calls("sbatch") == []
+    shown = run("submit", *ONE, "--dry-run", "--", "train.py", "--dry-run").stdout
+    assert "train.py --dry-run" in shown
+
+
 def test_follow_goes_with_no_other(run: Run) -> None:
     for other in ("--wait", "--json"):
         result = run("submit", *ONE, "--follow", other, "train.py", code=2)

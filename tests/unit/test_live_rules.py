@@ -146,7 +146,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC504",
         live(nodes=(*FULL[:3], node("n4"))),
         {"gpus_per_node": 1, "nodes": 2},
-        ["1 node of gpu has 1 GPUs", "2 are asked for"],
+        ["1 node of gpu has 1 GPU and", "2 are asked for"],
         live(nodes=(*FULL[:2], *NODES[2:])),
         {"gpus_per_node": 1, "nodes": 2},
     ),

@@ -201,7 +201,7 @@ def test_a_named_node_that_is_full_is_waited_for_though_others_are_free() -> Non
     look = live(nodes=(FULL[0], *NODES[1:]))
     verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "Resources")
-    assert "n1 (--nodelist) has no 1 GPUs and" in verdict.words
+    assert "n1 (--nodelist) has no 1 GPU and" in verdict.words
     assert judged(look, gpus_per_node=1, nodes=2, nodelist="n2").verdict.kind == "can start now"
 
 

@@ -59,7 +59,7 @@ def test_the_directory_is_gone(here: Path) -> None:
         ("folder", "'folder' is a directory, not a program"),
         (".", "'.' is a directory, not a program"),
         ("fifo.py", "'fifo.py' is not a file"),
-        ("./tool", "'./tool' is not executable (chmod +x)"),
+        ("./tool", "'./tool' is not executable"),
     ],
 )
 def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:

@@ -110,6 +110,8 @@ def _standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False))
     raw = io.BufferedWriter(_Heedless(2, "w", closefd=False))

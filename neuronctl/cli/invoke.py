@@ -12,27 +12,9 @@ from neuronctl.errors import NeuronctlError, UsageError
 HELP_OPTIONS = ["-h", "--help"]
 
 
-def _help(context: click.Context, option: click.Parameter, asked: bool) -> None:
-    if asked and not context.resilient_parsing:
-        click.echo(context.get_help(), color=context.color)
-        context.exit()
-
-
 def load(name: str) -> click.Command:
     """The command of that name, from its module."""
     command: click.Command = importlib.import_module(f"neuronctl.cli.{name}").command
-    if command.add_help_option:
-        # click's own option has its words from gettext, which takes a while at each start.
-        command.add_help_option = False
-        show = click.Option(
-            HELP_OPTIONS,
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_help,
-            help="Show this message and exit.",
-        )
-        command.params.append(show)
     return command
 
 

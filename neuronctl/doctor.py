@@ -178,11 +178,14 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
     yield Check("catalog", GOOD, " under ".join(known.files))
     try:
         asked = configured_cluster()
-        cluster, how = recognise(known, asked)
+        cluster, _ = recognise(known, asked)
     except NeuronctlError as error:
         yield _failed("cluster", error)
         return
-    how = how or "your configuration"
+    here, how = recognise(known)
+    own = here is cluster and how.startswith("ClusterName")
+    if asked is not None:
+        how = f"your configuration, {how}" if own else "your configuration"
     age = _age(cluster.date)
     words = f"{cluster.name}, by {how}; {cluster.source}, {cluster.date}"
     if age is not None and age > _OLD:
@@ -196,7 +199,7 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
     for place in places:
         if os.path.isdir(place):
             yield Check("submit from", GOOD, place)
-        elif how.startswith("ClusterName"):
+        elif own:
             words = f"{place} does not exist, and jobs may be submitted from there only"
             yield _wrong("submit from", words, "ask the site to make it", PolicyError)
         else:

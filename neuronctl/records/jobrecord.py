@@ -13,16 +13,21 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.frozen import dataclass
-from neuronctl.here.surroundings import Surroundings, look
-from neuronctl.here.surroundings import from_data as surroundings_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from neuronctl.here.surroundings import Surroundings
     from neuronctl.plan import JobPlan
     from neuronctl.rules import Finding
 
 SCHEMA = 2
 """Raised by whatever an older neuronctl could not read; 1 had all of the draft below "draft"."""
+
+
+def _unknown_surroundings() -> Surroundings:
+    from neuronctl.here.surroundings import Surroundings
+
+    return Surroundings()
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class RecordDraft:
     findings: Tuple[Tuple[str, ...], ...] = ()
     forced: bool = False
     verdict: str = ""
-    surroundings: Surroundings = dataclasses.field(default_factory=Surroundings)
+    surroundings: Surroundings = dataclasses.field(default_factory=_unknown_surroundings)
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,8 @@ def draft_of(
     verdict: str = "",
 ) -> RecordDraft:
     """The draft of a plan's record. script: as submitted. command_line: the user's argv."""
+    from neuronctl.here.surroundings import look
+
     error = plan.error
     request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
     del request["origins"]
@@ -311,6 +318,8 @@ def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
 
 
 def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
+    from neuronctl.here.surroundings import from_data as surroundings_from
+
     return RecordDraft(
         command_line=_strings(rest["command_line"]),
         decisions=tuple([_strings(row, 4) for row in rest["decisions"]]),

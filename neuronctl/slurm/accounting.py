@@ -9,11 +9,11 @@ from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.patterns import lazy
 from neuronctl.slurm.process import failure, run, unreachable
-from neuronctl.slurm.submit import mark_of
 from neuronctl.slurm.values import (
     SEPARATOR,
     ExitCode,
     JobId,
+    mark_of,
     parse_count,
     parse_minutes,
     parse_timestamp,

@@ -8,11 +8,11 @@ from typing import List, Optional, Sequence, Tuple
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import Asked, failure
-from neuronctl.slurm.submit import mark_of
 from neuronctl.slurm.values import (
     SEPARATOR,
     ExitCode,
     JobId,
+    mark_of,
     parse_count,
     parse_gres_gpus,
     parse_seconds,

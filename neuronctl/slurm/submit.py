@@ -11,8 +11,6 @@ from neuronctl.patterns import lazy
 from neuronctl.slurm.process import failure, plain_words, run
 from neuronctl.slurm.values import parse_timestamp
 
-_MARK = lazy(r"/dev/stdin neuronctl-(\S+)")
-
 # The controller may have taken the job although its answer was lost on the way.
 _ANSWER_LOST = lazy(r"socket timed out|zero bytes|connection reset", re.IGNORECASE)
 
@@ -34,12 +32,6 @@ def sbatch_argv(options: Sequence[str] = (), mark: str = "") -> List[str]:
     """
     argv = ["sbatch", "--parsable", *options]
     return [*argv, "/dev/stdin", f"neuronctl-{mark}"] if mark else argv
-
-
-def mark_of(command: str) -> str:
-    """The mark in a Command or SubmitLine; "" where there is none."""
-    match = _MARK.search(command)
-    return match[1] if match else ""
 
 
 def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:

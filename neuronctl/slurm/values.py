@@ -240,6 +240,15 @@ def parse_tres_gpus(text: str) -> Optional[int]:
     return total if total is not None else (sum(typed) if typed else None)
 
 
+_MARK = lazy(r"/dev/stdin neuronctl-(\S+)")
+
+
+def mark_of(command: str) -> str:
+    """The mark in a Command or SubmitLine; "" where there is none."""
+    match = _MARK.search(command)
+    return match[1] if match else ""
+
+
 @dataclass(frozen=True)
 class ExitCode:
     """Slurm's ``code:signal``: how the batch script ended."""

@@ -173,10 +173,11 @@ class _Search:
         self.recovery: Optional[Recovery] = None
 
     def run(self, asked: Sequence[JobId], asking: slurm.Queue) -> Found:
-        from neuronctl.records.recovery import Recovery
-
         with self._tolerant():
-            self.recovery = Recovery(self.store)
+            if self.store.open_intents():
+                from neuronctl.records.recovery import Recovery
+
+                self.recovery = Recovery(self.store)
         records = self._records(asked)
         try:
             queue = asking.rows()

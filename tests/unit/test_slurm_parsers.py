@@ -18,10 +18,11 @@ from neuronctl.slurm.control import (
     scancel_argv,
 )
 from neuronctl.slurm.queue import parse_squeue, squeue_argv
-from neuronctl.slurm.submit import Submitted, mark_of, parse_submitted, sbatch_argv
+from neuronctl.slurm.submit import Submitted, parse_submitted, sbatch_argv
 from neuronctl.slurm.values import (
     ExitCode,
     JobId,
+    mark_of,
     parse_count,
     parse_gres_gpus,
     parse_minutes,

@@ -46,6 +46,15 @@ def test_a_part_of_the_allocation(
     assert launched(bench, venv, f"--launcher {launcher} {options}") == expected
 
 
+def test_horovod_meets_on_another_node(bench: Sandbox, horovod_venv: Path) -> None:
+    """Not told the interface it takes lo now and then, and the processes never meet."""
+    bench.write("meet.py", "import horovod.torch as hvd\nhvd.init()\nprint('of', hvd.size())\n")
+    run = "neuronctl run --launcher horovodrun --nodelist gpu36 --gpus-per-node 2 meet.py"
+    words = [*SALLOC, "--nodes=2", "--gres=gpu:2", f"--venv={horovod_venv}", "--", "bash", "-ec"]
+    told = bench.exec([*words, f"for i in 1 2 3 4; do {run}; done"], timeout=200).stdout
+    assert told.count("of 2") == 8
+
+
 @pytest.mark.parametrize(("options", "expected"), PARTS)
 def test_srun_on_a_part_of_the_allocation(
     options: str, expected: List[str], bench: Sandbox, horovod_venv: Path

@@ -6,11 +6,10 @@ All times are whole seconds, all memory is MB as Slurm counts it (1 MB = 2**20 b
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Mapping, Optional, Tuple
 
 from neuronctl.errors import CatalogError, PolicyError, did_you_mean
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, field
 
 Path = Tuple[str, ...]
 """Where a value stands in a catalog: ``("neuron", "partitions", "amd_a100nv_8", "max_gpus")``."""

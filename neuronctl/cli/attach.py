@@ -8,13 +8,14 @@ from typing import Optional, Tuple
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.slurm import JobId
 from neuronctl.tracking.jobstatus import JobStatus
 
 
 @click.command("attach", context_settings={"allow_interspersed_args": False})
-@click.option("-w", "--node", metavar="NODE", help="On this node of it (default: the first).")
+@option("-w", "--node", metavar="NODE", help="On this node of it (default: the first).")
 @click.argument("job", metavar="JOB")
 @click.argument("words", metavar="[CMD [ARGS]...]", nargs=-1, type=click.UNPROCESSED)
 def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:

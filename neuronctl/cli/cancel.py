@@ -7,6 +7,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.errors import SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm import JobId
@@ -25,13 +26,11 @@ _SHOWN = 10  # jobs that are named before the question
 
 @click.command("cancel")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
-@click.option("--name", metavar="PATTERN", help="Jobs of yours with such a name: 'train*'.")
-@click.option("--state", metavar="STATE", help="Only jobs in this state: pending, running, …")
-@click.option("--signal", metavar="SIGNAL", help="Send this signal (USR1) instead of ending them.")
-@click.option(
-    "--batch", is_flag=True, help="To the batch shell, of a job submitted with --signal B:…."
-)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@option("--name", metavar="PATTERN", help="Jobs of yours with such a name: 'train*'.")
+@option("--state", metavar="STATE", help="Only jobs in this state: pending, running, …")
+@option("--signal", metavar="SIGNAL", help="Send this signal (USR1) instead of ending them.")
+@option("--batch", is_flag=True, help="To the batch shell, of a job submitted with --signal B:….")
+@option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(
     jobs: Tuple[str, ...],
     name: Optional[str],

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Mapping, Optional
 
 import click
 
+from neuronctl.cli.option import option
+
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
     from neuronctl.slurm import Limits
@@ -44,8 +46,8 @@ def check(file: str) -> None:
 
 
 @command.command("import")
-@click.option("--write", metavar="FILE", help="Write the draft to FILE instead.")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@option("--write", metavar="FILE", help="Write the draft to FILE instead.")
+@option("--force", is_flag=True, help="Write over a file that is there.")
 def import_(write: Optional[str], force: bool) -> None:
     """Draft a catalog file from the Slurm here: partitions, nodes, GPUs, cores, memory, limits.
 
@@ -69,9 +71,9 @@ def import_(write: Optional[str], force: bool) -> None:
 
 
 @command.command()
-@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
-@click.option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
+@option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
+@option("--json", "as_json", is_flag=True, help="Print JSON.")
 def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     """Show where the catalog and the Slurm here differ, figure by figure."""
     from neuronctl import console, yamlfile

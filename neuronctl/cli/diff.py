@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence, TextIO, Tuple
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.errors import UsageError
 
 TYPE_CHECKING = False
@@ -20,7 +21,7 @@ _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+",
 @click.command("diff")
 @click.argument("job", metavar="JOB")
 @click.argument("other", metavar="[JOB|FILE]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.diff/1).")
+@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.diff/1).")
 def command(job: str, other: Optional[str], as_json: bool) -> None:
     """Compare a job's plan and script with those of another job, or with a script in a file.
 

@@ -7,11 +7,13 @@ from typing import Optional
 
 import click
 
+from neuronctl.cli.option import option
+
 
 @click.command("doctor")
 @click.pass_context
-@click.option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
+@option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(context: click.Context, catalog: Optional[str], as_json: bool) -> None:
     """Say on one page what works here: Slurm, catalog, directories, software, last job.
 

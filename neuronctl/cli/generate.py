@@ -8,11 +8,12 @@ import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, write_text
 from neuronctl.cli.joboptions import job_command, program_arguments
+from neuronctl.cli.option import option
 from neuronctl.cli.say import put
 
 
 @job_command("generate")
-@click.option("--write", metavar="FILE", help="Write the script to FILE instead.")
+@option("--write", metavar="FILE", help="Write the script to FILE instead.")
 @program_arguments
 def command(
     words: Tuple[str, ...],

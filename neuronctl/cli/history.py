@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.errors import RecordError, UsageError
 from neuronctl.records.store import JobRecord
 from neuronctl.tracking.jobstatus import JobStatus
@@ -21,13 +22,13 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @click.command("history")
-@click.option("--name", metavar="PATTERN", help="Only jobs with such a name: 'train*'.")
-@click.option("--since", metavar="WHEN", help="Since 12h, 7d, 2w, or a day such as 2026-11-01.")
-@click.option(
+@option("--name", metavar="PATTERN", help="Only jobs with such a name: 'train*'.")
+@option("--since", metavar="WHEN", help="Since 12h, 7d, 2w, or a day such as 2026-11-01.")
+@option(
     "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
 )
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/1).")
+@option("--all", "everything", is_flag=True, help="All of them.")
+@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/1).")
 def command(
     name: Optional[str], since: Optional[str], limit: int, everything: bool, as_json: bool
 ) -> None:

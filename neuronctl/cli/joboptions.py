@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.request.options import OPTIONS, Option
 
 BEHIND_DASHES = "neuronctl.behind_dashes"
@@ -50,21 +51,21 @@ def job_command(
     def decorate(function: Callable[..., Any]) -> click.Command:
         names = [one.long for one in OPTIONS if batch or not one.batch_only]
         function = job_options(names)(function)
-        function = click.option(
+        function = option(
             "-f", "--file", "job_file", metavar="JOB.YAML", help="Read the job from a file."
         )(function)
-        function = click.option(
-            "--catalog", metavar="FILE", help="Catalog file laid over the others."
-        )(function)
-        function = click.option(
+        function = option("--catalog", metavar="FILE", help="Catalog file laid over the others.")(
+            function
+        )
+        function = option(
             "--template", metavar="FILE", help="Template in place of the shipped one."
         )(function)
-        function = click.option(
-            "--explain", is_flag=True, help="Show every value with its reason."
-        )(function)
-        function = click.option(
-            "--force", is_flag=True, help="Go on in spite of what the catalog says."
-        )(function)
+        function = option("--explain", is_flag=True, help="Show every value with its reason.")(
+            function
+        )
+        function = option("--force", is_flag=True, help="Go on in spite of what the catalog says.")(
+            function
+        )
         context = {"allow_interspersed_args": False}
         return click.command(name, cls=JobCommand, context_settings=context, **settings)(function)
 
@@ -75,9 +76,9 @@ def job_options(names: Sequence[str]) -> Callable[[Callable[..., Any]], Callable
     """The job options of these names, for a click command."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(OPTIONS):
-            if option.long in names:
-                function = _click_option(option)(function)
+        for one in reversed(OPTIONS):
+            if one.long in names:
+                function = _click_option(one)(function)
         return function
 
     return decorate
@@ -90,12 +91,10 @@ def program_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _click_option(option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    names = [f"--{option.long}"] + ([f"-{option.short}"] if option.short else [])
-    if option.kind == "switch":
-        return click.option(f"--{option.long}/--no-{option.long}", default=None, help=option.help)
-    if option.kind == "flag":
-        return click.option(*names, is_flag=True, default=None, help=option.help)
-    return click.option(
-        *names, metavar=option.metavar, multiple=option.kind == "list", help=option.help
-    )
+def _click_option(one: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    names = [f"--{one.long}"] + ([f"-{one.short}"] if one.short else [])
+    if one.kind == "switch":
+        return option(f"--{one.long}/--no-{one.long}", default=None, help=one.help)
+    if one.kind == "flag":
+        return option(*names, is_flag=True, default=None, help=one.help)
+    return option(*names, metavar=one.metavar, multiple=one.kind == "list", help=one.help)

@@ -9,6 +9,7 @@ from typing import BinaryIO, Callable, List, Optional, Sequence
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.cli.say import say
 from neuronctl.diagnosis.ranks import RankFilter
 from neuronctl.errors import NoSuchJobError, UsageError
@@ -19,9 +20,9 @@ from neuronctl.slurm import JobId
 
 @click.command("logs")
 @click.argument("job", metavar="JOB")
-@click.option("-f", "--follow", "go_on", is_flag=True, help="Go on until the job ends.")
-@click.option("--err", is_flag=True, help="Standard error's log, where it has a file of its own.")
-@click.option("--rank", type=click.IntRange(0), metavar="N", help="Only the lines of this process.")
+@option("-f", "--follow", "go_on", is_flag=True, help="Go on until the job ends.")
+@option("--err", is_flag=True, help="Standard error's log, where it has a file of its own.")
+@option("--rank", type=click.IntRange(0), metavar="N", help="Only the lines of this process.")
 def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[int]:
     """Show or follow a job's log.
 

@@ -11,6 +11,7 @@ from neuronctl import console, units
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
 from neuronctl.catalog.recognise import recognise
+from neuronctl.cli.option import option
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.request.jobfile import configured_cluster
 
@@ -27,11 +28,11 @@ _TIMEOUT = 20.0
 
 @click.command(name="partitions")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--cluster", metavar="NAME", help="Cluster to show instead of the default one.")
-@click.option("--catalog", metavar="FILE", help="Catalog file to lay over all others.")
-@click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
-@click.option("--live", is_flag=True, help="Show what is free, and what is mine, now.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@option("--cluster", metavar="NAME", help="Cluster to show instead of the default one.")
+@option("--catalog", metavar="FILE", help="Catalog file to lay over all others.")
+@option("--where", is_flag=True, help="Show the file and line each value comes from.")
+@option("--live", is_flag=True, help="Show what is free, and what is mine, now.")
+@option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     names: Tuple[str, ...],
     cluster: Optional[str],
@@ -238,8 +239,8 @@ def _rules(cluster: Cluster) -> List[Tuple[str, str]]:
             f"{field.key}={field.key.upper()}" for field in policy.comment.fields
         )
         lines.append(("--comment", f"mandatory, {form}"))
-    for option, why in policy.forbidden_options.items():
-        lines.append((f"--{option}", f"not allowed; {why}"))
+    for forbidden, why in policy.forbidden_options.items():
+        lines.append((f"--{forbidden}", f"not allowed; {why}"))
     if policy.gpus_required:
         lines.append((f"--{policy.gpu_option}", "mandatory in partitions with GPUs"))
     if policy.cores.rule != "none":

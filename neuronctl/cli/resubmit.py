@@ -12,6 +12,7 @@ import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_verdict
 from neuronctl.cli.joboptions import JobCommand, job_options
+from neuronctl.cli.option import option
 from neuronctl.cli.say import put, said_if_possible, say
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.here.surroundings import Surroundings
@@ -27,11 +28,11 @@ _SHOWN = 40  # lines of a difference that are shown before a submission
 
 @click.command("resubmit", cls=JobCommand)
 @click.argument("job", metavar="JOB")
-@click.option("--script-as-recorded", is_flag=True, help="Run the program as it was at the time.")
-@click.option("--script-as-is", is_flag=True, help="Run the program as it is now.")
-@click.option("--dry-run", is_flag=True, help="Stop before sbatch: show the script.")
-@click.option("--force", is_flag=True, help="Go on in spite of what the catalog says.")
-@click.option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
+@option("--script-as-recorded", is_flag=True, help="Run the program as it was at the time.")
+@option("--script-as-is", is_flag=True, help="Run the program as it is now.")
+@option("--dry-run", is_flag=True, help="Stop before sbatch: show the script.")
+@option("--force", is_flag=True, help="Go on in spite of what the catalog says.")
+@option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
 @job_options([option.long for option in OPTIONS])
 def command(
     job: str,

@@ -10,6 +10,7 @@ import click
 
 from neuronctl.cli.job import Job, command_line, refuse_or_warn
 from neuronctl.cli.joboptions import job_options, program_arguments
+from neuronctl.cli.option import option
 from neuronctl.cli.say import put, say
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.words import counted
@@ -36,8 +37,8 @@ _OPTIONS = (
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @job_options(_OPTIONS)
-@click.option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
-@click.option("--print", "show", is_flag=True, help="Show the launch only.")
+@option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
+@option("--print", "show", is_flag=True, help="Show the launch only.")
 @program_arguments
 def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given: Any) -> int:
     """Launch SCRIPT on the nodes of the allocation this shell stands in, or on a part of them.

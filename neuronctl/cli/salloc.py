@@ -8,6 +8,7 @@ import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, show_verdict
 from neuronctl.cli.joboptions import BEHIND_DASHES, job_command
+from neuronctl.cli.option import option
 from neuronctl.cli.say import put, say
 from neuronctl.errors import UsageError
 
@@ -23,7 +24,7 @@ _COMMAND = f'eval "${_WIRING}"'
 
 
 @job_command("salloc", batch=False)
-@click.option("--dry-run", is_flag=True, help="Show the command and the wiring only.")
+@option("--dry-run", is_flag=True, help="Show the command and the wiring only.")
 @click.argument("words", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 def command(
     words: Tuple[str, ...],

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 import click
 
+from neuronctl.cli.option import option
+
 if TYPE_CHECKING:
     from neuronctl.sandbox.layout import Layout
     from neuronctl.sandbox.setup import Running
@@ -32,8 +34,8 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: its default).")
-@click.option(
+@option("--cluster", metavar="NAME", help="Cluster of the catalog (default: its default).")
+@option(
     "--nodes",
     "counts",
     metavar="PARTITION=N",
@@ -42,13 +44,13 @@ def command() -> None:
     help="Nodes of a partition; may be repeated, 0 leaves it out. (default: two of each of "
     "amd_a100nv_8 and cas_v100nv_8)",
 )
-@click.option(
+@option(
     "--root",
     metavar="DIR",
     default="/",
     help="Run Slurm and all else from the Debian system in this directory, not the machine's.",
 )
-@click.option(
+@option(
     "--bind",
     "binds",
     metavar="DIR[:PLACE]",
@@ -82,7 +84,7 @@ def _layout(cluster: Optional[str], counts: Dict[str, int]) -> Layout:
 
 
 @command.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sandbox/1).")
+@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sandbox/1).")
 def status(as_json: bool) -> int:
     """Show the sandbox and its nodes; ends with 6 if none is up."""
     from neuronctl.sandbox import client
@@ -130,7 +132,7 @@ def _found(there: bool, what: str, package: str) -> str:
 @command.command(
     "exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@click.option(
+@option(
     "--copy",
     "paths",
     multiple=True,
@@ -170,7 +172,7 @@ def down() -> None:
 
 
 @command.command()
-@click.option("--all", "all_", is_flag=True, help="Also those of ssh and of modules.")
+@option("--all", "all_", is_flag=True, help="Also those of ssh and of modules.")
 def packages(all_: bool) -> None:
     """Print the Debian packages the sandbox needs, in one line, for apt-get."""
     from neuronctl.sandbox.found import OPTIONAL_PACKAGES

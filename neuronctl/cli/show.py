@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.cli.say import put
 from neuronctl.errors import NoSuchJobError, RecordError
 from neuronctl.records.store import JobRecord, RecordDraft
@@ -19,8 +20,8 @@ _TASKS = 8  # tasks of an array that are listed
 
 @click.command("show")
 @click.argument("job", metavar="JOB")
-@click.option("--script", "only_script", is_flag=True, help="Only the script, as submitted.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/1).")
+@option("--script", "only_script", is_flag=True, help="Only the script, as submitted.")
+@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/1).")
 def command(job: str, only_script: bool, as_json: bool) -> None:
     """Show all that is known about one job: what was asked, decided, submitted and seen.
 

@@ -8,8 +8,10 @@ from typing import Any, Dict, List, Optional, TextIO, Tuple
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.diagnosis.reasons import explain
 from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.frozen import replace
 from neuronctl.tracking.jobstatus import JobStatus
 from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
@@ -22,15 +24,11 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
-@click.option(
-    "--all", "everybody", is_flag=True, help="Everybody's jobs in the queue, not only yours."
-)
-@click.option(
-    "--since", metavar="WHEN", help="All of yours since 12h, 7d, or a day such as 2026-11-01."
-)
-@click.option("--tasks", is_flag=True, help="Each task of an array on a line of its own.")
-@click.option("--watch", "watching", is_flag=True, help="Renew the picture until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
+@option("--all", "everybody", is_flag=True, help="Everybody's jobs in the queue, not only yours.")
+@option("--since", metavar="WHEN", help="All of yours since 12h, 7d, or a day such as 2026-11-01.")
+@option("--tasks", is_flag=True, help="Each task of an array on a line of its own.")
+@option("--watch", "watching", is_flag=True, help="Renew the picture until Ctrl-C.")
+@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
 def command(
     jobs: Tuple[str, ...],
     everybody: bool,
@@ -133,8 +131,6 @@ class _Question:
 
     def ask(self) -> Found:
         """What became of them: records, squeue and sacct."""
-        import dataclasses
-
         from neuronctl.tracking.lookup import look_up, mine
 
         if self.ids:
@@ -142,7 +138,7 @@ class _Question:
         found = mine(everybody=self.everybody, since=self.after)
         if not self.names:
             return found
-        return dataclasses.replace(
+        return replace(
             found, jobs=tuple(job for job in found.jobs if any(_named(job, n) for n in self.names))
         )
 

@@ -19,6 +19,7 @@ from neuronctl.cli.job import (
     verdict_data,
 )
 from neuronctl.cli.joboptions import BEHIND_DASHES, job_command, program_arguments
+from neuronctl.cli.option import option
 from neuronctl.cli.say import put, said_if_possible, say
 from neuronctl.errors import (
     NeuronctlError,
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
 
 
 @job_command("submit")
-@click.option("--dry-run", is_flag=True, help="Stop before sbatch: show what would be done.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("--follow", is_flag=True, help="Show states and log until the job ends.")
-@click.option("--wait", is_flag=True, help="Wait for the end without a word.")
+@option("--dry-run", is_flag=True, help="Stop before sbatch: show what would be done.")
+@option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@option("--follow", is_flag=True, help="Show states and log until the job ends.")
+@option("--wait", is_flag=True, help="Wait for the end without a word.")
 @program_arguments
 def command(
     words: Tuple[str, ...],

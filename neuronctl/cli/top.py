@@ -7,6 +7,7 @@ from typing import List, Optional, Sequence
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.slurm import JobId
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("top")
 @click.argument("job", metavar="JOB")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.top/1).")
+@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.top/1).")
 def command(job: str, as_json: bool) -> None:
     """Show what a running job does: the GPUs of each node, or its CPU load and memory.
 

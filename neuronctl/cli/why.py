@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
+from neuronctl.cli.option import option
 from neuronctl.cli.say import say
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
@@ -26,7 +27,7 @@ _MOST = 4  # kinds of ends of one array that are explained
 
 @click.command("why")
 @click.argument("job", metavar="JOB")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.why/1).")
+@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.why/1).")
 def command(job: str, as_json: bool) -> None:
     """Say why a job waits, or how it ended and why.
 

@@ -6,13 +6,12 @@ program's text, the decisions), which is read when somebody asks for it. Both ar
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class RecordDraft:
     findings: Tuple[Tuple[str, ...], ...] = ()
     forced: bool = False
     verdict: str = ""
-    surroundings: Surroundings = dataclasses.field(default_factory=_unknown_surroundings)
+    surroundings: Surroundings = field(default_factory=_unknown_surroundings)
 
 
 @dataclass(frozen=True)
@@ -109,11 +108,13 @@ class JobRecord:
     stdout: str = ""
     stderr: str = ""
     states: Tuple[SeenState, ...] = ()
-    tasks: Mapping[int, SeenState] = dataclasses.field(default_factory=dict)
+    tasks: Mapping[int, SeenState] = field(default_factory=dict)
 
     @classmethod
     def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
         """With what the draft says; ``given``: the rest."""
+        import dataclasses
+
         rest = dataclasses.asdict(draft)
         own = {name: rest.pop(name) for name in _SHARED}
         return cls(details=_json(rest), **own, **given)
@@ -131,6 +132,8 @@ class JobRecord:
 
     def to_data(self) -> Dict[str, Any]:
         """The record as it is stored; raises RecordError as ``draft`` does."""
+        import dataclasses
+
         head = dataclasses.asdict(self)
         try:
             rest = json.loads(head.pop("details"))
@@ -182,10 +185,12 @@ def draft_of(
     verdict: str = "",
 ) -> RecordDraft:
     """The draft of a plan's record. script: as submitted. command_line: the user's argv."""
+    import dataclasses
+
     from neuronctl.here.surroundings import look
 
     error = plan.error
-    request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
+    request = dataclasses.asdict(replace(plan.request, origins={}))
     del request["origins"]
     return RecordDraft(
         cwd=cwd,
@@ -225,8 +230,8 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
     surroundings = draft.surroundings
     text = surroundings.program_text
     if text is not None and masker.text(text) != text:
-        surroundings = dataclasses.replace(surroundings, program_text=None)
-    return dataclasses.replace(
+        surroundings = replace(surroundings, program_text=None)
+    return replace(
         draft,
         command_line=masker.words(draft.command_line),
         script=masker.text(draft.script),
@@ -239,6 +244,8 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
 
 def encode(record: JobRecord) -> bytes:
     """The file of a record."""
+    import dataclasses
+
     head = dataclasses.asdict(record)
     del head["details"]
     return _json({"schema": SCHEMA, **head})[:-1] + _BETWEEN + record.details + b"}\n"
@@ -248,7 +255,8 @@ def decode(content: bytes) -> JobRecord:
     """The record of a file; ValueError where it is none, which says why."""
     head, between, details = content.partition(_BETWEEN)
     try:
-        data = json.loads(head + b"}" if between else content)
+        # As text: json looks for the encoding of bytes, which takes as long as to read them.
+        data = json.loads((head + b"}" if between else content).decode("utf-8"))
     except (RecursionError, ValueError):
         raise ValueError("not a whole record") from None
     schema = data.get("schema") if isinstance(data, dict) else None

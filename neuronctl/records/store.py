@@ -26,7 +26,6 @@ Secrets are masked in what is stored (masking.py); ``script_sha256`` is of the s
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 import time
@@ -34,7 +33,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.files import write_private
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.records.jobrecord import (
     JobRecord,
     RecordDraft,
@@ -124,7 +123,7 @@ class RecordStore:
             done = self._read(name)
             if done is not None:
                 return done
-        record = dataclasses.replace(
+        record = replace(
             self._intent(key),
             status="submitted",
             job_id=job_id,
@@ -132,9 +131,7 @@ class RecordStore:
             submitted_at=submitted_at or int(time.time()),
         )
         if record.array is None:
-            record = dataclasses.replace(
-                record, stdout=record.log_path(), stderr=record.log_path(err=True)
-            )
+            record = replace(record, stdout=record.log_path(), stderr=record.log_path(err=True))
         self._write(name, record)
         self._forget(f"{key}.intent.json")
         return record
@@ -143,9 +140,7 @@ class RecordStore:
         """sbatch did not take it; ``error``: its words."""
         from neuronctl.masking import Masker
 
-        record = dataclasses.replace(
-            self._intent(key), status="failed", failure=Masker().text(error)
-        )
+        record = replace(self._intent(key), status="failed", failure=Masker().text(error))
         self._write(f"{key}.failed.json", record)
         self._forget(f"{key}.intent.json")
 
@@ -160,7 +155,7 @@ class RecordStore:
         if _is_last(fresh, state, exit):
             return fresh
         seen = SeenState(int(time.time()), state, reason, exit)
-        fresh = dataclasses.replace(fresh, states=(*fresh.states, seen))
+        fresh = replace(fresh, states=(*fresh.states, seen))
         self._write(name, fresh)
         return fresh
 
@@ -174,7 +169,7 @@ class RecordStore:
             return fresh
         now = int(time.time())
         new = {task: SeenState(now, state, "", exit) for task, (state, exit) in ends.items()}
-        fresh = dataclasses.replace(fresh, tasks={**fresh.tasks, **new})
+        fresh = replace(fresh, tasks={**fresh.tasks, **new})
         self._write(name, fresh)
         return fresh
 

@@ -7,10 +7,10 @@ cluster: that is the plan's and the rules' work.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
+from neuronctl import frozen
 from neuronctl.frozen import dataclass
 
 
@@ -102,7 +102,7 @@ class JobRequest:
     appl: Optional[str] = None
     """``appl=`` of a structured comment."""
 
-    origins: Mapping[str, Origin] = dataclasses.field(default_factory=dict, compare=False)
+    origins: Mapping[str, Origin] = frozen.field(default_factory=dict, compare=False)
     """Field name -> where its value came from, for every field that was asked for."""
 
     def origin(self, name: str) -> Origin:

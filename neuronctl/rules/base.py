@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog, Path
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, field
 from neuronctl.plan import JobPlan
 
 TYPE_CHECKING = False

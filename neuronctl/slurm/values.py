@@ -240,13 +240,10 @@ def parse_tres_gpus(text: str) -> Optional[int]:
     return total if total is not None else (sum(typed) if typed else None)
 
 
-_MARK = lazy(r"/dev/stdin neuronctl-(\S+)")
-
-
 def mark_of(command: str) -> str:
     """The mark in a Command or SubmitLine; "" where there is none."""
-    match = _MARK.search(command)
-    return match[1] if match else ""
+    behind = command.partition("/dev/stdin neuronctl-")[2]
+    return "" if behind[:1].isspace() else "".join(behind.split(None, 1)[:1])
 
 
 @dataclass(frozen=True)

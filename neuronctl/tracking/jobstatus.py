@@ -8,11 +8,10 @@ well: it is absent.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from neuronctl.diagnosis.reasons import reason_words as reason_words
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.values import CLOCK_SKEW, ExitCode, JobId
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import pytest
 from doc_pages import ROOT
 
 from neuronctl.cli import COMMANDS, HELP
-from neuronctl.cli.invoke import HELP_OPTIONS, load
+from neuronctl.cli.invoke import load
+from neuronctl.cli.option import HELP_OPTIONS
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
 WIDTH = 100

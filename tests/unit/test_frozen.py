@@ -21,7 +21,8 @@ class Ours:
     third: Optional[int] = None
     fourth: Tuple[str, ...] = ()
     """Words on a field."""
-    fifth: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    fifth: Mapping[str, int] = frozen.field(default_factory=dict)
+    sixth: int = frozen.field(default=6, compare=False)
 
     @property
     def both(self) -> str:
@@ -38,6 +39,7 @@ class Theirs:
     fourth: Tuple[str, ...] = ()
     """Words on a field."""
     fifth: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    sixth: int = dataclasses.field(default=6, compare=False)
 
     @property
     def both(self) -> str:
@@ -50,6 +52,7 @@ GIVEN: Tuple[Tuple[Tuple[Any, ...], Dict[str, Any]], ...] = (
     ((1,), {"second": "a"}),
     ((), {"second": "a", "first": 1}),
     ((1, "a", 2, ("b",), {"c": 3}), {}),
+    ((1, "a", 2, ("b",), {"c": 3}, 7), {}),
     ((1, "a"), {"fifth": {"c": 3}, "third": 4}),
 )
 
@@ -73,7 +76,7 @@ def test_same_fields() -> None:
         ]
 
     assert told(Ours) == told(Theirs)
-    assert (Ours.third, Ours.fourth) == (Theirs.third, Theirs.fourth)
+    assert (Ours.third, Ours.fourth, Ours.sixth) == (Theirs.third, Theirs.fourth, Theirs.sixth)
     assert hasattr(Ours, "fifth") == hasattr(Theirs, "fifth")
 
 
@@ -83,7 +86,9 @@ def test_comparing_and_hashing(kind: Callable[..., Any]) -> None:
     assert one == kind(1, "a", None, fifth=())
     assert hash(one) == hash(kind(1, "a", fifth=()))
     assert one != kind(1, "b", fifth=())
-    assert one != (1, "a", None, (), ())
+    assert one == kind(1, "a", fifth=(), sixth=7)
+    assert hash(one) == hash(kind(1, "a", fifth=(), sixth=7))
+    assert one != (1, "a", None, (), (), 6)
     assert len({one, kind(1, "a", fifth=()), kind(2, "a", fifth=())}) == 2
 
 
@@ -91,8 +96,11 @@ def test_comparing_and_hashing(kind: Callable[..., Any]) -> None:
 def test_replacing_and_copying(kind: Callable[..., Any]) -> None:
     one = kind(1, "a", fifth={"x": 1})
     assert dataclasses.replace(one, third=7) == kind(1, "a", 7, fifth={"x": 1})
+    assert frozen.replace(one, third=7) == kind(1, "a", 7, fifth={"x": 1})
     with pytest.raises(TypeError):
-        dataclasses.replace(one, sixth=7)
+        dataclasses.replace(one, seventh=7)
+    with pytest.raises(TypeError):
+        frozen.replace(one, seventh=7)
     for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
         assert other == one and other is not one
     assert kind(1, "a").fifth is not kind(1, "a").fifth
@@ -114,10 +122,10 @@ def test_frozen(kind: Callable[..., Any]) -> None:
     [
         ((1,), {}),
         ((), {}),
-        ((1, "a", 2, (), {}, 6), {}),
+        ((1, "a", 2, (), {}, 6, 7), {}),
         ((1, "a"), {"first": 2}),
-        ((1, "a"), {"sixth": 2}),
-        ((1,), {"sixth": 2}),
+        ((1, "a"), {"seventh": 2}),
+        ((1,), {"seventh": 2}),
     ],
 )
 def test_wrong_values(

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.frozen import dataclass
@@ -206,21 +206,40 @@ def _start(
     try:
         # A session of its own: Ctrl-C reaches neuronctl, which then ends the command and
         # whatever a site's wrapper around it has started.
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL if stdin is None else stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**clean_environment(os.environ, for_job=for_job), **(environment or {})},
-            cwd=cwd,
-            start_new_session=True,
-        )
+        with _ctrl_c_held_back() as pressed:
+            process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL if stdin is None else stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**clean_environment(os.environ, for_job=for_job), **(environment or {})},
+                cwd=cwd,
+                start_new_session=True,
+            )
+        if pressed:
+            _kill(process)
+            raise KeyboardInterrupt
     except OSError as error:
         raise _cannot_start(argv[0], error, cwd) from None
     finally:
         if stdin is not None:
             os.close(stdin)
     return _Started(tuple(argv), process)
+
+
+@contextlib.contextmanager
+def _ctrl_c_held_back() -> Iterator[List[int]]:
+    """Ctrl-C in here is noted in the list: the command may run before Popen has returned."""
+    pressed: List[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield pressed
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _whole(text: str) -> int:

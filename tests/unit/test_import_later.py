@@ -48,7 +48,7 @@ def test_what_is_imported_already_stays() -> None:
     assert run(code) == "True"
 
 
-@pytest.mark.parametrize("command", ["status", "cancel", "logs", "show", "why"])
+@pytest.mark.parametrize("command", ["status", "cancel", "logs", "show"])
 def test_short_commands_do_without_inspect(command: str) -> None:
     """A fifth of what click imports; click's own help of an option would bring it back."""
     code = (

@@ -116,6 +116,26 @@ def test_ctrl_c_ends_the_command(command: Command, tmp_path: Path) -> None:
     wait_for(lambda: not is_alive(child))
 
 
+def test_ctrl_c_while_the_command_is_started(command: Command, tmp_path: Path) -> None:
+    command("squeue", f"echo $$ > {tmp_path}/pid; sleep 300 & wait")
+    # The signal comes as the first thing after the fork, long before Popen returns.
+    program = """
+import os, signal, subprocess
+from neuronctl import slurm
+start = subprocess.Popen._execute_child
+def interrupted(*given):
+    start(*given)
+    os.kill(os.getpid(), signal.SIGINT)
+subprocess.Popen._execute_child = interrupted
+slurm.squeue()
+"""
+    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=30)
+    assert done.returncode == -signal.SIGINT, done.stderr
+    if (tmp_path / "pid").exists():
+        child = int((tmp_path / "pid").read_text())
+        wait_for(lambda: not is_alive(child))
+
+
 def test_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not slurm.installed()

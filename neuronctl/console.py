@@ -10,7 +10,7 @@ control characters are shown as ``\\x1b`` instead of being sent. NO_COLOR is res
 from __future__ import annotations
 
 import sys
-from typing import Any, List, Mapping, Optional, Sequence, TextIO
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, TextIO
 
 from neuronctl.frozen import dataclass
 
@@ -175,8 +175,8 @@ def _columns_that_fit(
     def least(number: int) -> int:
         column = columns[number]
         texts = [column.header, *(row[number] for row in rows)]
-        parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
-        return max([column.min_width or 0, *(cell_width(part) for part in parts)])
+        measure = cell_width if column.no_wrap else _longest_word
+        return max([column.min_width or 0, *map(measure, texts)])
 
     shown = list(range(len(columns)))
     while sum(least(number) + GAP for number in shown) - GAP > width:
@@ -195,23 +195,54 @@ def _rich_table(
     width: int,
     out: TextIO,
 ) -> None:
+    from rich.measure import Measurement
+    from rich.padding import Padding
+    from rich.segment import Segment
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    for number in shown:
+    class Cell:
+        """A text with the gap behind it, which is drawn as it stands where it fits.
+
+        rich looks at each word of a Text, which takes four times as long as all the rest.
+        """
+
+        def __init__(self, text: str, column: Column, gap: int) -> None:
+            self.text, self.column, self.gap = text.rstrip(), column, gap
+            self.width = cell_width(self.text)
+
+        def __rich_measure__(self, console: Any, options: Any) -> Measurement:
+            least = self.width if self.column.no_wrap else _longest_word(self.text)
+            return Measurement(least + self.gap, self.width + self.gap)
+
+        def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+            blanks = " " * (options.max_width - self.gap - self.width)
+            if self.width + self.gap > options.max_width:
+                yield Padding(Text(self.text), (0, self.gap, 0, 0))
+            elif self.column.justify == "right":
+                yield Segment(blanks + self.text)
+            else:
+                yield Segment(self.text)
+
+    table = Table(box=None, padding=0, header_style="bold")
+    gaps = [GAP] * (len(shown) - 1) + [0]
+    for number, gap in zip(shown, gaps):
         column = columns[number]
         table.add_column(
-            Text(column.header),
+            Cell(column.header, column, gap),
             justify="right" if column.justify == "right" else "left",
             style=column.style,
-            min_width=column.min_width,
+            min_width=None if column.min_width is None else column.min_width + gap,
             no_wrap=column.no_wrap,
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*(Text(row[number]) for number in shown))
+        table.add_row(*(Cell(row[n], columns[n], gap) for n, gap in zip(shown, gaps)))
     _rich_console(out, width).print(table)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(cell_width, text.split()), default=0)
 
 
 def _rich_console(out: TextIO, width: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
@@ -106,6 +107,7 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
                 alone,
                 case("--version", ["neuronctl", "--version"]),
                 case("on a terminal", STATUS, tty=True, env={**records, **_TERMINAL}),
+                _least(cluster, "table", squeue, tty=True, env=_TERMINAL),
             ],
             rounds,
         )
@@ -141,6 +143,8 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     inside = Path(cluster.scratch, "inside")
     submit = ["submit", *SUBMIT, "--sbatch", "hold", "train.py"]
     python = str(made.peers / "bin/python")
+    asked = _calls(cluster, ["neuronctl", *submit], records, "squeue")
+    asked += [["scontrol", "show", "--oneliner", "partition", SUBMITTING], [*SBATCH[:-2]]]
     say("submit beside submitit")
     groups = {
         "submit": cluster.measure(
@@ -153,6 +157,7 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
                     env=records,
                 ),
                 case("sbatch", SBATCH),
+                _least(cluster, "submit", asked),
             ],
             rounds,
         )
@@ -192,6 +197,11 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
         name: cluster.looked("functions", words, records) for name, words in profiled.items()
     }
     return more
+
+
+def _least(cluster: Cluster, what: str, asked: Sequence[Any], **more: Any) -> Dict[str, Any]:
+    program = str(Path(cluster.scratch, "inside/least.py"))
+    return case("the least", ["python", program, what, json.dumps(asked)], **more)
 
 
 def _ended_job(cluster: Cluster, env: Mapping[str, str]) -> str:

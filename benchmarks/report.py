@@ -133,6 +133,8 @@ def _floor(results: Mapping[str, Any]) -> str:
             "`python -c 'import click, rich.console, rich.table'`",
             groups["start"]["import click and rich"],
         ),
+        ("the least program that submits so", groups["submit"]["the least"]),
+        ("the least program that draws a table", groups["status"]["the least"]),
         ("`sbatch` alone", groups["submit"]["sbatch"]),
         ("the squeue of `status` alone", groups["status"]["squeue"]),
         ("`squeue --json`", groups["status"]["squeue --json"]),
@@ -156,15 +158,22 @@ def _least(groups: Mapping[str, Any]) -> str:
     def median(group: str, name: str) -> float:
         return Samples.of(groups[group][name]).median
 
-    submit = median("start", "import click and jinja2") + median("submit", "sbatch")
-    table = median("start", "import click and rich") + median("status", "squeue")
+    submit, table = median("submit", "the least"), median("status", "the least")
     may = 0.75 * median("submit", "submitit")
     room = median("status", "squeue") + median("status", "--version") + 60
+    own = median("submit", "submit") - submit
+    drawing = median("status", "on a terminal") - table
     return (
-        "Before a line of neuronctl's own has run, and with nothing asked of Slurm before: "
-        f"`submit` needs Python, click, jinja2 and one sbatch, {submit:.0f} ms, and may take "
-        f"{may:.0f} ms; `status` on a terminal needs Python, click, rich and one squeue, "
-        f"{table:.0f} ms, and may take {room:.0f} ms.\n"
+        "The least programs (`benchmarks/inside/least.py`) contain nothing of neuronctl's own but "
+        "how it imports libraries.\n\n"
+        f"- `submit`, which may take {may:.0f} ms: to import click and jinja2, to ask Slurm what "
+        f"the live gate asks meanwhile, and one sbatch take {submit:.0f} ms without the program "
+        f"having judged, rendered or recorded anything. That leaves {may - submit:.0f} ms for the "
+        "catalog, the plan, all rules, the script and two records that survive a crash; "
+        f"neuronctl needs {own:.0f} ms for them, most of it to import their modules.\n"
+        f"- `status` on a terminal, which may take {room:.0f} ms: to import click and rich while "
+        f"one squeue runs, and to draw a table of one row, take {table:.0f} ms; all other rows "
+        f"and the rest of `status` take {drawing:.0f} ms more.\n"
     )
 
 

@@ -22,6 +22,14 @@ _NAME = r"""
 """
 _SECRET_NAME = lazy(_NAME, re.VERBOSE | re.IGNORECASE)
 
+# What stands in each text that one of the patterns matches. To look for these is quick, to compile
+# the patterns takes longer than all else that is done for a record.
+_IN_NAMES = ("token", "pass", "pwd", "secret", "credential", "auth", "key")
+_IN_TOKENS = (
+    *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "xox"),
+    *("AKIA", "ASIA", "AIza", "wandb_v", "eyJ"),
+)
+
 # A word as bash reads it: quoted parts may hold anything, newlines too.
 _WORD = r"""(?: \$'(?:\\.|[^'\\])*' | '[^']*' | "(?:\\.|[^"\\])*" | \\. | [^\s;&|<>()'"\\] )"""
 
@@ -58,7 +66,7 @@ _SHORTEST = 6
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable or option of this name holds a secret: HF_TOKEN, --api-key."""
-    return _SECRET_NAME.fullmatch(name.lstrip("-")) is not None
+    return _may_name(name) and _SECRET_NAME.fullmatch(name.lstrip("-")) is not None
 
 
 def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[str]:
@@ -93,8 +101,9 @@ class Masker:
 
     def text(self, text: str) -> str:
         """A script, or any other text with assignments and command lines in it."""
-        text = _ASSIGNMENT.sub(_masked, text)
-        text = _OPTION.sub(_masked, text)
+        if _may_name(text):
+            text = _ASSIGNMENT.sub(_masked, text)
+            text = _OPTION.sub(_masked, text)
         return self._plain(text)
 
     def line(self, text: str) -> str:
@@ -131,8 +140,16 @@ class Masker:
 
     def _plain(self, text: str) -> str:
         text = self._known.sub(MASK, text)
-        text = _TOKEN.sub(MASK, text)
-        return _URL_PASSWORD.sub(lambda match: match["head"] + MASK, text)
+        if any(word in text for word in _IN_TOKENS):
+            text = _TOKEN.sub(MASK, text)
+        if "://" in text and "@" in text:
+            text = _URL_PASSWORD.sub(lambda match: match["head"] + MASK, text)
+        return text
+
+
+def _may_name(text: str) -> bool:
+    folded = text.casefold()  # as IGNORECASE does: a Kelvin sign is a k
+    return any(word in folded for word in _IN_NAMES)
 
 
 def _masked(match: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import List
 
-from neuronctl.cli.later import import_later
+from neuronctl.later import import_later
 
 # A fifth of the time that importing click takes, for what only its help needs.
 import_later("inspect")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neuronctl import masking
 from neuronctl.masking import MASK, Masker, is_secret_name, secret_values
 
 
@@ -142,3 +143,56 @@ def test_no_value_of_a_secret_survives_its_quoting(value: str) -> None:
 )
 def test_lines_of_logs(line: str, shown: str) -> None:
     assert Masker().line(line) == shown
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "HF_TOKEN=",
+            "api-key",
+            "--api-key ",
+            "--password=",
+            "\u017fecret=",
+            "API_\u212aEY=",
+            "MONKEY=",
+        ),
+        *(
+            "MONKEY=",
+            "PASS",
+            "pwd=",
+            "AUTH=",
+            "x_credentials=",
+            "Pa\u017f\u017fword=",
+            "KEY",
+            "=",
+            " ",
+            "\n",
+        ),
+        *("hf_", "ghp_", "sk-", "xoxb-", "AKIA", "eyJ", "wandb_v1_", "glpat-", "AIza", "gho_"),
+        *(
+            "A" * 16,
+            "abcdefgh" * 5,
+            "a.b",
+            ".",
+            "https://",
+            "user:",
+            "pass",
+            "@host",
+            "'",
+            '"',
+            "$",
+        ),
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_a_pattern_that_is_not_tried_would_not_have_matched(text: str) -> None:
+    whole = text
+    for pattern in (masking._ASSIGNMENT, masking._OPTION):
+        whole = pattern.sub(masking._masked, whole)
+    whole = masking._TOKEN.sub(masking.MASK, whole)
+    whole = masking._URL_PASSWORD.sub(lambda match: match["head"] + masking.MASK, whole)
+    assert Masker().text(text) == whole
+    named = masking._SECRET_NAME.fullmatch(text.lstrip("-")) is not None
+    assert masking.is_secret_name(text) == named

@@ -129,6 +129,7 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
     return more
 
 
+ON_A_TERMINAL = "status on a terminal"
 _CLICK_AND_RICH = "import click, rich.console, rich.table"
 _TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
@@ -189,13 +190,16 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
         "generate": list(GENERATE[1:]),
         "submit": submit,
         "status": ["status"],
+        ON_A_TERMINAL: ["status"],
     }
-    more["imports"] = {
-        name: import_times(cluster.import_times(words, records)) for name, words in profiled.items()
-    }
-    more["functions"] = {
-        name: cluster.looked("functions", words, records) for name, words in profiled.items()
-    }
+
+    def looked(what: str, name: str) -> Any:
+        tty = name == ON_A_TERMINAL
+        env = {**records, **(_TERMINAL if tty else {})}
+        return cluster.looked(what, profiled[name], env, tty=tty)
+
+    more["imports"] = {name: import_times(looked("imports", name)) for name in profiled}
+    more["functions"] = {name: looked("functions", name) for name in profiled}
     return more
 
 

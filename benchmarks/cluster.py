@@ -80,19 +80,16 @@ class Cluster:
         answer: Dict[str, Any] = json.loads(self.run(argv, asked))
         return answer
 
-    def looked(self, what: str, argv: Sequence[str], env: Mapping[str, str]) -> Any:
-        """The "files" or the "functions" of a neuronctl command (inside/looking.py)."""
+    def looked(
+        self, what: str, argv: Sequence[str], env: Mapping[str, str], *, tty: bool = False
+    ) -> Any:
+        """The "files", "functions" or "imports" of a neuronctl command (inside/looking.py)."""
         return json.loads(
             self.run(
                 [*_with(env), "python", f"{self.scratch}/inside/looking.py"],
-                {"what": what, "argv": list(argv)},
+                {"what": what, "argv": list(argv), "tty": tty},
             )
         )
-
-    def import_times(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
-        """What ``-X importtime`` says of neuronctl with these arguments."""
-        python = ["python", "-X", "importtime", "-m", "neuronctl", *argv]
-        return self.run([*_with(env), "sh", "-c", '"$@" 2>&1 >/dev/null', "sh", *python])
 
     def state(self, count: int) -> str:
         """The XDG_STATE_HOME that holds ``count`` records."""

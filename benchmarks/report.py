@@ -179,10 +179,10 @@ def _least(groups: Mapping[str, Any]) -> str:
 
 def _profiles(results: Mapping[str, Any], short: Sequence[Line]) -> str:
     """Where the time of the commands goes that have a figure which is not met."""
-    figures = " ".join(line.figure for line in short)
+    figures = {line.figure.replace("`", "").replace("peak memory of ", "") for line in short}
     parts = []
     for name, imports in results["imports"].items():
-        if f"`{name}`" not in figures:
+        if name not in figures:
             continue
         total = sum(own for _, own in imports) / 1000
         parts.append(

@@ -1,9 +1,10 @@
-"""Runs a neuronctl command in this process and looks at what it does. Not for measuring time.
+"""Runs a neuronctl command and looks at what it does. Not for measuring time.
 
-Reads {"argv": […], "what": "files" or "functions"} from standard input and prints
+Reads {"argv": […], "what": …, "tty": whether it writes to a terminal} from standard input. what:
 
     files       how many files below XDG_STATE_HOME it opened
     functions   [[place, calls, milliseconds by itself], …], the longest first
+    imports     what -X importtime says
 
 Runs with the measured neuronctl, whose own output is thrown away.
 """
@@ -14,8 +15,11 @@ import cProfile
 import json
 import os
 import pstats
+import subprocess
 import sys
 from typing import Any, List, Set, Tuple
+
+from stopwatch import Screen  # type: ignore[import-not-found]
 
 MOST = 15
 
@@ -47,6 +51,12 @@ def functions(argv: List[str]) -> List[Tuple[str, int, float]]:
     return sorted(rows, key=lambda row: -row[2])[:MOST]
 
 
+def imports(argv: List[str]) -> str:
+    """The lines of ``-X importtime``."""
+    python = [sys.executable, "-X", "importtime", "-m", "neuronctl"]
+    return subprocess.run([*python, *argv], stderr=subprocess.PIPE, check=True, text=True).stderr
+
+
 def call(argv: List[str]) -> None:
     """The command, from the import of its program to its exit code, which must be 0."""
     try:
@@ -62,8 +72,9 @@ def call(argv: List[str]) -> None:
 def run() -> None:
     asked = json.load(sys.stdin)
     answer = os.dup(1)
-    os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
-    told = (files if asked["what"] == "files" else functions)(asked["argv"])
+    os.dup2(Screen().terminal if asked["tty"] else os.open("/dev/null", os.O_WRONLY), 1)
+    looks = {"files": files, "functions": functions, "imports": imports}
+    told = looks[asked["what"]](asked["argv"])
     with os.fdopen(answer, "w", encoding="utf-8") as file:
         json.dump(told, file)
 

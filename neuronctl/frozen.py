@@ -40,7 +40,8 @@ def _dataclass(*, frozen: bool) -> Callable[[type], type]:
 
 def replace(one: One, **changes: Any) -> One:
     """As ``dataclasses.replace``."""
-    return one.__class__(**{**one.__dict__, **changes})
+    values = {name: one.__dict__[name] for name in one.__class__.__match_args__}  # type: ignore[attr-defined]
+    return one.__class__(**{**values, **changes})
 
 
 def _make(cls: type) -> type:

@@ -86,14 +86,12 @@ def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bool]:
 
     venv: the environment whose programs are found too.
     """
-    import shutil
-
     if os.path.isdir(script):
         return f"'{script}' is a directory, not a program", "", False
     if not _is_file_name(script):
         places = [os.path.expanduser(f"{venv}/bin")] if venv is not None else []
         places.append(os.environ.get("PATH", os.defpath))
-        if shutil.which(script, path=os.pathsep.join(places)) is None:
+        if _which(script, os.pathsep.join(places)) is None:
             return f"there is no program '{script}' in this directory or on PATH", "", False
         return "", "", False
     if not os.path.exists(script):
@@ -111,6 +109,12 @@ def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bool]:
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
         return f"'{script}' is not executable", hint, False
     return "", "", False
+
+
+def _which(program: str, path: Optional[str] = None) -> Optional[str]:
+    import shutil  # with all the archives it knows, which takes as long as a plan
+
+    return shutil.which(program, path=path)
 
 
 def _like(script: str) -> str:
@@ -146,8 +150,6 @@ def _environment_problem(plan: JobPlan) -> Tuple[str, str]:
 
     Nothing is said of what modules, setup lines or a login shell may bring on the node.
     """
-    import shutil
-
     request = plan.request
     if request.venv is not None:
         directory = os.path.expanduser(request.venv).rstrip("/")
@@ -162,7 +164,7 @@ def _environment_problem(plan: JobPlan) -> Tuple[str, str]:
             hint = "name another; 'conda env list' shows yours"
             return f"there is no conda environment '{request.conda}'", hint
         elsewhere = request.modules or request.setup or plan.cluster.policy.login_shell
-        if not elsewhere and shutil.which("conda") is None:
+        if not elsewhere and _which("conda") is None:
             return (
                 "--conda is asked for, and there is no 'conda' on PATH, which the job inherits",
                 "name the module that brings it with --module NAME, or set conda up in your shell",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog, Path
@@ -11,6 +12,7 @@ from neuronctl.plan import JobPlan
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.live.facts import Live
+    from neuronctl.live.waits import Wait
 
 ERROR = "error"
 WARNING = "warning"
@@ -88,6 +90,15 @@ class Subject:
     def cite_partition(self, key: str) -> str:
         """The source of a value of the job's partition."""
         return self.cite("partitions", self.plan.partition.name, key)
+
+    @cached_property
+    def waits(self) -> Tuple[Wait, ...]:
+        """Everything the job would wait for now; nothing where Slurm did not answer."""
+        if self.live is None:
+            return ()
+        from neuronctl.live.waits import waits
+
+        return tuple(waits(self.plan, self.live, self.cite_partition))
 
 
 @dataclass(frozen=True)

@@ -53,11 +53,7 @@ def jobs_submitted(subject: Subject) -> Iterator[Violation]:
 
 
 def _waits(subject: Subject, code: str) -> Iterator[Violation]:
-    if subject.live is None:
-        return
-    from neuronctl.live.waits import waits
-
-    for one in waits(subject.plan, subject.live, subject.cite_partition):
+    for one in subject.waits:
         if one.code == code:
             yield Violation(one.words, "", one.source)
 

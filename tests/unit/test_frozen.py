@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import pickle
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
@@ -27,6 +28,10 @@ class Ours:
     @property
     def both(self) -> str:
         return f"{self.first} {self.second}"
+
+    @functools.cached_property
+    def upper(self) -> str:
+        return self.second.upper()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +109,14 @@ def test_replacing_and_copying(kind: Callable[..., Any]) -> None:
     for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
         assert other == one and other is not one
     assert kind(1, "a").fifth is not kind(1, "a").fifth
+
+
+def test_what_was_computed_is_no_field() -> None:
+    one = Ours(1, "a", fifth={})
+    assert one.upper == "A" and one == Ours(1, "a", fifth={}) and one.upper is one.upper
+    for other in (frozen.replace(one, second="b"), dataclasses.replace(one, second="b")):
+        assert other.upper == "B"
+    assert "upper" not in dataclasses.asdict(one)
 
 
 @BOTH

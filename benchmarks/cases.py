@@ -107,7 +107,7 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
                 alone,
                 case("--version", ["neuronctl", "--version"]),
                 case("on a terminal", STATUS, tty=True, env={**records, **_TERMINAL}),
-                _least(cluster, "table", squeue, tty=True, env=_TERMINAL),
+                _bare(cluster, "table", squeue, tty=True, env=_TERMINAL),
             ],
             rounds,
         )
@@ -158,7 +158,7 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
                     env=records,
                 ),
                 case("sbatch", SBATCH),
-                _least(cluster, "submit", asked),
+                _bare(cluster, "submit", asked),
             ],
             rounds,
         )
@@ -203,9 +203,9 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     return more
 
 
-def _least(cluster: Cluster, what: str, asked: Sequence[Any], **more: Any) -> Dict[str, Any]:
-    program = str(Path(cluster.scratch, "inside/least.py"))
-    return case("the least", ["python", program, what, json.dumps(asked)], **more)
+def _bare(cluster: Cluster, what: str, asked: Sequence[Any], **more: Any) -> Dict[str, Any]:
+    program = str(Path(cluster.scratch, "inside/bare.py"))
+    return case("bare", ["python", program, what, json.dumps(asked)], **more)
 
 
 def _ended_job(cluster: Cluster, env: Mapping[str, str]) -> str:

@@ -133,8 +133,8 @@ def _floor(results: Mapping[str, Any]) -> str:
             "`python -c 'import click, rich.console, rich.table'`",
             groups["start"]["import click and rich"],
         ),
-        ("the least program that submits so", groups["submit"]["the least"]),
-        ("the least program that draws a table", groups["status"]["the least"]),
+        ("the bare program of `submit`", groups["submit"]["bare"]),
+        ("the bare program of `status` on a terminal", groups["status"]["bare"]),
         ("`sbatch` alone", groups["submit"]["sbatch"]),
         ("the squeue of `status` alone", groups["status"]["squeue"]),
         ("`squeue --json`", groups["status"]["squeue --json"]),
@@ -148,33 +148,39 @@ def _floor(results: Mapping[str, Any]) -> str:
     return (
         _table(["what", "wall", "peak memory"], rows)
         + "\n\nLinux counts a peak from before the exec, so that nothing shows less memory than "
-        "the first line.\n\n" + _least(groups)
+        "the first line.\n\n" + _bare(groups)
     )
 
 
-def _least(groups: Mapping[str, Any]) -> str:
-    """What the two commands that need most libraries cannot go below, beside what they may take."""
+def _bare(groups: Mapping[str, Any]) -> str:
+    """What the libraries of two commands and Slurm take alone, beside what they may take."""
 
     def median(group: str, name: str) -> float:
         return Samples.of(groups[group][name]).median
 
-    submit, table = median("submit", "the least"), median("status", "the least")
+    submit, table = median("submit", "bare"), median("status", "bare")
     may = 0.75 * median("submit", "submitit")
     room = median("status", "squeue") + median("status", "--version") + 60
     own = median("submit", "submit") - submit
     drawing = median("status", "on a terminal") - table
     return (
-        "The least programs (`benchmarks/inside/least.py`) contain nothing of neuronctl's own but "
-        "how it imports libraries.\n\n"
-        f"- `submit`, which may take {may:.0f} ms: to import click and jinja2, to ask Slurm what "
-        f"the live gate asks meanwhile, and one sbatch take {submit:.0f} ms without the program "
-        f"having judged, rendered or recorded anything. That leaves {may - submit:.0f} ms for the "
-        "catalog, the plan, all rules, the script and two records that survive a crash; "
-        f"neuronctl needs {own:.0f} ms for them, most of it to import their modules.\n"
-        f"- `status` on a terminal, which may take {room:.0f} ms: to import click and rich while "
-        f"one squeue runs, and to draw a table of one row, take {table:.0f} ms; all other rows "
-        f"and the rest of `status` take {drawing:.0f} ms more.\n"
+        "The two bare programs (`benchmarks/inside/bare.py`) import the same libraries as "
+        "neuronctl does, ask Slurm the same, and do nothing else.\n\n"
+        f"- `submit` may take {may:.0f} ms (0.75 × submitit). Its bare program imports click, asks "
+        "Slurm what the live gate asks, imports jinja2 meanwhile and runs one sbatch: "
+        f"{submit:.0f} ms. {_left(may - submit)} for the catalog, the plan, all rules, the script "
+        f"and two records that survive a crash. neuronctl needs {own:.0f} ms for them.\n"
+        f"- `status` on a terminal may take {room:.0f} ms (its squeue + `--version` + 60 ms). Its "
+        "bare program imports click, imports rich while one squeue runs, and draws a table of one "
+        f"row: {table:.0f} ms. {_left(room - table)} for records, accounting and all other rows. "
+        f"neuronctl needs {drawing:.0f} ms for them.\n"
     )
+
+
+def _left(room: float) -> str:
+    if room <= 0:
+        return "That is more already, and leaves nothing"
+    return f"That leaves {room:.0f} ms"
 
 
 def _profiles(results: Mapping[str, Any], short: Sequence[Line]) -> str:

@@ -175,8 +175,8 @@ def _columns_that_fit(
     def least(number: int) -> int:
         column = columns[number]
         texts = [column.header, *(row[number] for row in rows)]
-        measure = cell_width if column.no_wrap else _longest_word
-        return max([column.min_width or 0, *map(measure, texts)])
+        parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
+        return max([column.min_width or 0, *(cell_width(part) for part in parts)])
 
     shown = list(range(len(columns)))
     while sum(least(number) + GAP for number in shown) - GAP > width:
@@ -195,6 +195,7 @@ def _rich_table(
     width: int,
     out: TextIO,
 ) -> None:
+    from rich.cells import cell_len
     from rich.measure import Measurement
     from rich.padding import Padding
     from rich.segment import Segment
@@ -209,10 +210,11 @@ def _rich_table(
 
         def __init__(self, text: str, column: Column, gap: int) -> None:
             self.text, self.column, self.gap = text.rstrip(), column, gap
-            self.width = cell_width(self.text)
+            self.width = cell_len(self.text)
 
         def __rich_measure__(self, console: Any, options: Any) -> Measurement:
-            least = self.width if self.column.no_wrap else _longest_word(self.text)
+            words = [self.text] if self.column.no_wrap else self.text.split()
+            least = max(map(cell_len, words), default=0)
             return Measurement(least + self.gap, self.width + self.gap)
 
         def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
@@ -239,10 +241,6 @@ def _rich_table(
     for row in rows:
         table.add_row(*(Cell(row[n], columns[n], gap) for n, gap in zip(shown, gaps)))
     _rich_console(out, width).print(table)
-
-
-def _longest_word(text: str) -> int:
-    return max(map(cell_width, text.split()), default=0)
 
 
 def _rich_console(out: TextIO, width: int) -> Any:

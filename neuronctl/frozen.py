@@ -21,6 +21,8 @@ _NONE: Any = object()
 class _Field:
     """What stands in a class's body for a value that is made anew, or not compared."""
 
+    type: Any = None
+
     def __init__(self, default: Any, default_factory: Any, compare: bool) -> None:
         self.default = default
         self.default_factory = default_factory
@@ -38,8 +40,8 @@ def _dataclass(*, frozen: bool) -> Callable[[type], type]:
     return _make
 
 
-def replace(one: One, **changes: Any) -> One:
-    """As ``dataclasses.replace``."""
+def replace(one: One, /, **changes: Any) -> One:
+    """As ``dataclasses.replace``, for an object of a class made here."""
     values = {name: one.__dict__[name] for name in one.__class__.__match_args__}  # type: ignore[attr-defined]
     return one.__class__(**{**values, **changes})
 
@@ -64,7 +66,7 @@ def _make(cls: type) -> type:
 
 def _fields(cls: type) -> Dict[str, _Field]:
     fields = {}
-    for name in cls.__annotations__:
+    for name, kind in cls.__annotations__.items():
         given = cls.__dict__.get(name, _NONE)
         assert given.__class__.__module__ != "dataclasses", f"{name}: {__name__}.field"
         if not isinstance(given, _Field):
@@ -73,6 +75,7 @@ def _fields(cls: type) -> Dict[str, _Field]:
             delattr(cls, name)
         else:
             setattr(cls, name, given.default)
+        given.type = kind
         fields[name] = given
     return fields
 
@@ -87,15 +90,14 @@ class _TheirFields:
         import dataclasses
 
         made: Dict[str, Any] = {}
-        for name, kind in cls.__annotations__.items():
-            ours = self._fields[name]
+        for name, ours in self._fields.items():
             given: Dict[str, Any] = {"compare": ours.compare}
             if ours.default_factory is not None:
                 given["default_factory"] = ours.default_factory
             elif ours.default is not _NONE:
                 given["default"] = ours.default
             field = made[name] = dataclasses.field(**given)
-            field.name, field.type = name, kind
+            field.name, field.type = name, ours.type
             field._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
         cls.__dataclass_fields__ = made  # type: ignore[attr-defined]
         return made

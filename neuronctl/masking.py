@@ -24,7 +24,7 @@ _SECRET_NAME = lazy(_NAME, re.VERBOSE | re.IGNORECASE)
 
 # What stands in each text that one of the patterns matches. To look for these is quick, to compile
 # the patterns takes longer than all else that is done for a record.
-_IN_NAMES = ("token", "pass", "pwd", "secret", "credential", "auth", "key")
+_IN_NAMES = ("token", "pass", "pwd", "secret", "credent", "auth", "key")
 _IN_TOKENS = (
     *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "xox"),
     *("AKIA", "ASIA", "AIza", "wandb_v", "eyJ"),
@@ -148,7 +148,8 @@ class Masker:
 
 
 def _may_name(text: str) -> bool:
-    folded = text.casefold()  # as IGNORECASE does: a Kelvin sign is a k
+    # As with IGNORECASE a Kelvin sign is a k. A dotless i is no i here: no word above has one.
+    folded = text.casefold()
     return any(word in folded for word in _IN_NAMES)
 
 

@@ -62,6 +62,9 @@ def perform(words: List[str]) -> int:
     """Do what a command line (without the program's own name) says; the exit code."""
     name = words[0] if words else ""
     if name in COMMANDS:
+        from neuronctl.cli.later import SELDOM_USED, import_later
+
+        import_later(*SELDOM_USED)
         from neuronctl.cli.invoke import invoke
 
         return invoke(name, words[1:])

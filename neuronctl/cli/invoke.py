@@ -5,13 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import List
 
-from neuronctl.later import import_later
-
-# A fifth of the time that importing click takes, for what only its help needs.
-import_later("inspect")
-import_later("locale")
-
-# ruff: noqa: E402
 import click
 
 from neuronctl.cli.option import HELP_OPTIONS, add_help_option

@@ -33,7 +33,7 @@ _SHOWN = 40  # lines of a difference that are shown before a submission
 @option("--dry-run", is_flag=True, help="Stop before sbatch: show the script.")
 @option("--force", is_flag=True, help="Go on in spite of what the catalog says.")
 @option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
-@job_options([option.long for option in OPTIONS])
+@job_options([one.long for one in OPTIONS])
 def command(
     job: str,
     script_as_recorded: bool,

@@ -8,13 +8,6 @@ import re
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.later import import_later
-
-# What jinja2 imports for URLs with an IP address and for a cache of its own, which is not used.
-import_later("ipaddress")
-import_later("tempfile")
-
-# ruff: noqa: E402
 import jinja2
 from jinja2 import compiler, nodes
 from jinja2.bccache import Bucket

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -203,10 +204,11 @@ def _start(
         if "\0" in word:
             raise UsageError(f"{argv[0]}: an argument holds a NUL character: {word!r}")
     stdin = None if input is None else _whole(input)
+    process = None
     try:
         # A session of its own: Ctrl-C reaches neuronctl, which then ends the command and
         # whatever a site's wrapper around it has started.
-        with _ctrl_c_held_back() as pressed:
+        with _ctrl_c_held_back():
             process = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
@@ -216,9 +218,10 @@ def _start(
                 cwd=cwd,
                 start_new_session=True,
             )
-        if pressed:
+    except KeyboardInterrupt:
+        if process is not None:
             _kill(process)
-            raise KeyboardInterrupt
+        raise
     except OSError as error:
         raise _cannot_start(argv[0], error, cwd) from None
     finally:
@@ -228,18 +231,30 @@ def _start(
 
 
 @contextlib.contextmanager
-def _ctrl_c_held_back() -> Iterator[List[int]]:
-    """Ctrl-C in here is noted in the list: the command may run before Popen has returned."""
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Ctrl-C in here is raised behind it: the command may run long before Popen has returned.
+
+    A second one is raised at once, for an exec that hangs.
+    """
     pressed: List[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:
-        yield pressed
+    main = threading.current_thread() is threading.main_thread()
+    if before is not signal.default_int_handler or not main:
+        yield
         return
-    signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    signal.signal(signal.SIGINT, note)
     try:
-        yield pressed
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
+        if pressed:
+            raise KeyboardInterrupt
 
 
 def _whole(text: str) -> int:

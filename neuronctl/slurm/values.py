@@ -240,10 +240,13 @@ def parse_tres_gpus(text: str) -> Optional[int]:
     return total if total is not None else (sum(typed) if typed else None)
 
 
+_MARK = lazy(r"/dev/stdin neuronctl-(\S+)")
+
+
 def mark_of(command: str) -> str:
     """The mark in a Command or SubmitLine; "" where there is none."""
-    behind = command.partition("/dev/stdin neuronctl-")[2]
-    return "" if behind[:1].isspace() else "".join(behind.split(None, 1)[:1])
+    match = _MARK.search(command) if "/dev/stdin neuronctl-" in command else None
+    return match[1] if match else ""
 
 
 @dataclass(frozen=True)

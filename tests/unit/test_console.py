@@ -75,6 +75,26 @@ def test_a_wide_terminal_shows_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     assert on_terminal(monkeypatch, 80) == plain(COLUMNS, ROWS)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "\u4dc0\u4dc1\u4dc2",
+        "\u1112\u1161\u11a8\u1109\u1173\u11b8",  # Hangul as macOS writes file names
+        "\u2764\ufe0f go",
+    ],
+)
+def test_on_a_terminal_columns_stand_as_rich_counts_cells(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    from rich.cells import cell_len
+
+    _, *lines = on_terminal(monkeypatch, 80, [[name, name, "there", "x"], ["a", "1", "here", "y"]])
+    assert [line.split() for line in lines] == [
+        [*name.split(), *name.split(), "there", "x"], ["a", "1", "here", "y"],
+    ]  # fmt: skip
+    assert len({cell_len(line.partition("here")[0].rstrip("t")) for line in lines}) == 1
+
+
 def test_a_narrower_one_folds_at_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = on_terminal(monkeypatch, 40)
     assert lines[0].split() == ["NAME", "N", "REMARK", "EXTRA"]

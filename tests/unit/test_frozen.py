@@ -101,11 +101,8 @@ def test_comparing_and_hashing(kind: Callable[..., Any]) -> None:
 def test_replacing_and_copying(kind: Callable[..., Any]) -> None:
     one = kind(1, "a", fifth={"x": 1})
     assert dataclasses.replace(one, third=7) == kind(1, "a", 7, fifth={"x": 1})
-    assert frozen.replace(one, third=7) == kind(1, "a", 7, fifth={"x": 1})
     with pytest.raises(TypeError):
         dataclasses.replace(one, seventh=7)
-    with pytest.raises(TypeError):
-        frozen.replace(one, seventh=7)
     for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
         assert other == one and other is not one
     assert kind(1, "a").fifth is not kind(1, "a").fifth
@@ -115,7 +112,9 @@ def test_what_was_computed_is_no_field() -> None:
     one = Ours(1, "a", fifth={})
     assert one.upper == "A" and one == Ours(1, "a", fifth={}) and one.upper is one.upper
     for other in (frozen.replace(one, second="b"), dataclasses.replace(one, second="b")):
-        assert other.upper == "B"
+        assert other.upper == "B" and other == Ours(1, "b", fifth={})
+    with pytest.raises(TypeError):
+        frozen.replace(one, seventh=7)
     assert "upper" not in dataclasses.asdict(one)
 
 

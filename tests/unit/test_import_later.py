@@ -15,7 +15,7 @@ def run(code: str) -> str:
     ).stdout.strip()
 
 
-BEGIN = "import sys; from neuronctl.later import import_later; import_later('tokenize'); "
+BEGIN = "import sys; from neuronctl.cli.later import import_later; import_later('tokenize'); "
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_name_that_the_module_lacks() -> None:
 
 def test_what_is_imported_already_stays() -> None:
     code = (
-        "import tokenize, sys; from neuronctl.later import import_later; "
+        "import tokenize, sys; from neuronctl.cli.later import import_later; "
         "import_later('tokenize'); print(sys.modules['tokenize'] is tokenize)"
     )
     assert run(code) == "True"
@@ -52,7 +52,8 @@ def test_what_is_imported_already_stays() -> None:
 def test_short_commands_do_without_inspect(command: str) -> None:
     """A fifth of what click imports; click's own help of an option would bring it back."""
     code = (
-        "import sys; from neuronctl.cli.invoke import load; "
+        "import sys; from neuronctl.cli.later import SELDOM_USED, import_later; "
+        "import_later(*SELDOM_USED); from neuronctl.cli.invoke import load; "
         f"command = load({command!r}); command.make_context('x', ['4711']); "
         "print(sorted({'ast', 'dis'} & set(sys.modules)))"
     )

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Callable
@@ -134,6 +135,31 @@ slurm.squeue()
     if (tmp_path / "pid").exists():
         child = int((tmp_path / "pid").read_text())
         wait_for(lambda: not is_alive(child))
+
+
+def test_ctrl_c_while_there_is_no_such_command(tmp_path: Path) -> None:
+    program = """
+import os, signal, subprocess
+from neuronctl import slurm
+start = subprocess.Popen._execute_child
+def interrupted(*given):
+    os.kill(os.getpid(), signal.SIGINT)
+    start(*given)
+subprocess.Popen._execute_child = interrupted
+slurm.squeue()
+"""
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, env={"PATH": str(tmp_path)}, stderr=subprocess.PIPE, timeout=30)
+    assert done.returncode == -signal.SIGINT, done.stderr
+
+
+def test_an_importer_may_ask_from_a_thread(command: Command) -> None:
+    command("squeue", "")
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(slurm.squeue()))
+    thread.start()
+    thread.join(30)
+    assert answers == [()]
 
 
 def test_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,23 +1,21 @@
-"""The least that a command needs before a line of neuronctl's own: what cannot be gone below.
+"""Programs that import the libraries of a command and ask Slurm what it asks, and nothing else.
 
-``least.py submit COMMANDS`` imports click, asks Slurm what the gate asks while jinja2 is imported,
-and submits; it judges nothing, renders nothing and records nothing. ``least.py table SQUEUE``
+``bare.py submit COMMANDS`` imports click, asks Slurm what the gate asks while jinja2 is imported,
+and submits; it judges nothing, renders nothing and records nothing. ``bare.py table SQUEUE``
 imports click, and rich while squeue runs, and draws a table of one row. Libraries are imported as
 neuronctl does, which leaves out what it can. COMMANDS and SQUEUE are JSON.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 from typing import List
 
-from neuronctl.cli import invoke
-from neuronctl.later import import_later
-
-assert invoke  # it imports click
+from neuronctl.cli.later import SELDOM_USED, import_later
 
 
 def ask(argv: List[str]) -> subprocess.Popen[bytes]:
@@ -27,11 +25,7 @@ def ask(argv: List[str]) -> subprocess.Popen[bytes]:
 def submit(commands: List[List[str]]) -> None:
     *questions, sbatch = commands
     asked = [ask(argv) for argv in questions]
-    import_later("ipaddress")
-    import_later("tempfile")
-    import jinja2
-
-    assert jinja2
+    importlib.import_module("jinja2")
     for one in asked:
         one.communicate()
     done = subprocess.run(sbatch, input=b"#!/bin/sh\n", stdout=subprocess.PIPE, check=True)
@@ -50,6 +44,8 @@ def table(argv: List[str]) -> None:
 
 
 if __name__ == "__main__":
+    import_later(*SELDOM_USED)
+    importlib.import_module("click")
     (submit if sys.argv[1] == "submit" else table)(json.loads(sys.argv[2]))
     sys.stdout.flush()
     os._exit(0)

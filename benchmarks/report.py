@@ -148,20 +148,22 @@ def _floor(results: Mapping[str, Any]) -> str:
     return (
         _table(["what", "wall", "peak memory"], rows)
         + "\n\nLinux counts a peak from before the exec, so that nothing shows less memory than "
-        "the first line.\n\n" + _bare(groups)
+        "the first line.\n\n" + _bare(results)
     )
 
 
-def _bare(groups: Mapping[str, Any]) -> str:
+def _bare(results: Mapping[str, Any]) -> str:
     """What the libraries of two commands and Slurm take alone, beside what they may take."""
 
     def median(group: str, name: str) -> float:
-        return Samples.of(groups[group][name]).median
+        return Samples.of(results["groups"][group][name]).median
 
     submit, table = median("submit", "bare"), median("status", "bare")
     may = 0.75 * median("submit", "submitit")
     room = median("status", "squeue") + median("status", "--version") + 60
     own = median("submit", "submit") - submit
+    imported = results["imports"]["submit"]
+    modules = sum(own for name, own in imported if name.startswith("neuronctl")) / 1000
     drawing = median("status", "on a terminal") - table
     return (
         "The two bare programs (`benchmarks/inside/bare.py`) import the same libraries as "
@@ -169,7 +171,8 @@ def _bare(groups: Mapping[str, Any]) -> str:
         f"- `submit` may take {may:.0f} ms (0.75 × submitit). Its bare program imports click, asks "
         "Slurm what the live gate asks, imports jinja2 meanwhile and runs one sbatch: "
         f"{submit:.0f} ms. {_left(may - submit)} for the catalog, the plan, all rules, the script "
-        f"and two records that survive a crash. neuronctl needs {own:.0f} ms for them.\n"
+        f"and two records that survive a crash. neuronctl needs {own:.0f} ms for them; to import "
+        f"its own modules takes {modules:.0f} ms by itself (`-X importtime`, which slows it).\n"
         f"- `status` on a terminal may take {room:.0f} ms (its squeue + `--version` + 60 ms). Its "
         "bare program imports click, imports rich while one squeue runs, and draws a table of one "
         f"row: {table:.0f} ms. {_left(room - table)} for records, accounting and all other rows. "

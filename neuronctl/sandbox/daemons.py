@@ -29,13 +29,23 @@ class Daemon:
     process: subprocess.Popen[bytes]
 
     def wait_for(self, ready: Callable[[], bool]) -> None:
-        """Return once ``ready`` says so; Failure where the daemon ends or takes too long."""
+        """Return once ``ready`` says so; Failure where the daemon ends or takes too long.
+
+        A question that fails is asked again: a controller drops some while it is busy.
+        """
         deadline = time.monotonic() + TIMEOUT
-        while not ready():
+        while True:
+            said = ""
+            try:
+                if ready():
+                    return
+            except Failure as failure:
+                said = f": {failure}"
             if self.process.poll() is not None:
-                raise Failure(f"{self.name} ended by itself{tail(self.name)}")
+                raise Failure(f"{self.name} ended by itself{said}{tail(self.name)}")
             if time.monotonic() > deadline:
-                raise Failure(f"{self.name} was not ready in {TIMEOUT:.0f} s{tail(self.name)}")
+                words = f"{self.name} was not ready in {TIMEOUT:.0f} s"
+                raise Failure(f"{words}{said}{tail(self.name)}")
             time.sleep(_POLL)
 
 

@@ -1,0 +1,49 @@
+"""Waiting for a daemon of the sandbox, with a process that stands for it."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Iterator
+
+import pytest
+
+from neuronctl.sandbox import daemons
+from neuronctl.sandbox.daemons import Daemon, Failure
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    process = subprocess.Popen(["sleep", "300"])
+    yield Daemon("slurmctld", process)
+    process.kill()
+    process.wait()
+
+
+def test_a_question_that_fails_is_asked_again(daemon: Daemon) -> None:
+    answers = iter(["Broken pipe", "", "ready"])
+
+    def ready() -> bool:
+        answer = next(answers)
+        if answer == "Broken pipe":
+            raise Failure(answer)
+        return answer == "ready"
+
+    daemon.wait_for(ready)
+    assert list(answers) == []
+
+
+def test_what_failed_to_the_end_is_said(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemons, "TIMEOUT", 0.0)
+
+    def ready() -> bool:
+        raise Failure("'sinfo' ended with exit code 1: Broken pipe")
+
+    with pytest.raises(Failure, match="slurmctld was not ready in 0 s: 'sinfo' .* Broken pipe"):
+        daemon.wait_for(ready)
+
+
+def test_a_daemon_that_ends_is_not_waited_for(daemon: Daemon) -> None:
+    daemon.process.kill()
+    daemon.process.wait()
+    with pytest.raises(Failure, match="slurmctld ended by itself"):
+        daemon.wait_for(lambda: False)

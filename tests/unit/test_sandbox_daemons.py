@@ -38,7 +38,7 @@ def test_what_failed_to_the_end_is_said(daemon: Daemon, monkeypatch: pytest.Monk
     def ready() -> bool:
         raise Failure("'sinfo' ended with exit code 1: Broken pipe")
 
-    with pytest.raises(Failure, match="slurmctld was not ready in 0 s: 'sinfo' .* Broken pipe"):
+    with pytest.raises(Failure, match=r"slurmctld was not ready in 0 s: 'sinfo' .* Broken pipe"):
         daemon.wait_for(ready)
 
 

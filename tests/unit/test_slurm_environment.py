@@ -92,6 +92,7 @@ def test_plain_words() -> None:
         ("Unable to contact slurm controller (connect failure)", True),
         ("slurm_load_jobs error: Socket timed out on send/recv operation", True),
         ("Batch job submission failed: Zero Bytes were transmitted or received", True),
+        ("slurm_load_partitions: Broken pipe", True),
         ("Could not establish a configuration source", True),
         ("Unable to contact slurm controller (connect failure): Connection refused", True),
         ("Batch job submission failed: Invalid account or account/partition combination", False),

@@ -41,7 +41,8 @@ _SCRUBBED = frozenset(
 # What the Slurm commands say when the fault is with the cluster and not with the request.
 _UNREACHABLE = lazy(
     r"unable to contact slurm controller|socket timed out|connection (?:refused|timed out|reset)"
-    r"|zero bytes were transmitted|broken pipe|transport endpoint|no route to host|network is unreachable"
+    r"|zero bytes were transmitted|broken pipe|transport endpoint|no route to host"
+    r"|network is unreachable"
     r"|could not establish a configuration source|unable to (?:process configuration|resolve)"
     r"|authentication credential|munge|protocol authentication error|in standby mode"
     r"|communications? (?:connection failure|shutdown failure)|address not found"

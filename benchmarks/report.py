@@ -7,6 +7,7 @@ from typing import Any, List, Mapping, Sequence
 
 from benchmarks.cases import FULL, JOBS, MINE, RECORDS, USUAL
 from benchmarks.figures import Line, Samples, number
+from benchmarks.verdict import STATUS_MORE, SUBMITTING
 
 _MARK = {True: "met", False: "**NOT met**", None: ""}
 _MOST = 15
@@ -159,22 +160,22 @@ def _bare(results: Mapping[str, Any]) -> str:
         return Samples.of(results["groups"][group][name]).median
 
     submit, table = median("submit", "bare"), median("status", "bare")
-    may = 0.75 * median("submit", "submitit")
-    room = median("status", "squeue") + median("status", "--version") + 60
+    may = SUBMITTING * median("submit", "submitit")
+    room = median("status", "squeue") + median("status", "--version") + STATUS_MORE
     own = median("submit", "submit") - submit
     imported = results["imports"]["submit"]
     modules = sum(own for name, own in imported if name.startswith("neuronctl")) / 1000
     drawing = median("status", "on a terminal") - table
     return (
         "The two bare programs (`benchmarks/inside/bare.py`) import the same libraries as "
-        "neuronctl does, ask Slurm the same, and do nothing else.\n\n"
-        f"- `submit` may take {may:.0f} ms (0.75 × submitit). Its bare program imports click, asks "
-        "Slurm what the live gate asks, imports jinja2 meanwhile and runs one sbatch: "
+        "neuronctl does, ask Slurm no more than it does, and do nothing else.\n\n"
+        f"- `submit` may take {may:.0f} ms ({SUBMITTING} × submitit). Its bare program imports click, "
+        "asks Slurm a part of what the live gate asks, imports jinja2 meanwhile and runs one sbatch: "
         f"{submit:.0f} ms. {_left(may - submit)} for the catalog, the plan, all rules, the script "
         f"and two records that survive a crash. neuronctl needs {own:.0f} ms for them; to import "
         f"its own modules takes {modules:.0f} ms by itself (`-X importtime`, which slows it).\n"
-        f"- `status` on a terminal may take {room:.0f} ms (its squeue + `--version` + 60 ms). Its "
-        "bare program imports click, imports rich while one squeue runs, and draws a table of one "
+        f"- `status` on a terminal may take {room:.0f} ms (its squeue + `--version` + "
+        f"{STATUS_MORE:.0f} ms). Its bare program imports click, imports rich while one squeue runs, and draws a table of one "
         f"row: {table:.0f} ms. {_left(room - table)} for records, accounting and all other rows. "
         f"neuronctl needs {drawing:.0f} ms for them.\n"
     )

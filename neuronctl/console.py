@@ -205,7 +205,7 @@ def _rich_table(
     class Cell:
         """A text with the gap behind it, which is drawn as it stands where it fits.
 
-        rich looks at each word of a Text, which takes four times as long as all the rest.
+        rich looks at each word of a Text, which takes longer than all the rest.
         """
 
         def __init__(self, text: str, column: Column, gap: int) -> None:

@@ -1,7 +1,7 @@
-"""Programs that import the libraries of a command and ask Slurm what it asks, and nothing else.
+"""Programs that import the libraries of a command, ask Slurm no more than it does, and stop.
 
-``bare.py submit COMMANDS`` imports click, asks Slurm what the gate asks while jinja2 is imported,
-and submits; it judges nothing, renders nothing and records nothing. ``bare.py table SQUEUE``
+``bare.py submit COMMANDS`` imports click, asks Slurm a part of what the gate asks while jinja2 is
+imported, and submits; it judges nothing, renders nothing and records nothing. ``bare.py table SQUEUE``
 imports click, and rich while squeue runs, and draws a table of one row. Libraries are imported as
 neuronctl does, which leaves out what it can. COMMANDS and SQUEUE are JSON.
 """

@@ -112,7 +112,7 @@ def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bool]:
 
 
 def _which(program: str, path: Optional[str] = None) -> Optional[str]:
-    import shutil  # with all the archives it knows, which takes as long as a plan
+    import shutil  # with bz2 and lzma, which few submissions need
 
     return shutil.which(program, path=path)
 

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
@@ -117,39 +117,43 @@ def test_ctrl_c_ends_the_command(command: Command, tmp_path: Path) -> None:
     wait_for(lambda: not is_alive(child))
 
 
-def test_ctrl_c_while_the_command_is_started(command: Command, tmp_path: Path) -> None:
-    command("squeue", f"echo $$ > {tmp_path}/pid; sleep 300 & wait")
-    # The signal comes as the first thing after the fork, long before Popen returns.
-    program = """
-import os, signal, subprocess
+def interrupted(before: str, after: str, **settings: Any) -> subprocess.CompletedProcess[bytes]:
+    """A squeue of ours that is disturbed before and after its Popen has started a process."""
+    program = f"""
+import os, signal, subprocess, time
 from neuronctl import slurm
 start = subprocess.Popen._execute_child
-def interrupted(*given):
+def disturbed(*given):
+    {before}
     start(*given)
-    os.kill(os.getpid(), signal.SIGINT)
-subprocess.Popen._execute_child = interrupted
-slurm.squeue()
-"""
-    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=30)
-    assert done.returncode == -signal.SIGINT, done.stderr
-    if (tmp_path / "pid").exists():
-        child = int((tmp_path / "pid").read_text())
-        wait_for(lambda: not is_alive(child))
-
-
-def test_ctrl_c_while_there_is_no_such_command(tmp_path: Path) -> None:
-    program = """
-import os, signal, subprocess
-from neuronctl import slurm
-start = subprocess.Popen._execute_child
-def interrupted(*given):
-    os.kill(os.getpid(), signal.SIGINT)
-    start(*given)
-subprocess.Popen._execute_child = interrupted
+    {after}
+subprocess.Popen._execute_child = disturbed
 slurm.squeue()
 """
     argv = [sys.executable, "-c", program]
-    done = subprocess.run(argv, env={"PATH": str(tmp_path)}, stderr=subprocess.PIPE, timeout=30)
+    return subprocess.run(argv, stderr=subprocess.PIPE, timeout=30, **settings)
+
+
+PRESS = "os.kill(os.getpid(), signal.SIGINT)"
+
+
+def test_ctrl_c_while_the_command_is_started(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    command("squeue", f"echo $$ > {file}.new; mv {file}.new {file}; sleep 300 & wait")
+    running = f"while not os.path.exists({str(file)!r}): time.sleep(0.01)"
+    done = interrupted("pass", f"{running}\n    {PRESS}")
+    assert done.returncode == -signal.SIGINT, done.stderr
+    wait_for(lambda: not is_alive(int(file.read_text())))
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_start(command: Command) -> None:
+    command("squeue", "")
+    done = interrupted(f"{PRESS}; {PRESS}; time.sleep(300)", "pass")
+    assert done.returncode == -signal.SIGINT, done.stderr
+
+
+def test_ctrl_c_while_there_is_no_such_command(tmp_path: Path) -> None:
+    done = interrupted(PRESS, "pass", env={"PATH": str(tmp_path)})
     assert done.returncode == -signal.SIGINT, done.stderr
 
 

@@ -169,15 +169,16 @@ def _bare(results: Mapping[str, Any]) -> str:
     return (
         "The two bare programs (`benchmarks/inside/bare.py`) import the same libraries as "
         "neuronctl does, ask Slurm no more than it does, and do nothing else.\n\n"
-        f"- `submit` may take {may:.0f} ms ({SUBMITTING} × submitit). Its bare program imports click, "
-        "asks Slurm a part of what the live gate asks, imports jinja2 meanwhile and runs one sbatch: "
-        f"{submit:.0f} ms. {_left(may - submit)} for the catalog, the plan, all rules, the script "
-        f"and two records that survive a crash. neuronctl needs {own:.0f} ms for them; to import "
-        f"its own modules takes {modules:.0f} ms by itself (`-X importtime`, which slows it).\n"
+        f"- `submit` may take {may:.0f} ms ({SUBMITTING} × submitit). Its bare program imports "
+        "click, asks Slurm a part of what the live gate asks, imports jinja2 meanwhile and runs "
+        f"one sbatch: {submit:.0f} ms. {_left(may - submit)} for the catalog, the plan, all rules, "
+        "the script and two records that survive a crash. "
+        f"neuronctl needs {own:.0f} ms for them; to import its own modules takes {modules:.0f} ms "
+        "by itself (`-X importtime`, which slows it).\n"
         f"- `status` on a terminal may take {room:.0f} ms (its squeue + `--version` + "
-        f"{STATUS_MORE:.0f} ms). Its bare program imports click, imports rich while one squeue runs, and draws a table of one "
-        f"row: {table:.0f} ms. {_left(room - table)} for records, accounting and all other rows. "
-        f"neuronctl needs {drawing:.0f} ms for them.\n"
+        f"{STATUS_MORE:.0f} ms). Its bare program imports click, imports rich while one squeue "
+        f"runs, and draws a table of one row: {table:.0f} ms. {_left(room - table)} for records, "
+        f"accounting and all other rows. neuronctl needs {drawing:.0f} ms for them.\n"
     )
 
 

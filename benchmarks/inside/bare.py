@@ -1,9 +1,9 @@
 """Programs that import the libraries of a command, ask Slurm no more than it does, and stop.
 
 ``bare.py submit COMMANDS`` imports click, asks Slurm a part of what the gate asks while jinja2 is
-imported, and submits; it judges nothing, renders nothing and records nothing. ``bare.py table SQUEUE``
-imports click, and rich while squeue runs, and draws a table of one row. Libraries are imported as
-neuronctl does, which leaves out what it can. COMMANDS and SQUEUE are JSON.
+imported, and submits; it judges nothing, renders nothing and records nothing. ``bare.py table
+SQUEUE`` imports click, and rich while squeue runs, and draws a table of one row. Libraries are
+imported as neuronctl does, which leaves out what it can. COMMANDS and SQUEUE are JSON.
 """
 
 from __future__ import annotations

@@ -107,14 +107,15 @@ def _paths(commands: List[str]) -> str:
 
 
 def _slurm() -> Iterator[Check]:
-    from neuronctl import slurm
-    from neuronctl.here.situation import user_name
+    from neuronctl.slurm.process import installed
+    from neuronctl.slurm.snapshot import ask_now
+    from neuronctl.users import login_name
 
-    if not slurm.installed():
+    if not installed():
         return
     begun = time.monotonic()
     try:
-        limits = slurm.ask_now(limits_of=(user_name(), ""), timeout=_TIMEOUT).limits
+        limits = ask_now(limits_of=(login_name(), ""), timeout=_TIMEOUT).limits
     except NeuronctlError as error:
         yield _no_answer(error)
         return
@@ -167,8 +168,8 @@ def _silence() -> str:
 
 def _catalog(file: Optional[str]) -> Iterator[Check]:
     from neuronctl.catalog.loader import load
-    from neuronctl.catalog.recognise import recognise
-    from neuronctl.request.jobfile import configured_cluster
+    from neuronctl.request.job_file import configured_cluster
+    from neuronctl.slurm.cluster import recognise
 
     try:
         known = load(file)
@@ -193,9 +194,9 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
         yield Check("cluster", GOOD, f"{words}: {age // 86400} days old", hint)
     else:
         yield Check("cluster", GOOD, words)
-    from neuronctl.here.situation import user_name
+    from neuronctl.users import login_name
 
-    places = [one.replace("{user}", user_name()) for one in cluster.policy.submit_from]
+    places = [one.replace("{user}", login_name()) for one in cluster.policy.submit_from]
     for place in places:
         if os.path.isdir(place):
             yield Check("submit from", GOOD, place)
@@ -223,7 +224,7 @@ def _directories() -> Iterator[Check]:
         yield _writable(name, path)
     config = os.path.join(config_dir(), "config.yaml")
     if os.path.exists(config):
-        from neuronctl.request.jobfile import read_config
+        from neuronctl.request.job_file import read_config
 
         try:
             count = len(read_config(config).values)

@@ -14,10 +14,10 @@ import time
 from unittest import mock
 
 from neuronctl.catalog.loader import load
-from neuronctl.plan import plan
+from neuronctl.planning import plan
 from neuronctl.records.store import RecordDraft, RecordStore, draft_of
+from neuronctl.rendering.render import render_job
 from neuronctl.request.job import JobRequest
-from neuronctl.script.render import render_job
 
 OLD_FIRST = 1_000_000
 """The first id of a job that is over: an earlier numbering, so that no two jobs have the same."""

@@ -14,9 +14,9 @@ import time
 from typing import Iterator
 
 from neuronctl.catalog.loader import load
-from neuronctl.plan import plan
+from neuronctl.planning import plan
+from neuronctl.rendering.render import render_job
 from neuronctl.request.job import JobRequest
-from neuronctl.script.render import render_job
 
 PARTITIONS = ("amd_a100nv_8", "cas_v100nv_8", "cas_v100nv_4", "cas_v100_4")
 LAUNCHERS = ("torchrun", "accelerate", "srun", "mpirun")

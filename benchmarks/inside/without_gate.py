@@ -7,7 +7,7 @@ import sys
 from typing import List, NoReturn
 
 from neuronctl.errors import SlurmUnavailableError
-from neuronctl.live import ask
+from neuronctl.gate import ask
 
 refused: List[object] = []
 

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from neuronctl import yamlfile
 from neuronctl.catalog import schema
 from neuronctl.catalog.model import Catalog, Cluster, Location, Path, WallTime
-from neuronctl.catalog.node import EMPTY_HINT, Node
+from neuronctl.catalog.yaml_mapping import EMPTY_HINT, CheckedMapping
 from neuronctl.errors import CatalogError, did_you_mean
 from neuronctl.paths import config_dir, data_path
 
@@ -45,7 +45,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
         _lay_over(data, layer.data, (), layer, locations)
     # A catalog path begins with the cluster; "clusters" itself would only be noise in it.
     files = tuple(layer.file for layer in layers)
-    node = Node(data, (), locations, files)
+    node = CheckedMapping(data, (), locations, files)
     node.check_keys(("default_cluster", "clusters"))
     clusters: Dict[str, Cluster] = {}
     clusters_node = node.mapping("clusters")
@@ -75,7 +75,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     return Catalog(clusters, default, files, found, _sources(layers))
 
 
-def _check_slurm_names(clusters: Mapping[str, Cluster], node: Node) -> None:
+def _check_slurm_names(clusters: Mapping[str, Cluster], node: CheckedMapping) -> None:
     """A ClusterName by which two clusters would be recognised is an error."""
     owners: Dict[str, str] = {}
     for name, cluster in clusters.items():

@@ -25,8 +25,9 @@ from neuronctl.catalog.model import (
     Policy,
     WallTime,
 )
-from neuronctl.catalog.node import EMPTY_HINT, Node, show
+from neuronctl.catalog.yaml_mapping import EMPTY_HINT, CheckedMapping, show
 from neuronctl.errors import did_you_mean
+from neuronctl.rule_codes import CODES
 from neuronctl.shell import BASHS_OWN
 
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
@@ -38,7 +39,7 @@ def fields(model: type) -> Tuple[str, ...]:
     return tuple(item.name for item in dataclasses.fields(model) if item.name != "name")
 
 
-def cluster(name: str, node: Node) -> Cluster:
+def cluster(name: str, node: CheckedMapping) -> Cluster:
     """One cluster of the catalog, with all its partitions."""
     _check_name(name, node)
     node.check_keys(fields(Cluster))
@@ -90,7 +91,7 @@ def cluster(name: str, node: Node) -> Cluster:
     )
 
 
-def _partition(name: str, node: Node, wall_time: WallTime, arch: str) -> Partition:
+def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) -> Partition:
     _check_name(name, node)
     if name == "auto":
         raise node.fail("", "is no name for a partition", "-p auto lets neuronctl choose one")
@@ -151,7 +152,7 @@ def _partition(name: str, node: Node, wall_time: WallTime, arch: str) -> Partiti
     return result
 
 
-def _check_against_node_size(partition: Partition, node: Node) -> None:
+def _check_against_node_size(partition: Partition, node: CheckedMapping) -> None:
     gpus, largest = partition.gpus_per_node, partition.max_cores_per_node
     if partition.max_gpus is not None and partition.max_gpus < gpus:
         raise node.fail(
@@ -183,7 +184,7 @@ def _check_against_node_size(partition: Partition, node: Node) -> None:
         raise node.fail(key, f"{part} is more than {whole}, {most}", "mend one of the two")
 
 
-def _cores_per_node(node: Node) -> Tuple[int, ...]:
+def _cores_per_node(node: CheckedMapping) -> Tuple[int, ...]:
     value = node.data.get("cores_per_node")
     if value is None:
         return ()
@@ -198,7 +199,7 @@ def _cores_per_node(node: Node) -> Tuple[int, ...]:
     return tuple(figures)
 
 
-def _wall_time(node: Node, inherited: WallTime) -> WallTime:
+def _wall_time(node: CheckedMapping, inherited: WallTime) -> WallTime:
     node.check_keys(fields(WallTime))
     values: Dict[str, Optional[int]] = {
         # null says "no such limit here", whatever the cluster says.
@@ -227,7 +228,7 @@ def _longer(one: int, other: int) -> bool:
     )
 
 
-def _policy(node: Node) -> Policy:
+def _policy(node: CheckedMapping) -> Policy:
     node.check_keys(fields(Policy))
     fraction = node.data.get("memory_fraction")
     if fraction is not None and (type(fraction) not in (int, float) or not 0 < fraction <= 1):
@@ -262,21 +263,17 @@ def _policy(node: Node) -> Policy:
     )
 
 
-def _rules_off(node: Node) -> Tuple[str, ...]:
+def _rules_off(node: CheckedMapping) -> Tuple[str, ...]:
     codes = node.texts("rules_off")
-    if codes:
-        from neuronctl.rules import RULES
-        from neuronctl.rules.check import check  # noqa: F401  (it registers them)
-
-        for code in codes:
-            if code not in RULES:
-                raise node.fail(
-                    "rules_off", f"there is no rule '{code}'", did_you_mean(code.upper(), RULES)
-                )
+    for code in codes:
+        if code not in CODES:
+            raise node.fail(
+                "rules_off", f"there is no rule '{code}'", did_you_mean(code.upper(), CODES)
+            )
     return codes
 
 
-def _comment(node: Node) -> CommentPolicy:
+def _comment(node: CheckedMapping) -> CommentPolicy:
     node.check_keys(fields(CommentPolicy))
     form = node.choice("form", ("any", "word", "fields"), "any")
     for key, only in (("values", "word"), ("fields", "fields")):
@@ -293,7 +290,7 @@ def _comment(node: Node) -> CommentPolicy:
         path = (*node.path, "fields", str(number))
         if not isinstance(item, dict):
             raise node.fail("fields", f"{show(item)} is not allowed", "write 'key:' and 'values:'")
-        part = Node(item, path, node.places, node.files)
+        part = CheckedMapping(item, path, node.places, node.files)
         part.check_keys(fields(CommentField))
         key = part.text("key", "")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
@@ -310,12 +307,12 @@ def _comment(node: Node) -> CommentPolicy:
     )
 
 
-def _network(node: Node) -> Network:
+def _network(node: CheckedMapping) -> Network:
     node.check_keys(fields(Network))
     return Network(node.text("interface", None), node.text("host_suffix", ""))
 
 
-def _containers(node: Node) -> Containers:
+def _containers(node: CheckedMapping) -> Containers:
     node.check_keys(fields(Containers))
     image_dirs = node.texts("image_dirs")
     for directory in image_dirs:
@@ -326,7 +323,7 @@ def _containers(node: Node) -> Containers:
     )
 
 
-def _environment(node: Node) -> Dict[str, str]:
+def _environment(node: CheckedMapping) -> Dict[str, str]:
     for name in node.present():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise node.fail(name, "is no name for a variable", "allowed: letters, digits and '_'")
@@ -337,14 +334,14 @@ def _environment(node: Node) -> Dict[str, str]:
     return {name: node.text(name, "", or_number=True) for name in node.present()}
 
 
-def _directory(node: Node, key: str) -> Optional[str]:
+def _directory(node: CheckedMapping, key: str) -> Optional[str]:
     value: Optional[str] = node.text(key, None)
     if value is not None:
         _check_directory(node, key, value)
     return value
 
 
-def _check_directory(node: Node, key: str, value: str) -> None:
+def _check_directory(node: CheckedMapping, key: str, value: str) -> None:
     if not value.startswith("/") or re.search(r"[{}]", value.replace("{user}", "")):
         raise node.fail(
             key,
@@ -353,6 +350,6 @@ def _check_directory(node: Node, key: str, value: str) -> None:
         )
 
 
-def _check_name(name: str, node: Node) -> None:
+def _check_name(name: str, node: CheckedMapping) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise node.fail("", "is no name", "allowed: letters, digits, '.', '_' and '-'")

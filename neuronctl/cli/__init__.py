@@ -58,7 +58,7 @@ Commands:
 """ + "".join(f"  {name:{_WIDTH}}  {words}\n" for name, words in COMMANDS.items())
 
 
-def perform(words: List[str]) -> int:
+def run_command_line(words: List[str]) -> int:
     """Do what a command line (without the program's own name) says; the exit code."""
     name = words[0] if words else ""
     if name in COMMANDS:
@@ -96,7 +96,7 @@ def report(error: NeuronctlError) -> None:
         say(f"  hint: {error.hint}")
 
 
-class _Heedless(io.FileIO):
+class _LossyStderr(io.FileIO):
     """Standard error: what cannot be said there, as nobody reads it or its disk is full, is not."""
 
     def write(self, data: Any) -> int:
@@ -117,7 +117,7 @@ def _standard_streams() -> None:
         sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False))
-    raw = io.BufferedWriter(_Heedless(2, "w", closefd=False))
+    raw = io.BufferedWriter(_LossyStderr(2, "w", closefd=False))
     sys.stderr = io.TextIOWrapper(
         raw,
         encoding="utf-8" if sys.stderr is None else sys.stderr.encoding,
@@ -132,7 +132,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     # tenth of the time of a short command.
     gc.set_threshold(100_000)
     try:
-        code = perform(sys.argv[1:] if argv is None else argv)
+        code = run_command_line(sys.argv[1:] if argv is None else argv)
         # What is still in the buffer: later the interpreter would end with a code of its own.
         sys.stdout.flush()
     except NeuronctlError as error:

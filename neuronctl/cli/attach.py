@@ -10,8 +10,8 @@ import click
 
 from neuronctl.cli.option import option
 from neuronctl.errors import NoSuchJobError, UsageError
-from neuronctl.slurm import JobId
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking.job_status import JobStatus
 
 
 @click.command("attach", context_settings={"allow_interspersed_args": False})
@@ -24,9 +24,9 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     The shell sees the job's GPUs and shares its cores and memory; when it ends the job goes on.
     neuronctl ends with its exit code. Without a terminal a CMD has to be named.
     """
-    from neuronctl import slurm
     from neuronctl.shell import positional
-    from neuronctl.slurm.steps import overlap_argv
+    from neuronctl.slurm.process import run_interactive
+    from neuronctl.slurm.srun import overlap_argv
 
     status = running_job(JobId.parse(job))
     nodes = nodes_of(status)
@@ -42,7 +42,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
         text, given = positional(program)
         program = ["bash", "-c", f"exec {text}", "bash", *given]
     argv = overlap_argv(status.job_id, [node or nodes[0]], program, pty=terminal)
-    return slurm.run_interactive(argv)
+    return run_interactive(argv)
 
 
 def running_job(asked: JobId) -> JobStatus:

@@ -10,8 +10,8 @@ import click
 from neuronctl.cli.option import option
 from neuronctl.errors import SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.slurm import JobId
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking.job_status import JobStatus
 
 _SHORT = {
     "PD": "PENDING",
@@ -50,7 +50,7 @@ def command(
         raise UsageError("no job is named", "name one by its id, or with --name or --state")
     if batch and signal is None:
         raise UsageError("--batch goes with --signal", "name the signal, such as --signal USR1")
-    what = _What(signal and _signal_name(signal), batch, yes)
+    what = _CancelRequest(signal and _signal_name(signal), batch, yes)
     choice = _Choice(name, _state_name(state) if state is not None else None)
     if jobs:
         _by_id(list(dict.fromkeys(JobId.parse(job) for job in jobs)), choice, what)
@@ -59,7 +59,7 @@ def command(
 
 
 @dataclass(frozen=True)
-class _What:
+class _CancelRequest:
     """What to do to them."""
 
     signal: Optional[str]
@@ -90,7 +90,7 @@ class _Choice:
         return self.name is not None or self.state is not None
 
 
-def _by_id(asked: List[JobId], choice: _Choice, what: _What) -> None:
+def _by_id(asked: List[JobId], choice: _Choice, what: _CancelRequest) -> None:
     from neuronctl.records.store import RecordStore
     from neuronctl.tracking.lookup import look_up, matches, no_such_job
 
@@ -139,14 +139,14 @@ def _by_id(asked: List[JobId], choice: _Choice, what: _What) -> None:
         raise no_such_job(missing, store, hint)
 
 
-def _all_of(choice: _Choice, what: _What) -> None:
+def _all_of(choice: _Choice, what: _CancelRequest) -> None:
     """The user's own jobs of this kind."""
     import os
 
-    from neuronctl import slurm
-    from neuronctl.tracking import jobstatus
+    from neuronctl.slurm.squeue import squeue
+    from neuronctl.tracking import job_status as jobstatus
 
-    rows = slurm.squeue(user=str(os.getuid()))
+    rows = squeue(user=str(os.getuid()))
     mine = jobstatus.merge(None, rows)
     taken = [s for s in mine if _is_active(s) and choice.takes(s) and _may(s, what)]
     if not taken:
@@ -166,10 +166,10 @@ def _all_of(choice: _Choice, what: _What) -> None:
 
 
 def _cancel(
-    ids: Sequence[JobId], what: _What, jobs: Sequence[JobStatus]
+    ids: Sequence[JobId], what: _CancelRequest, jobs: Sequence[JobStatus]
 ) -> Optional[Dict[str, str]]:
     """One scancel for all; what Slurm refused, by id. None where the user thought better of it."""
-    from neuronctl import slurm
+    from neuronctl.slurm.job_control import scancel
 
     if len(ids) > 1 and not what.yes and sys.stdin.isatty() and sys.stdout.isatty():
         names = {status.id.job: status.name for status in jobs}
@@ -183,7 +183,7 @@ def _cancel(
         if not click.confirm(f"{deed} these {len(ids)} jobs?"):
             click.echo("nothing was done")
             return None
-    refused = slurm.scancel(ids, signal=what.signal, batch=what.batch).refused
+    refused = scancel(ids, signal=what.signal, batch=what.batch).refused
     # What ended in between is refused too, but that is all anybody wants.
     return {job: words for job, words in refused.items() if "already complet" not in words.lower()}
 
@@ -214,7 +214,7 @@ def _is_active(status: JobStatus) -> bool:
     return status.source == "squeue" and not status.ended
 
 
-def _may(status: JobStatus, what: _What) -> bool:
+def _may(status: JobStatus, what: _CancelRequest) -> bool:
     """A job that waits has no process that a signal could reach."""
     return what.signal is None or status.state != "PENDING"
 
@@ -249,14 +249,14 @@ def _state_name(text: str) -> str:
 
 
 def _ask_accounting(known: Dict[JobId, List[JobStatus]]) -> None:
-    from neuronctl import slurm
-    from neuronctl.tracking.jobstatus import merge
+    from neuronctl.slurm.sacct import sacct
+    from neuronctl.tracking.job_status import merge
     from neuronctl.tracking.lookup import matches
 
     forgotten = [job for job, states in known.items() if not any(s.ended for s in states)]
     if not forgotten:
         return
-    answer = slurm.sacct(forgotten)
+    answer = sacct(forgotten)
     past = merge(None, accounting=answer.jobs)
     for job in forgotten:
         told = [status for status in past if matches(job, status)]

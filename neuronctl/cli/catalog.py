@@ -12,7 +12,7 @@ from neuronctl.cli.option import option
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
-    from neuronctl.slurm import Limits
+    from neuronctl.slurm.snapshot import Limits
 
 _TIMEOUT = 20.0
 
@@ -77,17 +77,17 @@ def import_(write: Optional[str], force: bool) -> None:
 def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     """Show where the catalog and the Slurm here differ, figure by figure."""
     from neuronctl import console, yamlfile
-    from neuronctl.catalog.drafting import differences, untold
     from neuronctl.catalog.loader import load, merge
+    from neuronctl.catalog_import import differences, untold
     from neuronctl.cli.say import say
     from neuronctl.errors import CatalogError
-    from neuronctl.live.facts import as_known
+    from neuronctl.slurm.cluster import is_cluster
 
     limits = _ask()
     known = load(catalog)
     here = limits.config.cluster
     if cluster is None:
-        names = [one.name for one in known.clusters.values() if as_known(one, here)]
+        names = [one.name for one in known.clusters.values() if is_cluster(one, here)]
         if not names:
             raise CatalogError(
                 f"the catalog does not know the cluster '{here}', whose Slurm this is",
@@ -123,16 +123,16 @@ def schema() -> None:
     """Print the JSON Schema of a catalog file, for an editor that completes and checks."""
     import json
 
-    from neuronctl.catalog.jsonschema import catalog_schema
+    from neuronctl.catalog.json_schema import catalog_schema
 
     click.echo(json.dumps(catalog_schema(), indent=2))
 
 
 def _ask() -> Limits:
-    from neuronctl import slurm
-    from neuronctl.here.situation import user_name
+    from neuronctl.slurm.snapshot import ask_now
+    from neuronctl.users import login_name
 
-    limits = slurm.ask_now(limits_of=(user_name(), ""), timeout=_TIMEOUT).limits
+    limits = ask_now(limits_of=(login_name(), ""), timeout=_TIMEOUT).limits
     assert limits is not None
     return limits
 
@@ -140,6 +140,6 @@ def _ask() -> Limits:
 def _draft(limits: Limits, below: Mapping[str, Cluster]) -> str:
     import time
 
-    from neuronctl.catalog.drafting import draft
+    from neuronctl.catalog_import import draft
 
     return draft(limits, time.strftime("%Y-%m-%d"), below)

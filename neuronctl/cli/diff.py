@@ -94,7 +94,7 @@ def _read(path: str) -> str:
 def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
     from neuronctl.cli.job import prepare
     from neuronctl.records import recorded
-    from neuronctl.script.render import render_job
+    from neuronctl.rendering.render import render_job
 
     with contextlib.suppress(OSError):  # what is gone, or closed, says little of the plan
         os.chdir(record.cwd)

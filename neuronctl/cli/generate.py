@@ -7,9 +7,9 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, write_text
-from neuronctl.cli.joboptions import job_command, program_arguments
+from neuronctl.cli.job_options import job_command, program_arguments
 from neuronctl.cli.option import option
-from neuronctl.cli.say import put
+from neuronctl.cli.say import print_script
 
 
 @job_command("generate")
@@ -29,7 +29,7 @@ def command(
 
     The script runs with plain sbatch, also on a machine that does not know neuronctl.
     """
-    from neuronctl.script.render import render_job
+    from neuronctl.rendering.render import render_job
 
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file, reviewed=True)
     if explain:
@@ -37,7 +37,7 @@ def command(
     refuse_or_warn(job, force=force)
     script = render_job(job.plan, template=template)
     if write is None:
-        put(script)
+        print_script(script)
     else:
         write_text(write, script, force=force)
         click.echo(f"wrote {write}: submit it with 'sbatch {write}'", err=True)

@@ -11,7 +11,7 @@ import click
 from neuronctl.cli.option import option
 from neuronctl.errors import RecordError, UsageError
 from neuronctl.records.store import JobRecord
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.words import utc
 
 TYPE_CHECKING = False
@@ -76,7 +76,7 @@ def _states(
 
     cut_off: a submission was, which only an answer about all of the user's jobs can find again.
     """
-    from neuronctl.slurm import JobId
+    from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.lookup import look_up, mine
 
     ids = [JobId(record.job_id) for record in records if record.job_id is not None]
@@ -165,7 +165,7 @@ def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
 
 
 def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
-    from neuronctl.diagnosis.reasons import reason_words
+    from neuronctl.slurm.pending_reasons import reason_words
     from neuronctl.tracking.endings import ending_words
     from neuronctl.tracking.lookup import canceller
 

@@ -17,9 +17,9 @@ from neuronctl.words import utc
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog
-    from neuronctl.live.choose import Candidate
-    from neuronctl.live.verdict import Verdict
-    from neuronctl.plan import JobPlan
+    from neuronctl.gate.partition_choice import Candidate
+    from neuronctl.gate.verdict import Verdict
+    from neuronctl.planning import JobPlan
     from neuronctl.rules import Finding
 
 
@@ -53,16 +53,17 @@ def prepare(
 ) -> Job:
     """From the command line's values to a plan and the findings on it.
 
-    reviewed: the script is only shown; see rules.Subject. Else Slurm is asked what it says now.
+    reviewed: the script is only shown; see rules.RuleContext. Else Slurm is asked what it says now.
     recorded: a recorded request, in place of the user's configuration, which it holds already.
     """
     from neuronctl.catalog.loader import load
-    from neuronctl.catalog.recognise import recognise
-    from neuronctl.here.situation import find_image, look
+    from neuronctl.gate.local_facts import look
+    from neuronctl.launch.containers import find_image
     from neuronctl.paths import config_dir
-    from neuronctl.plan import plan
-    from neuronctl.request.jobfile import read_config, read_job_file
-    from neuronctl.rules import Subject, check
+    from neuronctl.planning import plan
+    from neuronctl.request.job_file import read_config, read_job_file
+    from neuronctl.rules import RuleContext, check
+    from neuronctl.slurm.cluster import recognise
 
     layers = [recorded or read_config(os.path.join(config_dir(), "config.yaml"))]
     if job_file is not None:
@@ -84,8 +85,8 @@ def prepare(
     if request.partition == "auto":
         made, choice = _choose(made, catalog, ask=not reviewed)
     if reviewed:
-        return Job(made, catalog, check(Subject(made, catalog, look(made), reviewed)))
-    from neuronctl.live.gate import judge_now
+        return Job(made, catalog, check(RuleContext(made, catalog, look(made), reviewed)))
+    from neuronctl.gate.judge import judge_now
 
     judged = judge_now(made, catalog, look(made), _load_the_rest)
     return Job(made, catalog, judged.findings, judged.verdict, choice)
@@ -94,14 +95,14 @@ def prepare(
 def _load_the_rest() -> None:
     """Import what comes after the verdict: it takes longer than Slurm takes to answer."""
     import neuronctl.records.recovery
-    import neuronctl.script.render  # noqa: F401
+    import neuronctl.rendering.render  # noqa: F401
 
 
 def _choose(made: JobPlan, catalog: Catalog, *, ask: bool) -> Tuple[JobPlan, Tuple[Candidate, ...]]:
     """The plan for the best partition; says on standard error why it, and why not the others."""
-    from neuronctl.here.situation import look
-    from neuronctl.live.choose import choose
-    from neuronctl.plan import plan
+    from neuronctl.gate.local_facts import look
+    from neuronctl.gate.partition_choice import choose
+    from neuronctl.planning import plan
 
     best, others = choose(
         made.request,
@@ -209,10 +210,10 @@ def refuse_or_warn(job: Job, *, force: Optional[bool]) -> None:
 
     force: None where there is no such option.
     """
-    from neuronctl.rules.now import WAITS
+    from neuronctl.rule_codes import CODES
 
     for one in job.findings:
-        if one.code in WAITS:
+        if CODES[one.code].waits:
             continue  # the verdict says it, and what is refused waits for nothing
         say(f"neuronctl: {one.severity} {one.code}: {one.message}")
         if one.hint:
@@ -254,14 +255,14 @@ def show_verdict(job: Job) -> None:
 
 
 def _wait_sources(job: Job) -> List[str]:
-    from neuronctl.live.verdict import REFUSED, WILL_WAIT
-    from neuronctl.rules.now import WAITS
+    from neuronctl.gate.verdict import REFUSED, WILL_WAIT
+    from neuronctl.rule_codes import CODES
 
     if job.verdict is None or job.verdict.kind not in (REFUSED, WILL_WAIT):
         return []
     if job.verdict.kind == REFUSED:
         return [one.source for one in job.errors[:1] if one.source]
-    return [one.source for one in job.findings if one.code in WAITS and one.source]
+    return [one.source for one in job.findings if CODES[one.code].waits and one.source]
 
 
 def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:

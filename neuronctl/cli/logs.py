@@ -11,11 +11,11 @@ import click
 
 from neuronctl.cli.option import option
 from neuronctl.cli.say import say
-from neuronctl.diagnosis.ranks import RankFilter
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.records.store import JobRecord
-from neuronctl.slurm import JobId
+from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking.rank_filter import RankFilter
 
 
 @click.command("logs")
@@ -34,8 +34,8 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     --rank needs lines that say whose they are: PyTorch's own messages do ("[rank3]:"), all others
     with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
     """
-    from neuronctl import slurm
     from neuronctl.records.store import RecordStore
+    from neuronctl.slurm.cluster import local_cluster
 
     store = RecordStore.default()
     named = None
@@ -46,7 +46,7 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     if named is not None:
         say(f"neuronctl: {job} is job {named}, the newest of that name")
     asked = named or JobId.parse(job)
-    record = store.get(asked.job, slurm.local_cluster())
+    record = store.get(asked.job, local_cluster())
     for warning in store.warnings:
         click.echo(f"neuronctl: {warning}", err=True)
     if go_on:
@@ -101,10 +101,12 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
     """Ask the controller, and accounting about a job it has forgotten."""
     from dataclasses import replace
 
-    from neuronctl import slurm
-    from neuronctl.tracking.jobstatus import merge
+    from neuronctl.slurm.fields import ExitCode
+    from neuronctl.slurm.job_control import scontrol_show_job
+    from neuronctl.slurm.sacct import sacct
+    from neuronctl.tracking.job_status import merge
 
-    pages = slurm.scontrol_show_job(asked)
+    pages = scontrol_show_job(asked)
     if len(pages) > 1 or (pages and pages[0].id.tasks is not None):
         raise _which_task(asked, [page.id for page in pages])
     if pages:
@@ -114,11 +116,11 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
             path = record.log_path(
                 page.id.task, own_id=page.job_id, node_list=page.node_list, err=err
             )
-        failed = page.exit == slurm.ExitCode(0, 53)
+        failed = page.exit == ExitCode(0, 53)
         return _Place(page.id, path, page.state, page.reason, failed)
     from neuronctl.tracking.lookup import matches, no_such_job
 
-    told = merge(record, accounting=slurm.sacct([asked]).jobs)
+    told = merge(record, accounting=sacct([asked]).jobs)
     past = [status for status in told if matches(asked, status)]
     if not past:
         from neuronctl.records.store import RecordStore
@@ -133,7 +135,7 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
     if not path:
         # Accounting does not keep it; this is where sbatch puts it unless told otherwise.
         path = os.path.join(status.work_dir, f"slurm-{status.id}.out")
-    failed = status.exit == slurm.ExitCode(0, 53)
+    failed = status.exit == ExitCode(0, 53)
     return _Place(status.id, path, status.state, status.reason, failed)
 
 
@@ -172,7 +174,7 @@ def _copy(path: str, rank: Optional[int], err: bool) -> bool:
 def _explain(place: _Place) -> None:
     """Say why there is no log; NoSuchJobError where there will never be one."""
     from neuronctl.console import print_text
-    from neuronctl.tracking.jobstatus import ENDED, UNKNOWN, reason_words
+    from neuronctl.tracking.job_status import ENDED, UNKNOWN, reason_words
 
     if not place.path:
         raise NoSuchJobError(

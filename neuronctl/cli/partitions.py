@@ -10,14 +10,14 @@ import click
 from neuronctl import console, units
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
-from neuronctl.catalog.recognise import recognise
 from neuronctl.cli.option import option
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
-from neuronctl.request.jobfile import configured_cluster
+from neuronctl.request.job_file import configured_cluster
+from neuronctl.slurm.cluster import recognise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.live.board import Standing
+    from neuronctl.gate.partition_board import Standing
 
 SCHEMA = "neuronctl.partitions/1"
 LIVE_SCHEMA = "neuronctl.partitions-live/1"
@@ -78,9 +78,9 @@ def command(
 
 def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: bool) -> None:
     from neuronctl.cli.job import verdict_data
-    from neuronctl.live.ask import ask_live
-    from neuronctl.live.board import standings
-    from neuronctl.plan import plan
+    from neuronctl.gate.ask import ask_live
+    from neuronctl.gate.partition_board import standings
+    from neuronctl.planning import plan
     from neuronctl.request.job import JobRequest
 
     cluster, _ = recognise(catalog, name)

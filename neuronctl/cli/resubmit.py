@@ -11,11 +11,11 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_verdict
-from neuronctl.cli.joboptions import JobCommand, job_options
+from neuronctl.cli.job_options import JobCommand, job_options
 from neuronctl.cli.option import option
-from neuronctl.cli.say import put, said_if_possible, say
+from neuronctl.cli.say import print_script, said_if_possible, say
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
-from neuronctl.here.surroundings import Surroundings
+from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import Layer
 from neuronctl.request.options import OPTIONS
 
@@ -50,7 +50,7 @@ def command(
     anew. What has changed in the directory since (the git commit, the program) is said; where the
     program itself has changed, --script-as-recorded or --script-as-is has to say which one to run.
     """
-    from neuronctl.here import surroundings
+    from neuronctl.records import provenance as surroundings
     from neuronctl.records import recorded
     from neuronctl.records.store import RecordStore
 
@@ -107,7 +107,7 @@ def _enter(record: JobRecord) -> None:
         ) from None
 
 
-def _show_change(record: JobRecord, now: Surroundings) -> None:
+def _show_change(record: JobRecord, now: Provenance) -> None:
     from neuronctl.cli.diff import print_diff
     from neuronctl.records import recorded
 
@@ -218,7 +218,7 @@ def _missing(record: JobRecord, given: Dict[str, Any]) -> Tuple[List[str], List[
     return variables, fields
 
 
-def _submit_same(record: JobRecord, variables: List[str], now: Surroundings, dry_run: bool) -> None:
+def _submit_same(record: JobRecord, variables: List[str], now: Provenance, dry_run: bool) -> None:
     draft = dataclasses.replace(
         record.draft,
         command_line=("neuronctl", *sys.argv[1:]),
@@ -231,7 +231,7 @@ def _submit_same(record: JobRecord, variables: List[str], now: Surroundings, dry
         f"neuronctl: the script of job {record.job_id}, byte for byte, from {draft.cwd}", err=True
     )
     if dry_run:
-        put(draft.script)
+        print_script(draft.script)
         return
     _submit(draft, {name: os.environ[name] for name in variables})
 
@@ -248,7 +248,7 @@ def _submit_anew(
 ) -> None:
     from neuronctl.records import recorded
     from neuronctl.records.store import draft_of
-    from neuronctl.script.render import render_job
+    from neuronctl.rendering.render import render_job
 
     if program is not None:
         # Its name is the program's of then, not the copy's.
@@ -271,7 +271,7 @@ def _submit_anew(
         click.echo(f"neuronctl: {name}: {before or 'none'} -> {after or 'none'}", err=True)
     show_verdict(job)
     if dry_run:
-        put(script)
+        print_script(script)
         return
     _submit(draft, job.plan.secrets)
 
@@ -285,8 +285,8 @@ def _submit(draft: RecordDraft, secrets: Dict[str, str]) -> None:
 
 
 def _show_submitted(job_id: int, draft: RecordDraft) -> None:
-    from neuronctl.here.situation import user_name
     from neuronctl.units import expand_log_pattern
+    from neuronctl.users import login_name
 
     click.echo(f"Submitted batch job {job_id} to {draft.partition}")
     patterns = {"log": draft.output, "errors": draft.error or draft.output}
@@ -296,7 +296,7 @@ def _show_submitted(job_id: int, draft: RecordDraft) -> None:
                 pattern,
                 job_id=job_id,
                 job_name=draft.job_name,
-                user=user_name(),
+                user=login_name(),
                 node="%N",
                 any_task=draft.array is not None,
             )

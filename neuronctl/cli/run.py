@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 import click
 
 from neuronctl.cli.job import Job, command_line, refuse_or_warn
-from neuronctl.cli.joboptions import job_options, program_arguments
+from neuronctl.cli.job_options import job_options, program_arguments
 from neuronctl.cli.option import option
-from neuronctl.cli.say import put, say
+from neuronctl.cli.say import print_script, say
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.rule_codes import CODES
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
-    from neuronctl.here.allocation import Allocation
+    from neuronctl.slurm.allocation import Allocation
 
 # What makes sense for one launch; the rest belongs to the allocation.
 _OPTIONS = (
@@ -45,7 +46,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given:
 
     Modules and environment are those of the shell. Ends with the program's exit code.
     """
-    from neuronctl.script.render import render_run
+    from neuronctl.rendering.render import render_run
 
     job, job_id = _job_in_allocation(given, words, catalog, show)
     refuse_or_warn(job, force=None)
@@ -56,13 +57,9 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given:
         # What salloc was asked for in all, each srun would ask for again on its own nodes.
         text = f"unset SLURM_GPUS\n{text}"
     if show:
-        put(text)
+        print_script(text)
         return 0
     os.execvpe("bash", ["bash", "-c", text], {**os.environ, **plan.secrets})
-
-
-# The rules on a launch; the others are on a job, which this allocation is already.
-_RULES = ("NC123", "NC305", "NC401", "NC402", "NC403", "NC404")
 
 
 def _job_in_allocation(
@@ -74,14 +71,15 @@ def _job_in_allocation(
     and for more than it has.
     """
     from neuronctl.catalog.loader import load
-    from neuronctl.catalog.recognise import recognise
-    from neuronctl.here import allocation
-    from neuronctl.here.situation import find_image, look
+    from neuronctl.gate.local_facts import look
+    from neuronctl.launch.containers import find_image
     from neuronctl.paths import config_dir
-    from neuronctl.plan import Place, plan
+    from neuronctl.planning import Place, plan
     from neuronctl.request.job import Layer, build_request
-    from neuronctl.request.jobfile import read_config
-    from neuronctl.rules import Subject, check
+    from neuronctl.request.job_file import read_config
+    from neuronctl.rules import RuleContext, check
+    from neuronctl.slurm import allocation
+    from neuronctl.slurm.cluster import recognise
 
     if not words:
         raise UsageError("no SCRIPT: there is no program to run", "name it behind the options")
@@ -139,8 +137,10 @@ def _job_in_allocation(
         say(f"neuronctl: warning: {made.ntasks_per_node} tasks a node share {shared}")
         options = (*place.step_options, "--overcommit")
         made = plan(request, cluster, place=dataclasses.replace(place, step_options=options))
-    findings = check(Subject(made, loaded, look(made), reviewed=show))
-    return Job(made, loaded, tuple(one for one in findings if one.code in _RULES)), has.job_id
+    findings = check(RuleContext(made, loaded, look(made), reviewed=show))
+    # The other rules are about a job, which this allocation is already.
+    of_launch = tuple(one for one in findings if CODES[one.code].of_launch)
+    return Job(made, loaded, of_launch), has.job_id
 
 
 def _hosts(has: Allocation, nodelist: Optional[str], nodes: Optional[int]) -> Tuple[str, ...]:
@@ -175,12 +175,12 @@ def _hosts(has: Allocation, nodelist: Optional[str], nodes: Optional[int]) -> Tu
 
 def _gpus(has: Allocation, hosts: Tuple[str, ...]) -> Tuple[Optional[int], Optional[int]]:
     """The GPUs of that of ``hosts`` with the fewest and of that with the most, as far as known."""
-    from neuronctl import slurm
+    from neuronctl.slurm.job_control import job_gpus
 
     if has.gpus is not None:
         return has.gpus, has.gpus
     try:
-        counts = slurm.job_gpus(has.job_id)
+        counts = job_gpus(has.job_id)
     except (SlurmUnavailableError, SlurmRefusedError):
         return None, None
     each = [counts[host] for host in hosts if host in counts]

@@ -7,9 +7,9 @@ from typing import Any, List, Optional, Tuple
 import click
 
 from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, show_verdict
-from neuronctl.cli.joboptions import BEHIND_DASHES, job_command
+from neuronctl.cli.job_options import BEHIND_DASHES, job_command
 from neuronctl.cli.option import option
-from neuronctl.cli.say import put, say
+from neuronctl.cli.say import print_script, say
 from neuronctl.errors import UsageError
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ def command(
             f"leave it out for a shell there, or run just that there: -- {there}",
         )
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
-    from neuronctl.script.render import contained_command, render_shell  # while Slurm is asked
+    from neuronctl.rendering.render import contained_command, render_shell  # while Slurm is asked
 
     if explain:
         show_explanation(job)
@@ -74,11 +74,13 @@ def command(
         say(f"neuronctl: the shell is the node's own; in it, {_run_line(job.plan.request)}")
     if dry_run:
         where = "in the shell on the first node" if not words else "on the first node, before CMD"
-        put(f"{join(argv)}\n\n# ${_WIRING} holds these lines, which run {where}:\n{wiring}")
+        print_script(
+            f"{join(argv)}\n\n# ${_WIRING} holds these lines, which run {where}:\n{wiring}"
+        )
         return 0
-    from neuronctl import slurm
+    from neuronctl.slurm.process import run_interactive
 
-    return slurm.run_interactive(argv, environment={_WIRING: wiring, **job.plan.secrets})
+    return run_interactive(argv, environment={_WIRING: wiring, **job.plan.secrets})
 
 
 def _run_line(request: JobRequest) -> str:

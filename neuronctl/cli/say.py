@@ -25,7 +25,7 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def put(script: str) -> None:
+def print_script(script: str) -> None:
     """A script on standard output, byte for byte (click leaves escape sequences out of a pipe)."""
     sys.stdout.flush()
     sys.stdout.buffer.write(script.encode("utf-8", "surrogateescape"))

@@ -10,10 +10,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.option import option
-from neuronctl.cli.say import put
+from neuronctl.cli.say import print_script
 from neuronctl.errors import NoSuchJobError, RecordError
 from neuronctl.records.store import JobRecord, RecordDraft
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.tracking.job_status import JobStatus
 
 _TASKS = 8  # tasks of an array that are listed
 
@@ -29,13 +29,14 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     """
     from neuronctl.records.recorded import record_of
     from neuronctl.records.store import RecordStore
-    from neuronctl.slurm import JobId, local_cluster
+    from neuronctl.slurm.cluster import local_cluster
+    from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.lookup import look_up
 
     asked = JobId.parse(job)
     store = RecordStore.default()
     if only_script:
-        put(record_of(store, asked.job).draft.script)
+        print_script(record_of(store, asked.job).draft.script)
         return
     found = look_up([asked], store)
     for note in found.notes:
@@ -119,7 +120,7 @@ def _rows(rows: Sequence[Tuple[str, str]]) -> None:
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     from neuronctl.diagnosis.evidence import clock
-    from neuronctl.diagnosis.reasons import reason_words
+    from neuronctl.slurm.pending_reasons import reason_words
     from neuronctl.tracking.endings import ending_words
     from neuronctl.tracking.lookup import canceller
 

@@ -9,16 +9,16 @@ from typing import Any, Dict, List, Optional, TextIO, Tuple
 import click
 
 from neuronctl.cli.option import option
-from neuronctl.diagnosis.reasons import explain
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.frozen import replace
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.slurm.pending_reasons import explain
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.tracking.jobtable import Line
+    from neuronctl.tracking.job_table import Line
     from neuronctl.tracking.lookup import Found
 
 
@@ -93,7 +93,7 @@ class _Question:
     def __init__(
         self, words: Tuple[str, ...], everybody: bool, since: Optional[str], after: Optional[int]
     ) -> None:
-        from neuronctl.slurm import JobId
+        from neuronctl.slurm.job_id import JobId
 
         # What does not begin like a number is a name.
         self.ids = [JobId.parse(word) for word in words if _like_id(word)]
@@ -214,7 +214,7 @@ def _picture(
     height: lines there is room for; of jobs that have ended only as many are drawn.
     """
     from neuronctl.console import printable
-    from neuronctl.tracking.jobtable import live_first
+    from neuronctl.tracking.job_table import live_first
 
     notes = [f"neuronctl: {printable(note)}" for note in found.notes]
     if not found.jobs:
@@ -252,7 +252,7 @@ def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
 
 
 def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
-    from neuronctl.tracking.jobtable import Line, fold
+    from neuronctl.tracking.job_table import Line, fold
 
     whole = tasks or bool(question.ids)
     return [Line((job,)) for job in found.jobs] if whole else fold(found.jobs)
@@ -260,7 +260,7 @@ def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
 
 def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -> None:
     from neuronctl.console import is_terminal
-    from neuronctl.tracking.jobtable import print_jobs
+    from neuronctl.tracking.job_table import print_jobs
 
     print_jobs(
         lines,
@@ -274,13 +274,13 @@ def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -
 
 def _figures(jobs: Tuple[JobStatus, ...]) -> Dict[str, str]:
     """The figures of the limits for which jobs wait, as far as they were read lately."""
-    from neuronctl.diagnosis.reasons import has_figure
+    from neuronctl.diagnosis.limit_figures import has_figure
 
     waiting = [job for job in jobs if job.state == "PENDING" and has_figure(job.reason)]
     if not waiting:
         return {}
-    from neuronctl.diagnosis.reasons import figure_words
-    from neuronctl.live import cache
+    from neuronctl.diagnosis.limit_figures import figure_words
+    from neuronctl.gate import limits_cache as cache
 
     known = cache.read(cache.key())
     if known is None:

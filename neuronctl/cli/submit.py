@@ -18,9 +18,9 @@ from neuronctl.cli.job import (
     show_verdict,
     verdict_data,
 )
-from neuronctl.cli.joboptions import BEHIND_DASHES, job_command, program_arguments
+from neuronctl.cli.job_options import BEHIND_DASHES, job_command, program_arguments
 from neuronctl.cli.option import option
-from neuronctl.cli.say import put, said_if_possible, say
+from neuronctl.cli.say import print_script, said_if_possible, say
 from neuronctl.errors import (
     NeuronctlError,
     PolicyError,
@@ -34,7 +34,7 @@ from neuronctl.words import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.plan import JobPlan
+    from neuronctl.planning import JobPlan
     from neuronctl.records.store import JobRecord, RecordDraft
 
 
@@ -71,7 +71,7 @@ def command(
     job = prepare(given, words=words, catalog_file=catalog, job_file=job_file)
     # Not before: they are imported while Slurm is asked.
     from neuronctl.records.store import draft_of
-    from neuronctl.script.render import render_job
+    from neuronctl.rendering.render import render_job
 
     if explain:
         show_explanation(job)
@@ -120,7 +120,7 @@ def _refused(job: Job, error: SlurmRefusedError) -> Job:
     """The job with Slurm's own verdict, whatever the one before it was."""
     import dataclasses
 
-    from neuronctl.live.verdict import REFUSED, Verdict
+    from neuronctl.gate.verdict import REFUSED, Verdict
 
     return dataclasses.replace(job, verdict=Verdict(REFUSED, error.message))
 
@@ -130,9 +130,11 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
 
     secrets: variables that the job gets and no record holds.
     """
-    from neuronctl import slurm
     from neuronctl.records.recovery import recover
     from neuronctl.records.store import RecordStore
+    from neuronctl.slurm.cluster import local_cluster
+    from neuronctl.slurm.process import installed
+    from neuronctl.slurm.sbatch import sbatch
 
     key: Optional[str] = None
     store: Optional[RecordStore] = None
@@ -144,7 +146,7 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
     except RecordError as error:
         _warn(error)
     try:
-        submitted = slurm.sbatch(draft.script, mark=key or "", cwd=draft.cwd, environment=secrets)
+        submitted = sbatch(draft.script, mark=key or "", cwd=draft.cwd, environment=secrets)
     except KeyboardInterrupt:
         say(
             "neuronctl: interrupted while sbatch ran: the job may be in the queue "
@@ -153,7 +155,7 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
         raise
     except (SlurmRefusedError, SlurmUnavailableError) as error:
         # Only then is it certain that there is no job; any other error leaves the intent.
-        certain = isinstance(error, SlurmRefusedError) or not slurm.installed()
+        certain = isinstance(error, SlurmRefusedError) or not installed()
         if certain and store is not None and key is not None:
             try:
                 store.failed(key, error.message)
@@ -165,7 +167,7 @@ def submit_draft(draft: RecordDraft, secrets: Mapping[str, str]) -> Tuple[int, O
     record: Optional[JobRecord] = None
     if store is not None and key is not None:
         try:
-            cluster = submitted.cluster or slurm.local_cluster()
+            cluster = submitted.cluster or local_cluster()
             record = store.complete(key, submitted.job_id, cluster)
         except RecordError as error:
             _warn(error)
@@ -221,8 +223,8 @@ def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[
         return files
     if record is not None and not plan.request.array:
         return {"output": record.log_path(), "error": record.log_path(err=True)}
-    from neuronctl.here.situation import user_name
     from neuronctl.units import expand_log_pattern
+    from neuronctl.users import login_name
 
     return {
         name: os.path.join(
@@ -231,7 +233,7 @@ def _logs(job: Job, job_id: Optional[int], record: Optional[JobRecord]) -> Dict[
                 pattern,
                 job_id=job_id,
                 job_name=plan.job_name,
-                user=user_name(),
+                user=login_name(),
                 node="%N",
                 any_task=bool(plan.request.array),
             ),
@@ -275,7 +277,7 @@ def _show_dry_run(job: Job, script: str, as_json: bool) -> None:
     if as_json:
         _print_data(job, None, script, logs)
         return
-    put(script)
+    print_script(script)
 
 
 def _show_submitted(

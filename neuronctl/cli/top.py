@@ -8,11 +8,11 @@ from typing import List, Optional, Sequence
 import click
 
 from neuronctl.cli.option import option
-from neuronctl.slurm import JobId
+from neuronctl.slurm.job_id import JobId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.slurm.steps import NodeLook
+    from neuronctl.slurm.srun import NodeLook
 
 
 @click.command("top")
@@ -25,7 +25,7 @@ def command(job: str, as_json: bool) -> None:
     and memory of the whole node, and your busiest processes there.
     """
     from neuronctl.cli.attach import nodes_of, running_job
-    from neuronctl.slurm.steps import look_at_nodes
+    from neuronctl.slurm.srun import look_at_nodes
 
     status = running_job(JobId.parse(job))
     nodes = nodes_of(status)

@@ -16,11 +16,11 @@ from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
 from neuronctl.errors import NeuronctlError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.tracking.endings import is_launch_failure
-from neuronctl.tracking.jobstatus import UNKNOWN, JobStatus
+from neuronctl.tracking.job_status import UNKNOWN, JobStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.slurm import AccountingJob
+    from neuronctl.slurm.sacct import AccountingJob
 
 _MOST = 4  # kinds of ends of one array that are explained
 
@@ -36,7 +36,7 @@ def command(job: str, as_json: bool) -> None:
     last 256 KiB of the log usually means is called likely.
     """
     from neuronctl.records.store import RecordStore
-    from neuronctl.slurm import JobId
+    from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.lookup import by_name, look_up, no_such_job
 
     store = RecordStore.default()
@@ -107,8 +107,8 @@ def _masked(diagnosis: Diagnosis) -> Diagnosis:
 
 def gather(status: JobStatus) -> Evidence:
     """Read the job's logs, and ask for its partition's queue where it waits for its turn."""
-    from neuronctl.diagnosis.logtext import read_tail
-    from neuronctl.slurm.partqueue import PartitionJob, partition_queue
+    from neuronctl.diagnosis.log_text import read_tail
+    from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
     from neuronctl.tracking.lookup import canceller
 
     paths, guessed = _log_paths(status)
@@ -141,8 +141,8 @@ def gather(status: JobStatus) -> Evidence:
 def _more_memory(status: JobStatus) -> str:
     """How a job gets more memory on this cluster, as its catalog has it."""
     from neuronctl.catalog.loader import load
-    from neuronctl.catalog.recognise import recognise
-    from neuronctl.request.jobfile import configured_cluster
+    from neuronctl.request.job_file import configured_cluster
+    from neuronctl.slurm.cluster import recognise
 
     try:
         cluster, _ = recognise(load(), configured_cluster())
@@ -163,7 +163,7 @@ def _more_memory(status: JobStatus) -> str:
 def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
     """The runs before this one, of a job that may have been requeued."""
     from neuronctl.diagnosis.waiting import earlier_runs
-    from neuronctl.slurm import sacct
+    from neuronctl.slurm.sacct import sacct
 
     if status.ended or status.source != "squeue" or status.id.tasks is not None:
         return ()
@@ -184,17 +184,17 @@ def _figure(status: JobStatus) -> str:
 
     They are those that the last submission read; the user's jobs are asked for now.
     """
-    from neuronctl import slurm
-    from neuronctl.diagnosis.reasons import figure_words
-    from neuronctl.live import cache
-    from neuronctl.tracking import jobstatus
+    from neuronctl.diagnosis.limit_figures import figure_words
+    from neuronctl.gate import limits_cache as cache
+    from neuronctl.slurm.squeue import QueueJob, squeue
+    from neuronctl.tracking import job_status as jobstatus
 
     limits = cache.read(cache.key())
     if limits is None:
         return ""
-    rows: Tuple[slurm.QueueJob, ...] = ()
+    rows: Tuple[QueueJob, ...] = ()
     with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
-        rows = slurm.squeue(user=str(os.getuid()))
+        rows = squeue(user=str(os.getuid()))
     return figure_words(status, jobstatus.merge(None, rows), limits[0])
 
 

@@ -21,8 +21,9 @@ from neuronctl.diagnosis.evidence import (
     search,
 )
 from neuronctl.diagnosis.waiting import running, waiting
-from neuronctl.slurm.values import JobId
-from neuronctl.tracking import endings, jobstatus
+from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking import endings
+from neuronctl.tracking import job_status as jobstatus
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:

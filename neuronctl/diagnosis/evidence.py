@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
 from neuronctl.diagnosis import signs
-from neuronctl.diagnosis.logtext import LogTail
+from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.patterns import lazy
-from neuronctl.slurm.accounting import AccountingJob
-from neuronctl.slurm.partqueue import PartitionJob
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.slurm.partition_queue import PartitionJob
+from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
 
 

@@ -6,11 +6,11 @@ import time
 from typing import Sequence, Tuple
 
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, clock, found_line, last_line, search
-from neuronctl.diagnosis.reasons import explain
-from neuronctl.slurm.accounting import AccountingJob
-from neuronctl.slurm.partqueue import PartitionJob
+from neuronctl.slurm.partition_queue import PartitionJob
+from neuronctl.slurm.pending_reasons import explain
+from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.tracking.endings import ENDINGS
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
 
 # Seconds between the end of a run and the new submission that a requeue is.

@@ -17,9 +17,9 @@ Change = Tuple[str, str, str]
 
 def record_of(store: RecordStore, job_id: int) -> JobRecord:
     """The newest record of a job on this cluster; raises NoSuchJobError where there is none."""
-    from neuronctl import slurm
+    from neuronctl.slurm.cluster import local_cluster
 
-    record = store.get(job_id, slurm.local_cluster())
+    record = store.get(job_id, local_cluster())
     if record is None:
         raise NoSuchJobError(
             f"there is no record of job {job_id}",
@@ -89,7 +89,7 @@ def text_diff(first: str, second: str, first_name: str, second_name: str) -> Lis
 
 def one_job(text: str) -> int:
     """The job number of JOB, for commands that speak of whole jobs."""
-    from neuronctl.slurm import JobId
+    from neuronctl.slurm.job_id import JobId
 
     asked = JobId.parse(text)
     if asked.task is not None or asked.tasks is not None:

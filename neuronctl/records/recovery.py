@@ -1,7 +1,7 @@
 """Submissions that were cut off: their jobs are found again, or said never to have arrived.
 
 An intent that is still open was left by a neuronctl that ended between its record and sbatch's
-answer. Its key went with the job (``slurm.sbatch(mark=key)``), so that the answer of the next
+answer. Its key went with the job (``sbatch(mark=key)``), so that the answer of the next
 squeue or sacct names the job beyond doubt. Nothing is ever submitted again.
 """
 
@@ -12,7 +12,6 @@ import os
 import time
 from typing import Dict, Iterable, List, Optional, Tuple, Union
 
-from neuronctl import slurm
 from neuronctl.errors import (
     NeuronctlError,
     RecordError,
@@ -20,8 +19,11 @@ from neuronctl.errors import (
     SlurmUnavailableError,
 )
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.slurm import AccountingJob, QueueJob
-from neuronctl.slurm.values import CLOCK_SKEW
+from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.fields import CLOCK_SKEW
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
+from neuronctl.slurm.squeue import QueueJob, squeue
 
 IN_FLIGHT = 60
 """Seconds for which a submission may simply not be over yet."""
@@ -104,15 +106,15 @@ class Recovery:
         if not alike:
             return
         with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
-            asked = [slurm.JobId(number) for number in sorted(alike)]
-            self.match(slurm.sacct(asked, marks=True).jobs, cluster)
+            asked = [JobId(number) for number in sorted(alike)]
+            self.match(sacct(asked, marks=True).jobs, cluster)
 
-    def settle(self, accounting: slurm.Accounting) -> None:
+    def settle(self, accounting: Accounting) -> None:
         """After squeue and sacct have been asked for all of the user's jobs: what is left."""
         for record in list(self.open.values()):
             self.notes.append(self._settle(record, accounting))
 
-    def _settle(self, record: JobRecord, accounting: slurm.Accounting) -> str:
+    def _settle(self, record: JobRecord, accounting: Accounting) -> str:
         said = f"the submission of {_name(record)} was cut off"
         alike = [row for row in self._maybe.get(record.key, ()) if not self._has_record(row)]
         if alike:
@@ -152,11 +154,11 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
     try:
         if not recovery.open:
             return ()
-        user, cluster = str(os.getuid()), slurm.local_cluster()
-        recovery.match(slurm.squeue(user=user), cluster)
+        user, cluster = str(os.getuid()), local_cluster()
+        recovery.match(squeue(user=user), cluster)
         recovery.look_closer(cluster)
         if recovery.open:
-            accounting = slurm.sacct(user=user, since=recovery.since, marks=True)
+            accounting = sacct(user=user, since=recovery.since, marks=True)
             recovery.match(accounting.jobs, cluster)
             recovery.settle(accounting)
     except NeuronctlError as error:

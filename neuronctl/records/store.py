@@ -34,7 +34,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 from neuronctl.errors import RecordError
 from neuronctl.files import write_private
 from neuronctl.frozen import dataclass, replace
-from neuronctl.records.jobrecord import (
+from neuronctl.records.job_record import (
     JobRecord,
     RecordDraft,
     SeenState,
@@ -43,7 +43,7 @@ from neuronctl.records.jobrecord import (
     encode,
     without_secrets,
 )
-from neuronctl.slurm.values import epoch
+from neuronctl.slurm.fields import epoch
 
 __all__ = ["JobRecord", "RecordDraft", "RecordStore", "SeenState", "draft_of"]
 

@@ -1,12 +1,12 @@
 """What the cluster will say: small pure functions, each with a stable code.
 
-``check(subject)`` runs them all and returns every finding. A rule looks at a plan and at the
-situation it is to be submitted from; it never asks Slurm or the file system itself.
+``check(context)`` runs them all and returns every finding. A rule looks at a plan and at the
+machine it is to be submitted from; it never asks Slurm or the file system itself.
 """
 
 from __future__ import annotations
 
-from neuronctl.rules.base import RULES, Finding, Rule, Situation, Subject
+from neuronctl.rules.base import Finding, LocalFacts, RuleContext
 from neuronctl.rules.check import check
 
-__all__ = ["RULES", "Finding", "Rule", "Situation", "Subject", "check"]
+__all__ = ["Finding", "LocalFacts", "RuleContext", "check"]

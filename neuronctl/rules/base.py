@@ -7,15 +7,13 @@ from typing import Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog, Path
 from neuronctl.frozen import dataclass, field
-from neuronctl.plan import JobPlan
+from neuronctl.planning import JobPlan
+from neuronctl.rule_codes import CODES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.live.facts import Live
-    from neuronctl.live.waits import Wait
-
-ERROR = "error"
-WARNING = "warning"
+    from neuronctl.forecast.facts import Live
+    from neuronctl.forecast.waits import Wait
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Situation:
+class LocalFacts:
     """Where and by whom a job is to be submitted: what the rules may know of the machine.
 
     script_problem, script_hint: why the program cannot be run (empty: nothing known against it),
@@ -65,8 +63,8 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What is judged: a plan, the catalog it was made from, and the situation it stands in.
+class RuleContext:
+    """What is judged: a plan, the catalog it was made from, and the local it stands in.
 
     reviewed is set where the script is only shown (``generate``): what depends on this machine
     then warns instead of refusing, as the script may be meant for another. live: what Slurm says
@@ -76,7 +74,7 @@ class Subject:
 
     plan: JobPlan
     catalog: Catalog
-    situation: Optional[Situation] = None
+    local: Optional[LocalFacts] = None
     reviewed: bool = False
     live: Optional[Live] = None
     sources: Mapping[Path, str] = field(default_factory=dict)
@@ -96,7 +94,7 @@ class Subject:
         """Everything the job would wait for now; nothing where Slurm did not answer."""
         if self.live is None:
             return ()
-        from neuronctl.live.waits import waits
+        from neuronctl.forecast.waits import waits
 
         return tuple(waits(self.plan, self.live, self.cite_partition))
 
@@ -112,34 +110,19 @@ class Violation:
     """Only where it differs from the rule's."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A registered rule; ``judge`` yields one Violation for each thing that is wrong."""
+Judge = Callable[[RuleContext], Iterator[Violation]]
 
-    code: str
-    title: str
-    severity: str
-    judge: Callable[[Subject], Iterator[Violation]]
+JUDGES: Dict[str, Judge] = {}
+"""Code -> the function that yields one Violation for each thing that is wrong."""
 
 
-def gpus_held(plan: JobPlan) -> int:
-    """The GPUs that count as the user's while it runs: with --exclusive, all of its nodes."""
-    each = max(plan.gpus_per_node, plan.partition.gpus_per_node if plan.request.exclusive else 0)
-    return plan.nodes * each
-
-
-RULES: Dict[str, Rule] = {}
-
-Judge = Callable[[Subject], Iterator[Violation]]
-
-
-def rule(code: str, title: str, severity: str = ERROR) -> Callable[[Judge], Judge]:
-    """Register a rule under ``code``, which must be new."""
+def rule(code: str) -> Callable[[Judge], Judge]:
+    """Register the function that judges by ``code``."""
 
     def register(judge: Judge) -> Judge:
-        if code in RULES:
-            raise ValueError(f"two rules have the code {code}")
-        RULES[code] = Rule(code, title, severity, judge)
+        if code in JUDGES or code not in CODES:
+            raise ValueError(f"{code} is judged twice, or has no entry in rule_codes")
+        JUDGES[code] = judge
         return judge
 
     return register

@@ -1,33 +1,34 @@
-"""Run all rules over one subject."""
+"""Run all rules over one context."""
 
 from __future__ import annotations
 
 from typing import Tuple
 
+from neuronctl.rule_codes import CODES
 from neuronctl.rules import (  # noqa: F401  (they register)
     consistency,
-    here,
-    now,
+    local_files,
     policy,
     resources,
+    slurm_now,
 )
-from neuronctl.rules.base import RULES, Finding, Subject
+from neuronctl.rules.base import JUDGES, Finding, RuleContext
 
 
-def check(subject: Subject) -> Tuple[Finding, ...]:
-    """Every finding on ``subject``, errors first, by code within a severity."""
-    off = subject.plan.cluster.policy.rules_off
+def check(context: RuleContext) -> Tuple[Finding, ...]:
+    """Every finding on ``context``, errors first, by code within a severity."""
+    off = context.plan.cluster.policy.rules_off
     findings = [
         Finding(
-            code=one.code,
-            severity=violation.severity or one.severity,
-            title=one.title,
+            code=code,
+            severity=violation.severity or CODES[code].severity,
+            title=CODES[code].title,
             message=violation.message,
             source=violation.source,
             hint=violation.hint,
         )
-        for one in RULES.values()
-        if one.code not in off
-        for violation in one.judge(subject)
+        for code, judge in JUDGES.items()
+        if code not in off
+        for violation in judge(context)
     ]
     return tuple(sorted(findings, key=lambda one: (one.severity, one.code)))

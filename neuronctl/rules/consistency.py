@@ -6,14 +6,15 @@ import re
 from typing import Iterator, List, Optional, Tuple
 
 from neuronctl import units
-from neuronctl.rules.base import ERROR, WARNING, Subject, Violation, rule
+from neuronctl.rule_codes import ERROR, WARNING
+from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.shell import join, quote
 from neuronctl.words import counted, verb
 
 
-@rule("NC301", "tasks and nodes contradict each other")
-def tasks_and_nodes(subject: Subject) -> Iterator[Violation]:
-    plan, request = subject.plan, subject.plan.request
+@rule("NC301")
+def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
+    plan, request = context.plan, context.plan.request
     if request.ntasks is None:
         return
     total = plan.nodes * plan.ntasks_per_node
@@ -35,9 +36,9 @@ def tasks_and_nodes(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC302", "launcher starts its own processes")
-def one_task_a_node(subject: Subject) -> Iterator[Violation]:
-    plan, launcher = subject.plan, subject.plan.launcher
+@rule("NC302")
+def one_task_a_node(context: RuleContext) -> Iterator[Violation]:
+    plan, launcher = context.plan, context.plan.launcher
     if launcher.one_task_per_node and launcher.distributed and plan.ntasks_per_node > 1:
         yield Violation(
             f"{plan.ntasks_per_node} tasks a node are asked for, and {launcher.name} starts "
@@ -46,9 +47,9 @@ def one_task_a_node(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC303", "several nodes or tasks for one process")
-def one_process(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC303")
+def one_process(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     if plan.launcher.distributed or plan.interactive:
         return
     if plan.nodes > 1 or plan.ntasks_per_node > 1:
@@ -60,9 +61,9 @@ def one_process(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC304", "processes and GPUs differ", WARNING)
-def processes_and_gpus(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC304")
+def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     if plan.gpus_per_node and plan.processes_per_node > plan.gpus_per_node:
         yield Violation(
             f"{plan.processes_per_node} processes share {counted(plan.gpus_per_node, 'GPU')} on a "
@@ -107,9 +108,9 @@ def _launcher_in(program: str, args: Tuple[str, ...]) -> Optional[Tuple[str, Tup
     return (name, args) if name in _LAUNCH_THEMSELVES else None
 
 
-@rule("NC305", "launcher started by a launcher")
-def launcher_as_program(subject: Subject) -> Iterator[Violation]:
-    plan, request = subject.plan, subject.plan.request
+@rule("NC305")
+def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
+    plan, request = context.plan, context.plan.request
     if plan.interactive or request.script is None or not plan.launcher.distributed:
         return
     found = _launcher_in(request.script, request.args)
@@ -130,9 +131,9 @@ def launcher_as_program(subject: Subject) -> Iterator[Violation]:
     )
 
 
-@rule("NC311", "options exclude each other")
-def exclusive_options(subject: Subject) -> Iterator[Violation]:
-    request = subject.plan.request
+@rule("NC311")
+def exclusive_options(context: RuleContext) -> Iterator[Violation]:
+    request = context.plan.request
     names = [one.partition("=")[0] for one in request.sbatch]
     memory: List[str] = ["mem"] if request.mem is not None else []
     memory += [one for one in ("mem-per-cpu", "mem-per-gpu") if one in names]
@@ -160,9 +161,9 @@ _OTHER_WORDS = {
 }
 
 
-@rule("NC313", "sbatch option that has another of neuronctl's own")
-def other_words(subject: Subject) -> Iterator[Violation]:
-    for option in subject.plan.request.sbatch:
+@rule("NC313")
+def other_words(context: RuleContext) -> Iterator[Violation]:
+    for option in context.plan.request.sbatch:
         name = option.partition("=")[0]
         if name in _OTHER_WORDS:
             yield Violation(
@@ -171,9 +172,9 @@ def other_words(subject: Subject) -> Iterator[Violation]:
             )
 
 
-@rule("NC312", "node list contradicts the request")
-def node_list(subject: Subject) -> Iterator[Violation]:
-    plan, request = subject.plan, subject.plan.request
+@rule("NC312")
+def node_list(context: RuleContext) -> Iterator[Violation]:
+    plan, request = context.plan, context.plan.request
     names = {}
     for option, text in (("nodelist", request.nodelist), ("exclude", request.exclude)):
         if text is None or "/" in text:  # a file of node names: Slurm reads it
@@ -209,7 +210,7 @@ def node_list(subject: Subject) -> Iterator[Violation]:
                     f"node{'s' if len(strangers) > 1 else ''} of {partition.name}, "
                     f"which has {partition.node_list}",
                     "name others, or another partition",
-                    subject.cite_partition("node_list"),
+                    context.cite_partition("node_list"),
                 )
 
 
@@ -217,9 +218,9 @@ def node_list(subject: Subject) -> Iterator[Violation]:
 _TORCHRUN_HANDLES = ("TERM", "15", "INT", "2", "HUP", "1", "QUIT", "3")
 
 
-@rule("NC321", "signal ends torchrun", WARNING)
-def signal_and_torchrun(subject: Subject) -> Iterator[Violation]:
-    plan, signal = subject.plan, subject.plan.signal
+@rule("NC321")
+def signal_and_torchrun(context: RuleContext) -> Iterator[Violation]:
+    plan, signal = context.plan, context.plan.signal
     # What starts its own processes is torchrun, or stands on it.
     on_torchrun = plan.launcher.one_task_per_node and plan.launcher.distributed
     if signal is None or not on_torchrun or signal.trapped_by_setup:
@@ -241,9 +242,9 @@ _HOROVODS_OWN = 300
 """Bytes that its own variables have at least, seen with horovod 0.28: ranks, sizes, addresses."""
 
 
-@rule("NC322", "command too long for horovodrun")
-def horovod_command(subject: Subject) -> Iterator[Violation]:
-    plan, here = subject.plan, subject.situation
+@rule("NC322")
+def horovod_command(context: RuleContext) -> Iterator[Violation]:
+    plan, here = context.plan, context.local
     if not plan.launcher.name.startswith("horovodrun"):
         return
     program = sum(len(str(quote(word)).encode()) + 1 for word in plan.program)
@@ -251,7 +252,7 @@ def horovod_command(subject: Subject) -> Iterator[Violation]:
     if plan.launcher.name == "horovodrun":  # with MPI they do not stand in the line
         given = (f"{name}={quote(value)}" for name, value in plan.request.env)
         variables = _HOROVODS_OWN + sum(len(one.encode()) + 1 for one in given)
-        if here is not None and not subject.reviewed:
+        if here is not None and not context.reviewed:
             variables += here.environment_bytes
     if program + variables >= MAX_ARG_STRLEN:
         words = f"the program with its arguments has {program} bytes"
@@ -264,24 +265,24 @@ def horovod_command(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC323", "horovodrun in a directory with a blank")
-def horovod_directory(subject: Subject) -> Iterator[Violation]:
-    here = subject.situation
-    if here is None or subject.plan.launcher.name != "horovodrun":
+@rule("NC323")
+def horovod_directory(context: RuleContext) -> Iterator[Violation]:
+    here = context.local
+    if here is None or context.plan.launcher.name != "horovodrun":
         return
-    if subject.plan.nodes > 1 and quote(here.directory) != here.directory:
+    if context.plan.nodes > 1 and quote(here.directory) != here.directory:
         yield Violation(
             f"horovodrun changes into the working directory on the other nodes without quoting "
             f"it, and a shell does not take '{here.directory}' as one word",
             "submit from a directory whose path has neither blanks nor signs of the shell's, or "
             "take --launcher horovodrun-mpi or srun",
-            severity=WARNING if subject.reviewed else ERROR,
+            severity=WARNING if context.reviewed else ERROR,
         )
 
 
-@rule("NC331", "container and environment exclude each other")
-def container_and_environment(subject: Subject) -> Iterator[Violation]:
-    request = subject.plan.request
+@rule("NC331")
+def container_and_environment(context: RuleContext) -> Iterator[Violation]:
+    request = context.plan.request
     for option in ("conda", "venv"):
         if request.container is not None and getattr(request, option) is not None:
             yield Violation(
@@ -290,9 +291,9 @@ def container_and_environment(subject: Subject) -> Iterator[Violation]:
             )
 
 
-@rule("NC332", "cleanenv takes the ranks from the processes")
-def cleanenv_and_ranks(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC332")
+def cleanenv_and_ranks(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     if plan.request.cleanenv and plan.launch.own_variables and plan.request.container is not None:
         yield Violation(
             f"{plan.launcher.name} tells each process its rank through variables, which "
@@ -301,9 +302,9 @@ def cleanenv_and_ranks(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC333", "container runtime needs srun")
-def runtime_and_launcher(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC333")
+def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     if plan.wrapping.srun and plan.launch.own_variables:
         yield Violation(
             f"Pyxis starts containers through srun, and {plan.launcher.name} starts its processes "
@@ -312,9 +313,9 @@ def runtime_and_launcher(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC334", "launch was never run by neuronctl's tests", WARNING)
-def untried_runtime(subject: Subject) -> Iterator[Violation]:
-    if subject.plan.wrapping.srun:
+@rule("NC334")
+def untried_runtime(context: RuleContext) -> Iterator[Violation]:
+    if context.plan.wrapping.srun:
         yield Violation(
             "the Pyxis options of srun are written from its documentation; neuronctl's own tests "
             "have no Pyxis and never ran them",
@@ -322,9 +323,9 @@ def untried_runtime(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC335", "container options without a container", WARNING)
-def container_options(subject: Subject) -> Iterator[Violation]:
-    request = subject.plan.request
+@rule("NC335")
+def container_options(context: RuleContext) -> Iterator[Violation]:
+    request = context.plan.request
     given = {
         "--container-runtime": request.container_runtime,
         "--bind": request.binds,
@@ -337,9 +338,9 @@ def container_options(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC336", "several modules in one word", WARNING)
-def modules_in_one_word(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC336")
+def modules_in_one_word(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     for name in plan.request.modules:
         parts = re.split(r"[,\s]+", name.strip(", "))
         if len(parts) > 1 and name not in plan.cluster.modules:
@@ -350,9 +351,9 @@ def modules_in_one_word(subject: Subject) -> Iterator[Violation]:
             )
 
 
-@rule("NC337", "cleanenv has no effect with Pyxis", WARNING)
-def cleanenv_and_pyxis(subject: Subject) -> Iterator[Violation]:
-    if subject.plan.wrapping.srun and subject.plan.request.cleanenv:
+@rule("NC337")
+def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
+    if context.plan.wrapping.srun and context.plan.request.cleanenv:
         yield Violation(
             "--cleanenv has no effect: Pyxis hands the job's variables in, and has no option "
             "against it",

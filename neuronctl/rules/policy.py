@@ -6,8 +6,8 @@ import re
 from typing import Dict, Iterator, List, Sequence
 
 from neuronctl.catalog.model import CommentPolicy
-from neuronctl.plan import JobPlan
-from neuronctl.rules.base import WARNING, Subject, Violation, nearest, rule
+from neuronctl.planning import JobPlan
+from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 
 
 def _comment_form(policy: CommentPolicy) -> str:
@@ -43,14 +43,14 @@ def _choices(word: str, values: tuple[str, ...]) -> str:
     )
 
 
-@rule("NC201", "comment is mandatory")
-def comment_given(subject: Subject) -> Iterator[Violation]:
-    plan, policy = subject.plan, subject.plan.cluster.policy.comment
+@rule("NC201")
+def comment_given(context: RuleContext) -> Iterator[Violation]:
+    plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
         yield Violation(
             f"{plan.cluster.name} refuses jobs without a comment",
             f"add {_comment_form(policy)}{_values(policy)}",
-            subject.cite("policy", "comment"),
+            context.cite("policy", "comment"),
         )
 
 
@@ -71,13 +71,13 @@ def _addition(plan: JobPlan, policy: CommentPolicy, key: str) -> str:
     return f"add ;{key}={key.upper()} to it, or give {_comment_form(policy)} instead"
 
 
-@rule("NC202", "comment is not what the site takes")
-def comment_form(subject: Subject) -> Iterator[Violation]:
-    plan, policy = subject.plan, subject.plan.cluster.policy.comment
+@rule("NC202")
+def comment_form(context: RuleContext) -> Iterator[Violation]:
+    plan, policy = context.plan, context.plan.cluster.policy.comment
     comment = plan.comment
     if not comment:
         return
-    source = subject.cite("policy", "comment")
+    source = context.cite("policy", "comment")
     if policy.form == "word":
         if len(comment.split()) != 1:
             yield Violation(
@@ -147,9 +147,9 @@ def comment_form(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC203", "field and appl have no meaning here", WARNING)
-def comment_parts(subject: Subject) -> Iterator[Violation]:
-    plan, request = subject.plan, subject.plan.request
+@rule("NC203")
+def comment_parts(context: RuleContext) -> Iterator[Violation]:
+    plan, request = context.plan, context.plan.request
     policy = plan.cluster.policy.comment
     ignored = []
     if policy.form != "fields" and request.field:
@@ -164,9 +164,9 @@ def comment_parts(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC211", "option is forbidden by the site")
-def forbidden_option(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC211")
+def forbidden_option(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     for directive in plan.directives:
         why = plan.cluster.policy.forbidden_options.get(directive.option)
         if why is not None:
@@ -174,15 +174,15 @@ def forbidden_option(subject: Subject) -> Iterator[Violation]:
             yield Violation(
                 f"--{directive.option}{value} is not allowed on {plan.cluster.name}: {why}",
                 f"leave --{directive.option} out",
-                subject.cite("policy", "forbidden_options", directive.option),
+                context.cite("policy", "forbidden_options", directive.option),
             )
 
 
-@rule("NC221", "wrong directory to submit from")
-def submit_directory(subject: Subject) -> Iterator[Violation]:
-    plan, here = subject.plan, subject.situation
+@rule("NC221")
+def submit_directory(context: RuleContext) -> Iterator[Violation]:
+    plan, here = context.plan, context.local
     allowed = plan.cluster.policy.submit_from
-    if here is None or not allowed or subject.reviewed:
+    if here is None or not allowed or context.reviewed:
         return
     places = [one.replace("{user}", here.user).rstrip("/") for one in allowed]
     directory = here.directory.rstrip("/")
@@ -191,27 +191,27 @@ def submit_directory(subject: Subject) -> Iterator[Violation]:
             f"jobs of {plan.cluster.name} may be submitted from {' or '.join(places)} only, "
             f"and this is {here.directory}",
             f"cd {places[0]}, with the script and its data there",
-            subject.cite("policy", "submit_from"),
+            context.cite("policy", "submit_from"),
         )
 
 
-@rule("NC231", "account is mandatory")
-def account_given(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC231")
+def account_given(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     if plan.cluster.policy.account_required and not plan.request.account:
         yield Violation(
             f"{plan.cluster.name} refuses jobs without an account",
             "add -A ACCOUNT, or set 'account: NAME' once in ~/.config/neuronctl/config.yaml",
-            subject.cite("policy", "account_required"),
+            context.cite("policy", "account_required"),
         )
 
 
-@rule("NC232", "QOS is mandatory")
-def qos_given(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC232")
+def qos_given(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     if plan.cluster.policy.qos_required and not plan.request.qos:
         yield Violation(
             f"{plan.cluster.name} refuses jobs without a QOS",
             "add -q NAME",
-            subject.cite("policy", "qos_required"),
+            context.cite("policy", "qos_required"),
         )

@@ -6,42 +6,44 @@ from typing import Iterator, Mapping, Optional
 
 from neuronctl import units
 from neuronctl.catalog.model import Partition
-from neuronctl.plan import JobPlan
-from neuronctl.rules.base import WARNING, Subject, Violation, gpus_held, nearest, rule
-from neuronctl.rules.fitting import fewer_cores, gpus_over_nodes, most_gpus, most_nodes
+from neuronctl.planning import JobPlan
+from neuronctl.planning.model import gpus_held
+from neuronctl.rule_codes import WARNING
+from neuronctl.rules.base import RuleContext, Violation, nearest, rule
+from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_gpus, most_nodes
 from neuronctl.words import counted, verb
 
 
-def _partitions_for(subject: Subject, gpus: int) -> str:
+def _partitions_for(context: RuleContext, gpus: int) -> str:
     """Partitions whose nodes have at least ``gpus`` GPUs, for a hint."""
     names = [
         one.name
-        for one in subject.plan.cluster.partitions.values()
+        for one in context.plan.cluster.partitions.values()
         if one.open and one.gpus_per_node >= gpus
     ]
     return ", ".join(names)
 
 
-def _known(subject: Subject) -> Optional[Partition]:
+def _known(context: RuleContext) -> Optional[Partition]:
     """The job's partition, or None where the catalog does not know it (NC101 says so)."""
-    partition = subject.plan.partition
-    return partition if partition.name in subject.plan.cluster.partitions else None
+    partition = context.plan.partition
+    return partition if partition.name in context.plan.cluster.partitions else None
 
 
-def _of_catalog(subject: Subject) -> Mapping[str, Partition]:
+def _of_catalog(context: RuleContext) -> Mapping[str, Partition]:
     """The partitions that the catalog gives the cluster, whatever Slurm says."""
-    cluster = subject.catalog.clusters.get(subject.plan.cluster.name)
+    cluster = context.catalog.clusters.get(context.plan.cluster.name)
     return {} if cluster is None else cluster.partitions
 
 
-def _has_model(subject: Subject, name: str) -> bool:
-    partitions = subject.plan.cluster.partitions.values()
+def _has_model(context: RuleContext, name: str) -> bool:
+    partitions = context.plan.cluster.partitions.values()
     return any(one.open and one.gpu == name.lower() for one in partitions)
 
 
-@rule("NC101", "partition does not exist")
-def partition_exists(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC101")
+def partition_exists(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     names = tuple(plan.cluster.partitions)
     behind = [one for one in plan.request.args if one.partition("=")[0] in ("-p", "--partition")]
     if not plan.partition.name and behind:
@@ -51,7 +53,7 @@ def partition_exists(subject: Subject) -> Iterator[Violation]:
             f"put the options before {plan.request.script}",
         )
     elif not plan.partition.name:
-        own = [] if subject.live is None else subject.live.limits.partitions
+        own = [] if context.live is None else context.live.limits.partitions
         default = next((one.name for one in own if one.default), None)
         words = (
             f"no partition is asked for, and the catalog has no default one of {plan.cluster.name}"
@@ -60,90 +62,90 @@ def partition_exists(subject: Subject) -> Iterator[Violation]:
         if default is not None:
             words += f"; its Slurm would take {default}"
             hint = f"take -p {default}, another one or -p auto"
-        yield Violation(words, f"{hint}; there are: {', '.join(names)}", subject.cite("partitions"))
-    elif _known(subject) is None and "," in plan.partition.name:
+        yield Violation(words, f"{hint}; there are: {', '.join(names)}", context.cite("partitions"))
+    elif _known(context) is None and "," in plan.partition.name:
         yield Violation(
             f"'{plan.partition.name}' is a list of partitions, and a job is planned for one",
             "take -p auto: of those that can hold the job it picks where it starts first",
         )
-    elif _known(subject) is None and plan.partition.name in _of_catalog(subject):
+    elif _known(context) is None and plan.partition.name in _of_catalog(context):
         yield Violation(
             f"partition '{plan.partition.name}' stands in the catalog, but the Slurm of "
             f"{plan.cluster.name} does not have it",
             "there are: " + ", ".join(names),
-            subject.cite("partitions"),
+            context.cite("partitions"),
         )
-    elif _known(subject) is None and _has_model(subject, plan.partition.name):
+    elif _known(context) is None and _has_model(context, plan.partition.name):
         model = plan.partition.name.lower()
         having = [one.name for one in plan.cluster.partitions.values() if one.gpu == model]
         yield Violation(
             f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}; "
             f"{model} is a GPU",
             f"take -p auto --gpu {model}, or -p {' or '.join(having)}",
-            subject.cite("partitions"),
+            context.cite("partitions"),
         )
-    elif _known(subject) is None:
+    elif _known(context) is None:
         close = nearest(plan.partition.name, names)
         yield Violation(
             f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}",
             f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names),
-            subject.cite("partitions"),
+            context.cite("partitions"),
         )
 
 
-@rule("NC103", "partition is not in the catalog", WARNING)
-def partition_in_catalog(subject: Subject) -> Iterator[Violation]:
-    name = subject.plan.partition.name
-    if _known(subject) is not None and name not in _of_catalog(subject):
+@rule("NC103")
+def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
+    name = context.plan.partition.name
+    if _known(context) is not None and name not in _of_catalog(context):
         yield Violation(
             f"partition '{name}' is one of Slurm's that the catalog does not have: no cores and no "
             "memory are derived there",
             "'neuronctl catalog diff' shows what else the catalog lacks",
-            subject.cite("partitions"),
+            context.cite("partitions"),
         )
 
 
-@rule("NC102", "partition is closed to users")
-def partition_is_open(subject: Subject) -> Iterator[Violation]:
-    if not subject.plan.partition.open:
+@rule("NC102")
+def partition_is_open(context: RuleContext) -> Iterator[Violation]:
+    if not context.plan.partition.open:
         yield Violation(
-            f"partition '{subject.plan.partition.name}' is closed to users",
-            "open ones are: " + _partitions_for(subject, 0),
-            subject.cite_partition("open"),
+            f"partition '{context.plan.partition.name}' is closed to users",
+            "open ones are: " + _partitions_for(context, 0),
+            context.cite_partition("open"),
         )
 
 
-@rule("NC111", "more nodes than the partition has")
-def nodes_in_partition(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, subject.plan.partition
+@rule("NC111")
+def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, context.plan.partition
     if partition.nodes is not None and plan.nodes > partition.nodes:
         yield Violation(
             f"{counted(plan.nodes, 'node')} {verb(plan.nodes)} asked for, {partition.name} has "
             f"{partition.nodes}",
             f"ask for at most -N {most_nodes(partition)}",
-            subject.cite_partition("nodes"),
+            context.cite_partition("nodes"),
         )
 
 
-@rule("NC112", "more nodes than a job may have")
-def nodes_a_job(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, subject.plan.partition
+@rule("NC112")
+def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, context.plan.partition
     if partition.max_nodes is not None and plan.nodes > partition.max_nodes:
         yield Violation(
             f"{counted(plan.nodes, 'node')} {verb(plan.nodes)} asked for, a job in "
             f"{partition.name} may have {partition.max_nodes}; Slurm would let it wait for ever",
             f"ask for at most -N {partition.max_nodes}",
-            subject.cite_partition("max_nodes"),
+            context.cite_partition("max_nodes"),
         )
 
 
-@rule("NC121", "more GPUs a node than it has")
-def gpus_a_node(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, _known(subject)
+@rule("NC121")
+def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, _known(context)
     if partition is None or plan.gpus_per_node <= partition.gpus_per_node:
         return
     has = partition.gpus_per_node
-    others = _partitions_for(subject, plan.gpus_per_node)
+    others = _partitions_for(context, plan.gpus_per_node)
     hint = gpus_over_nodes(plan) if has else "leave the GPUs out"
     total = plan.request.gpus
     asked = f"{counted(plan.gpus_per_node, 'GPU')} a node {verb(plan.gpus_per_node)} asked for"
@@ -152,13 +154,13 @@ def gpus_a_node(subject: Subject) -> Iterator[Violation]:
     yield Violation(
         f"{asked}, a node of {partition.name} has {has}",
         hint + (f", or take a partition that has them: {others}" if others else ""),
-        subject.cite_partition("gpus_per_node"),
+        context.cite_partition("gpus_per_node"),
     )
 
 
-@rule("NC122", "GPU partition without GPUs")
-def gpus_where_there_are(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, _known(subject)
+@rule("NC122")
+def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, _known(context)
     if partition is None or not partition.gpus_per_node or plan.gpus_per_node:
         return
     required = plan.cluster.policy.gpus_required
@@ -166,14 +168,14 @@ def gpus_where_there_are(subject: Subject) -> Iterator[Violation]:
         f"no GPU is asked for, and {partition.name} is a GPU partition"
         + (", where the site demands one" if required else ""),
         f"ask for --gpus-per-node 1 to {partition.gpus_per_node}",
-        subject.cite("policy", "gpus_required") if required else "",
+        context.cite("policy", "gpus_required") if required else "",
         None if required else WARNING,
     )
 
 
-@rule("NC123", "other GPU model")
-def gpu_model(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, subject.plan.partition
+@rule("NC123")
+def gpu_model(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, context.plan.partition
     asked = plan.request.gpu_type
     if asked is not None and partition.gpu is not None and asked != partition.gpu:
         having = [
@@ -187,13 +189,13 @@ def gpu_model(subject: Subject) -> Iterator[Violation]:
         yield Violation(
             f"GPUs of type '{asked}' are asked for, {partition.name} has '{partition.gpu}'",
             hint,
-            subject.cite_partition("gpu"),
+            context.cite_partition("gpu"),
         )
 
 
-@rule("NC125", "not one of the GPU models")
-def gpu_models(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, _known(subject)
+@rule("NC125")
+def gpu_models(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, _known(context)
     models = plan.request.gpu_models
     wanted = [one.lower() for one in models]
     if partition is None or not models or (partition.gpu or "").lower() in wanted:
@@ -206,13 +208,13 @@ def gpu_models(subject: Subject) -> Iterator[Violation]:
     yield Violation(
         f"--gpu={','.join(models)}: {partition.name} has {partition.gpu or 'none of them'}",
         f"take -p {' or '.join(having)}, or -p auto" if having else "no partition has them",
-        subject.cite_partition("gpu"),
+        context.cite_partition("gpu"),
     )
 
 
-@rule("NC124", "more GPUs than a user may hold")
-def gpus_a_user(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, subject.plan.partition
+@rule("NC124")
+def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, context.plan.partition
     held = gpus_held(plan)
     if partition.max_gpus is not None and held > partition.max_gpus:
         each = held // plan.nodes
@@ -227,7 +229,7 @@ def gpus_a_user(subject: Subject) -> Iterator[Violation]:
             f"{each}{whole}), a user may hold {partition.max_gpus} in "
             f"{partition.name}; Slurm would let it wait for ever",
             hint,
-            subject.cite_partition("max_gpus"),
+            context.cite_partition("max_gpus"),
         )
 
 
@@ -237,9 +239,9 @@ def _cores_asked(plan: JobPlan) -> str:
     return f"{each} a node {verb(plan.cores_per_node)} asked for ({tasks} x {cores})"
 
 
-@rule("NC131", "more cores than a node has")
-def cores_a_node(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, subject.plan.partition
+@rule("NC131")
+def cores_a_node(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
     if largest is not None and plan.cores_per_node > largest:
         # Where the site caps them (NC132), the hint shall hold there too.
@@ -247,7 +249,7 @@ def cores_a_node(subject: Subject) -> Iterator[Violation]:
         yield Violation(
             f"{_cores_asked(plan)}, the largest node of {partition.name} has {largest}",
             fewer_cores(plan, allowed),
-            subject.cite_partition("cores_per_node"),
+            context.cite_partition("cores_per_node"),
         )
         return
     sizes = partition.cores_per_node
@@ -260,7 +262,7 @@ def cores_a_node(subject: Subject) -> Iterator[Violation]:
             f"on {counted(plan.nodes, 'node')}, {fitting} of {partition.name} {have} so many "
             f"({', '.join(str(cores) for cores in sizes)})",
             f"ask for at most -N {fitting}, or for fewer cores",
-            subject.cite_partition("cores_per_node"),
+            context.cite_partition("cores_per_node"),
         )
 
 
@@ -273,9 +275,9 @@ def _cap(plan: JobPlan) -> Optional[int]:
     return each * plan.gpus_per_node
 
 
-@rule("NC132", "more cores a GPU than the site allows")
-def cores_a_gpu(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, subject.plan.partition
+@rule("NC132")
+def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, context.plan.partition
     allowed, largest = _cap(plan), partition.max_cores_per_node
     if allowed is None or plan.cores_per_node <= allowed:
         return
@@ -286,13 +288,13 @@ def cores_a_gpu(subject: Subject) -> Iterator[Violation]:
         f"{_cores_asked(plan)}, {counted(plan.gpus_per_node, 'GPU')} of {partition.name} {come} "
         f"with {allowed} ({plan.cluster.cores_per_gpu(partition)} a GPU)",
         f"{fewer_cores(plan, allowed)}, or ask for more GPUs",
-        subject.cite("policy", "cores"),
+        context.cite("policy", "cores"),
     )
 
 
-@rule("NC133", "more GPUs than cores")
-def cores_for_gpus(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, _known(subject)
+@rule("NC133")
+def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, _known(context)
     if partition is not None and plan.gpus_per_node > partition.gpus_per_node:
         return  # NC121 has said it
     # A whole node comes with all its cores, whatever is asked for.
@@ -304,9 +306,9 @@ def cores_for_gpus(subject: Subject) -> Iterator[Violation]:
         )
 
 
-@rule("NC134", "more memory than a node has")
-def memory_a_node(subject: Subject) -> Iterator[Violation]:
-    plan, partition = subject.plan, subject.plan.partition
+@rule("NC134")
+def memory_a_node(context: RuleContext) -> Iterator[Violation]:
+    plan, partition = context.plan, context.plan.partition
     has = partition.memory_mb_per_node
     wanted = None if plan.request.mem is None else units.parse_memory(plan.request.mem)
     if has is not None and wanted is not None and wanted > has:
@@ -314,13 +316,13 @@ def memory_a_node(subject: Subject) -> Iterator[Violation]:
             f"{plan.request.mem} of memory a node is asked for ({wanted} MB), the largest "
             f"node of {partition.name} has {has} MB",
             f"ask for at most --mem {has}M",
-            subject.cite_partition("memory_mb_per_node"),
+            context.cite_partition("memory_mb_per_node"),
         )
 
 
-@rule("NC141", "wall time over the limit")
-def wall_time(subject: Subject) -> Iterator[Violation]:
-    plan = subject.plan
+@rule("NC141")
+def wall_time(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
     limits = plan.partition.wall_time
     limit, key, kind = limits.maximum, "maximum", "batch"
     if plan.interactive and limits.interactive_maximum is not None:
@@ -336,15 +338,15 @@ def wall_time(subject: Subject) -> Iterator[Violation]:
         f"{asked} is asked for as wall time, {kind} jobs in {plan.partition.name} may run "
         f"{units.format_time(limit)}; Slurm may accept it and never start it",
         f"ask for at most -t {units.format_time(limit)}",
-        _cite_wall_time(subject, key),
+        _cite_wall_time(context, key),
     )
 
 
-def _cite_wall_time(subject: Subject, key: str) -> str:
-    place = ("partitions", subject.plan.partition.name, "wall_time")
-    if key == "maximum" and place in subject.sources:
-        return subject.sources[place]
+def _cite_wall_time(context: RuleContext, key: str) -> str:
+    place = ("partitions", context.plan.partition.name, "wall_time")
+    if key == "maximum" and place in context.sources:
+        return context.sources[place]
     # Most partitions have it from their cluster.
-    if (subject.plan.cluster.name, *place, key) in subject.catalog.locations:
-        return subject.cite(*place, key)
-    return subject.cite("wall_time", key)
+    if (context.plan.cluster.name, *place, key) in context.catalog.locations:
+        return context.cite(*place, key)
+    return context.cite("wall_time", key)

@@ -24,7 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, List, Optional, Sequence, Tuple
 
-from neuronctl.sandbox import found, kernel, modules, rootfs, slurmconf, ssh
+from neuronctl.sandbox import found, kernel, modules, rootfs, ssh
+from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.daemons import LOGS, TIMEOUT, Failure, run, spawn, tail
 from neuronctl.sandbox.found import Found
 from neuronctl.sandbox.layout import ACCOUNT, RUN, Node

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
-from neuronctl.sandbox import joblua, slurmconf
+from neuronctl.sandbox import job_submit_lua as joblua
+from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.found import Found
 from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, RUN, Layout, hosts_file, scratch
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Optional
+from typing import Optional, Tuple
+
+from neuronctl.catalog.model import Catalog, Cluster
 
 _PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 
@@ -35,3 +37,24 @@ def parse_cluster_name(text: str) -> Optional[str]:
     """The value of ``ClusterName=`` in a slurm.conf; Slurm itself lowers its case."""
     match = re.search(r"^[ \t]*ClusterName[ \t]*=[ \t]*(\S+)", text, re.IGNORECASE | re.MULTILINE)
     return match[1].strip('"').lower() if match else None
+
+
+def recognise(catalog: Catalog, asked: Optional[str] = None) -> Tuple[Cluster, str]:
+    """The cluster asked for, else the one whose Slurm is configured here, else the default one.
+
+    The second is how it was found: ``""`` where it was asked for. CatalogError where there is no
+    cluster of the name asked for.
+    """
+    if asked is not None:
+        return catalog.cluster(asked), ""
+    here = local_cluster()
+    for cluster in catalog.clusters.values():
+        if here is not None and is_cluster(cluster, here):
+            return cluster, f"ClusterName in {config_file()}"
+    return catalog.cluster(), "the catalog's default"
+
+
+def is_cluster(cluster: Cluster, name: str) -> bool:
+    """Whether a ClusterName is this cluster's."""
+    names = {cluster.name.lower(), *(one.lower() for one in cluster.slurm_cluster_names)}
+    return name.lower() in names

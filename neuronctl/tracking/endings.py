@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from neuronctl.slurm.values import ExitCode
+from neuronctl.slurm.fields import ExitCode
 
 if TYPE_CHECKING:
-    from neuronctl.tracking.jobstatus import JobStatus
+    from neuronctl.tracking.job_status import JobStatus
 
 # What ended a job, where the state says more than the exit code.
 ENDINGS = {

@@ -15,13 +15,18 @@ import sys
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO, Tuple, Union
 
-from neuronctl import slurm
-from neuronctl.diagnosis.ranks import Sink
 from neuronctl.errors import NeuronctlError, NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.slurm import JobId
-from neuronctl.tracking import endings, jobstatus
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.job_control import scontrol_show_job
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.process import installed
+from neuronctl.slurm.sacct import sacct
+from neuronctl.slurm.squeue import squeue
+from neuronctl.tracking import endings
+from neuronctl.tracking import job_status as jobstatus
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.rank_filter import Sink
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, which ends the following and not the job."""
@@ -84,7 +89,7 @@ def _watch(job: JobId, record: Optional[JobRecord], store: Optional[RecordStore]
     store = store or RecordStore.default()
     if record is None:
         with contextlib.suppress(RecordError):
-            record = store.get(job.job, slurm.local_cluster())
+            record = store.get(job.job, local_cluster())
     return _Watch(job, record, store)
 
 
@@ -150,7 +155,7 @@ class _Watch:
         try:
             self._ask()
         except SlurmUnavailableError as error:
-            if not slurm.installed():
+            if not installed():
                 raise
             if not self._silent:
                 lines.append(f"{error.message}; trying on")
@@ -174,7 +179,7 @@ class _Watch:
         return lines
 
     def _ask(self) -> None:
-        rows = slurm.squeue([self.job])
+        rows = squeue([self.job])
         if rows:
             self._absent_since = None
             self.statuses = self._with_earlier(jobstatus.merge(self.record, rows))
@@ -184,7 +189,7 @@ class _Watch:
 
     def _ask_accounting(self) -> None:
         """The controller has forgotten the job (or never knew it)."""
-        accounting = slurm.sacct([self.job])
+        accounting = sacct([self.job])
         past = jobstatus.merge(self.record, (), accounting.jobs)
         told = [status for status in past if status.source == "sacct"]
         if told and all(status.ended for status in told):
@@ -243,7 +248,7 @@ class _Watch:
 
     def _ask_for_paths(self) -> None:
         with contextlib.suppress(NeuronctlError):
-            pages = slurm.scontrol_show_job(self.job)
+            pages = scontrol_show_job(self.job)
             if len(pages) == 1 and "%N" not in pages[0].stdout + pages[0].stderr:
                 self._paths = {False: pages[0].stdout, True: pages[0].stderr}
 

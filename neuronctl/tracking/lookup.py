@@ -7,12 +7,15 @@ import os
 import time
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
 
-from neuronctl import slurm
 from neuronctl.errors import NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
-from neuronctl.slurm import JobId
-from neuronctl.tracking import endings, jobstatus
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
+from neuronctl.slurm.squeue import Queue, QueueJob
+from neuronctl.tracking import endings
+from neuronctl.tracking import job_status as jobstatus
+from neuronctl.tracking.job_status import JobStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 RECENT = 24 * 3600
 """Seconds for which a submitted job is shown without being asked for by id."""
 
-Row = TypeVar("Row", slurm.QueueJob, slurm.AccountingJob)
+Row = TypeVar("Row", QueueJob, AccountingJob)
 
 # Seconds of a look after which no more states are written to records.
 _REMEMBERING = 2.0
@@ -77,7 +80,7 @@ def by_name(word: str, store: RecordStore) -> Optional[JobId]:
     """
     if word.lstrip("-+")[:1].isdigit() or not word:
         return None
-    cluster = slurm.local_cluster()
+    cluster = local_cluster()
     for record in store.iter():
         if record.job_id is not None and record.job_name == word:
             newest = store.get(record.job_id, cluster)
@@ -113,7 +116,7 @@ def matches(asked: JobId, status: JobStatus) -> bool:
 def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSuchJobError:
     """What to say of ids that nobody knows; of an array's, which tasks it has."""
     said = []
-    cluster = slurm.local_cluster()
+    cluster = local_cluster()
     for asked in missing:
         words = str(asked)
         with contextlib.suppress(RecordError):
@@ -151,7 +154,7 @@ def _search(
     since: Optional[int] = None,
 ) -> Found:
     # Beyond some thousands of ids no command line holds them: all jobs are asked for then.
-    queue = slurm.Queue(asked if len(asked) <= _MANY_IDS else (), user)
+    queue = Queue(asked if len(asked) <= _MANY_IDS else (), user)
     try:
         # While squeue runs, all that reads records is imported, and they are read.
         from neuronctl.records.store import RecordStore
@@ -166,13 +169,13 @@ class _Search:
         self.store = store
         self.since = since
         self.accounting = accounting
-        self.cluster = slurm.local_cluster()
+        self.cluster = local_cluster()
         self.notes: List[str] = []
         self.remember_until = time.monotonic() + _REMEMBERING
         self.without_record: Set[int] = set()
         self.recovery: Optional[Recovery] = None
 
-    def run(self, asked: Sequence[JobId], asking: slurm.Queue) -> Found:
+    def run(self, asked: Sequence[JobId], asking: Queue) -> Found:
         with self._tolerant():
             if self.store.open_intents():
                 from neuronctl.records.recovery import Recovery
@@ -233,9 +236,9 @@ class _Search:
     def _accounting(
         self,
         asked: Sequence[JobId],
-        queue: Sequence[slurm.QueueJob],
+        queue: Sequence[QueueJob],
         records: Dict[int, JobRecord],
-    ) -> slurm.Accounting:
+    ) -> Accounting:
         """sacct, for what squeue cannot tell: forgotten jobs, and how those it shows ended."""
         ended = {row.id.job for row in queue if row.state in jobstatus.ENDED}
         active = {row.id.job for row in queue if row.state not in jobstatus.ENDED}
@@ -250,7 +253,7 @@ class _Search:
         # Only an answer about all of the user's jobs tells what never arrived.
         lost = self.recovery if not asked and self.recovery and self.recovery.open else None
         if (not wanted and lost is None and self.since is None) or not self.accounting:
-            return slurm.Accounting()
+            return Accounting()
         try:
             many = len(wanted) > _MANY_IDS and (not asked or wanted <= set(records))
             if lost is not None or many or self.since is not None:
@@ -258,11 +261,11 @@ class _Search:
                 since = min([self.since or int(time.time()) - RECENT, *begun])
                 if lost is not None:
                     since = min(since, lost.since)
-                accounting = slurm.sacct(user=str(os.getuid()), since=since, marks=lost is not None)
+                accounting = sacct(user=str(os.getuid()), since=since, marks=lost is not None)
             else:
-                accounting = slurm.sacct([JobId(number) for number in sorted(wanted)])
+                accounting = sacct([JobId(number) for number in sorted(wanted)])
         except SlurmUnavailableError as error:
-            accounting = slurm.Accounting(off=error.message)
+            accounting = Accounting(off=error.message)
         if lost is not None:
             recorded = set(lost.open)
             lost.match(accounting.jobs, self.cluster)
@@ -271,7 +274,7 @@ class _Search:
             wanted |= {row.id.job for row in accounting.jobs if row.mark in recorded}
         if accounting.off:
             self.notes.append(f"{accounting.off}; how jobs ended may not be known")
-        return slurm.Accounting(
+        return Accounting(
             tuple(
                 row
                 for row in accounting.jobs

@@ -16,8 +16,8 @@ import sys
 import time
 from typing import Any, Callable, Iterator, List, Optional
 
-from neuronctl import slurm
 from neuronctl.console import is_terminal, terminal_width
+from neuronctl.slurm.process import installed
 from neuronctl.tracking.lookup import Found
 
 _FIRST, _LONGEST, _LONGEST_SILENT = 3.0, 15.0, 60.0  # seconds between two looks
@@ -59,7 +59,7 @@ class _Picture:
     def take(self, found: Found) -> bool:
         """A new answer, or none; sets how long to wait for the next. Whether anything is new."""
         if found.unavailable is not None:
-            if not slurm.installed():
+            if not installed():
                 raise found.unavailable
             fell_silent = self.silent_since is None
             if self.silent_since is None:

@@ -109,7 +109,7 @@ def test_found_where_no_record_can_be_written(
 ) -> None:
     """The mark names the job beyond doubt: no other is guessed at."""
     from neuronctl.records.recovery import Recovery
-    from neuronctl.slurm.queue import parse_squeue
+    from neuronctl.slurm.squeue import parse_squeue
 
     def full(*given: Any, **named: Any) -> None:
         raise RecordError("no room")

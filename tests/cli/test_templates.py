@@ -10,7 +10,7 @@ from typing import Any, Callable, Set
 import jinja2.defaults
 import pytest
 
-from neuronctl.plan import JobPlan
+from neuronctl.planning import JobPlan
 
 JOB = ["generate", "-p", "amd_a100nv_8", "-N2", "--gpus-per-node=2", "--field=misc"]
 APPL = ["--appl=pytorch", "train.py"]

@@ -14,19 +14,20 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl import slurm
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Partition
 from neuronctl.errors import SlurmRefusedError
-from neuronctl.here.situation import look, user_name
-from neuronctl.live.ask import ask_live
-from neuronctl.live.facts import Live
-from neuronctl.live.gate import Judged, judge
-from neuronctl.live.wishes import dependency_ids
-from neuronctl.plan import JobPlan, plan
+from neuronctl.forecast.facts import Live
+from neuronctl.forecast.start_conditions import dependency_ids
+from neuronctl.gate.ask import ask_live
+from neuronctl.gate.judge import Judged, judge
+from neuronctl.gate.local_facts import look
+from neuronctl.planning import JobPlan, plan
+from neuronctl.rendering.render import render_job
 from neuronctl.request.job import JobRequest
-from neuronctl.rules import Subject
-from neuronctl.script.render import render_job
+from neuronctl.rules import RuleContext
+from neuronctl.slurm.sbatch import sbatch
+from neuronctl.users import login_name
 
 GOOD = "field=misc;appl=pytorch-ddp"
 # Slurm looks at a job's size only after the limits of running jobs, and of a held job it does not
@@ -40,7 +41,7 @@ TIMEOUT = 30.0
 
 CATALOG = load()
 CLUSTER = CATALOG.cluster()
-HOME = f"/scratch/{user_name()}"
+HOME = f"/scratch/{login_name()}"
 POOL = ThreadPoolExecutor(4)
 
 
@@ -257,7 +258,7 @@ def judged(asked: JobRequest, live: Live, rng: random.Random) -> Tuple[JobPlan, 
     made = plan(asked, CLUSTER)
     if dependency_ids(made):
         live = ask_live(made, timeout=TIMEOUT)
-    return made, place, ours(judge(Subject(made, CATALOG, look(made)), live))
+    return made, place, ours(judge(RuleContext(made, CATALOG, look(made)), live))
 
 
 def ours(judged: Judged) -> List[str]:
@@ -286,7 +287,7 @@ def put(made: JobPlan, place: str) -> Any:
     lines = [one for one in render_job(made).splitlines() if one.startswith("#SBATCH")]
     script = "\n".join(["#!/bin/bash", *lines, "#SBATCH --output=/dev/null", "sleep 3600", ""])
     try:
-        return slurm.sbatch(script, cwd=place).job_id
+        return sbatch(script, cwd=place).job_id
     except SlurmRefusedError as error:
         return ["refused", error.message]
 

@@ -18,7 +18,7 @@ import pytest
 from bench import IMAGE
 from harness import Sandbox
 
-from neuronctl.script.launchers import LAUNCHERS
+from neuronctl.launch.launchers import LAUNCHERS
 
 NAMES = tuple(LAUNCHERS)
 WRAPPERS = ("plain", "venv", "modules", "container")

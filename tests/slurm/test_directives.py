@@ -8,8 +8,8 @@ from typing import Any, Dict, List
 
 from harness import COMMENT, Sandbox
 
-from neuronctl.plan import Directive
-from neuronctl.script.render import option_text
+from neuronctl.planning import Directive
+from neuronctl.rendering.render import option_text
 
 HOSTILE = [
     *["two words", " blanks ", 'say "no"', "it's", "back\\slash", "\\", 'a\\"b', "'\"'\"'", "#1"],

@@ -14,7 +14,7 @@ import pytest
 from harness import COMMENT, Result, Sandbox, sandbox_up
 
 from neuronctl.catalog.loader import load
-from neuronctl.live.begin import moment
+from neuronctl.request.begin_time import moment
 from neuronctl.units import expand_hostlist
 
 PARTITION = "cas_v100nv_4"  # 4 nodes of 4 GPUs; a user may have 8 jobs, and hold 12 GPUs

@@ -12,7 +12,7 @@ from bench import IMAGES
 from harness import Sandbox
 from launching import CELLS, JOB, MODULES, TELL, Table, kind_of, ran, size
 
-from neuronctl.script.launchers import LAUNCHERS
+from neuronctl.launch.launchers import LAUNCHERS
 
 
 @pytest.fixture(scope="session", autouse=True)

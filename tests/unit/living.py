@@ -8,22 +8,13 @@ from typing import Any, Optional, Set, Tuple
 from making import cluster, plan_of
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.live.facts import Live
-from neuronctl.live.gate import Judged, judge
-from neuronctl.rules import Subject
-from neuronctl.slurm import (
-    Association,
-    GroupLimit,
-    JobId,
-    Limits,
-    MyJob,
-    Qos,
-    Reservation,
-    Shared,
-    SiteConfig,
-    SiteNode,
-    SitePartition,
-)
+from neuronctl.forecast.facts import Live
+from neuronctl.gate.judge import Judged, judge
+from neuronctl.rules import RuleContext
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.sacctmgr import Association, GroupLimit, Qos, Shared
+from neuronctl.slurm.scontrol import Reservation, SiteConfig, SiteNode, SitePartition
+from neuronctl.slurm.snapshot import Limits, MyJob
 
 NOW = 1_800_000_000
 PARTITION = SitePartition(
@@ -60,7 +51,7 @@ def live(jobs: Tuple[MyJob, ...] = (), limits: Limits = LIMITS, **fields: Any) -
 def judged(look: Optional[Live], *, why_not: str = "", **request: Any) -> Judged:
     made = plan_of(cluster(), **request)
     catalog = Catalog({"toy": made.cluster}, "toy", (), {})
-    return judge(Subject(made, catalog), look, why_not)
+    return judge(RuleContext(made, catalog), look, why_not)
 
 
 def with_partition(**fields: Any) -> Limits:

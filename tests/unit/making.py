@@ -15,9 +15,9 @@ from neuronctl.catalog.model import (
     WallTime,
 )
 from neuronctl.catalog.model import Partition as Partition
-from neuronctl.plan import Directive, JobPlan, plan
+from neuronctl.planning import Directive, JobPlan, plan
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
-from neuronctl.rules import Finding, Situation, Subject, check
+from neuronctl.rules import Finding, LocalFacts, RuleContext, check
 
 HOUR = 3600
 
@@ -76,7 +76,7 @@ def plan_of(where: Optional[Cluster] = None, interactive: bool = False, **fields
 
 def findings(
     where: Optional[Cluster] = None,
-    here: Optional[Situation] = None,
+    here: Optional[LocalFacts] = None,
     *,
     interactive: bool = False,
     reviewed: bool = False,
@@ -84,7 +84,7 @@ def findings(
 ) -> Tuple[Finding, ...]:
     made = plan_of(where, interactive, **fields)
     catalog = Catalog({made.cluster.name: made.cluster}, made.cluster.name, (), {})
-    return check(Subject(made, catalog, here, reviewed))
+    return check(RuleContext(made, catalog, here, reviewed))
 
 
 def directive(made: JobPlan, option: str) -> Optional[Directive]:

@@ -7,7 +7,7 @@ from typing import Dict, Optional
 import pytest
 
 from neuronctl.errors import UsageError
-from neuronctl.here.allocation import from_environment
+from neuronctl.slurm.allocation import from_environment
 
 JOB = {
     "SLURM_JOB_ID": "154173",

@@ -7,10 +7,10 @@ from living import BUSY, LIMITS, NODES, NOW, job, live, node
 from making import cluster
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.live.board import Share, Standing, standings
-from neuronctl.live.facts import Live
-from neuronctl.live.verdict import Verdict
-from neuronctl.slurm import JobId
+from neuronctl.forecast.facts import Live
+from neuronctl.gate.partition_board import Share, Standing, standings
+from neuronctl.gate.verdict import Verdict
+from neuronctl.slurm.job_id import JobId
 
 
 def board(look: Live, *names: str) -> Standing:

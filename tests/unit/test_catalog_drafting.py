@@ -12,13 +12,13 @@ import pytest
 from living import LIMITS, NODES, PARTITION, QOS
 
 from neuronctl import yamlfile
-from neuronctl.catalog.drafting import Difference, differences, draft, untold
-from neuronctl.catalog.jsonschema import catalog_schema
+from neuronctl.catalog.json_schema import catalog_schema
 from neuronctl.catalog.loader import merge
 from neuronctl.catalog.model import Cluster
+from neuronctl.catalog_import import Difference, differences, draft, untold
 from neuronctl.errors import CatalogError
 from neuronctl.paths import data_path
-from neuronctl.slurm import Limits
+from neuronctl.slurm.snapshot import Limits
 
 
 def read(limits: Limits) -> Cluster:

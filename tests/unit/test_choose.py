@@ -11,12 +11,12 @@ from making import CPU, GPU, V100, cluster, request
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import PolicyError
-from neuronctl.live.choose import Candidate, candidates, choose, rank
-from neuronctl.plan import JobPlan
-from neuronctl.rules import Situation
-from neuronctl.slurm.submit import parse_predicted
+from neuronctl.gate.partition_choice import Candidate, candidates, choose, rank
+from neuronctl.planning import JobPlan
+from neuronctl.rules import LocalFacts
+from neuronctl.slurm.sbatch import parse_predicted
 
-HERE = Situation(user="kim", directory="/scratch/kim")
+HERE = LocalFacts(user="kim", directory="/scratch/kim")
 OLD = dataclasses.replace(PARTITION, name="old", qos="", node_list="o[1-2]", nodes=2)
 OLD_NODES = tuple(node(f"o{n}", gpus=8, gpu="v100", partitions=("old",)) for n in (1, 2))
 THREE = dataclasses.replace(LIMITS, partitions=(PARTITION, OLD, OTHER), nodes=(*NODES, *OLD_NODES))

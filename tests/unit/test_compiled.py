@@ -10,8 +10,8 @@ import jinja2
 import pytest
 from making import plan_of
 
-from neuronctl.script import render
-from neuronctl.script.render import render_job
+from neuronctl.rendering import render
+from neuronctl.rendering.render import render_job
 
 TEXT = "{% set words = 'first' %}{{ words }} {{ plan.job_name }}\n"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from making import GPU, cluster, plan_of
 
-from neuronctl.here.situation import find_image, look
-from neuronctl.script.containers import elf_arch, sif_arch
+from neuronctl.gate.local_facts import look
+from neuronctl.launch.containers import elf_arch, find_image, sif_arch
 
 
 def sif(arch: bytes) -> bytes:

@@ -11,12 +11,17 @@ import pytest
 from neuronctl.diagnosis import signs
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Evidence, clock
-from neuronctl.diagnosis.logtext import TAIL, LogTail, read_tail, text_lines
+from neuronctl.diagnosis.log_text import TAIL, LogTail, read_tail, text_lines
 from neuronctl.diagnosis.waiting import earlier_runs
-from neuronctl.slurm.accounting import AccountingJob
-from neuronctl.slurm.partqueue import PartitionJob, parse_partition_queue, partition_queue_argv
-from neuronctl.slurm.values import ExitCode, JobId
-from neuronctl.tracking.jobstatus import ENDED, JobStatus
+from neuronctl.slurm.fields import ExitCode
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.partition_queue import (
+    PartitionJob,
+    parse_partition_queue,
+    partition_queue_argv,
+)
+from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.tracking.job_status import ENDED, JobStatus
 from neuronctl.units import UNLIMITED
 
 

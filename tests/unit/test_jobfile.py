@@ -9,7 +9,7 @@ import pytest
 
 from neuronctl.errors import JobFileError
 from neuronctl.request.job import Source
-from neuronctl.request.jobfile import read_config, read_job_file
+from neuronctl.request.job_file import read_config, read_job_file
 
 
 def values(tmp_path: Path, text: str) -> Dict[str, Any]:

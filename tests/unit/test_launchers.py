@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import plan_of
 
-from neuronctl.script.launchers import LAUNCHERS, not_a_macro
-from neuronctl.script.render import launch_text
+from neuronctl.launch.launchers import LAUNCHERS, not_a_macro
+from neuronctl.rendering.render import launch_text
 from neuronctl.shell import positional
 
 NAMES = sorted(LAUNCHERS)

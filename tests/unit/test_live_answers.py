@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from living import LIMITS, NOW, judged, live, shared
 
-from neuronctl.live import cache
-from neuronctl.slurm.limits import parse_associations, parse_qos, parse_shared
-from neuronctl.slurm.mine import parse_mine
-from neuronctl.slurm.site import (
+from neuronctl.gate import limits_cache as cache
+from neuronctl.slurm.sacctmgr import parse_associations, parse_qos, parse_shared
+from neuronctl.slurm.scontrol import (
     parse_config,
     parse_nodes,
     parse_partitions,
     parse_reservations,
 )
+from neuronctl.slurm.snapshot import parse_mine
 
 
 def test_shared_limits_are_read() -> None:

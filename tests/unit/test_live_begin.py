@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from neuronctl.live.begin import moment
+from neuronctl.request.begin_time import moment
 
 NOW = int(time.mktime((2026, 11, 21, 10, 30, 20, 0, 0, -1)))
 

@@ -24,12 +24,10 @@ from living import (
 from making import cluster, plan_of, policy
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.live.gate import judge
-from neuronctl.rules import Subject
-from neuronctl.slurm import (
-    Limits,
-    Shared,
-)
+from neuronctl.gate.judge import judge
+from neuronctl.rules import RuleContext
+from neuronctl.slurm.sacctmgr import Shared
+from neuronctl.slurm.snapshot import Limits
 
 
 def test_slurms_own_figures_count_instead_of_the_catalogs() -> None:
@@ -168,7 +166,7 @@ def test_a_rule_that_is_off_is_no_wait_either() -> None:
     where = cluster(policy(rules_off=("NC503",)))
     made = plan_of(where, gpus_per_node=8)
     catalog = Catalog({"toy": where}, "toy", (), {})
-    result = judge(Subject(made, catalog), live((job(5, 8), job(7, 4))))
+    result = judge(RuleContext(made, catalog), live((job(5, 8), job(7, 4))))
     assert "NC503" not in codes(result)
     assert result.verdict.kind == "can start now"
 

@@ -27,11 +27,9 @@ from living import (
     with_partition,
 )
 
-from neuronctl.live.facts import Live
-from neuronctl.rules import RULES
-from neuronctl.slurm import (
-    Limits,
-)
+from neuronctl.forecast.facts import Live
+from neuronctl.rule_codes import CODES
+from neuronctl.slurm.snapshot import Limits
 
 # the limit, what is more, words of it, what just is not
 SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
@@ -417,11 +415,11 @@ def test_each_rule_at_its_boundary(
     code: str, wrong: Live, asked: Any, words: List[str], right: Live, instead: Any
 ) -> None:
     (found,) = (one for one in judged(wrong, **asked).findings if one.code == code)
-    assert found.severity == RULES[code].severity
+    assert found.severity == CODES[code].severity
     for word in words:
         assert word in found.message + found.hint
     assert code not in codes(judged(right, **instead))
 
 
 def test_every_live_rule_has_a_case() -> None:
-    assert {code for code in RULES if code > "NC5" or code == "NC103"} == {one[0] for one in CASES}
+    assert {code for code in CODES if code > "NC5" or code == "NC103"} == {one[0] for one in CASES}

@@ -21,10 +21,8 @@ from living import (
     with_qos,
 )
 
-from neuronctl.live.gate import one_line
-from neuronctl.slurm import (
-    JobId,
-)
+from neuronctl.gate.judge import one_line
+from neuronctl.slurm.job_id import JobId
 
 
 def test_without_slurm_they_are_silent_and_the_verdict_says_so() -> None:

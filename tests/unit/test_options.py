@@ -8,9 +8,9 @@ from typing import Any, Dict, List
 
 import pytest
 
+from neuronctl.launch.launchers import LAUNCHERS
 from neuronctl.request import job
 from neuronctl.request.options import BY_NAME, OPTIONS, find
-from neuronctl.script.launchers import LAUNCHERS
 from neuronctl.shell import BASHS_OWN
 
 GOOD: List[Any] = [

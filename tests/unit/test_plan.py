@@ -10,7 +10,7 @@ from making import FIELDS, GPU, HOUR, cluster, directive, plan_of, policy, reque
 from neuronctl import units
 from neuronctl.catalog.model import CommentPolicy, CorePolicy
 from neuronctl.errors import UsageError
-from neuronctl.plan import JobPlan, plan
+from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import Origin, Source
 
 

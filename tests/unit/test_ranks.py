@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from neuronctl.diagnosis.ranks import RankFilter
+from neuronctl.tracking.rank_filter import RankFilter
 
 LOG = (
     b"plain\n[rank1]: torch one\n[rank11]: torch eleven\n0: srun zero\n 1: srun one\n"

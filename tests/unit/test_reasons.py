@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from neuronctl.diagnosis.reasons import REASONS, explain, figure_words, has_figure
-from neuronctl.slurm import JobId, Limits, Qos, SiteConfig, SitePartition
-from neuronctl.tracking.jobstatus import JobStatus
+from neuronctl.diagnosis.limit_figures import figure_words, has_figure
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.pending_reasons import REASONS, explain
+from neuronctl.slurm.sacctmgr import Qos
+from neuronctl.slurm.scontrol import SiteConfig, SitePartition
+from neuronctl.slurm.snapshot import Limits
+from neuronctl.tracking.job_status import JobStatus
 
 
 def status(id: int, state: str = "PENDING", reason: str = "", gpus: int = 2) -> JobStatus:

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import plan_of
 
-from neuronctl.plan import Directive
+from neuronctl.planning import Directive
+from neuronctl.rendering.render import directive_lines, option_text, quote_directive
 from neuronctl.request.options import one_line
-from neuronctl.script.render import directive_lines, option_text, quote_directive
 
 
 def sbatch_words(line: str) -> List[str]:

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from making import plan_of
 
-from neuronctl.script.launchers import LAUNCHERS
-from neuronctl.script.render import render_job
+from neuronctl.launch.launchers import LAUNCHERS
+from neuronctl.rendering.render import render_job
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])) | st.sampled_from(
     [

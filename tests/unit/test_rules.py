@@ -9,9 +9,10 @@ import pytest
 from making import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
 
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, CorePolicy, Partition
-from neuronctl.rules import RULES, Situation, Subject, check
+from neuronctl.rule_codes import CODES
+from neuronctl.rules import LocalFacts, RuleContext, check
 
-HERE = Situation(user="kim", directory="/scratch/kim/run")
+HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
 FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
 WORD = policy(comment=CommentPolicy(required=True, form="word", values=("pytorch", "python")))
 PYXIS: Dict[str, Any] = {"container": "x.sif", "container_runtime": "pyxis", "launcher": "srun"}
@@ -418,11 +419,11 @@ def test_boundary(code: str, bad: Dict[str, Any], words: List[str], good: Dict[s
 
 def test_every_rule_has_cases() -> None:
     # NC103 and NC5xx look at what Slurm says: test_live_rules.py has their cases.
-    assert {code for code in RULES if code < "NC5"} - {"NC103"} <= {code for code, *_ in CASES}
+    assert {code for code in CODES if code < "NC5"} - {"NC103"} <= {code for code, *_ in CASES}
 
 
 def test_codes_have_one_form_and_order() -> None:
-    assert all(len(code) == 5 and code.startswith("NC") for code in RULES)
+    assert all(len(code) == 5 and code.startswith("NC") for code in CODES)
     made = findings(on(STRICT)["where"], HERE, nodes=9, gpus_per_node=9, time_limit="9-0")
     severities = [one.severity for one in made]
     assert severities == sorted(severities)
@@ -469,10 +470,10 @@ def test_old_comment_is_answered_with_what_to_type() -> None:
 
 def test_severities() -> None:
     """Mistakes that Slurm would refuse or never start are errors; usual exceptions only warn."""
-    warnings = {code for code, one in RULES.items() if one.severity == "warning"}
+    warnings = {code for code, one in CODES.items() if one.severity == "warning"}
     assert {"NC203", "NC304", "NC321"} <= warnings
     assert not {"NC101", "NC111", "NC121", "NC141", "NC201", "NC211"} & warnings
-    missing = {"here": Situation("kim", "/", script_problem="gone", log_problem="gone")}
+    missing = {"here": LocalFacts("kim", "/", script_problem="gone", log_problem="gone")}
     assert [one.severity for one in findings(partition="old", gpus_per_node=1, **missing)] == [
         "error",
         "error",
@@ -484,6 +485,6 @@ def test_severities() -> None:
 def test_source_names_the_guide() -> None:
     made = plan_of(partition="old", gpus_per_node=5)
     catalog = Catalog({"toy": made.cluster}, "toy", (), {})
-    (found,) = check(Subject(made, catalog))
+    (found,) = check(RuleContext(made, catalog))
     assert found.source == "toy guide, 2026-01"
     assert made.partition is V100

@@ -8,9 +8,10 @@ from typing import Dict
 
 import pytest
 
-from neuronctl.request.jobfile import read_config, read_job_file
+from neuronctl.request.job_file import read_config, read_job_file
 from neuronctl.request.options import BY_NAME, OPTIONS
-from neuronctl.rules import RULES, check
+from neuronctl.rule_codes import CODES
+from neuronctl.rules import check
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -25,9 +26,9 @@ def test_every_rule_is_documented_with_its_severity() -> None:
     )
     assert callable(check)  # importing it registers every rule
     assert list(rows) == sorted(rows)
-    assert set(rows) == set(RULES)
+    assert set(rows) == set(CODES)
     for code, words in rows.items():
-        assert RULES[code].severity in words.split(", "), code
+        assert CODES[code].severity in words.split(", "), code
 
 
 @pytest.mark.parametrize(

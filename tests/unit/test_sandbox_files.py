@@ -17,7 +17,9 @@ from neuronctl.catalog.model import (
     Policy,
     WallTime,
 )
-from neuronctl.sandbox import joblua, layout, setup, slurmconf
+from neuronctl.sandbox import job_submit_lua as joblua
+from neuronctl.sandbox import layout, setup
+from neuronctl.sandbox import slurm_conf as slurmconf
 
 LIMITED = dataclasses.replace(
     A100,

@@ -9,19 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuronctl.errors import UsageError
-from neuronctl.slurm.accounting import parse_sacct, sacct_argv
 from neuronctl.slurm.cluster import parse_cluster_name
-from neuronctl.slurm.control import (
-    parse_job_gpus,
-    parse_scancel,
-    parse_show_job,
-    scancel_argv,
-)
-from neuronctl.slurm.queue import parse_squeue, squeue_argv
-from neuronctl.slurm.submit import Submitted, parse_submitted, sbatch_argv
-from neuronctl.slurm.values import (
+from neuronctl.slurm.fields import (
     ExitCode,
-    JobId,
     mark_of,
     parse_count,
     parse_gres_gpus,
@@ -30,6 +20,16 @@ from neuronctl.slurm.values import (
     parse_timestamp,
     parse_tres_gpus,
 )
+from neuronctl.slurm.job_control import (
+    parse_job_gpus,
+    parse_scancel,
+    parse_show_job,
+    scancel_argv,
+)
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.sacct import parse_sacct, sacct_argv
+from neuronctl.slurm.sbatch import Submitted, parse_submitted, sbatch_argv
+from neuronctl.slurm.squeue import parse_squeue, squeue_argv
 from neuronctl.units import UNLIMITED
 
 

@@ -13,9 +13,14 @@ from typing import Any, Callable
 
 import pytest
 
-from neuronctl import slurm
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
-from neuronctl.slurm import JobId
+from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.job_control import scancel
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.process import installed, run_interactive
+from neuronctl.slurm.sacct import sacct
+from neuronctl.slurm.sbatch import Submitted, sbatch
+from neuronctl.slurm.squeue import squeue
 
 Command = Callable[[str, str], Path]
 
@@ -41,38 +46,38 @@ def test_script_and_options_arrive_as_they_are(command: Command, tmp_path: Path)
     script = "#!/bin/bash\npython 'a b' $HOME ü \udcff\n"
     (tmp_path / "work").mkdir()
     options = ["--hold", "--comment=a b;c $(id)"]
-    submitted = slurm.sbatch(script, options=options, cwd=str(tmp_path / "work"))
-    assert submitted == slurm.Submitted(7, "neuron", "")
+    submitted = sbatch(script, options=options, cwd=str(tmp_path / "work"))
+    assert submitted == Submitted(7, "neuron", "")
     assert (tmp_path / "work/script").read_bytes() == script.encode("utf-8", "surrogateescape")
     assert (tmp_path / "work/argv").read_text().splitlines() == ["--parsable", *options]
 
 
 def test_warnings(command: Command) -> None:
     command("sbatch", 'echo "sbatch: warning: half the nodes are down" >&2; echo 7')
-    assert slurm.sbatch("").warnings == "warning: half the nodes are down"
+    assert sbatch("").warnings == "warning: half the nodes are down"
 
 
 def test_refused_in_slurms_own_words(command: Command) -> None:
     command("sbatch", 'echo "sbatch: error: comment?\nsbatch: error: Failed: Denied" >&2; exit 1')
     with pytest.raises(SlurmRefusedError, match="sbatch refused: comment\\?\nFailed: Denied"):
-        slurm.sbatch("")
+        sbatch("")
 
 
 def test_controller_away(command: Command) -> None:
     command("sbatch", 'echo "sbatch: error: Unable to contact slurm controller" >&2; exit 1')
     with pytest.raises(SlurmUnavailableError, match="cannot reach Slurm") as caught:
-        slurm.sbatch("")
+        sbatch("")
     assert "not known" not in caught.value.hint, "it was surely not accepted"
     command("sbatch", 'echo "sbatch: error: Socket timed out on send/recv" >&2; exit 1')
     with pytest.raises(SlurmUnavailableError) as caught:
-        slurm.sbatch("")
+        sbatch("")
     assert "not known whether the job was accepted" in caught.value.hint
 
 
 def test_no_job_id(command: Command) -> None:
     command("sbatch", "echo hello")
     with pytest.raises(SlurmUnavailableError, match="printed no job id: hello") as caught:
-        slurm.sbatch("")
+        sbatch("")
     assert "not known whether the job was accepted" in caught.value.hint
 
 
@@ -93,7 +98,7 @@ def wait_for(check: Callable[[], bool]) -> None:
 def test_hanging_is_ended_with_its_children(command: Command, tmp_path: Path) -> None:
     command("sbatch", f"sleep 300 & echo $! > {tmp_path}/child; wait")
     with pytest.raises(SlurmUnavailableError, match="did not answer within") as caught:
-        slurm.sbatch("x", timeout=0.5)
+        sbatch("x", timeout=0.5)
     assert "not known whether the job was accepted" in caught.value.hint
     assert "neuronctl status" in caught.value.hint
     child = int((tmp_path / "child").read_text())
@@ -103,12 +108,12 @@ def test_hanging_is_ended_with_its_children(command: Command, tmp_path: Path) ->
 def test_a_command_that_does_not_read_its_script(command: Command) -> None:
     command("sbatch", "exec <&-; echo 'sbatch: error: no' >&2; exit 1")
     with pytest.raises(SlurmRefusedError, match="no"):
-        slurm.sbatch("x" * 10_000_000)
+        sbatch("x" * 10_000_000)
 
 
 def test_ctrl_c_ends_the_command(command: Command, tmp_path: Path) -> None:
     command("squeue", f"echo $$ > {tmp_path}/pid; sleep 300 & wait")
-    program = "from neuronctl import slurm; slurm.squeue()"
+    program = "from neuronctl.slurm.squeue import squeue; squeue()"
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
     process.send_signal(signal.SIGINT)
@@ -121,14 +126,14 @@ def interrupted(before: str, after: str, **settings: Any) -> subprocess.Complete
     """A squeue of ours that is disturbed before and after its Popen has started a process."""
     program = f"""
 import os, signal, subprocess, time
-from neuronctl import slurm
+from neuronctl.slurm.squeue import squeue
 start = subprocess.Popen._execute_child
 def disturbed(*given):
     {before}
     start(*given)
     {after}
 subprocess.Popen._execute_child = disturbed
-slurm.squeue()
+squeue()
 """
     argv = [sys.executable, "-c", program]
     return subprocess.run(argv, stderr=subprocess.PIPE, timeout=30, **settings)
@@ -160,7 +165,7 @@ def test_ctrl_c_while_there_is_no_such_command(tmp_path: Path) -> None:
 def test_an_importer_may_ask_from_a_thread(command: Command) -> None:
     command("squeue", "")
     answers = []
-    thread = threading.Thread(target=lambda: answers.append(slurm.squeue()))
+    thread = threading.Thread(target=lambda: answers.append(squeue()))
     thread.start()
     thread.join(30)
     assert answers == [()]
@@ -168,13 +173,13 @@ def test_an_importer_may_ask_from_a_thread(command: Command) -> None:
 
 def test_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert not slurm.installed()
-    for call in (lambda: slurm.sbatch(""), slurm.squeue, slurm.sacct):
+    assert not installed()
+    for call in (lambda: sbatch(""), squeue, sacct):
         with pytest.raises(SlurmUnavailableError, match="not found") as caught:
             call()
         assert "neuronctl generate" in caught.value.hint
     with pytest.raises(SlurmUnavailableError, match="not found"):
-        slurm.run_interactive(["salloc"])
+        run_interactive(["salloc"])
 
 
 def test_a_command_that_cannot_be_started(
@@ -184,43 +189,43 @@ def test_a_command_that_cannot_be_started(
     file.chmod(0o644)
     monkeypatch.setenv("PATH", str(file.parent))
     with pytest.raises(SlurmUnavailableError, match="cannot be started: Permission denied"):
-        slurm.squeue()
+        squeue()
 
 
 def test_a_directory_that_is_not_there(command: Command, tmp_path: Path) -> None:
     command("sbatch", "echo 7")
     with pytest.raises(UsageError, match="no such directory"):
-        slurm.sbatch("", cwd=str(tmp_path / "none"))
+        sbatch("", cwd=str(tmp_path / "none"))
 
 
 def test_nul(command: Command) -> None:
     command("sbatch", "echo 7")
     with pytest.raises(UsageError, match="NUL"):
-        slurm.sbatch("", options=["--comment=a\0b"])
+        sbatch("", options=["--comment=a\0b"])
 
 
 def test_scancel_words_about_no_job(command: Command) -> None:
     command("scancel", 'echo "scancel: error: Unable to open socket" >&2; exit 1')
     with pytest.raises(SlurmRefusedError, match="Unable to open socket"):
-        slurm.scancel([JobId(7)])
+        scancel([JobId(7)])
 
 
 def test_output_that_is_not_text(command: Command) -> None:
     command("squeue", "printf '\\377\\036'")
-    assert slurm.squeue() == ()
+    assert squeue() == ()
 
 
 def test_interactive(command: Command, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     command("salloc", 'echo "$@"; exit 3')
-    assert slurm.run_interactive(["salloc", "-N", "1"]) == 3
+    assert run_interactive(["salloc", "-N", "1"]) == 3
     assert capfd.readouterr().out == "-N 1\n"
     command("salloc", "kill -9 $$")
-    assert slurm.run_interactive(["salloc"]) == 137
+    assert run_interactive(["salloc"]) == 137
 
 
 def test_ctrl_c_is_the_interactive_commands_business(command: Command, tmp_path: Path) -> None:
     command("salloc", f"trap 'echo caught; exit 5' INT; echo > {tmp_path}/up; sleep 300 & wait")
-    program = "import sys; from neuronctl import slurm; sys.exit(slurm.run_interactive(['salloc']))"
+    program = "import sys; from neuronctl.slurm.process import run_interactive; sys.exit(run_interactive(['salloc']))"
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -234,6 +239,6 @@ def test_ctrl_c_is_the_interactive_commands_business(command: Command, tmp_path:
 def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = tmp_path / "slurm.conf"
     monkeypatch.setenv("SLURM_CONF", str(conf))
-    assert slurm.local_cluster() is None
+    assert local_cluster() is None
     conf.write_text("ClusterName=Neuron\n")
-    assert slurm.local_cluster() == "neuron"
+    assert local_cluster() == "neuron"

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from neuronctl.diagnosis.reasons import REASONS
 from neuronctl.records.store import JobRecord, RecordDraft, SeenState
-from neuronctl.slurm import AccountingJob, ExitCode, JobId, QueueJob
+from neuronctl.slurm.fields import ExitCode
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.pending_reasons import REASONS
+from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.endings import _STATE_CODES, ending_words, exit_status, exit_text
-from neuronctl.tracking.jobstatus import ENDED, JobStatus, merge, reason_words
+from neuronctl.tracking.job_status import ENDED, JobStatus, merge, reason_words
 
 NOW = 1795222363
 

@@ -271,7 +271,7 @@ def test_no_place_for_the_cache_is_no_error(tmp_path: Path, monkeypatch: Any) ->
 def test_a_configuration_is_kept_unless_a_secret_may_stand_in_it(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    from neuronctl.request.jobfile import read_config
+    from neuronctl.request.job_file import read_config
 
     file = tmp_path / "config.yaml"
     file.write_text("env: {HF_TOKEN: hf_x}\n")

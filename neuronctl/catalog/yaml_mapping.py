@@ -1,0 +1,154 @@
+"""One mapping of a catalog while it is read: typed values, or an error with file and line."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypeVar
+
+from neuronctl import units
+from neuronctl.catalog.model import Location, Path
+from neuronctl.errors import CatalogError, did_you_mean
+
+T = TypeVar("T")
+
+EMPTY_HINT = "a key without a value takes out what lower files say: give it one, or leave it out"
+
+
+class CheckedMapping:
+    """One mapping of the merged catalog, and the place of every value in it."""
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        path: Path,
+        places: Mapping[Path, Location],
+        files: Sequence[str],
+    ):
+        self.data = data
+        self.path = path
+        self.places = places
+        self.files = files
+        """Those that were laid over one another, lowest first."""
+
+    def fail(self, key: str, message: str, hint: str = "", *others: Path) -> CatalogError:
+        """An error about ``key`` of this mapping (about the mapping itself where it is "").
+
+        others: further places below it that it clashes with; the one in the highest layer is to
+        blame, as what lies below was right without it. Of two in one layer ``key`` is to blame,
+        or the place inside it.
+        """
+        path = (*self.path, key) if key else self.path
+        place = path
+        while place and place not in self.places:
+            place = place[:-1]
+        own = self.places.get(place)
+        blamed = own
+        for other in others:
+            found = self.places.get((*self.path, *other))
+            if found is None:
+                continue
+            inside = other[0] == key
+            if blamed is None or self._rank(found) + inside > self._rank(blamed):
+                blamed = found
+        if own is not None and blamed != own and place == path:
+            message += f" ({path[-1]}: {own})"
+        prefix = f"{blamed}: " if blamed is not None else ""
+        return CatalogError(f"{prefix}{'.'.join(path)}: {message}", hint)
+
+    def as_high(self, key: str, other: str) -> bool:
+        """Whether ``key`` is said by no lower layer than ``other``."""
+        places = [self.places.get((*self.path, one)) for one in (key, other)]
+        own, its = (-1 if place is None else self._rank(place) for place in places)
+        return own >= its
+
+    def _rank(self, place: Location) -> int:
+        return max(number for number, file in enumerate(self.files) if file == place.file)
+
+    def check_keys(self, allowed: Sequence[str]) -> None:
+        for key in self.data:
+            if key not in allowed:
+                raise self.fail(key, "unknown key", did_you_mean(key, allowed))
+
+    def given(self, key: str) -> bool:
+        return self.data.get(key) is not None
+
+    def present(self) -> List[str]:
+        """The keys that a layer above has not taken out with null."""
+        return [key for key in self.data if self.given(key)]
+
+    def typed(self, key: str, kind: type, allowed: str) -> Any:
+        """The value, or None where there is none; ``allowed`` says what it may be."""
+        value = self.data.get(key)
+        # bool is an int to Python, but not to a person who writes `nodes: true`.
+        if value is not None and (type(value) is not kind):
+            raise self.fail(key, f"{show(value)} is not allowed", f"allowed: {allowed}")
+        return value
+
+    def mapping(self, key: str) -> CheckedMapping:
+        value = self.typed(key, dict, "a mapping, 'key: value' lines")
+        return CheckedMapping(value or {}, (*self.path, key), self.places, self.files)
+
+    def text(self, key: str, default: T, *, or_number: bool = False) -> Any:
+        """One line of text; a whole number as its digits where ``or_number``."""
+        if or_number and type(self.data.get(key)) is int:
+            return str(self.data[key])
+        value = self.typed(key, str, "text (in quotes where it looks like a number)")
+        if value is None:
+            return default
+        if not value.isprintable():
+            raise self.fail(key, f"{value!r} is not one line of text", "allowed: one line of text")
+        return value
+
+    def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
+        value: str = self.text(key, default)
+        if value not in allowed:
+            raise self.fail(key, f"{value!r} is not allowed", did_you_mean(value, allowed))
+        return value
+
+    def boolean(self, key: str, default: bool) -> bool:
+        value = self.typed(key, bool, "true or false")
+        return default if value is None else bool(value)
+
+    def whole(self, key: str, least: int) -> Optional[int]:
+        allowed = f"a whole number from {least}"
+        value: Optional[int] = self.typed(key, int, allowed)
+        if value is not None and value < least:
+            raise self.fail(key, f"{value} is below {least}", f"allowed: {allowed}")
+        return value
+
+    def texts(self, key: str) -> Tuple[str, ...]:
+        items = self.typed(key, list, "a list of words: [one, two]") or []
+        for number, item in enumerate(items):
+            if not isinstance(item, str) or not item or not item.isprintable():
+                raise self.fail(
+                    key,
+                    f"entry {number + 1}, {show(item)}, is not allowed",
+                    "allowed: a list of words: [one, two]; in quotes where one looks like a number",
+                )
+            if item in items[:number]:
+                raise self.fail(key, f"{item!r} is listed twice", "keep one of the two")
+        return tuple(items)
+
+    def duration(self, key: str) -> Optional[int]:
+        value = self.data.get(key)
+        if value is None:
+            return None
+        hint = f"allowed: {units.TIME_FORMS}; a bare number is minutes"
+        if type(value) not in (int, str):
+            raise self.fail(key, f"{show(value)} is not a time", hint)
+        try:
+            seconds = units.parse_duration(str(value))
+        except ValueError:
+            if str(value).upper() == "UNLIMITED":
+                return units.UNLIMITED
+            raise self.fail(key, f"{show(value)} is not a time", hint) from None
+        if seconds == 0:
+            raise self.fail(key, "0 is not a limit", "write UNLIMITED where there is none")
+        return seconds
+
+
+def show(value: object) -> str:
+    """A value as its writer knows it, cut where it is long."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = "a mapping" if isinstance(value, dict) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

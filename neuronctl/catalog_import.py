@@ -1,0 +1,268 @@
+"""A cluster's catalog entry from what its Slurm says, and where the two differ. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl import units
+from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.catalog.schema import ARCHITECTURES
+from neuronctl.frozen import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.slurm.scontrol import SiteNode, SitePartition
+    from neuronctl.slurm.snapshot import Limits
+
+Data = Dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure that the catalog and Slurm do not agree on; "" where one of them has none."""
+
+    partition: str
+    key: str
+    catalog: str
+    slurm: str
+
+
+def draft(limits: Limits, date: str, below: Mapping[str, Cluster] = MappingProxyType({})) -> str:
+    """The text of a catalog file; ``date`` (2026-08-12) is when Slurm was asked.
+
+    below: the clusters of the catalog that the file will lie over: what they say and Slurm does
+    not have is taken out. Where one figure stands for several, a remark at the top says so. What
+    Slurm does not tell (comments, where to submit from, modules) is left to be written.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", limits.config.cluster) or "cluster"
+    cluster: Data = {
+        "title": name,
+        "source": f"Slurm {limits.config.version} itself: scontrol, sacctmgr",
+        "date": date,
+    }
+    if name != limits.config.cluster and limits.config.cluster:
+        cluster["slurm_cluster_names"] = [limits.config.cluster]
+    default = next((one.name for one in limits.partitions if one.default), None)
+    if default is not None:
+        cluster["default_partition"] = default
+    policy: Data = {"gpu_option": "gres"}
+    fraction = _memory_fraction(limits)
+    if fraction is not None:
+        policy["memory_fraction"] = fraction
+    cluster["policy"] = policy
+    remarks: List[str] = []
+    drafted = {one.name: _partition(one, limits, remarks) for one in limits.partitions}
+    if drafted.pop("auto", None) is not None:
+        remarks.append("auto: left out, as '-p auto' lets neuronctl choose a partition.")
+    cluster["partitions"] = drafted
+    if name in below:
+        lower = below[name]
+        for key, data in drafted.items():
+            known = lower.partitions.get(key) or _inheriting(key, lower)
+            _take_out(data, known, untold(limits))
+        gone = [one for one in lower.partitions if one not in drafted]
+        cluster["partitions"].update(dict.fromkeys(gone))
+        if lower.default_partition is not None:
+            cluster.setdefault("default_partition", None)
+    head = [
+        f"# Drafted by 'neuronctl catalog import' from Slurm on {date}: look it through.",
+        "# What Slurm does not tell is yours to add: the comment it wants, where to submit from,",
+        "# modules, containers. 'neuronctl catalog check FILE' checks it; every key stands in",
+        "# docs/reference/catalog.md.",
+        *(f"# {one}" for one in remarks),
+    ]
+    return (
+        "\n".join([*head, *_lines({"default_cluster": name, "clusters": {name: cluster}})]) + "\n"
+    )
+
+
+def _inheriting(name: str, cluster: Cluster) -> Partition:
+    """A partition of which only its cluster says anything."""
+    return Partition(name, arch=cluster.arch, wall_time=cluster.wall_time)
+
+
+def untold(limits: Limits) -> Tuple[str, ...]:
+    """Keys of a partition that Slurm was not heard about: its users' limits, without sacctmgr."""
+    return ("max_submit_jobs", "max_running_jobs", "max_gpus") if limits.qos is None else ()
+
+
+def _take_out(data: Data, below: Partition, spared: Sequence[str]) -> None:
+    """Give ``data`` a null, or Slurm's plain value, for all that only ``below`` says."""
+    plain = Partition(below.name)
+    for key in _KEYS:
+        if key not in (*data, *spared) and getattr(below, key) != getattr(plain, key):
+            value = getattr(plain, key)
+            data[key] = None if value == () else value
+    for key in ("default", "maximum"):
+        if getattr(below.wall_time, key) is not None:
+            data.setdefault("wall_time", {}).setdefault(key, None)
+    if below.interconnect is not None and not data.get("gpus_per_node"):
+        data["interconnect"] = None
+    if below.cores_total is not None and data.get("cores_per_node"):
+        data["cores_total"] = None
+    if below.note:  # it speaks of the figures that this file replaces
+        data["note"] = None
+
+
+def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
+    nodes = [one for one in limits.nodes if site.name in one.partitions]
+    data: Data = {}
+    if site.nodes:
+        data["nodes"] = site.nodes
+    if site.node_list and len(units.expand_hostlist(site.node_list)) <= (site.nodes or 0):
+        data["node_list"] = site.node_list
+    if nodes:
+        data.update(_sizes(nodes, site.nodes))
+        remarks += _remarks(site.name, nodes, data)
+    qos = next((one for one in limits.qos or () if one.name.lower() == site.qos.lower()), None)
+    if qos is not None and site.qos:
+        found = (qos.max_submit_jobs, qos.max_running_jobs)
+        for key, value in zip(("max_submit_jobs", "max_running_jobs"), found):
+            # One that is over the limit of all jobs says nothing, and no catalog takes it.
+            if value and value <= data.get("max_submit_jobs", value):
+                data[key] = value
+        gpus = data.get("gpus_per_node", 0)
+        if qos.max_gpus and gpus and qos.max_gpus >= gpus:
+            data["max_gpus"] = qos.max_gpus
+    if site.max_nodes and site.max_nodes <= (site.nodes or site.max_nodes):
+        data["max_nodes"] = site.max_nodes
+    times = {"default": site.default_time, "maximum": site.max_time}
+    wall_time = {key: units.format_time(value) for key, value in times.items() if value}
+    if wall_time:
+        data["wall_time"] = wall_time
+    if site.allow_groups or site.root_only or site.state in ("DRAIN", "INACTIVE"):
+        data["open"] = False
+    return data
+
+
+def _sizes(nodes: Sequence[SiteNode], count: Optional[int]) -> Data:
+    data: Data = {}
+    cores = [one.cores // one.threads for one in nodes]
+    if len(set(cores)) == 1:
+        data["cores_per_node"] = cores[0]
+    else:
+        # One figure a node, or the smallest where some node was not to be seen.
+        data["cores_per_node"] = cores if len(cores) == count else min(cores)
+    memory = max(one.memory_mb for one in nodes)
+    if memory:
+        data["memory_mb_per_node"] = memory
+    gpus = max(one.gpus for one in nodes)
+    if gpus:
+        data["gpus_per_node"] = gpus
+        kinds = {one.gpu for one in nodes if one.gpus and one.gpu}
+        if len(kinds) == 1:
+            data["gpu"] = kinds.pop()
+    arches = {one.arch for one in nodes}
+    if len(arches) == 1 and arches & set(ARCHITECTURES) and arches != {"x86_64"}:
+        data["arch"] = arches.pop()
+    return data
+
+
+def _remarks(name: str, nodes: Sequence[SiteNode], data: Data) -> List[str]:
+    """Where a partition's nodes differ and the draft has one figure for all of them."""
+    found = []
+    memory = {one.memory_mb for one in nodes}
+    if len(memory) > 1:
+        found.append(f"memory of {min(memory)} to {max(memory)} MB; the largest is what is written")
+    gpus = {one.gpus for one in nodes}
+    if len(gpus) > 1:
+        found.append(f"{min(gpus)} to {max(gpus)} GPUs; the largest is what is written")
+    cores = {one.cores // one.threads for one in nodes}
+    if len(cores) > 1 and not isinstance(data["cores_per_node"], list):
+        found.append(f"{min(cores)} to {max(cores)} cores; the smallest is what is written")
+    return [f"{name}: its nodes have {words}." for words in found]
+
+
+def _memory_fraction(limits: Limits) -> Optional[float]:
+    """How much of a node's share of memory a core brings, where all partitions agree on it."""
+    found = set()
+    for site in limits.partitions:
+        nodes = [one for one in limits.nodes if site.name in one.partitions and one.memory_mb]
+        if not nodes or not site.memory_mb_per_cpu:
+            return None
+        # As Cluster.memory_mb() counts it, from the figures that the draft has.
+        share = max(one.memory_mb for one in nodes) / max(one.cores for one in nodes)
+        found.add(round(site.memory_mb_per_cpu / share, 2))
+    (one,) = found if len(found) == 1 else (None,)
+    return one if one is not None and 0 < one <= 1 else None
+
+
+# ------------------------------------------------------------------------------- as YAML
+
+
+def _lines(data: Mapping[str, Any], indent: str = "") -> List[str]:
+    lines = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            lines += [f"{indent}{_plain(key)}:", *_lines(value, indent + "  ")]
+        elif isinstance(value, list):
+            lines.append(f"{indent}{_plain(key)}: [{', '.join(_plain(one) for one in value)}]")
+        else:
+            lines.append(f"{indent}{_plain(key)}: {_plain(value)}")
+    return lines
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w./:-]*", value, re.ASCII):
+        return value if value not in ("true", "false", "null") else json.dumps(value)
+    # A JSON string is a YAML string.
+    return json.dumps(value)
+
+
+# ---------------------------------------------------------------------------- difference
+
+_KEYS = (
+    "nodes",
+    "node_list",
+    "cores_per_node",
+    "memory_mb_per_node",
+    "gpus_per_node",
+    "gpu",
+    "arch",
+    "max_submit_jobs",
+    "max_running_jobs",
+    "max_gpus",
+    "max_nodes",
+    "open",
+)
+
+
+def differences(
+    catalog: Cluster, slurm: Cluster, spared: Sequence[str] = ()
+) -> Tuple[Difference, ...]:
+    """Figure by figure; of ``slurm`` only what Slurm tells counts: not the keys in ``spared``."""
+    found: List[Difference] = []
+    for name in dict.fromkeys([*catalog.partitions, *slurm.partitions]):
+        ours, theirs = catalog.partitions.get(name), slurm.partitions.get(name)
+        if ours is None or theirs is None:
+            there = ("there" if ours else "", "there" if theirs else "")
+            found.append(Difference(name, "partition", *there))
+            continue
+        for key, mine, its in _figures(ours, theirs):
+            if mine != its and key not in spared:
+                found.append(Difference(name, key, mine, its))
+    return tuple(found)
+
+
+def _figures(ours: Partition, theirs: Partition) -> List[Tuple[str, str, str]]:
+    rows = [
+        (key, _show(key, getattr(ours, key)), _show(key, getattr(theirs, key))) for key in _KEYS
+    ]
+    for key in ("default", "maximum"):
+        both = (getattr(one.wall_time, key) for one in (ours, theirs))
+        mine, its = ("" if one is None else units.format_time(one) for one in both)
+        rows.append((f"wall_time.{key}", mine, its))
+    return rows
+
+
+def _show(key: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if key == "cores_per_node":
+        return ", ".join(str(one) for one in value)
+    if key == "node_list":
+        return units.compress_hostlist(units.expand_hostlist(value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,1 @@
+"""What Slurm would do with a plan now."""

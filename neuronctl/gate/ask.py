@@ -1,0 +1,102 @@
+"""Asks Slurm, once, what a verdict needs: at most two processes while the limits are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import Callable, Optional, Tuple
+
+from neuronctl.errors import SlurmUnavailableError
+from neuronctl.forecast.facts import Live
+from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
+from neuronctl.gate import limits_cache as cache
+from neuronctl.planning import JobPlan
+from neuronctl.slurm.cluster import is_cluster
+
+TIMEOUT = 1.5
+"""Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
+
+
+def ask_live(
+    plan: JobPlan,
+    *,
+    fresh: bool = False,
+    timeout: float = TIMEOUT,
+    meanwhile: Optional[Callable[[], None]] = None,
+) -> Live:
+    """Slurm's figures for a plan's cluster.
+
+    fresh: read the limits anew, whatever is kept of them. meanwhile: called while Slurm is asked,
+    for what needs no answer; not called where it is not asked. Raises SlurmUnavailableError where
+    Slurm is not there or does not answer in time, or is another cluster's; SlurmRefusedError.
+    """
+    from neuronctl.slurm.cluster import local_cluster
+    from neuronctl.slurm.snapshot import ask_now
+    from neuronctl.users import login_name
+
+    name = local_cluster()
+    if name is not None:
+        _check_cluster(plan, name)
+    made_from = cache.key()
+    kept = None if fresh else cache.read(made_from)
+    nodes = ""
+    if kept is not None:
+        here = next((one for one in kept[0].partitions if one.name == plan.partition.name), None)
+        nodes = here.node_list if here is not None else ""
+    now = ask_now(
+        nodes=nodes,
+        partition=plan.partition.name,
+        limits_of=(login_name(), name or "") if kept is None else None,
+        job_ids=dependency_ids(plan),
+        shared_of=login_name() if kept is not None and kept[0].shared else "",
+        names=is_singleton(plan),
+        timeout=timeout,
+        meanwhile=meanwhile,
+    )
+    asked_at = int(time.time())
+    if kept is None:
+        assert now.limits is not None
+        kept = now.limits, asked_at
+        # Half an answer is good for now, but not for an hour.
+        if now.limits.qos is not None or "limits" not in now.limits.config.enforce:
+            cache.write(made_from, *kept)
+    limits, limits_at = kept
+    _check_cluster(plan, limits.config.cluster)
+    fresh_one = now.partition
+    if fresh_one is not None:
+        # Whether a partition is up may change within the hour for which the limits are kept.
+        partitions = [fresh_one if one.name == fresh_one.name else one for one in limits.partitions]
+        limits = dataclasses.replace(limits, partitions=tuple(partitions))
+    return Live(
+        limits=limits,
+        limits_at=limits_at,
+        jobs=now.jobs,
+        nodes=now.nodes,
+        job_states=now.job_states,
+        asked_at=asked_at,
+        groups=_groups(),
+        shared=now.shared,
+        reservations=now.reservations,
+        user=login_name(),
+        host=os.uname().nodename.partition(".")[0],
+    )
+
+
+def _check_cluster(plan: JobPlan, name: str) -> None:
+    if name and not is_cluster(plan.cluster, name):
+        raise SlurmUnavailableError(
+            f"the Slurm here is that of cluster '{name}', and the job is for {plan.cluster.name}"
+        )
+
+
+def _groups() -> Tuple[str, ...]:
+    import grp
+
+    names = []
+    for number in os.getgroups():
+        try:
+            names.append(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue
+    return tuple(names)

@@ -1,0 +1,207 @@
+"""What can be seen on this machine of a job: its program, image, environment and log directory.
+
+The rules are pure; this is where the file system is looked at for them, once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import List, Optional, Tuple
+
+from neuronctl.errors import UsageError
+from neuronctl.launch.containers import elf_arch, sif_arch
+from neuronctl.planning import JobPlan
+from neuronctl.rules import LocalFacts
+from neuronctl.shell import quote
+from neuronctl.users import login_name
+
+
+def look(plan: JobPlan) -> LocalFacts:
+    """What the rules may know of this machine; raises UsageError where it cannot be looked at."""
+    try:
+        directory = os.path.realpath(os.getcwd())
+    except FileNotFoundError:
+        raise UsageError("the current directory does not exist any more", "cd to another") from None
+    script, image = plan.request.script, plan.request.container
+    problem, hint, has_directives = "", "", False
+    log_problem, log_hint = _log_problem(plan)
+    environment_problem, environment_hint = _environment_problem(plan)
+    # A bare name may be one of the image's, or of what the job itself brings to PATH.
+    brought = image is not None or _brings_programs(plan)
+    if script is not None and (not brought or _is_file_name(script)):
+        problem, hint, has_directives = _script_problem(script, plan.request.venv)
+    return LocalFacts(
+        user=login_name(),
+        directory=directory,
+        script_problem=problem,
+        script_hint=hint,
+        log_problem=log_problem,
+        log_hint=log_hint,
+        has_directives=has_directives,
+        image_problem=_image_problem(image, plan) if image is not None else "",
+        environment_problem=environment_problem,
+        environment_hint=environment_hint,
+        environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
+        built_for=tuple(_architectures(plan)),
+    )
+
+
+def _brings_programs(plan: JobPlan) -> bool:
+    """Whether modules, setup lines or a conda environment may put programs on PATH."""
+    request = plan.request
+    return bool(request.modules or request.setup or request.conda)
+
+
+def _is_file_name(script: str) -> bool:
+    return "/" in script or script.endswith(".py")
+
+
+def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bool]:
+    """Why ``script`` cannot be run and what to do (or ""), and whether it is a batch script itself.
+
+    venv: the environment whose programs are found too.
+    """
+    if os.path.isdir(script):
+        return f"'{script}' is a directory, not a program", "", False
+    if not _is_file_name(script):
+        places = [os.path.expanduser(f"{venv}/bin")] if venv is not None else []
+        places.append(os.environ.get("PATH", os.defpath))
+        if _which(script, os.pathsep.join(places)) is None:
+            return f"there is no program '{script}' in this directory or on PATH", "", False
+        return "", "", False
+    if not os.path.exists(script):
+        return f"there is no file '{script}' in {os.getcwd()}{_like(script)}", "", False
+    if not os.path.isfile(script):
+        return f"'{script}' is not a file", "", False
+    try:
+        with open(script, "rb") as file:
+            head = file.read(20_000)
+    except OSError as error:
+        return f"'{script}' cannot be read: {error.strerror}", "", False
+    if b"\n#SBATCH " in head:
+        return "", "", True
+    if not script.endswith(".py") and not os.access(script, os.X_OK):
+        hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
+        return f"'{script}' is not executable", hint, False
+    return "", "", False
+
+
+def _which(program: str, path: Optional[str] = None) -> Optional[str]:
+    import shutil  # with bz2 and lzma, which few submissions need
+
+    return shutil.which(program, path=path)
+
+
+def _like(script: str) -> str:
+    """``; there is train.py``: the file nearest in name, or ""."""
+    import difflib
+
+    directory, name = os.path.split(script)
+    try:
+        names = os.listdir(directory or ".")
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    return f"; there is {os.path.join(directory, near[0])}" if near else ""
+
+
+def _image_problem(image: str, plan: JobPlan) -> str:
+    """Why an image cannot be used, or ""; nothing is said of docker:// and other addresses.
+
+    Pyxis takes for a registry's whatever does not begin with ``.`` or ``/``.
+    """
+    file = image.startswith((".", "/")) or image.endswith(".sqsh")
+    if "://" in image or (plan.wrapping.srun and not file):
+        return ""
+    if not os.path.exists(image):
+        return f"there is no container image '{image}'"
+    if not os.access(image, os.R_OK):
+        return f"the container image '{image}' is not readable for you"
+    return ""
+
+
+def _environment_problem(plan: JobPlan) -> Tuple[str, str]:
+    """Why --venv or --conda cannot be activated and what to do, or twice "".
+
+    Nothing is said of what modules, setup lines or a login shell may bring on the node.
+    """
+    request = plan.request
+    if request.venv is not None:
+        directory = os.path.expanduser(request.venv).rstrip("/")
+        if not os.path.isdir(directory):
+            hint = f"make it first: python3 -m venv {quote(directory)}; or name another"
+            return f"there is no virtual environment '{directory}'", hint
+        if not os.path.isfile(f"{directory}/bin/activate"):
+            words = f"'{directory}' is no virtual environment: it has no bin/activate"
+            return words, "name the directory that 'python3 -m venv' made"
+    if request.conda is not None:
+        if "/" in request.conda and not os.path.isdir(os.path.expanduser(request.conda)):
+            hint = "name another; 'conda env list' shows yours"
+            return f"there is no conda environment '{request.conda}'", hint
+        elsewhere = request.modules or request.setup or plan.cluster.policy.login_shell
+        if not elsewhere and _which("conda") is None:
+            return (
+                "--conda is asked for, and there is no 'conda' on PATH, which the job inherits",
+                "name the module that brings it with --module NAME, or set conda up in your shell",
+            )
+    return "", ""
+
+
+def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
+    """(what, architecture) of the image and of the environment's interpreter, where known."""
+    request = plan.request
+    found = []
+    if request.container is not None:
+        found.append((f"the image {request.container}", sif_arch(_head(request.container))))
+    environment = request.venv or request.conda
+    if environment is not None:
+        # A conda environment is a path or a name; of a name nothing is known here.
+        python = os.path.join(os.path.expanduser(environment), "bin", "python")
+        found.append((f"the environment {environment}", elf_arch(_head(python))))
+    return [(what, arch) for what, arch in found if arch is not None]
+
+
+def _head(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(64)
+    except OSError:
+        return b""
+
+
+def _log_problem(plan: JobPlan) -> Tuple[str, str]:
+    """Why a log file cannot be written and what to do, or twice ""."""
+    from neuronctl.units import expand_log_pattern
+
+    for pattern in (plan.output, plan.error):
+        if pattern is None:
+            continue
+        name = expand_log_pattern(
+            pattern,
+            job_id=1,
+            array_job_id=1,
+            array_task_id=0,
+            job_name=plan.job_name,
+            user=login_name(),
+        )
+        made = os.path.dirname(pattern)
+        if "\\" not in pattern and re.search(r"%[0-9]*[AjJ]", made.replace("%%", "")):
+            return (
+                f"the log directory '{made}' cannot be there: it is named after the job's id",
+                "put the id into the file's name, as in -o %x_%j.out",
+            )
+        if os.path.isdir(name):
+            return f"the log file '{name}' is a directory", "choose another with -o"
+        if os.path.exists(name) and os.access(name, os.W_OK):
+            continue  # /dev/null, or a log that is written again
+        directory = os.path.dirname(name) or "."
+        if not os.path.isdir(directory):
+            hint = f"make it first: mkdir -p {quote(directory)}; or choose another with -o"
+            return f"the log directory '{directory}' does not exist", hint
+        if not os.access(directory, os.W_OK | os.X_OK):
+            return (
+                f"the log directory '{os.path.abspath(directory)}' is not writable for you",
+                "choose another with -o",
+            )
+    return "", ""

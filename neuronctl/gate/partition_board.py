@@ -1,0 +1,148 @@
+"""Each partition as a person wants to see it: what is free, what is mine, how long I would wait.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+from neuronctl import units
+from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.forecast.facts import Limit, Live, overlay, user_limit
+from neuronctl.frozen import dataclass
+from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict, verdict
+from neuronctl.patterns import lazy
+from neuronctl.planning import plan
+from neuronctl.request.job import JobRequest
+from neuronctl.rule_codes import CODES
+from neuronctl.rules import RuleContext, check
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.slurm.scontrol import SiteNode
+
+_DOWN = lazy(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one user holds of a limit; figure None: there is none, or it is not known."""
+
+    used: int
+    figure: Optional[int]
+
+    def __str__(self) -> str:
+        return str(self.used) if self.figure is None else f"{self.used}/{self.figure}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One partition now. Counts are GPUs, or cores where its nodes have no GPUs.
+
+    next: what would happen to a job of one GPU (one core) now.
+    """
+
+    partition: str
+    unit: str
+    free: int
+    used: int
+    down: int
+    my_gpus: Share
+    my_running: Share
+    my_jobs: Share
+    next: Verdict
+
+    def bar(self, width: int, *, signs: str = "#.x") -> str:
+        """Used, free and down, each as its sign of the three; whatever there is shows."""
+        total = self.free + self.used + self.down
+        if not total:
+            return " " * width
+        text = ""
+        for sign, count in zip(signs, (self.used, self.free, self.down)):
+            text += sign * (max(1, round(width * count / total)) if count else 0)
+        # Rounding may have made it one too long or too short: the longest part can bear it.
+        longest = max(signs, key=text.count)
+        while len(text) > width:
+            text = text.replace(longest, "", 1)
+        return text.replace(longest, longest * (width - len(text) + 1), 1)
+
+    @property
+    def word(self) -> str:
+        """``now``, ``waits``, ``refused`` or ``not known``."""
+        return {CAN_START: "now", WILL_WAIT: "waits"}.get(self.next.kind, self.next.kind)
+
+    def wait(self, now: int) -> str:
+        """``now``, or for what it waits and for how long at most."""
+        if self.next.kind == CAN_START:
+            return "now"
+        if self.next.kind != WILL_WAIT:
+            return f"{self.next.kind}: {self.next.cause}" if self.next.cause else self.next.kind
+        text = self.next.cause or "limit"
+        if self.next.until is not None:
+            text += f", at most {units.format_time(max(0, self.next.until - now))}"
+        return text
+
+    def why(self, now: int) -> str:
+        """The same with the verdict's own words; "" where it starts now."""
+        if self.next.kind == CAN_START:
+            return ""
+        return f"{self.wait(now)}: {self.next.words}" if self.next.words else self.wait(now)
+
+
+def standings(
+    names: Sequence[str], cluster: Cluster, catalog: Catalog, live: Live
+) -> Tuple[Standing, ...]:
+    """Those of the named partitions, or of all that Slurm has."""
+    shown = names or [one.name for one in live.limits.partitions]
+    return tuple(_standing(name, cluster, catalog, live) for name in shown)
+
+
+def _standing(name: str, cluster: Cluster, catalog: Catalog, live: Live) -> Standing:
+    nodes = [one for one in live.nodes if name in one.partitions]
+    gpus = any(one.gpus for one in nodes)
+    made = plan(
+        JobRequest(script="job", partition=name, gpus_per_node=1 if gpus else None), cluster
+    )
+    held, sources = overlay(made, live)
+    context = RuleContext(held, catalog, live=live, sources=sources)
+    # How it is asked for is not the matter here, only whether there is a place for it.
+    findings = [one for one in check(context) if CODES[one.code].closes_partition]
+
+    def share(field: str) -> Share:
+        limit: Optional[Limit] = user_limit(field, held, live, context.cite_partition)
+        if limit is not None:
+            return Share(limit.used, limit.figure)
+        mine = [one for one in live.jobs if name in one.partitions]
+        if field == "max_submit_jobs":
+            return Share(sum(one.count for one in mine), None)
+        runs = [one for one in mine if one.state == "RUNNING"]
+        return Share(
+            sum(one.count * (1 if field == "max_running_jobs" else one.gpus or 0) for one in runs),
+            None,
+        )
+
+    free, used, down = _counts(nodes, gpus)
+    return Standing(
+        partition=name,
+        unit="GPU" if gpus else "core",
+        free=free,
+        used=used,
+        down=down,
+        my_gpus=share("max_gpus"),
+        my_running=share("max_running_jobs"),
+        my_jobs=share("max_submit_jobs"),
+        next=verdict(held, findings, live, context.cite_partition),
+    )
+
+
+def _counts(nodes: List[SiteNode], gpus: bool) -> Tuple[int, int, int]:
+    free = used = down = 0
+    for one in nodes:
+        total, held = (one.gpus, one.gpus_used) if gpus else (one.cores, one.cores_used)
+        used += held
+        if _DOWN.search(one.state):
+            down += total - held
+        else:
+            free += total - held
+    return free, used, down

@@ -1,0 +1,1 @@
+"""How a program is started on the nodes: launchers, containers, environments."""

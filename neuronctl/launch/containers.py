@@ -1,0 +1,145 @@
+"""How a container is put round what runs on each node: one small entry a runtime."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Callable, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.frozen import dataclass
+from neuronctl.shell import Shell, Word
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image and how it is to be entered.
+
+    gpus: whether the node's GPUs are handed in. binds: directories to bind, as typed
+    (``SRC[:DST]``). scratch: the user's scratch directory as shell text, or None. variables:
+    names of variables the program needs, which ``cleanenv`` would take from it.
+    """
+
+    path: str
+    gpus: bool
+    binds: Tuple[str, ...] = ()
+    scratch: Optional[Shell] = None
+    cleanenv: bool = False
+    variables: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """What a container adds to a launch.
+
+    before: lines the batch shell runs first, behind the user's own. exports: variables set in
+    each task. prefix: words before what runs in each task. srun: options of srun, where Slurm
+    itself starts the container (Pyxis).
+    """
+
+    before: Tuple[str, ...] = ()
+    exports: Tuple[Tuple[str, Shell], ...] = ()
+    prefix: Tuple[Word, ...] = ()
+    srun: Tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One container runtime: its command, and what it adds to a launch."""
+
+    name: str
+    wrap: Callable[[Image], Wrapping]
+
+
+def _singularity(command: str, *prefixes: str) -> Callable[[Image], Wrapping]:
+    def wrap(image: Image) -> Wrapping:
+        words: Tuple[Word, ...] = (command, "exec")
+        exports: Tuple[Tuple[str, Shell], ...] = ()
+        if image.gpus:
+            words += ("--nv",)
+        if image.cleanenv:
+            words += ("--cleanenv",)
+            exports = tuple(
+                (f"{prefix}_{name}", Shell(f'"${name}"'))
+                for prefix in prefixes
+                for name in image.variables
+            )
+        # The runtime binds the home directory by itself, but not scratch, nor always $PWD.
+        before: Tuple[str, ...] = ()
+        if image.scratch is not None:
+            before = (
+                "# Scratch and this directory, not twice the same: that is a warning a process.",
+                f'export BINDS="{image.scratch}"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"',
+            )
+        words += ("--bind", Shell('"$BINDS"' if before else '"$PWD"'))
+        for bind in image.binds:
+            words += ("--bind", bind)
+        last = ("--pwd", Shell('"$PWD"'), image.path)
+        return Wrapping(before=before, exports=exports, prefix=(*words, *last))
+
+    return wrap
+
+
+def _pyxis(image: Image) -> Wrapping:
+    mounts = [f"{image.scratch}:{image.scratch}"] if image.scratch is not None else []
+    mounts += ["$PWD:$PWD", *map(_quoted, image.binds)]
+    return Wrapping(
+        srun=(
+            f"--container-image={image.path}",
+            Shell(f'--container-mounts="{",".join(mounts)}"'),
+            Shell('--container-workdir="$PWD"'),
+        )
+    )
+
+
+def _quoted(text: str) -> str:
+    """``text`` for a place within double quotes."""
+    return re.sub(r'([\\"$`])', r"\\\1", text)
+
+
+RUNTIMES: Mapping[str, Runtime] = {
+    runtime.name: runtime
+    for runtime in (
+        # Apptainer goes by that name too, and warns of each variable that only has the old prefix.
+        Runtime("singularity", _singularity("singularity", "SINGULARITYENV", "APPTAINERENV")),
+        Runtime("apptainer", _singularity("apptainer", "APPTAINERENV")),
+        Runtime("pyxis", _pyxis),
+    )
+}
+
+# The architecture field of a SIF header, as `uname -m` names it.
+_SIF_ARCH = {b"01": "i686", b"02": "x86_64", b"03": "armv7l", b"04": "aarch64", b"05": "ppc64"}
+_ELF_ARCH = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64", 21: "ppc64"}
+
+
+def sif_arch(head: bytes) -> Optional[str]:
+    """The architecture a SIF image was built for, from its first 64 bytes; None if it has none.
+
+    A SIF header is a 32-byte launch line, the magic ``SIF_MAGIC``, a version and the
+    architecture (two digits), each ended by a NUL.
+    """
+    if head[32:41] != b"SIF_MAGIC":
+        return None
+    return _SIF_ARCH.get(head[45:47])
+
+
+def elf_arch(head: bytes) -> Optional[str]:
+    """The architecture of an ELF program, from its first 20 bytes; None if it is none."""
+    if head[:4] != b"\x7fELF" or len(head) < 20:
+        return None
+    order = "little" if head[5] == 1 else "big"
+    return _ELF_ARCH.get(int.from_bytes(head[18:20], order))  # type: ignore[arg-type]
+
+
+def find_image(image: str, directories: Sequence[str]) -> str:
+    """The path of an image: a bare name that is no file here is sought in ``directories``.
+
+    Where it is in none of them (on another machine, say) the first one is taken, as a reader of
+    the script would; a name with a ``/`` is left alone, and so is one of a registry
+    (``ubuntu:22.04``). What is here and no SIF gets a ``./``, by which Pyxis knows a file.
+    """
+    if os.path.exists(image):
+        return image if image.startswith((".", "/")) or image.endswith(".sif") else f"./{image}"
+    if "/" in image or ":" in image or not directories:
+        return image
+    paths = [f"{directory.rstrip('/')}/{image}" for directory in directories]
+    return next((path for path in paths if os.path.exists(path)), paths[0])

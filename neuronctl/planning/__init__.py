@@ -1,0 +1,12 @@
+"""plan(request, cluster) -> JobPlan: every value a script needs, each with its reason. Pure.
+
+model.py says what a plan is, planner.py settles its values in the order they depend on each
+other, directives.py writes them as options of sbatch.
+"""
+
+from __future__ import annotations
+
+from neuronctl.planning.model import Decision, Directive, Export, JobPlan, Place, Signal
+from neuronctl.planning.planner import plan
+
+__all__ = ["Decision", "Directive", "Export", "JobPlan", "Place", "Signal", "plan"]

@@ -1,0 +1,431 @@
+"""Settles the values of a plan, each with its reason.
+
+A plan is made for bad requests too, so that the rules can report everything at once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Optional, Tuple
+
+from neuronctl import units
+from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.errors import UsageError
+from neuronctl.launch.containers import RUNTIMES, Wrapping
+from neuronctl.launch.launchers import LAUNCHERS, Launch, Launcher, Shape
+from neuronctl.planning.directives import directives
+from neuronctl.planning.model import Decision, Export, JobPlan, Place
+from neuronctl.planning.software import activation, exports, image, is_python, program
+from neuronctl.request.job import JobRequest, Source
+from neuronctl.request.options import one_line
+from neuronctl.words import counted, verb
+
+
+def plan(
+    request: JobRequest,
+    cluster: Cluster,
+    *,
+    interactive: bool = False,
+    place: Optional[Place] = None,
+    recognised: str = "",
+) -> JobPlan:
+    """Settle every value of ``request`` for ``cluster``.
+
+    interactive
+        For salloc: no program, no log files, one task a GPU unless asked.
+    place
+        The part of an allocation to launch on, where the plan is not for a job of its own.
+    recognised
+        How the cluster was found, where it was not asked for.
+
+    Raises UsageError for a launcher or a container runtime that does not exist, and for a program
+    whose name is not one line.
+    """
+    # The name stands in the preflight's here-document, which a line of it could end.
+    if request.script is not None:
+        try:
+            one_line(request.script)
+        except ValueError as error:
+            raise UsageError(f"the program's name {error}", "rename the file") from None
+    return _Planner(request, cluster, interactive, place, recognised).plan()
+
+
+# Directives whose derivation a reader of the script wants to see beside them.
+_REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
+
+
+class _Planner:
+    """One planning; holds the values settled so far, in the order they depend on each other."""
+
+    def __init__(
+        self,
+        request: JobRequest,
+        cluster: Cluster,
+        interactive: bool,
+        place: Optional[Place],
+        recognised: str,
+    ) -> None:
+        self.place = place
+        self.recognised = recognised
+        self.request = request
+        self.cluster = cluster
+        self.interactive = interactive
+        self.decisions: Dict[str, Decision] = {}
+
+    def decide(self, name: str, value: object, source: Source, why: str) -> None:
+        self.decisions[name] = Decision(name, str(value), source, why)
+
+    def asked(self, name: str, field: str, value: object) -> None:
+        """Record a value that the request itself carries."""
+        origin = self.request.origin(field)
+        self.decide(name, value, origin.source, origin.where)
+
+    def remark(self, name: str) -> str:
+        decision = self.decisions.get(name)
+        if decision is None or name not in _REMARKED:
+            return ""
+        why = decision.why if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
+        memory = self.decisions.get("memory a node")
+        if name == "cpus-per-task" and memory is not None:
+            why += f"{'; ' if why else ''}{memory.value} of memory a node"
+        return why
+
+    def plan(self) -> JobPlan:
+        request = self.request
+        if self.cluster.name:
+            source = Source.CLUSTER
+            if request.cluster is not None:
+                self.asked("cluster", "cluster", request.cluster)
+            else:
+                how = self.recognised or "the catalog's default"
+                self.decide("cluster", self.cluster.name, source, how)
+        partition = self._partition()
+        nodes = self._nodes()
+        gpus = self._gpus(nodes)
+        launcher = self._launcher(nodes, gpus)
+        ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
+        processes = self._processes(launcher, ntasks_per_node, gpus)
+        cpus_per_task = self._cpus_per_task(partition, ntasks_per_node, gpus)
+        self._memory(partition, ntasks_per_node * cpus_per_task)
+        time_limit, time_text = self._time(partition)
+        comment = self._comment()
+        job_name = self._job_name()
+        output = self._log("output", request.output, ".out")
+        error = self._log("error", request.error, ".err")
+        shape = Shape(
+            nodes,
+            ntasks_per_node,
+            cpus_per_task,
+            gpus,
+            processes,
+            hosts=self.place.hosts if self.place else (),
+            interface=self.cluster.network.interface,
+            srun_options=(
+                *self.cluster.policy.srun_options,
+                *(self.place.step_options if self.place else ()),
+            ),
+        )
+        launch = launcher.launch(shape)
+        cores = ntasks_per_node * cpus_per_task
+        exported = exports(request, self.cluster, cores=cores, processes=processes)
+        settled: Dict[str, Optional[str]] = {
+            "job-name": job_name,
+            "partition": partition.name or None,
+            "nodes": str(nodes),
+            "ntasks-per-node": str(ntasks_per_node),
+            "cpus-per-task": str(cpus_per_task),
+            "time": time_text,
+            "comment": comment,
+            "output": output,
+            "error": error,
+        }
+        return JobPlan(
+            request=request,
+            cluster=self.cluster,
+            partition=partition,
+            interactive=self.interactive,
+            job_name=job_name,
+            nodes=nodes,
+            ntasks_per_node=ntasks_per_node,
+            cpus_per_task=cpus_per_task,
+            gpus_per_node=gpus,
+            processes_per_node=processes,
+            time_limit=time_limit,
+            comment=comment,
+            output=output,
+            error=error,
+            launcher=launcher,
+            launch=launch,
+            wrapping=self._wrapping(launch, exported, gpus),
+            program=program(request, launcher, launch),
+            preflight=self._preflight(nodes, launcher),
+            hosts=shape.hosts,
+            activation=activation(request, self.cluster),
+            exports=exported,
+            directives=directives(
+                request,
+                self.cluster.policy,
+                settled,
+                gpus=gpus,
+                interactive=self.interactive,
+                remark=self.remark,
+            ),
+            decisions=tuple(self.decisions.values()),
+        )
+
+    def _partition(self) -> Partition:
+        name = self.request.partition
+        if name is not None:
+            self.asked("partition", "partition", name)
+        elif self.cluster.default_partition is not None:
+            name = self.cluster.default_partition
+            self.decide("partition", name, Source.CLUSTER, "the cluster's default partition")
+        else:
+            name = ""
+        return self.cluster.partitions.get(name) or Partition(name)
+
+    def _nodes(self) -> int:
+        nodes = self.request.nodes
+        if nodes is not None:
+            self.asked("nodes", "nodes", nodes)
+            return nodes
+        named = self._named_nodes()
+        if named > 1:
+            self.decide("nodes", named, Source.DERIVED, "as many as --nodelist names")
+            return named
+        self.decide("nodes", 1, Source.DERIVED, "")
+        return 1
+
+    def _named_nodes(self) -> int:
+        """How many nodes --nodelist names; 0 where it is not given or cannot be read (NC312)."""
+        text = self.request.nodelist
+        if text is None or "/" in text:
+            return 0
+        try:
+            return len(set(units.expand_hostlist(text)))
+        except ValueError:
+            return 0
+
+    def _gpus(self, nodes: int) -> int:
+        gpus, total = self.request.gpus_per_node, self.request.gpus
+        if total is not None and (total % nodes or gpus not in (None, total // nodes)):
+            each = f" and {gpus} a node" if gpus is not None else ""
+            wanted = gpus or -(-total // nodes)
+            raise UsageError(
+                f"--gpus: {counted(total, 'GPU')}{each} {verb(total)} asked for on "
+                f"{counted(nodes, 'node')}, and every node of a job gets as many",
+                f"say it by node: -N {nodes} --gpus-per-node {wanted} {verb(nodes * wanted)} "
+                f"{counted(nodes * wanted, 'GPU')}",
+            )
+        if gpus is not None:
+            self.asked("gpus-per-node", "gpus_per_node", gpus)
+            return gpus
+        if total is not None:
+            self.asked("gpus", "gpus", total)
+            why = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
+            self.decide("gpus-per-node", total // nodes, Source.DERIVED, why)
+            return total // nodes
+        return 0
+
+    def _launcher(self, nodes: int, gpus: int) -> Launcher:
+        request = self.request
+        if request.launcher is not None:
+            launcher = LAUNCHERS.get(request.launcher)
+            if launcher is None:
+                raise UsageError(
+                    f"--launcher: unknown launcher '{request.launcher}'",
+                    "launchers are: " + ", ".join(LAUNCHERS),
+                )
+            self.asked("launcher", "launcher", launcher.name)
+            return launcher
+        tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
+        if self.interactive:
+            return LAUNCHERS["srun"]
+        if tasks > nodes:
+            name, why = "srun", "several tasks a node are asked for"
+        elif nodes * max(gpus, 1) > 1 and is_python(request):
+            name, why = "torchrun", "a Python program over several GPUs or nodes"
+        elif nodes > 1:
+            name, why = "srun", "a program over several nodes"
+        else:
+            name, why = "python", "one process"
+        self.decide("launcher", name, Source.DERIVED, why)
+        return LAUNCHERS[name]
+
+    def _ntasks_per_node(self, launcher: Launcher, nodes: int, gpus: int) -> int:
+        request = self.request
+        if request.ntasks_per_node is not None:
+            self.asked("ntasks-per-node", "ntasks_per_node", request.ntasks_per_node)
+            return request.ntasks_per_node
+        if request.ntasks is not None:
+            each = max(1, request.ntasks // nodes)
+            why = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
+            self.decide("ntasks-per-node", each, Source.DERIVED, why)
+            return each
+        if launcher.one_task_per_node:
+            why = (
+                "one process"
+                if not launcher.distributed
+                else f"{launcher.name} starts the processes"
+            )
+            self.decide("ntasks-per-node", 1, Source.DERIVED, why)
+            return 1
+        why = "one task a GPU" if gpus else "one task a node unless asked"
+        self.decide("ntasks-per-node", max(gpus, 1), Source.DERIVED, why)
+        return max(gpus, 1)
+
+    def _processes(self, launcher: Launcher, ntasks_per_node: int, gpus: int) -> int:
+        if launcher.one_task_per_node and launcher.distributed:
+            why = "one process a GPU" if gpus else "one process a node without GPUs"
+            self.decide("processes a node", max(gpus, 1), Source.DERIVED, why)
+            return max(gpus, 1)
+        return ntasks_per_node
+
+    def _cpus_per_task(self, partition: Partition, ntasks_per_node: int, gpus: int) -> int:
+        asked = self.request.cpus_per_task
+        if asked is not None:
+            self.asked("cpus-per-task", "cpus_per_task", asked)
+            return asked
+        if self.place is not None:
+            value = max(1, self.place.cores // ntasks_per_node)
+            why = (
+                f"{counted(self.place.cores, 'core')} of the allocation"
+                f" / {counted(ntasks_per_node, 'task')}"
+            )
+            self.decide("cpus-per-task", value, Source.DERIVED, why)
+            return value
+        each = self.cluster.cores_per_gpu(partition)
+        if gpus and each is not None:
+            # More GPUs than a node has is NC121's to report; the cores shall not repeat it.
+            held = min(gpus, partition.gpus_per_node) or 1
+            cores = each * held
+            why = f"{counted(each, 'core')} a GPU"
+            if held > 1:
+                why = f"{held} GPUs x {why}"
+            if ntasks_per_node > 1:
+                why += f" / {ntasks_per_node} tasks"
+            value = max(1, cores // ntasks_per_node)
+            self.decide("cpus-per-task", value, Source.DERIVED, why)
+            return value
+        # A GPU needs a core at least; how many more go with it, the catalog does not say.
+        value = max(1, -(-gpus // ntasks_per_node))
+        why = "one core a GPU unless asked" if gpus > 1 else "one core a task unless asked"
+        self.decide("cpus-per-task", value, Source.DERIVED, why)
+        return value
+
+    def _memory(self, partition: Partition, cores: int) -> None:
+        request = self.request
+        if request.mem is not None:
+            self.asked("mem", "mem", request.mem)
+            return
+        memory = self.cluster.memory_mb(partition, cores)
+        if memory is None or self.place is not None or request.exclusive:
+            return
+        fraction = self.cluster.policy.memory_fraction
+        why = f"{counted(cores, 'core')} x {fraction} x node memory / cores a node"
+        self.decide("memory a node", f"about {memory // 1024} GB", Source.DERIVED, why)
+
+    def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
+        text = self.request.time_limit
+        if text is not None:
+            self.asked("time", "time_limit", text)
+            seconds = units.parse_time(text)
+            # A bare number is minutes, MM:SS reads like HH:MM: written out, nobody has to know.
+            plain = seconds == units.UNLIMITED or text.count(":") == 2
+            origin = self.request.origin("time_limit")
+            if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
+                why = f"{text} is MM:SS to Slurm; hours are {text}:00"
+                why += "" if origin.source is Source.ASKED else f"; {origin}"
+                self.decide("time", units.format_time(seconds), Source.DERIVED, why)
+            elif not plain:
+                why = ", ".join(one for one in (origin.where, f"as {text}") if one)
+                self.decide("time", units.format_time(seconds), origin.source, why)
+            return seconds, text if plain else units.format_time(seconds)
+        limits = partition.wall_time
+        default = limits.default
+        if self.interactive and limits.interactive_maximum is not None:
+            default = limits.interactive_maximum
+        if default is None:
+            return None, None
+        text = units.format_time(default)
+        self.decide("time", text, Source.CLUSTER, f"the default of {self.cluster.name}")
+        return default, text
+
+    def _comment(self) -> Optional[str]:
+        request = self.request
+        policy = self.cluster.policy.comment
+        if request.comment is not None:
+            self.asked("comment", "comment", request.comment)
+            return request.comment
+        given = {"field": request.field, "appl": request.appl}
+        if policy.form == "fields":
+            pairs = [f"{one.key}={given[one.key]}" for one in policy.fields if given.get(one.key)]
+            if not pairs:
+                return None
+            comment = ";".join(pairs)
+            self.decide("comment", comment, Source.DERIVED, "from --field and --appl")
+            return comment
+        if policy.form == "word" and request.appl:
+            self.asked("comment", "appl", request.appl)
+            return request.appl
+        return None
+
+    def _job_name(self) -> str:
+        request = self.request
+        if request.job_name is not None:
+            self.asked("job-name", "job_name", request.job_name)
+            return request.job_name
+        if request.script is None:
+            self.decide("job-name", "interactive", Source.DERIVED, "")
+            return "interactive"
+        stem = request.script.rstrip("/").rpartition("/")[2]
+        name = re.sub(r"[^\w.+-]", "_", re.sub(r"(?<=.)\.\w+$", "", stem)) or "job"
+        self.decide("job-name", name, Source.DERIVED, "the script's name")
+        return name
+
+    def _log(self, name: str, asked: Optional[str], suffix: str) -> Optional[str]:
+        request = self.request
+        if self.interactive:
+            return None
+        if asked is not None:
+            self.asked(name, name, asked)
+            return asked
+        if name == "error" and request.output is not None:
+            return None  # sbatch writes both into the one file asked for
+        pattern = ("%x_%A_%a" if request.array else "%x_%j") + suffix
+        self.decide(name, pattern, Source.DERIVED, "job name and id")
+        return pattern
+
+    def _wrapping(self, launch: Launch, exported: Tuple[Export, ...], gpus: int) -> Wrapping:
+        request = self.request
+        if request.container is None:
+            return Wrapping()
+        name = request.container_runtime
+        if name is not None:
+            self.asked("container-runtime", "container_runtime", name)
+        elif request.container.endswith(".sqsh"):
+            name = "pyxis"
+            self.decide("container-runtime", name, Source.DERIVED, "a squashfs image of Enroot's")
+        else:
+            name = self.cluster.containers.runtime
+            self.decide("container-runtime", name, Source.CLUSTER, "")
+        if name not in RUNTIMES:
+            raise UsageError(
+                f"--container-runtime: unknown container runtime '{name}'",
+                "container runtimes are: " + ", ".join(RUNTIMES),
+            )
+        entered = image(
+            request,
+            self.cluster,
+            launch,
+            exported,
+            gpus=gpus > 0,
+            interactive=self.interactive,
+        )
+        return RUNTIMES[name].wrap(entered)
+
+    def _preflight(self, nodes: int, launcher: Launcher) -> bool:
+        if self.interactive or not launcher.distributed:
+            return False
+        asked = self.request.preflight
+        return nodes > 1 if asked is None else asked

@@ -1,0 +1,91 @@
+"""What runs in a job and what it runs in: the program's words, environment, variables, image."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+from neuronctl.catalog.model import Cluster
+from neuronctl.launch.containers import Image
+from neuronctl.launch.environments import ENVIRONMENTS, Step, load_modules
+from neuronctl.launch.launchers import Launch, Launcher, not_a_macro
+from neuronctl.planning.model import Export, is_secret
+from neuronctl.request.job import JobRequest
+from neuronctl.shell import Shell, Word
+from neuronctl.words import counted
+
+
+def is_python(request: JobRequest) -> bool:
+    """Whether the program is a Python file."""
+    return (request.script or "").endswith(".py")
+
+
+def program(request: JobRequest, launcher: Launcher, launch: Launch) -> Tuple[Word, ...]:
+    """The words that start the program and its arguments; none in an interactive allocation."""
+    script, args = request.script, request.args
+    if script is None:
+        return ()
+    words = launcher.python if is_python(request) else launcher.executable
+    # Launchers that read the script's name themselves do it with argparse, which drops a "--"
+    # right behind that name unless there is one before it.
+    if not launcher.python and args[:1] == ("--",):
+        words += ("--",)
+    if launch.macros:
+        script = not_a_macro(script) if is_python(request) else script
+        args = tuple(map(not_a_macro, args))
+    return (*words, script, *args)
+
+
+def activation(request: JobRequest, cluster: Cluster) -> Tuple[Step, ...]:
+    """The lines that load modules and switch to the environment."""
+    steps = list(load_modules(request.modules, cluster.policy.login_shell))
+    for name, environment in ENVIRONMENTS.items():
+        wanted = getattr(request, name)
+        if wanted is not None:
+            steps += environment.activate(wanted)
+    return tuple(steps)
+
+
+def exports(
+    request: JobRequest, cluster: Cluster, *, cores: int, processes: int
+) -> Tuple[Export, ...]:
+    """The job's variables, the user's last; cores are a node's, processes are those on it."""
+    given = dict(request.env)
+    made: List[Export] = []
+    if request.script is not None and "PYTHONUNBUFFERED" not in given:
+        made.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
+    if "OMP_NUM_THREADS" not in given and "OMP_NUM_THREADS" not in cluster.environment:
+        threads = max(1, cores // processes)
+        why = counted(cores, "core") + (f" / {processes} processes" if processes > 1 else "")
+        made.append(Export("OMP_NUM_THREADS", str(threads), why))
+    for name, value in cluster.environment.items():
+        if name not in given:
+            made.append(Export(name, value, f"{cluster.name} wants it"))
+    for name, value in given.items():
+        made.append(Export(name, None if is_secret(name, value) else value))
+    return tuple(made)
+
+
+def image(
+    request: JobRequest,
+    cluster: Cluster,
+    launch: Launch,
+    exported: Tuple[Export, ...],
+    *,
+    gpus: bool,
+    interactive: bool,
+) -> Image:
+    """The container image that is asked for, and how it is to be entered."""
+    variables = [one.name for one in exported]
+    if not interactive:  # one command runs there, which is no rank of anything
+        variables += [one for one, _ in launch.exports]
+    variables += ["MASTER_ADDR", "MASTER_PORT"] if launch.rendezvous else []
+    variables += ["CUDA_VISIBLE_DEVICES"] if gpus else []
+    scratch = cluster.scratch
+    return Image(
+        path=request.container or "",
+        gpus=gpus,
+        binds=request.binds,
+        scratch=None if scratch is None else Shell(scratch.replace("{user}", "$USER")),
+        cleanenv=bool(request.cleanenv),
+        variables=tuple(variables),
+    )

@@ -1,0 +1,366 @@
+"""What a record of a job holds, and its form as JSON; the store is store.py.
+
+The first line of a file holds what a table of jobs needs, the second one the rest (the script, the
+program's text, the decisions), which is read when somebody asks for it. Both are one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.errors import RecordError
+from neuronctl.frozen import dataclass, field, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.planning import JobPlan
+    from neuronctl.records.provenance import Provenance
+    from neuronctl.rules import Finding
+
+SCHEMA = 2
+"""Raised by whatever an older neuronctl could not read; 1 had all of the draft below "draft"."""
+
+
+def _unknown_surroundings() -> Provenance:
+    from neuronctl.records.provenance import Provenance
+
+    return Provenance()
+
+
+@dataclass(frozen=True)
+class RecordDraft:
+    """What is known before sbatch. Times in seconds; rows of strings, as they are shown.
+
+    request: JobRequest as plain JSON data. decisions: (name, value, source, why). findings:
+    (code, severity, title, message, source, hint). output, error: log patterns as sbatch takes
+    them, absolute; error None where standard error goes to output.
+    """
+
+    cwd: str
+    command_line: Tuple[str, ...]
+    script: str
+    request: Mapping[str, Any]
+    job_name: str
+    partition: str
+    output: str
+    error: Optional[str] = None
+    array: Optional[str] = None
+    nodes: Optional[int] = None
+    gpus_per_node: Optional[int] = None
+    time_limit: Optional[int] = None
+    catalog_cluster: str = ""
+    catalog_date: str = ""
+    decisions: Tuple[Tuple[str, ...], ...] = ()
+    findings: Tuple[Tuple[str, ...], ...] = ()
+    forced: bool = False
+    verdict: str = ""
+    surroundings: Provenance = field(default_factory=_unknown_surroundings)
+
+
+@dataclass(frozen=True)
+class SeenState:
+    """A state as Slurm named it, and when (epoch seconds) it was first seen.
+
+    exit: ``code:signal`` of an ended job, "" where not known.
+    """
+
+    at: int
+    state: str
+    reason: str = ""
+    exit: str = ""
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A record as read. status: ``"intent"``, ``"submitted"`` or ``"failed"``.
+
+    begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None where not known.
+    tasks: of an array, the state in which each task that has ended was seen last, by its index.
+    user, host, pid: who submitted, from where, and the process. stdout, stderr: the logs' paths,
+    "" for an array; ``%N`` stays. cwd to time_limit: as in RecordDraft. details: the rest of the
+    draft, masked, as JSON.
+    """
+
+    key: str
+    status: str
+    begun_at: int
+    script_sha256: str
+    user: str
+    host: str
+    version: str
+    cwd: str
+    job_name: str
+    partition: str
+    output: str
+    error: Optional[str]
+    array: Optional[str]
+    nodes: Optional[int]
+    gpus_per_node: Optional[int]
+    time_limit: Optional[int]
+    details: bytes
+    job_id: Optional[int] = None
+    cluster: Optional[str] = None
+    submitted_at: Optional[int] = None
+    failure: str = ""
+    pid: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    states: Tuple[SeenState, ...] = ()
+    tasks: Mapping[int, SeenState] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
+        """With what the draft says; ``given``: the rest."""
+        import dataclasses
+
+        rest = dataclasses.asdict(draft)
+        own = {name: rest.pop(name) for name in _SHARED}
+        return cls(details=_json(rest), **own, **given)
+
+    @property
+    def draft(self) -> RecordDraft:
+        """All that was known before sbatch; ``script`` and ``command_line`` are masked.
+
+        Raises RecordError where that part of the file is damaged.
+        """
+        try:
+            return _draft(self, json.loads(self.details))
+        except (KeyError, RecursionError, TypeError, ValueError) as error:
+            raise self._damaged(error) from None
+
+    def to_data(self) -> Dict[str, Any]:
+        """The record as it is stored; raises RecordError as ``draft`` does."""
+        import dataclasses
+
+        head = dataclasses.asdict(self)
+        try:
+            rest = json.loads(head.pop("details"))
+        except (RecursionError, ValueError) as error:
+            raise self._damaged(error) from None
+        return {"schema": SCHEMA, **head, "draft": rest}
+
+    def _damaged(self, error: Exception) -> RecordError:
+        return RecordError(
+            f"the record {self.key} ({self.job_name}) is damaged: {error!r}",
+            "its job can be followed all the same; its script and plan are lost",
+        )
+
+    def log_path(
+        self,
+        task: Optional[int] = None,
+        *,
+        own_id: Optional[int] = None,
+        node_list: str = "",
+        err: bool = False,
+    ) -> str:
+        """The log file of the job, or of one task of an array (``own_id``: the task's own number).
+
+        Standard error's where ``err`` and it has a file of its own. node_list: where it runs, for
+        ``%N``, which stays as it is until that is known.
+        """
+        from neuronctl.units import expand_hostlist, expand_log_pattern
+
+        assert self.job_id is not None
+        return expand_log_pattern(
+            self.error if err and self.error is not None else self.output,
+            job_id=self.job_id if own_id is None else own_id,
+            array_job_id=self.job_id,
+            array_task_id=task,
+            job_name=self.job_name,
+            user=self.user,
+            node=expand_hostlist(node_list)[0] if node_list else "%N",
+        )
+
+
+def draft_of(
+    plan: JobPlan,
+    *,
+    script: str,
+    command_line: Sequence[str],
+    cwd: str,
+    findings: Sequence[Finding] = (),
+    forced: bool = False,
+    verdict: str = "",
+) -> RecordDraft:
+    """The draft of a plan's record. script: as submitted. command_line: the user's argv."""
+    import dataclasses
+
+    from neuronctl.records.provenance import look
+
+    error = plan.error
+    request = dataclasses.asdict(replace(plan.request, origins={}))
+    del request["origins"]
+    return RecordDraft(
+        cwd=cwd,
+        command_line=tuple(command_line),
+        script=script,
+        request={name: value for name, value in request.items() if value not in (None, ())},
+        job_name=plan.job_name,
+        partition=plan.partition.name,
+        output=os.path.join(cwd, plan.output or "slurm-%j.out"),
+        error=None if error is None else os.path.join(cwd, error),
+        array=plan.request.array,
+        nodes=plan.nodes,
+        gpus_per_node=plan.gpus_per_node,
+        time_limit=plan.time_limit,
+        catalog_cluster=plan.cluster.name,
+        catalog_date=plan.cluster.date,
+        decisions=tuple(
+            (decision.name, decision.value, decision.source.value, decision.why)
+            for decision in plan.decisions
+        ),
+        findings=tuple(
+            (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in findings
+        ),
+        forced=forced,
+        verdict=verdict,
+        surroundings=look(plan.request.script, cwd),
+    )
+
+
+def without_secrets(draft: RecordDraft) -> RecordDraft:
+    from neuronctl.masking import Masker, secret_values
+
+    env = draft.request.get("env", ())
+    known = secret_values(draft.command_line, {name: value for name, value in env})
+    known |= secret_values(draft.request.get("args", ()), {})
+    masker = Masker(known)
+    surroundings = draft.surroundings
+    text = surroundings.program_text
+    if text is not None and masker.text(text) != text:
+        surroundings = replace(surroundings, program_text=None)
+    return replace(
+        draft,
+        command_line=masker.words(draft.command_line),
+        script=masker.text(draft.script),
+        request=masker.data(draft.request),
+        decisions=tuple(masker.words(row) for row in draft.decisions),
+        findings=tuple(masker.words(row) for row in draft.findings),
+        surroundings=surroundings,
+    )
+
+
+def encode(record: JobRecord) -> bytes:
+    """The file of a record."""
+    import dataclasses
+
+    head = dataclasses.asdict(record)
+    del head["details"]
+    return _json({"schema": SCHEMA, **head})[:-1] + _BETWEEN + record.details + b"}\n"
+
+
+def decode(content: bytes) -> JobRecord:
+    """The record of a file; ValueError where it is none, which says why."""
+    head, between, details = content.partition(_BETWEEN)
+    try:
+        # As text: json looks for the encoding of bytes, which takes as long as to read them.
+        data = json.loads((head + b"}" if between else content).decode("utf-8"))
+    except (RecursionError, ValueError):
+        raise ValueError("not a whole record") from None
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if not isinstance(schema, int):
+        raise ValueError("not a record of neuronctl's")
+    if schema > SCHEMA:
+        raise ValueError(f"written by a newer neuronctl (schema {schema})")
+    if between and not details.endswith(b"}}\n"):
+        raise ValueError("not a whole record")
+    try:
+        if not between:  # as a JSON program, or an earlier neuronctl, wrote it
+            rest = data["draft"]
+            data.update({name: rest.pop(name) for name in _SHARED if name in rest})
+            details = _json(rest) + b"}\n"
+        return _record(data, details[:-2])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not a record of neuronctl's ({error!r})") from None
+
+
+_BETWEEN = b',\n"draft": '
+
+# What of a draft stands in the first line.
+_SHARED = (
+    *("cwd", "job_name", "partition", "output", "error", "array", "nodes", "gpus_per_node"),
+    "time_limit",
+)
+
+_LATEST = 253_402_300_799  # the end of the year 9999, beyond which no calendar goes
+
+_TEXT, _NUMBER = (str,), (int,)
+_MAYBE_TEXT, _MAYBE_NUMBER = (str, type(None)), (int, type(None))
+
+# What each value has to be; states and tasks are looked into one by one.
+_KINDS: Mapping[str, Tuple[type, ...]] = {
+    **dict.fromkeys(("key", "status", "script_sha256", "user", "host", "version"), _TEXT),
+    **dict.fromkeys(("failure", "stdout", "stderr"), _TEXT),
+    **dict.fromkeys(("cwd", "job_name", "partition", "output"), _TEXT),
+    **dict.fromkeys(("error", "array", "cluster"), _MAYBE_TEXT),
+    **dict.fromkeys(("begun_at", "pid"), _NUMBER),
+    **dict.fromkeys(("job_id", "submitted_at"), _MAYBE_NUMBER),
+    **dict.fromkeys(("nodes", "gpus_per_node", "time_limit"), _MAYBE_NUMBER),
+}
+_DRAFT_KINDS: Mapping[str, Tuple[type, ...]] = {
+    **dict.fromkeys(("script", "catalog_cluster", "catalog_date", "verdict"), _TEXT),
+    "request": (dict,),
+    "forced": (bool,),
+}
+
+
+def _json(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data).encode("ascii")
+
+
+def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
+    values = _checked(data, _KINDS)
+    for moment in (values["begun_at"], values["submitted_at"] or 0):
+        if not 0 <= moment <= _LATEST:
+            raise ValueError(f"{moment} is no moment")
+    if values["status"] == "submitted" and values["job_id"] is None:
+        raise ValueError("a submitted job has no id")
+    return JobRecord(
+        details=details,
+        states=tuple([_seen(state) for state in data["states"]]),
+        tasks={int(task): _seen(state) for task, state in data["tasks"].items()},
+        **values,
+    )
+
+
+def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
+    from neuronctl.records.provenance import from_data as provenance_from
+
+    return RecordDraft(
+        command_line=_strings(rest["command_line"]),
+        decisions=tuple([_strings(row, 4) for row in rest["decisions"]]),
+        findings=tuple([_strings(row, 6) for row in rest["findings"]]),
+        surroundings=provenance_from(rest["surroundings"]),
+        **_checked(rest, _DRAFT_KINDS),
+        **{name: getattr(record, name) for name in _SHARED},
+    )
+
+
+def _checked(data: Mapping[str, Any], kinds: Mapping[str, Tuple[type, ...]]) -> Dict[str, Any]:
+    values = {name: data[name] for name in kinds}
+    for name, value in values.items():
+        if not isinstance(value, kinds[name]):
+            raise TypeError(f"{name} is {value!r}")
+    return values
+
+
+def _seen(data: Dict[str, Any]) -> SeenState:
+    seen = SeenState(**data)
+    if not (
+        isinstance(seen.at, int)
+        and isinstance(seen.state, str)
+        and isinstance(seen.reason, str)
+        and isinstance(seen.exit, str)
+    ):
+        raise TypeError(f"a state is {data!r}")
+    return seen
+
+
+def _strings(row: Sequence[Any], count: Optional[int] = None) -> Tuple[str, ...]:
+    if not isinstance(row, list) or not all([isinstance(item, str) for item in row]):
+        raise TypeError(f"{row!r} is not a list of strings")
+    if count is not None and len(row) != count:
+        raise ValueError(f"{row!r} has not {count} texts")
+    return tuple(row)

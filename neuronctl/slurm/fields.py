@@ -1,0 +1,130 @@
+"""What Slurm prints in single fields: times, counts, GPUs, exit codes. Pure."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Optional
+
+from neuronctl.frozen import dataclass
+from neuronctl.patterns import lazy
+from neuronctl.units import UNLIMITED, parse_duration
+
+SEPARATOR = "\x1f"
+"""Between fields: a control character, which stands in no state, host list or time."""
+
+CLOCK_SKEW = 300
+"""Seconds by which a login node's clock may be ahead of the controller's."""
+
+# Thousands of rows have few different values in a column.
+_remembered = functools.lru_cache(maxsize=2048)
+
+
+@_remembered
+def parse_timestamp(text: str) -> Optional[int]:
+    """``2026-08-12T09:30:00`` (UTC) as seconds since the epoch; None for N/A, Unknown, NONE."""
+    match = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)", text.strip())
+    return epoch(*map(int, match.groups())) if match else None
+
+
+def epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
+    """Seconds since the epoch of a moment in UTC (datetime would cost its import at each start)."""
+    # The year begins in March here, so that February's length is no case apart.
+    year -= month < 3
+    shifted = (month + 9) % 12
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 + day - 1
+    return ((days - 719468) * 24 + hour) * 3600 + minute * 60 + second
+
+
+@_remembered
+def parse_seconds(text: str) -> Optional[int]:
+    """squeue's ``1-02:03:04``, ``2:03:04`` or ``5:00`` in seconds; UNLIMITED; None for N/A."""
+    text = text.strip()
+    if text == "UNLIMITED":
+        return UNLIMITED
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None
+
+
+def parse_minutes(text: str) -> Optional[int]:
+    """sacct's TimelimitRaw (whole minutes) in seconds; UNLIMITED; None where it is not known."""
+    text = text.strip()
+    if text == "UNLIMITED":
+        return UNLIMITED
+    return int(text) * 60 if text.isdigit() else None
+
+
+@_remembered
+def parse_count(text: str) -> Optional[int]:
+    """A whole number; ``1-4`` (squeue's node range of a waiting job) is its smallest; else None."""
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return int(text)
+    match = re.match(r"(\d+)", text)
+    return int(match[1]) if match else None
+
+
+@_remembered
+def parse_gres_gpus(text: str) -> Optional[int]:
+    """GPUs a node in squeue's ``gres:gpu:a100:4(S:0-1),gres:x:1``; None where none are named."""
+    counts = [
+        int(match[1] or 1)
+        for match in re.finditer(
+            r"(?:^|[,:/])gpu(?:[:=][A-Za-z][\w.-]*)?(?:[:=](\d+))?(?=$|[,(])", text
+        )
+    ]
+    return sum(counts) if counts else None
+
+
+@_remembered
+def parse_tres_gpus(text: str) -> Optional[int]:
+    """GPUs of a whole job in sacct's ``cpu=8,gres/gpu:a100=4,gres/gpu=4,node=2``; None without."""
+    total = None
+    typed = []
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if not value.isdigit():
+            continue
+        if name == "gres/gpu":
+            total = int(value)
+        elif name.startswith("gres/gpu:"):
+            typed.append(int(value))
+    return total if total is not None else (sum(typed) if typed else None)
+
+
+_MARK = lazy(r"/dev/stdin neuronctl-(\S+)")
+
+
+def mark_of(command: str) -> str:
+    """The mark in a Command or SubmitLine; "" where there is none."""
+    match = _MARK.search(command) if "/dev/stdin neuronctl-" in command else None
+    return match[1] if match else ""
+
+
+@dataclass(frozen=True)
+class ExitCode:
+    """Slurm's ``code:signal``: how the batch script ended."""
+
+    code: int
+    signal: int
+
+    @classmethod
+    def parse(cls, text: str) -> Optional[ExitCode]:
+        """Read ``1:0``; None for anything else."""
+        match = re.fullmatch(r"(\d+):(\d+)", text.strip())
+        return cls(int(match[1]), int(match[2])) if match else None
+
+    @classmethod
+    def of_wait_status(cls, status: int) -> ExitCode:
+        """From what wait(2) gives: 34560 is 135:0, 9 is 0:9.
+
+        Slurm puts its own error numbers into the same field (4021: the log could not be opened)
+        and reads them like the rest: 0:53.
+        """
+        signal = status & 0x7F
+        return cls(0, signal) if signal else cls(status >> 8 & 0xFF, 0)
+
+    def __str__(self) -> str:
+        return f"{self.code}:{self.signal}"

@@ -1,0 +1,189 @@
+"""scancel and scontrol: end jobs, and the controller's own page on one job."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from neuronctl.frozen import dataclass
+from neuronctl.slurm.fields import ExitCode
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.process import failure, run
+from neuronctl.units import expand_hostlist
+
+# Values that are the rest of their line, blanks and all.
+_WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "JobName", "Reason")
+
+
+@dataclass(frozen=True)
+class ControlJob:
+    """What ``scontrol show job`` says of one job; paths are resolved, "" where there is none
+    (``%N`` stays until the job has nodes).
+
+    ``exit`` is 0:0 until the job has ended.
+    """
+
+    id: JobId
+    job_id: int
+    state: str
+    reason: str
+    exit: Optional[ExitCode]
+    node_list: str
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """What became of a scancel. refused: job id -> Slurm's words."""
+
+    refused: Dict[str, str]
+
+
+def scontrol_show_job_argv(job: JobId) -> List[str]:
+    """``scontrol show job``, one line an attribute group."""
+    return ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
+
+
+def parse_show_job(text: str) -> List[ControlJob]:
+    """The blocks of ``scontrol show job`` (an array has several)."""
+    return [
+        job
+        for block in re.split(r"\n\s*\n", text)
+        if (job := _block(_attributes(block))) is not None
+    ]
+
+
+def _attributes(block: str) -> Dict[str, str]:
+    found: Dict[str, str] = {}
+    for line in block.splitlines():
+        line = line.strip()
+        while line:
+            match = re.match(r"([A-Za-z][\w/:]*)=", line)
+            if match is None:
+                break
+            key, rest = match[1], line[match.end() :]
+            if key == "JobState":  # "JobState=FAILED Reason=… Dependency=…"
+                value, _, line = rest.partition(" ")
+            elif key in _WHOLE_LINE:
+                reason = re.match(r"(.*?) (Dependency=.*)$", rest) if key == "Reason" else None
+                value, line = (reason[1], reason[2]) if reason else (rest, "")
+            else:
+                value, _, line = rest.partition(" ")
+            found.setdefault(key, value)
+            line = line.strip()
+    return found
+
+
+def _block(found: Dict[str, str]) -> Optional[ControlJob]:
+    own = found.get("JobId", "")
+    if not own.isdigit():
+        return None
+    array, task = found.get("ArrayJobId", ""), found.get("ArrayTaskId", "")
+    het, offset = found.get("HetJobId", ""), found.get("HetJobOffset", "")
+    id = JobId(int(own))
+    if array.isdigit() and task.isdigit():
+        id = JobId(int(array), task=int(task))
+    elif array.isdigit() and task:
+        id = JobId(int(array), tasks=task)
+    elif het.isdigit() and offset.isdigit():
+        id = JobId(int(het), het=int(offset))
+    reason = found.get("Reason", "")
+    node_list = found.get("NodeList", "").replace("(null)", "")
+
+    def path(name: str) -> str:
+        # Slurm resolves all of the pattern but the first node's name.
+        value = found.get(name, "")
+        return value.replace("%N", expand_hostlist(node_list)[0]) if node_list else value
+
+    return ControlJob(
+        id=id,
+        job_id=int(own),
+        state=found.get("JobState", ""),
+        reason="" if reason == "None" else reason,
+        exit=ExitCode.parse(found.get("ExitCode", "")),
+        node_list=node_list,
+        stdout=path("StdOut"),
+        stderr=path("StdErr"),
+    )
+
+
+def scontrol_show_job(job: JobId, *, timeout: float = 10.0) -> Tuple[ControlJob, ...]:
+    """The controller's page on a job (one a task for an array); empty where it knows none.
+
+    Raises SlurmUnavailableError, SlurmRefusedError.
+    """
+    result = run(scontrol_show_job_argv(job), timeout=timeout)
+    if result.returncode != 0:
+        # The second is what it says of a task that a known array does not have (any more).
+        if re.search(r"invalid job id|^job \S+ not found", result.words.lower()):
+            return ()
+        raise failure(result)
+    return tuple(parse_show_job(result.stdout))
+
+
+def parse_job_gpus(text: str) -> Dict[str, int]:
+    """GPUs by node, from the lines ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)`` of
+    ``scontrol show job -d``; empty where it has no such lines.
+    """
+    found: Dict[str, int] = {}
+    for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
+        count = sum(int(one) for one in re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", match[2]))
+        found.update((node, found.get(node, 0) + count) for node in expand_hostlist(match[1]))
+    return found
+
+
+def job_gpus(job_id: int, *, timeout: float = 10.0) -> Dict[str, int]:
+    """The GPUs that a running job has on each of its nodes.
+
+    Raises SlurmUnavailableError, SlurmRefusedError.
+    """
+    result = run(["scontrol", "show", "job", "-d", str(job_id)], timeout=timeout)
+    if result.returncode != 0:
+        raise failure(result)
+    return parse_job_gpus(result.stdout)
+
+
+def scancel_argv(
+    job_ids: Sequence[JobId], signal: Optional[str] = None, batch: bool = False
+) -> List[str]:
+    """One scancel for all; with ``signal`` (``USR1``) they are only sent that signal.
+
+    batch: the signal goes to the batch shell instead of the job steps.
+    """
+    argv = ["scancel"]
+    if signal is not None:
+        argv.append("--signal=" + signal)
+    if batch:
+        argv.append("--batch")
+    # scancel knows no "%2" (how many may run at once) behind the tasks.
+    return argv + [re.sub(r"%\d+\]$", "]", str(job)) for job in job_ids]
+
+
+def parse_scancel(stderr: str) -> Dict[str, str]:
+    """``Kill job error on job id 4711: Access/permission denied`` as ``{"4711": "Access/…"}``."""
+    return {
+        match[1]: match[2].strip()
+        for match in re.finditer(
+            r"(?:Kill|Signal) job error (?:on )?job ?id (\S+?): (.*)", stderr, re.IGNORECASE
+        )
+    }
+
+
+def scancel(
+    job_ids: Sequence[JobId],
+    *,
+    signal: Optional[str] = None,
+    batch: bool = False,
+    timeout: float = 30.0,
+) -> Cancelled:
+    """Cancel (or signal) jobs with one scancel; what Slurm refused is in the answer, by id.
+
+    batch: the signal goes to the batch shell instead of the job steps.
+    Raises SlurmUnavailableError, and SlurmRefusedError where Slurm's words name no job.
+    """
+    result = run(scancel_argv(job_ids, signal, batch), timeout=timeout)
+    refused = parse_scancel(result.stderr)
+    if result.returncode != 0 and not refused:
+        raise failure(result)
+    return Cancelled(refused)

@@ -1,0 +1,155 @@
+"""Job ids as Slurm writes them: a job, a task of an array, several tasks, a component. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, List, Optional, Sequence, Set
+
+from neuronctl.errors import UsageError
+from neuronctl.frozen import dataclass
+from neuronctl.patterns import lazy
+
+_JOB_ID = lazy(
+    r"(?P<job>[0-9]{1,10})(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%.-]+)\])|\+(?P<het>[0-9]+))?"
+)
+
+
+@dataclass(frozen=True)
+class JobId:
+    """A job, one task of an array (``4711_3``), its waiting tasks, or a heterogeneous component.
+
+    job: the number sbatch printed. task: the array index. tasks: waiting tasks as squeue folds
+    them (``1-5%2``). het: the component's offset in a heterogeneous job (``4711+1``).
+    """
+
+    job: int
+    task: Optional[int] = None
+    tasks: Optional[str] = None
+    het: Optional[int] = None
+
+    @classmethod
+    def parse(cls, text: str) -> JobId:
+        """Read Slurm's spelling; UsageError for anything else."""
+        text = text.strip()
+        if text.isascii() and text.isdigit() and len(text) <= 10 and int(text):
+            return cls(int(text))  # most of them
+        match = _JOB_ID.fullmatch(text)
+        if match is None or int(match["job"]) == 0:
+            raise UsageError(
+                f"not a job id: {text!r}", "a job id looks like 4711, or 4711_3 for an array task"
+            )
+        return cls(
+            job=int(match["job"]),
+            task=None if match["task"] is None else int(match["task"]),
+            tasks=match["tasks"],
+            het=None if match["het"] is None else int(match["het"]),
+        )
+
+    def __str__(self) -> str:
+        if self.task is not None:
+            return f"{self.job}_{self.task}"
+        if self.tasks is not None:
+            return f"{self.job}_[{self.tasks}]"
+        if self.het is not None:
+            return f"{self.job}+{self.het}"
+        return str(self.job)
+
+    @property
+    def count(self) -> int:
+        """How many tasks it stands for: 2 for ``4711_[1,5%1]``, 1 for a single job or task."""
+        return 1 if self.tasks is None else len(_Tasks(self.tasks))
+
+    def covers(self, other: JobId) -> bool:
+        """Whether ``other`` is this job or a part of it: 4711 and 4711_[1-5] cover 4711_3."""
+        if self.job != other.job:
+            return False
+        if self.task is None and self.tasks is None and self.het is None:
+            return True
+        if self.tasks is not None and other.task is not None:
+            return other.task in _Tasks(self.tasks)
+        return self == other
+
+    def without(self, others: Sequence[JobId]) -> Optional[JobId]:
+        """The tasks of ``4711_[0-9]`` that are in none of ``others``; None where none is left."""
+        known = {one.task for one in others}
+        folded = [_Tasks(one.tasks) for one in others if one.tasks is not None]
+        tasks = list(_Tasks(self.tasks or ""))
+        left = [n for n in tasks if n not in known and not any(n in one for one in folded)]
+        if len(left) == len(tasks):
+            return self
+        return JobId(self.job, tasks=_folded(left)) if left else None
+
+    def overlaps(self, other: JobId) -> bool:
+        """Whether some task is in both: 4711_[1-5] and 4711_[3-9%2]."""
+        if self.covers(other) or other.covers(self):
+            return True
+        if self.job != other.job or self.tasks is None or other.tasks is None:
+            return False
+        return _Tasks(self.tasks).meets(_Tasks(other.tasks))
+
+
+# Slurm takes no MaxArraySize above this, so no index that reaches it.
+_ARRAY_END = 4_000_001
+
+
+def _distinct(group: Sequence[range]) -> int:
+    """How many indexes ranges that lie over one another have together."""
+    if len(group) <= 1:
+        return sum(len(one) for one in group)
+    first, end = group[0].start, max(one[-1] for one in group) + 1
+    if all(one.step == 1 for one in group):
+        return end - first
+    if end > _ARRAY_END:
+        return sum(len(one) for one in group)
+    seen = bytearray(end - first)
+    for one in group:
+        seen[one.start - first : one[-1] + 1 - first : one.step] = b"\1" * len(one)
+    return sum(seen)
+
+
+def _folded(indexes: Sequence[int]) -> str:
+    """``0,4-7`` for ascending indexes."""
+    ranges: List[List[int]] = []
+    for index in indexes:
+        if ranges and index == ranges[-1][1] + 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in ranges)
+
+
+class _Tasks:
+    """Membership and size of an array expression, without expanding it (it may be millions)."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+
+    def _ranges(self) -> Iterator[range]:
+        for match in re.finditer(r"(\d+)(?:-(\d+)(?::(\d+))?)?", self.expression.partition("%")[0]):
+            yield range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1) or 1)
+
+    def __contains__(self, index: int) -> bool:
+        return any(index in tasks for tasks in self._ranges())
+
+    def __iter__(self) -> Iterator[int]:
+        """Distinct indexes, ascending; those that Slurm would take."""
+        found: Set[int] = set()
+        for tasks in self._ranges():
+            found.update(tasks[: max(0, _ARRAY_END - tasks.start)])
+        return iter(sorted(found))
+
+    def __len__(self) -> int:
+        """Distinct indexes: one that is named twice is one task."""
+        count, last = 0, -1
+        group: List[range] = []
+        for tasks in sorted(filter(None, self._ranges()), key=lambda one: one.start):
+            if tasks.start > last:
+                count += _distinct(group)
+                group = []
+            group.append(tasks)
+            last = max(last, tasks[-1])
+        return count + _distinct(group)
+
+    def meets(self, other: _Tasks) -> bool:
+        """Whether an index is in both."""
+        return any(index in other for tasks in self._ranges() for index in tasks)

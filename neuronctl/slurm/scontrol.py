@@ -1,0 +1,271 @@
+"""scontrol and sacctmgr: the cluster's partitions, nodes and limits as Slurm itself has them.
+
+Both commands read several questions from their standard input, so that one process answers all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.frozen import dataclass
+from neuronctl.slurm.fields import parse_gres_gpus, parse_seconds, parse_timestamp, parse_tres_gpus
+
+
+@dataclass(frozen=True)
+class SitePartition:
+    """A partition in the controller; times in seconds, None: no such limit, or not known.
+
+    state: UP, DOWN, DRAIN or INACTIVE. allow_…: empty means everybody. memory_mb_per_cpu: what a
+    core comes with. deny_…: those it does not take. root_only: users may not submit there.
+    reserved_only: it takes jobs of a reservation only. submit_hosts: the host list of those where
+    one may submit, "": anywhere. max_cores_per_node: of all its jobs together. whole: a job gets
+    ``"nodes"``, or beside its ``"user"`` nobody else's, or "".
+    """
+
+    name: str
+    state: str
+    node_list: str
+    nodes: Optional[int]
+    max_time: Optional[int]
+    default_time: Optional[int]
+    max_nodes: Optional[int]
+    qos: str
+    default: bool
+    memory_mb_per_cpu: Optional[int]
+    allow_groups: Tuple[str, ...] = ()
+    allow_accounts: Tuple[str, ...] = ()
+    allow_qos: Tuple[str, ...] = ()
+    deny_accounts: Tuple[str, ...] = ()
+    deny_qos: Tuple[str, ...] = ()
+    min_nodes: int = 0
+    root_only: bool = False
+    reserved_only: bool = False
+    submit_hosts: str = ""
+    max_cores_per_node: Optional[int] = None
+    max_memory_mb_per_node: Optional[int] = None
+    max_memory_mb_per_cpu: Optional[int] = None
+    whole: str = ""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Nodes kept for some from ``start`` to ``end`` (epoch seconds), or so planned.
+
+    users, accounts: who may use it, empty: not said so; "-name" is who may not. cores: how many
+    of its nodes' cores it keeps; None: not told.
+    """
+
+    name: str
+    start: int
+    end: int
+    node_list: str
+    cores: Optional[int]
+    flags: Tuple[str, ...]
+    users: Tuple[str, ...]
+    accounts: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SiteNode:
+    """A compute node. state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``.
+
+    cores, cores_used: Slurm's CPUs, of which a core has ``threads``.
+    """
+
+    name: str
+    state: str
+    partitions: Tuple[str, ...]
+    cores: int
+    cores_used: int
+    memory_mb: int
+    memory_mb_used: int
+    gpus: int
+    gpus_used: int
+    gpu: str
+    arch: str
+    features: Tuple[str, ...]
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class SiteConfig:
+    """What ``scontrol show config`` says, as far as it matters here."""
+
+    cluster: str
+    version: str
+    max_array_size: Optional[int]
+    enforce: Tuple[str, ...]
+    """AccountingStorageEnforce: ``limits``, ``qos``, ``associations``."""
+    memory_counts: bool
+    """Whether memory is a resource that jobs hold."""
+
+
+def scontrol_questions(
+    nodes: str = "",
+    *,
+    everything: bool,
+    partition: str = "",
+    job_ids: Sequence[int] = (),
+    shared_of: str = "",
+) -> Tuple[List[str], str]:
+    """argv and standard input of one scontrol: all of the cluster, or only some nodes, a partition
+    and jobs; reservations in any case.
+
+    shared_of: the user of whom the shared limits are asked, or "".
+    """
+    lines = ["show config", "show partition", "show node"] if everything else []
+    if nodes and not everything:
+        lines.append(f"show node {nodes}")
+    if partition and not everything:
+        lines.append(f"show partition {partition}")
+    lines.append("show reservation")
+    lines += [f"show job {number}" for number in job_ids]
+    if shared_of:
+        lines.append(f"show assoc_mgr flags=assoc,qos users={shared_of}")
+    return ["scontrol", "--all", "--detail", "--oneliner"], "".join(one + "\n" for one in lines)
+
+
+def parse_config(text: str) -> SiteConfig:
+    """The lines ``Name = value`` of ``scontrol show config``."""
+    found = dict(re.findall(r"^(\w+) += (.*?) *$", text, re.MULTILINE))
+    size = found.get("MaxArraySize", "")
+    enforce = found.get("AccountingStorageEnforce", "")
+    return SiteConfig(
+        cluster=found.get("ClusterName", "").lower(),
+        version=found.get("SLURM_VERSION", ""),
+        max_array_size=int(size) if size.isdigit() else None,
+        enforce=words(enforce),
+        memory_counts="MEMORY" in found.get("SelectTypeParameters", "").upper(),
+    )
+
+
+def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
+    """The ``PartitionName=`` lines of ``scontrol --oneliner show partition``."""
+    return tuple(
+        SitePartition(
+            name=one["PartitionName"],
+            state=one.get("State", ""),
+            node_list=_text(one.get("Nodes", "")),
+            nodes=count(one.get("TotalNodes", "")),
+            max_time=parse_seconds(one.get("MaxTime", "")),
+            default_time=_default_time(one),
+            max_nodes=count(one.get("MaxNodes", "")),
+            qos="" if one.get("QoS", "N/A") == "N/A" else one["QoS"],
+            default=one.get("Default") == "YES",
+            memory_mb_per_cpu=count(one.get("DefMemPerCPU", "")),
+            allow_groups=_allowed(one.get("AllowGroups", "ALL")),
+            allow_accounts=_allowed(one.get("AllowAccounts", "ALL")),
+            allow_qos=_allowed(one.get("AllowQos", "ALL")),
+            deny_accounts=_allowed(one.get("DenyAccounts", "")),
+            deny_qos=_allowed(one.get("DenyQos", "")),
+            min_nodes=count(one.get("MinNodes", "")) or 0,
+            root_only=one.get("RootOnly") == "YES",
+            reserved_only=one.get("ReqResv") == "YES",
+            submit_hosts="" if one.get("AllocNodes") == "ALL" else _text(one.get("AllocNodes", "")),
+            max_cores_per_node=count(one.get("MaxCPUsPerNode", "")),
+            max_memory_mb_per_node=count(one.get("MaxMemPerNode", "")),
+            max_memory_mb_per_cpu=count(one.get("MaxMemPerCPU", "")),
+            whole=_whole(one),
+        )
+        for one in _lines(text, "PartitionName")
+    )
+
+
+def _default_time(one: Mapping[str, str]) -> Optional[int]:
+    # Without one of its own, the maximum is what a job gets.
+    found = parse_seconds(one.get("DefaultTime", ""))
+    return parse_seconds(one.get("MaxTime", "")) if found is None else found
+
+
+def _whole(one: Mapping[str, str]) -> str:
+    if one.get("OverSubscribe") == "EXCLUSIVE":
+        return "nodes"
+    return "user" if one.get("ExclusiveUser") == "YES" else ""
+
+
+def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
+    """The ``NodeName=`` lines of ``scontrol --oneliner --detail show node``."""
+    nodes = []
+    for one in _lines(text, "NodeName"):
+        kind = re.search(r"gpu:([A-Za-z][\w.-]*)", one.get("Gres", ""))
+        gpus = parse_gres_gpus(one.get("Gres", ""))
+        used = parse_gres_gpus(one.get("GresUsed", ""))
+        if used is None:
+            used = parse_tres_gpus(one.get("AllocTRES", ""))
+        nodes.append(
+            SiteNode(
+                name=one["NodeName"],
+                state=one.get("State", "UNKNOWN"),
+                partitions=words(one.get("Partitions", "")),
+                cores=count(one.get("CPUEfctv", "") or one.get("CPUTot", "")) or 0,
+                cores_used=count(one.get("CPUAlloc", "")) or 0,
+                memory_mb=count(one.get("RealMemory", "")) or 0,
+                memory_mb_used=count(one.get("AllocMem", "")) or 0,
+                gpus=gpus or 0,
+                gpus_used=used or 0,
+                gpu="" if kind is None else kind[1],
+                arch=one.get("Arch", ""),
+                features=words(one.get("ActiveFeatures", "")),
+                threads=count(one.get("ThreadsPerCore", "")) or 1,
+            )
+        )
+    return tuple(nodes)
+
+
+def parse_reservations(text: str) -> Tuple[Reservation, ...]:
+    """The ``ReservationName=`` lines of ``scontrol --oneliner show reservation``."""
+    found = []
+    for one in _lines(text, "ReservationName"):
+        start, end = (parse_timestamp(one.get(key, "")) for key in ("StartTime", "EndTime"))
+        if start is not None and end is not None:
+            found.append(
+                Reservation(
+                    name=one["ReservationName"],
+                    start=start,
+                    end=end,
+                    node_list=_text(one.get("Nodes", "")),
+                    cores=count(one.get("CoreCnt", "")),
+                    flags=words(one.get("Flags", "")),
+                    users=words(one.get("Users", "")),
+                    accounts=words(one.get("Accounts", "")),
+                )
+            )
+    return tuple(found)
+
+
+def parse_job_states(text: str) -> Dict[int, str]:
+    """State by job id in the ``JobId=`` lines of ``scontrol --oneliner show job``."""
+    return {
+        int(match[1]): match[2]
+        for match in re.finditer(r"^JobId=(\d+) .*? JobState=(\w+)", text, re.MULTILINE)
+    }
+
+
+def _lines(text: str, first: str) -> List[Dict[str, str]]:
+    found = []
+    for line in text.splitlines():
+        if line.startswith(first + "="):
+            one: Dict[str, str] = {}
+            for name, value in re.findall(r"([A-Za-z/:]+)=(\S*)", line):
+                one.setdefault(name, value)  # an administrator's Reason= may say anything after it
+            found.append(one)
+    return found
+
+
+def count(text: str) -> Optional[int]:
+    """The number, None where there is none: ``UNLIMITED``, ``N``."""
+    return int(text) if text.isdigit() else None
+
+
+def _text(text: str) -> str:
+    return "" if text == "(null)" else text
+
+
+def words(text: str) -> Tuple[str, ...]:
+    """``a,b`` -> a, b; none for ``(null)`` and ``none``."""
+    return tuple(one for one in _text(text).split(",") if one and one != "none")
+
+
+def _allowed(text: str) -> Tuple[str, ...]:
+    return () if text in ("ALL", "(null)", "") else words(text)

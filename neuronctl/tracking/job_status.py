@@ -1,0 +1,385 @@
+"""What became of a job: record, squeue and sacct laid over one another. Pure.
+
+squeue is asked first: it alone knows jobs that wait and run. sacct tells the end of those that
+the controller has forgotten, the record is the last resort. A job that is absent has not ended
+well: it is absent.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, TypeVar, Union
+
+from neuronctl.frozen import dataclass, replace
+from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.pending_reasons import reason_words as reason_words
+
+if TYPE_CHECKING:
+    from neuronctl.records.store import JobRecord
+    from neuronctl.slurm.sacct import AccountingJob
+    from neuronctl.slurm.squeue import QueueJob
+
+Row = TypeVar("Row", "QueueJob", "AccountingJob")
+
+UNKNOWN = "UNKNOWN"
+"""Not one of Slurm's states: nobody can say (any more) what became of the job."""
+
+ENDED = frozenset(
+    (
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "LAUNCH_FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "RECONFIG_FAIL",
+        "REVOKED",
+        "TIMEOUT",
+    )
+)
+"""Slurm's states from which a job does not come back by itself; COMPLETING is none of them."""
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """One job, or one task of an array, as far as anybody knows.
+
+    Times are seconds since the epoch, durations seconds (units.UNLIMITED: no limit), None: not
+    known. expected: when Slurm expects a job that waits to start; start: of one that has started.
+    state and reason: Slurm's own words, or UNKNOWN. gpus: of the whole job. source: who
+    said so, ``"squeue"``, ``"sacct"`` or ``"record"``. own_id: whether job_id is certain to be the
+    task's own number. exit_low: the exit code is sacct's, which takes 128 from those above 127
+    (139 becomes 11).
+    """
+
+    id: JobId
+    job_id: int
+    name: str
+    user: str
+    partition: str
+    state: str
+    reason: str
+    source: str
+    qos: str = ""
+    exit: Optional[ExitCode] = None
+    exit_low: bool = False
+    cancelled_by: Optional[int] = None
+    submit: Optional[int] = None
+    start: Optional[int] = None
+    expected: Optional[int] = None
+    end: Optional[int] = None
+    elapsed: Optional[int] = None
+    time_limit: Optional[int] = None
+    nodes: Optional[int] = None
+    node_list: str = ""
+    gpus: Optional[int] = None
+    work_dir: str = ""
+    record: Optional[JobRecord] = None
+    own_id: bool = True
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is over, as far as anybody knows."""
+        return self.state in ENDED
+
+    @property
+    def key(self) -> Optional[str]:
+        """The record's key."""
+        return None if self.record is None else self.record.key
+
+    @property
+    def stdout(self) -> Optional[str]:
+        """The file of standard output; None where only the controller may know it."""
+        return self._log(err=False)
+
+    @property
+    def stderr(self) -> Optional[str]:
+        """The file of standard error, where it is one of its own; else as ``stdout``."""
+        return self._log(err=True)
+
+    def _log(self, err: bool) -> Optional[str]:
+        # Found when it is asked for: a table of a hundred jobs shows none.
+        if self.record is None:
+            return None
+        record, task = self.record, self.id.task
+        if record.array is not None and task is None:
+            return (record.error if err else None) or record.output
+        if not self.own_id and "%j" in record.output + (record.error or ""):
+            return None
+        return record.log_path(task, own_id=self.job_id, node_list=self.node_list, err=err)
+
+
+def merge(
+    record: Optional[JobRecord],
+    queue: Sequence[QueueJob] = (),
+    accounting: Sequence[AccountingJob] = (),
+    *,
+    absent: str = "no longer in the queue",
+) -> Tuple[JobStatus, ...]:
+    """Everything about one job number: one status, or one a task for an array, in order.
+
+    queue, accounting: rows of this job number. absent: why a job that only the record knows
+    could not be found elsewhere. Empty where nobody knows anything.
+    """
+    if record is not None:
+        ours = [row for row in queue if _is_of(record, row.submit, row.name, row.work_dir)]
+        past = [row for row in accounting if _is_of(record, row.submit, row.name, row.work_dir)]
+        if (queue or accounting) and not (ours or past):
+            # The number belongs to another job by now, and that is the one to show.
+            record = None
+        else:
+            queue, accounting = ours, past
+    found: List[JobStatus] = []
+    queue, accounting = _distinct(record, queue, accounting)
+    told = {row.id: row for row in accounting}
+    # What sacct has of an array as a whole, or for a moment of its last task: 4711, not 4711_3.
+    whole = {row.job_id: row.id for row in accounting if row.id.task is None}
+    for job in queue:
+        own = told.pop(job.id, None)
+        other = told.pop(whole[job.job_id], None) if job.job_id in whole else None
+        found.append(_from_queue(job, own or other, record))
+    waiting = [job.id for job in queue if job.id.tasks is not None]
+    for id, row in told.items():
+        # Before its tasks start, sacct has one row for all of them, as squeue has.
+        if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
+            found.append(_from_accounting(row, record))
+    if record is not None and found:
+        found = [_exact(status, record) for status in found]
+        found += _ended_tasks(record, found)
+    elif record is not None and record.job_id is not None:
+        found += from_record(record, absent)
+    return tuple(sorted(found, key=order))
+
+
+def _distinct(
+    record: Optional[JobRecord], queue: Sequence[QueueJob], accounting: Sequence[AccountingJob]
+) -> Tuple[List[QueueJob], List[AccountingJob]]:
+    """The rows, with each task of an array in one of them only.
+
+    Waiting tasks that were cancelled are ``4711`` in squeue, and in accounting that or all of the
+    array (``4711_[0-9]``), whichever of its tasks have rows of their own.
+    """
+    parts = [row.id for row in queue if row.id.task is not None or row.id.tasks is not None]
+    parts += [row.id for row in accounting if row.id.task is not None]
+    array = next((row.id for row in accounting if row.id.tasks is not None), None)
+    if record is not None and record.array is not None:
+        array = _array_id(record)
+
+    def left(row: Union[QueueJob, AccountingJob]) -> Optional[JobId]:
+        never_began = row.state in ENDED and not row.node_list
+        if never_began and (array or parts) and row.id == JobId(row.id.job):
+            # Where nobody knows which tasks they were, they leave no trace.
+            return array.without(parts) if array is not None else None
+        return row.id
+
+    ours = [_named(row, id) for row in queue if (id := left(row)) is not None]
+    own = {row.job_id for row in ours}
+    past = []
+    for row in accounting:
+        id = left(row)
+        if row.id.tasks is not None and row.job_id not in own:
+            id = row.id.without(parts)
+        if id is not None:
+            past.append(_named(row, id))
+    return ours, past
+
+
+def _named(row: Row, id: JobId) -> Row:
+    return row if id is row.id else replace(row, id=id)
+
+
+def _array_id(record: JobRecord) -> JobId:
+    """All tasks of a recorded array: ``4711_[0-9%2]``."""
+    assert record.job_id is not None
+    return JobId(record.job_id, tasks=record.array)
+
+
+def from_record(record: JobRecord, why: str) -> List[JobStatus]:
+    """What the record alone tells; ``why`` nobody else does. An array's tasks where it has them."""
+    whole = _whole_from_record(record, why)
+    if record.array is None:
+        return [whole]
+    tasks = _ended_tasks(record, ())
+    left = _array_id(record).without([task.id for task in tasks])
+    return tasks if left is None else [*tasks, replace(whole, id=left)]
+
+
+def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStatus]:
+    """Tasks whose end the record has seen, and which nobody else names (any more)."""
+    if not record.tasks:
+        return []
+    assert record.job_id is not None
+    known = {status.id.task for status in others}
+    found = []
+    for task, seen in record.tasks.items():
+        id = JobId(record.job_id, task)
+        if task in known or any(other.id.covers(id) for other in others):
+            continue
+        status = replace(
+            _whole_from_record(record, ""),
+            id=id,
+            state=seen.state,
+            reason="",
+            exit=ExitCode.parse(seen.exit),
+            own_id=False,
+        )
+        found.append(status)
+    return found
+
+
+def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
+    assert record.job_id is not None
+    last = record.states[-1] if record.states else None
+    state, reason = UNKNOWN, why
+    if last is not None and last.state in ENDED:
+        state, reason = last.state, last.reason
+    elif last is not None:
+        reason = f"{why}; last seen {last.state}"
+    gpus = None
+    if record.nodes is not None and record.gpus_per_node is not None and record.array is None:
+        gpus = record.nodes * record.gpus_per_node
+    return JobStatus(
+        id=JobId(record.job_id),
+        job_id=record.job_id,
+        name=record.job_name,
+        user=record.user,
+        partition=record.partition,
+        state=state,
+        reason=reason,
+        source="record",
+        exit=ExitCode.parse(last.exit) if last is not None and state in ENDED else None,
+        submit=record.submitted_at,
+        time_limit=record.time_limit,
+        nodes=record.nodes,
+        gpus=gpus,
+        work_dir=record.cwd,
+        record=record,
+    )
+
+
+def _from_queue(
+    row: QueueJob, past: Optional[AccountingJob], record: Optional[JobRecord]
+) -> JobStatus:
+    ended = row.state in ENDED
+    cancelled_by = None
+    exit_low = False
+    exit = row.exit if ended else None
+    elapsed = row.time_used
+    gpus = None if row.gpus_per_node is None else row.gpus_per_node * (row.nodes or 1)
+    if past is not None:
+        gpus = past.gpus if past.gpus is not None else gpus
+        # sacct lags: a row that still says RUNNING tells nothing of the end.
+        if ended and past.state == row.state:
+            cancelled_by = past.cancelled_by
+            if exit is None and past.exit is not None:
+                exit, exit_low = past.exit, past.exit.code > 0
+            elapsed = past.elapsed if past.elapsed is not None else elapsed
+    if record is not None and record.states and exit is None and ended:
+        last = record.states[-1]
+        exit = ExitCode.parse(last.exit) if last.state == row.state else None
+    if exit is None and row.state == "COMPLETED":
+        exit = ExitCode(0, 0)  # that is what the word means
+    if record is not None and gpus is None and record.gpus_per_node is not None:
+        gpus = record.gpus_per_node * (row.nodes or 1)
+    return JobStatus(
+        id=row.id,
+        job_id=row.job_id,
+        name=row.name,
+        user=row.user,
+        partition=row.partition,
+        state=row.state,
+        reason=row.reason,
+        source="squeue",
+        qos=row.qos,
+        exit=exit,
+        exit_low=exit_low,
+        cancelled_by=cancelled_by,
+        submit=row.submit,
+        start=row.start if row.node_list and row.state != "PENDING" else None,
+        expected=row.start if row.state == "PENDING" else None,
+        end=row.end if ended else None,
+        elapsed=elapsed,
+        time_limit=row.time_limit,
+        nodes=row.nodes,
+        node_list=row.node_list,
+        gpus=gpus,
+        work_dir=row.work_dir,
+        record=record,
+    )
+
+
+def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobStatus:
+    ended = past.state in ENDED
+    name, work_dir = past.name, past.work_dir
+    if record is not None:
+        name = record.job_name if _is_same(record.job_name, name) else name
+        work_dir = record.cwd if _is_same(record.cwd, work_dir) else work_dir
+    return JobStatus(
+        id=past.id,
+        job_id=past.job_id,
+        name=name,
+        user=past.user,
+        partition=past.partition,
+        state=past.state,
+        reason="" if ended else "no longer in the queue; accounting lags behind",
+        source="sacct",
+        qos=past.qos,
+        exit=past.exit if ended else None,
+        exit_low=ended and past.exit is not None and past.exit.code > 0,
+        cancelled_by=past.cancelled_by,
+        submit=past.submit,
+        start=past.start if past.node_list else None,
+        end=past.end,
+        elapsed=past.elapsed,
+        time_limit=past.time_limit,
+        nodes=past.nodes,
+        node_list=past.node_list,
+        gpus=past.gpus,
+        work_dir=work_dir,
+        record=record,
+    )
+
+
+def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
+    """With the exit code as the controller gave it at the time, where the record kept that."""
+    seen = record.states[-1] if record.states else None
+    if status.id.task is not None:
+        seen = record.tasks.get(status.id.task, seen)
+    if status.exit is None or not status.exit_low or seen is None or seen.state != status.state:
+        return status
+    kept = ExitCode.parse(seen.exit)
+    if kept is None or kept.signal != status.exit.signal:
+        return status
+    if kept.code not in (status.exit.code, status.exit.code + 128):
+        return status
+    return replace(status, exit=kept, exit_low=False)
+
+
+def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -> bool:
+    """Whether a row is of the record's job, and not of another that got the same number."""
+    if submit is not None and submit < record.begun_at - CLOCK_SKEW:
+        return False
+    # Until slurmdbd has heard of the job's beginning, accounting has no directory of it.
+    return not work_dir or _is_same(record.job_name, name) or _is_same(record.cwd, work_dir)
+
+
+def _is_same(exact: str, told: str) -> bool:
+    """Whether accounting was told this text: letters that its database cannot hold become ``?``."""
+    if told == exact:
+        return True
+    return "?" in told and not exact.isascii() and _coarse(told) == _coarse(exact)
+
+
+def _coarse(text: str) -> str:
+    return re.sub(r"(?:\?|[^\x00-\x7f])+", "?", text)
+
+
+def order(status: JobStatus) -> Tuple[int, int, int]:
+    """Sorts by job, then task; waiting tasks after those that have started."""
+    id = status.id
+    task = id.task if id.task is not None else (2**40 if id.tasks is not None else -1)
+    return (id.job, task, id.het or 0)

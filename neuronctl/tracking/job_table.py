@@ -1,0 +1,216 @@
+"""Jobs as rows for a person: one line a job, an array folded to one, time as a bar."""
+
+from __future__ import annotations
+
+import time
+from typing import Dict, List, Optional, Sequence, TextIO, Tuple
+
+from neuronctl.console import (
+    Column,
+    draws_blocks,
+    print_table,
+    print_text,
+    shortened,
+    terminal_width,
+)
+from neuronctl.frozen import dataclass
+from neuronctl.slurm.pending_reasons import explain
+from neuronctl.tracking.endings import ending_words
+from neuronctl.tracking.job_status import UNKNOWN, JobStatus
+from neuronctl.tracking.lookup import canceller
+from neuronctl.units import UNLIMITED
+
+_WIDE = 100  # columns from which there is room for long names and bars
+
+# What an array's line says it is in: the liveliest of its tasks' states.
+_LIVELY = ("RUNNING", "COMPLETING", "CONFIGURING", "PENDING")
+
+
+@dataclass(frozen=True)
+class Line:
+    """Jobs shown as one line: a single one, or the tasks of an array."""
+
+    jobs: Tuple[JobStatus, ...]
+
+    @property
+    def first(self) -> JobStatus:
+        """The one whose name and place stand for all."""
+        return self.jobs[0]
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of them are over, as far as anybody can tell."""
+        return all(job.ended or job.state == UNKNOWN for job in self.jobs)
+
+
+def live_first(lines: Sequence[Line]) -> List[Line]:
+    """Those that run, those that wait, and those that have ended, the newest of these first."""
+
+    def place(line: Line) -> Tuple[int, int, int]:
+        if line.ended:
+            return (2, -max(job.end or job.submit or 0 for job in line.jobs), -line.first.id.job)
+        return (int(all(job.state == "PENDING" or job.ended for job in line.jobs)), 0, 0)
+
+    return sorted(lines, key=place)
+
+
+def fold(jobs: Sequence[JobStatus]) -> List[Line]:
+    """The tasks of each array as one line."""
+    by_number: Dict[int, List[JobStatus]] = {}
+    for job in jobs:
+        by_number.setdefault(job.id.job, []).append(job)
+    lines = []
+    for group in by_number.values():
+        tasks = [job for job in group if job.id.task is not None or job.id.tasks is not None]
+        if len(tasks) > 1:
+            lines.append(Line(tuple(tasks)))
+            group = [job for job in group if job not in tasks]
+        lines += [Line((job,)) for job in group]
+    return lines
+
+
+def print_jobs(
+    lines: Sequence[Line],
+    *,
+    users: bool,
+    limits: Dict[str, str],
+    advise: bool,
+    bars: bool,
+    file: TextIO,
+) -> None:
+    """Print the table. users: with whose they are. limits: figures by job id. bars: of time used.
+
+    advise: with a line under the table for each job that waits and can be helped.
+    """
+    columns = [
+        Column("JOB", no_wrap=True, style="bold"),
+        Column("NAME", priority=1, no_wrap=True),
+        Column("PARTITION", priority=5, no_wrap=True),
+        Column("STATE", no_wrap=True),
+        Column("REASON OR EXIT", min_width=16),
+        Column("USED/LIMIT", justify="right", no_wrap=True, priority=2),
+        Column("NODES", justify="right", priority=4),
+        Column("GPUS", justify="right", priority=3),
+        Column("FROM", priority=6, style="dim"),
+    ]
+    narrow = bars and terminal_width() < _WIDE
+    rows = [_row(line, limits, 12 if narrow else 20) for line in lines]
+    if bars:
+        unicode = draws_blocks(file)
+        columns[5] = Column("TIME", no_wrap=True, priority=2)
+        for row, line in zip(rows, lines):
+            if len(line.jobs) == 1:
+                row[5] = bar(line.first, unicode=unicode, cells=6 if narrow else 8) or row[5]
+    if users:
+        columns.insert(1, Column("USER", no_wrap=True))
+        for row, line in zip(rows, lines):
+            row.insert(1, line.first.user)
+    print_table(columns, rows, file=file)
+    if advise:
+        import textwrap
+
+        for text in _advice(lines):
+            print_text(textwrap.fill(text, terminal_width()) if bars else text, "dim", file=file)
+
+
+def _advice(lines: Sequence[Line]) -> List[str]:
+    """What to do, once for each reason, with the job it is about."""
+    seen: Dict[str, str] = {}
+    for line in lines:
+        for job in line.jobs:
+            if not job.ended and job.reason and job.reason not in seen:
+                advice = explain(job.reason, str(job.id.job)).advice
+                if advice:
+                    seen[job.reason] = f"{job.id.job} {job.reason.partition(',')[0]}: {advice}"
+    return list(seen.values())
+
+
+def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
+    job = line.first
+    if len(line.jobs) > 1:
+        return [
+            shortened(f"{job.id.job}_[{sum(one.id.count for one in line.jobs)} tasks]", 22),
+            shortened(job.name, name_width),
+            job.partition,
+            _lead(line),
+            _counts(line),
+            f"{clock(max((one.elapsed or 0 for one in line.jobs), default=0))}"
+            f"/{clock(job.time_limit)}",
+            str(sum((one.nodes or 0) for one in line.jobs if one.state != "PENDING") or ""),
+            str(sum((one.gpus or 0) for one in line.jobs if one.state == "RUNNING") or ""),
+            job.source,
+        ]
+    return [
+        shortened(str(job.id), 16),
+        shortened(job.name, name_width),
+        job.partition,
+        job.state,
+        why(job, limits.get(str(job.id), "")),
+        f"{clock(job.elapsed)}/{clock(job.time_limit)}",
+        "" if job.nodes is None else str(job.nodes),
+        "" if job.gpus is None else str(job.gpus),
+        job.source,
+    ]
+
+
+def _lead(line: Line) -> str:
+    states = {job.state for job in line.jobs}
+    lively = next((state for state in _LIVELY if state in states), None)
+    if lively is not None:
+        return lively
+    bad = sorted(states - {"COMPLETED"})
+    return bad[0] if bad else "COMPLETED"
+
+
+def _counts(line: Line) -> str:
+    counts: Dict[str, int] = {}
+    for job in line.jobs:
+        counts[job.state] = counts.get(job.state, 0) + job.id.count
+    text = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    reasons = sorted({job.reason for job in line.jobs if job.state == "PENDING" and job.reason})
+    return f"{text} ({'; '.join(explain(one).words for one in reasons)})" if reasons else text
+
+
+def why(job: JobStatus, figure: str = "") -> str:
+    """What it waits for, where it runs, or how it ended."""
+    if job.ended:
+        return ending_words(job, canceller(job))
+    if job.node_list and not job.reason:
+        return f"on {job.node_list}"
+    words = explain(job.reason).words
+    if figure:
+        words += f": {figure}"
+    if job.expected is not None and job.expected > time.time():
+        words += f"; starts by {_moment(job.expected)}"
+    return words
+
+
+def bar(job: JobStatus, *, unicode: bool, cells: int) -> str:
+    """The time used and left: ``███░░░░░ 4:12 left``; "" where it does not run."""
+    if job.ended or not job.elapsed or not job.time_limit or job.time_limit == UNLIMITED:
+        return ""
+    share = min(1.0, job.elapsed / job.time_limit)
+    full = round(share * cells)
+    drawn = "█" * full + "░" * (cells - full) if unicode else "#" * full + "." * (cells - full)
+    return f"{drawn} {clock(max(0, job.time_limit - job.elapsed))} left"
+
+
+def clock(seconds: Optional[int]) -> str:
+    """As squeue prints it: ``5:00``, ``1:02:03``, ``2-00:00:00``."""
+    if seconds is None:
+        return "-"
+    if seconds == UNLIMITED:
+        return "unlimited"
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
+    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
+
+
+def _moment(epoch: int) -> str:
+    """The time of day; with the date where it is not today."""
+    then, now = time.localtime(epoch), time.localtime()
+    form = "%H:%M" if then[:3] == now[:3] else "%m-%d %H:%M"
+    return time.strftime(form, then)

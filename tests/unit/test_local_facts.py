@@ -1,0 +1,196 @@
+"""What is seen on this machine of a job, before it is submitted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from making import plan_of
+
+from neuronctl.errors import UsageError
+from neuronctl.gate import local_facts
+from neuronctl.launch.containers import find_image
+from neuronctl.rules import LocalFacts
+from neuronctl.users import login_name
+
+ELF_AARCH64 = b"\x7fELF\x02\x01\x01" + b"\0" * 9 + (2).to_bytes(2, "little") + b"\xb7\0"
+SIF_X86 = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0" + b"\0" * 16
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('training')\n")
+    return tmp_path
+
+
+def seen(**fields: Any) -> LocalFacts:
+    return local_facts.look(plan_of(**{"script": "train.py", **fields}))
+
+
+def test_all_is_well(here: Path) -> None:
+    made = seen()
+    assert made.user == login_name()
+    assert made.directory == str(here.resolve())
+    assert made.environment_bytes > 0
+    assert not made.has_directives
+    problems = (made.script_problem, made.log_problem, made.image_problem, made.environment_problem)
+    assert problems == ("", "", "", "")
+    assert made.built_for == ()
+
+
+def test_the_directory_is_gone(here: Path) -> None:
+    shutil.rmtree(here)
+    with pytest.raises(UsageError, match="does not exist any more"):
+        seen()
+
+
+# --------------------------------------------------------------------------- the program
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("none.py", "there is no file 'none.py' in /"),
+        ("tran.py", "there is no file 'tran.py' in /"),
+        ("./none", "there is no file './none' in /"),
+        ("no-such-program", "there is no program 'no-such-program' in this directory or on PATH"),
+        ("folder", "'folder' is a directory, not a program"),
+        (".", "'.' is a directory, not a program"),
+        ("fifo.py", "'fifo.py' is not a file"),
+        ("./tool", "'./tool' is not executable"),
+    ],
+)
+def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:
+    (here / "folder").mkdir()
+    os.mkfifo(here / "fifo.py")
+    (here / "tool").write_text("#!/bin/sh\n")
+    (here / "tool").chmod(0o644)
+    assert seen(script=script).script_problem.startswith(words)
+
+
+def test_a_misspelt_program_is_told_the_nearest(here: Path) -> None:
+    (here / "src").mkdir()
+    (here / "src" / "train_ddp.py").touch()
+    assert seen(script="tran.py").script_problem.endswith(f" in {here}; there is train.py")
+    assert seen(script="src/train_dpp.py").script_problem.endswith("; there is src/train_ddp.py")
+    assert seen(script="nowhere/train.py").script_problem.endswith(f" in {here}")
+
+
+def test_programs_that_can(here: Path) -> None:
+    (here / "tool").write_text("#!/bin/sh\n")
+    (here / "tool").chmod(0o755)
+    for script in ("./tool", "sh", "train.py", str(here / "train.py")):
+        assert seen(script=script).script_problem == ""
+
+
+def test_programs_that_the_job_brings(here: Path) -> None:
+    for given in (
+        {"modules": ("gromacs/2021",)},
+        {"setup": ("PATH=$PATH:/opt/x",)},
+        {"conda": "e"},
+    ):
+        assert seen(script="gmx_mpi", **given).script_problem == ""
+        assert "there is no file" in seen(script="none.py", **given).script_problem
+    tool = here / "env" / "bin" / "tool"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    assert seen(script="tool", venv="env").script_problem == ""
+    assert "there is no program 'tol'" in seen(script="tol", venv="env").script_problem
+
+
+def test_a_batch_script_is_known_by_its_directives(here: Path) -> None:
+    (here / "job.sh").write_text("#!/bin/bash\n#SBATCH -N 2\nsrun true\n")
+    assert seen(script="./job.sh").has_directives
+    (here / "job.sh").write_text("#!/bin/bash\necho '#SBATCH is a word'\n")
+    assert not seen(script="./job.sh").has_directives
+
+
+def test_in_a_container_only_a_file_is_looked_for(here: Path) -> None:
+    (here / "image.sif").write_bytes(SIF_X86)
+    assert seen(script="only-in-there", container="image.sif").script_problem == ""
+    assert "no file" in seen(script="none.py", container="image.sif").script_problem
+
+
+# ----------------------------------------------------------- images and environments
+
+
+def test_images(here: Path) -> None:
+    assert seen(container="none.sif").image_problem == "there is no container image 'none.sif'"
+    assert seen(container="docker://ubuntu").image_problem == ""
+    (here / "image.sif").write_bytes(SIF_X86)
+    made = seen(container="image.sif")
+    assert made.image_problem == ""
+    assert made.built_for == (("the image image.sif", "x86_64"),)
+
+
+def test_a_bare_image_is_sought_in_the_clusters_directories(here: Path) -> None:
+    first, second = here / "a", here / "b"
+    first.mkdir()
+    second.mkdir()
+    places = [f"{first}/", str(second)]
+    assert find_image("x.sif", places) == f"{first}/x.sif", "it is nowhere: the first"
+    (second / "x.sif").touch()
+    assert find_image("x.sif", places) == f"{second}/x.sif"
+    (here / "x.sif").touch()
+    assert find_image("x.sif", places) == "x.sif", "it is here"
+    assert find_image("./y.sif", places) == "./y.sif"
+    assert find_image("y.sif", []) == "y.sif"
+
+
+def test_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no virtual environment 'env'" in seen(venv="env").environment_problem
+    assert "python3 -m venv env;" in seen(venv="env").environment_hint
+    (here / "env" / "bin").mkdir(parents=True)
+    assert "no bin/activate" in seen(venv="env").environment_problem
+    (here / "env" / "bin" / "activate").touch()
+    assert seen(venv="env").environment_problem == ""
+    assert "'./none'" in seen(conda="./none").environment_problem
+    monkeypatch.setenv("PATH", str(here))
+    assert "no 'conda' on PATH" in seen(conda="base").environment_problem
+    assert "--module NAME" in seen(conda="base").environment_hint
+    assert seen(conda="base", modules=("conda",)).environment_problem == ""
+    (here / "conda").touch(mode=0o755)
+    assert seen(conda="base").environment_problem == ""
+
+
+@pytest.mark.parametrize("option", ["venv", "conda"])
+def test_what_an_environments_interpreter_was_built_for(here: Path, option: str) -> None:
+    binary = here / "env" / "bin" / "python"
+    binary.parent.mkdir(parents=True)
+    binary.write_bytes(ELF_AARCH64)
+    made = seen(**{option: f"{here}/env"})
+    assert made.built_for == ((f"the environment {here}/env", "aarch64"),)
+
+
+# -------------------------------------------------------------------------- log files
+
+
+def test_log_files(here: Path) -> None:
+    made = seen(output="no ne/%x_%j.out")
+    assert made.log_problem == "the log directory 'no ne' does not exist"
+    assert "mkdir -p 'no ne';" in made.log_hint
+    for pattern in ("%j/x.out", "runs/%4A/x.out"):
+        made = seen(output=pattern)
+        assert "cannot be there: it is named after the job's id" in made.log_problem
+        assert "-o %x_%j.out" in made.log_hint
+    assert seen(output="%%j/x").log_problem == "the log directory '%j' does not exist"
+    (here / "train_1.out").mkdir()
+    assert seen().log_problem == "the log file 'train_1.out' is a directory"
+    assert seen(output="/dev/null").log_problem == ""
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="nothing is closed to root")
+def test_what_is_closed(here: Path) -> None:
+    (here / "logs").mkdir(mode=0o500)
+    assert "is not writable for you" in seen(output="logs/%j").log_problem
+    (here / "image.sif").write_bytes(SIF_X86)
+    (here / "image.sif").chmod(0)
+    assert "is not readable for you" in seen(container="image.sif").image_problem
+    (here / "secret.py").write_text("")
+    (here / "secret.py").chmod(0)
+    assert "cannot be read" in seen(script="secret.py").script_problem

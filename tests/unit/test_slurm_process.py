@@ -225,7 +225,10 @@ def test_interactive(command: Command, tmp_path: Path, capfd: pytest.CaptureFixt
 
 def test_ctrl_c_is_the_interactive_commands_business(command: Command, tmp_path: Path) -> None:
     command("salloc", f"trap 'echo caught; exit 5' INT; echo > {tmp_path}/up; sleep 300 & wait")
-    program = "import sys; from neuronctl.slurm.process import run_interactive; sys.exit(run_interactive(['salloc']))"
+    program = (
+        "import sys; from neuronctl.slurm.process import run_interactive; "
+        "sys.exit(run_interactive(['salloc']))"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
     )

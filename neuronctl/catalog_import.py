@@ -119,14 +119,15 @@ def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
         remarks += _remarks(site.name, nodes, data)
     qos = next((one for one in limits.qos or () if one.name.lower() == site.qos.lower()), None)
     if qos is not None and site.qos:
-        found = (qos.max_submit_jobs, qos.max_running_jobs)
+        found = (qos.limit("MaxSubmitPU"), qos.limit("MaxJobsPU"))
         for key, value in zip(("max_submit_jobs", "max_running_jobs"), found):
             # One that is over the limit of all jobs says nothing, and no catalog takes it.
             if value and value <= data.get("max_submit_jobs", value):
                 data[key] = value
         gpus = data.get("gpus_per_node", 0)
-        if qos.max_gpus and gpus and qos.max_gpus >= gpus:
-            data["max_gpus"] = qos.max_gpus
+        most = qos.limit("MaxTRESPU", "gres/gpu")
+        if most and gpus and most >= gpus:
+            data["max_gpus"] = most
     if site.max_nodes and site.max_nodes <= (site.nodes or site.max_nodes):
         data["max_nodes"] = site.max_nodes
     times = {"default": site.default_time, "maximum": site.max_time}

@@ -13,12 +13,12 @@ refused: List[object] = []
 
 
 def ask_nobody(*words: object, **settings: object) -> NoReturn:
-    """In place of ask_live: as where Slurm does not answer, but at once."""
+    """In place of ask_slurm: as where Slurm does not answer, but at once."""
     refused.append(words)
     raise SlurmUnavailableError("Slurm was not asked")
 
 
-ask.ask_live = ask_nobody
+ask.ask_slurm = ask_nobody
 
 
 def program() -> None:
@@ -29,7 +29,7 @@ def program() -> None:
         main()
     except SystemExit as stop:
         if not refused:
-            sys.exit("benchmarks: the gate does not ask with ask_live any more")
+            sys.exit("benchmarks: the gate does not ask with ask_slurm any more")
         sys.stdout.flush()
         os._exit(stop.code if isinstance(stop.code, int) else 1)
 

@@ -226,6 +226,14 @@ class Cluster:
 
 
 @dataclass(frozen=True)
+class Citation:
+    """Who says a figure: in words, and whether that is Slurm itself and not the catalog."""
+
+    text: str
+    by_slurm: bool = False
+
+
+@dataclass(frozen=True)
 class Catalog:
     """All clusters, after the layers (shipped, site, user, option) were laid over one another."""
 
@@ -248,17 +256,17 @@ class Catalog:
             )
         return found
 
-    def cite(self, *path: str) -> str:
-        """``file:line: source, date`` of the value at ``path``, which begins with the cluster.
+    def cite(self, *path: str) -> Citation:
+        """Who says the value at ``path`` (the cluster first): ``file:line: source, date``.
 
         Source and date are those of the file that holds the line, where it gives any.
         """
         place = self.location(*path)
         if place is None:
             cluster = self.clusters[path[0]]
-            return f"{cluster.source}, {cluster.date}"
+            return Citation(f"{cluster.source}, {cluster.date}")
         said = self.sources.get((place.file, path[0]))
-        return f"{place}: {said}" if said else str(place)
+        return Citation(f"{place}: {said}" if said else str(place))
 
     def location(self, *path: str) -> Optional[Location]:
         """Where the value at ``path`` was read, or the nearest enclosing mapping's place."""

@@ -86,9 +86,9 @@ def prepare(
         made, choice = _choose(made, catalog, ask=not reviewed)
     if reviewed:
         return Job(made, catalog, check(RuleContext(made, catalog, look(made), reviewed)))
-    from neuronctl.gate.judge import judge_now
+    from neuronctl.gate.assessment import assess_now
 
-    judged = judge_now(made, catalog, look(made), _load_the_rest)
+    judged = assess_now(made, catalog, look(made), _load_the_rest)
     return Job(made, catalog, judged.findings, judged.verdict, choice)
 
 

@@ -17,7 +17,7 @@ from neuronctl.slurm.cluster import recognise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.gate.partition_board import Standing
+    from neuronctl.gate.partition_board import PartitionNow
 
 SCHEMA = "neuronctl.partitions/1"
 LIVE_SCHEMA = "neuronctl.partitions-live/1"
@@ -78,19 +78,19 @@ def command(
 
 def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: bool) -> None:
     from neuronctl.cli.job import verdict_data
-    from neuronctl.gate.ask import ask_live
-    from neuronctl.gate.partition_board import standings
+    from neuronctl.gate.ask import ask_slurm
+    from neuronctl.gate.partition_board import partitions_now
     from neuronctl.planning import plan
     from neuronctl.request.job import JobRequest
 
     cluster, _ = recognise(catalog, name)
-    look = ask_live(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)
+    look = ask_slurm(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)
     there = {one.name: one for one in look.limits.partitions}
     for one in names:
         if one not in there:
             known = ", which stands in the catalog" if one in cluster.partitions else ""
             raise PolicyError(f"Slurm has no partition {one!r}{known}", did_you_mean(one, there))
-    found = standings(list(dict.fromkeys(names)), cluster, catalog, look)
+    found = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
     only_catalog = [one for one in cluster.partitions if one not in there]
     only_slurm = [one for one in there if one not in cluster.partitions]
     if as_json:
@@ -106,7 +106,7 @@ def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: 
         _print_note(f"In this Slurm, not in the catalog: {', '.join(only_slurm)}")
 
 
-def _print_live(found: Sequence[Standing], now: int) -> None:
+def _print_live(found: Sequence[PartitionNow], now: int) -> None:
     """On a terminal the reasons stand below the table; elsewhere a partition is one line."""
     terminal = console.is_terminal()
     columns = [

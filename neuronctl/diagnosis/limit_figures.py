@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Iterable, Iterator
 
-from neuronctl.slurm.sacctmgr import Qos
+from neuronctl.slurm.limits import RUNNING, SUBMITTED, TIME, USER, Limit
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.tracking.job_status import JobStatus
-
-# reason: (the field of a QOS, what it counts)
-_FIGURES = {
-    "QOSMaxGRESPerUser": ("max_gpus", "GPUs"),
-    "QOSMaxGRESPerJob": ("max_gpus_per_job", "GPUs"),
-    "QOSMaxJobsPerUserLimit": ("max_running_jobs", "jobs"),
-    "QOSMaxSubmitJobPerUserLimit": ("max_submit_jobs", "jobs"),
-}
+from neuronctl.units import format_time
 
 
 def has_figure(reason: str) -> bool:
     """Whether a limit with a figure may stand behind the reason."""
-    return reason in _FIGURES or reason in ("PartitionTimeLimit", "PartitionNodeLimit")
+    return reason.startswith(("QOS", "Assoc", "Partition"))
 
 
 def figure_words(status: JobStatus, mine: Iterable[JobStatus], limits: Limits) -> str:
@@ -27,36 +20,37 @@ def figure_words(status: JobStatus, mine: Iterable[JobStatus], limits: Limits) -
 
     mine: the user's jobs. limits: the cluster's own.
     """
-    part = next((one for one in limits.partitions if one.name == status.partition), None)
-    if status.reason == "PartitionTimeLimit" and part is not None and part.max_time:
-        from neuronctl.units import format_time
-
-        return f"at most {format_time(part.max_time)}"
-    if status.reason == "PartitionNodeLimit" and part is not None and part.max_nodes:
-        return f"at most {part.max_nodes}"
-    field, what = _FIGURES.get(status.reason, ("", ""))
-    if not field:
+    limit = next((one for one in _limits_of(status, limits) if one.reason == status.reason), None)
+    if limit is None:
         return ""
-    names = [part.qos if part is not None else "", status.qos]
+    if limit.about.counts == TIME:
+        return f"at most {format_time(limit.figure)}"
+    if limit.about.per != USER:
+        return f"at most {limit.figure} {limit.things}"
+    here = [job for job in mine if job.partition == status.partition and not job.ended]
+    running = [job for job in here if job.state != "PENDING"]
+    if limit.about.counts == SUBMITTED:
+        used = sum(job.id.count for job in here)
+    elif limit.about.counts == RUNNING:
+        used = len(running)
+    elif limit.tres == "gres/gpu":
+        used = sum(job.gpus or 0 for job in running)
+    else:
+        return f"at most {limit.figure} {limit.things}"
+    return f"{used} of {limit.figure} {limit.things}"
+
+
+def _limits_of(status: JobStatus, limits: Limits) -> Iterator[Limit]:
+    """Those that may hold for a job, its partition's and that one's QOS in front."""
+    partition = next((one for one in limits.partitions if one.name == status.partition), None)
+    names = [status.qos.lower()]
+    if partition is not None:
+        yield from partition.limits
+        names.insert(0, partition.qos.lower())
     for name in names:
-        qos = _qos(limits, name)
-        most: Optional[int] = getattr(qos, field) if qos is not None else None
-        if most is None:
-            continue
-        if field == "max_gpus_per_job":
-            return f"at most {most} {what}"
-        here = [one for one in mine if one.partition == status.partition and not one.ended]
-        running = [one for one in here if one.state != "PENDING"]
-        if field == "max_gpus":
-            used = sum(one.gpus or 0 for one in running)
-        elif field == "max_running_jobs":
-            used = len(running)
-        else:
-            used = sum(one.id.count for one in here)
-        return f"{used} of {most} {what}"
-    return ""
-
-
-def _qos(limits: Limits, name: str) -> Optional[Qos]:
-    known = limits.qos or ()
-    return next((one for one in known if name and one.name.lower() == name.lower()), None)
+        for qos in limits.qos or ():
+            if name and qos.name.lower() == name:
+                yield from qos.limits
+    for association in limits.associations:
+        if association.partition in ("", status.partition):
+            yield from association.limits

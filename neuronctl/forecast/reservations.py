@@ -6,19 +6,17 @@ import time
 from typing import Dict, FrozenSet, Iterator, Optional, Set, Tuple
 
 from neuronctl import units
-from neuronctl.forecast.facts import Live
+from neuronctl.forecast.outcomes import Outcome, Wait
+from neuronctl.forecast.prospect import Prospect, hosts
+from neuronctl.forecast.snapshot import Snapshot, slurm_says
 from neuronctl.frozen import dataclass
-from neuronctl.planning import JobPlan
+from neuronctl.slurm.scontrol import Reservation
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from neuronctl.slurm.scontrol import Reservation
-
-SOURCE = "Slurm itself: scontrol show reservation"
+SOURCE = slurm_says("scontrol show reservation")
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReservedNodes:
     """Nodes that reservations keep from the job, in whole or (``parts``) some of their cores."""
 
     nodes: FrozenSet[str] = frozenset()
@@ -26,113 +24,101 @@ class Taken:
     by: Tuple[Reservation, ...] = ()
 
 
-def taken(plan: JobPlan, live: Live) -> Taken:
+def reserved_nodes(prospect: Prospect) -> ReservedNodes:
     """The nodes that somebody's reservation has before the job would be over."""
-    if plan.request.reservation is not None:
-        return Taken()
-    ends = _end(plan, live)
-    cores: Dict[str, int] = {one.name: one.cores for one in live.nodes}
+    if prospect.plan.request.reservation is not None:
+        return ReservedNodes()
+    snapshot, limit = prospect.snapshot, prospect.time_limit
+    ends = None if limit is None else snapshot.asked_at + limit
+    cores: Dict[str, int] = {node.name: node.cores for node in snapshot.nodes}
     whole: Set[str] = set()
     parts: Set[str] = set()
     by = []
-    for one in live.reservations or ():
-        if one.end <= live.asked_at or (ends is not None and one.start >= ends):
+    for reservation in snapshot.reservations or ():
+        over = reservation.end <= snapshot.asked_at
+        if over or (ends is not None and reservation.start >= ends):
             continue
-        names = set(_nodes(one))
-        mine = {name for name in names if name in cores}
-        if not mine:
+        names = set(hosts(reservation.node_list))
+        known = {name for name in names if name in cores}
+        if not known:
             continue
-        by.append(one)
+        by.append(reservation)
         # Of nodes that were not asked about the cores are not known; others are as large.
-        largest = max(cores[name] for name in mine)
-        full = one.cores is None or one.cores >= sum(cores.get(name, largest) for name in names)
-        (whole if full else parts).update(mine)
-    return Taken(frozenset(whole), frozenset(parts - whole), tuple(by))
+        largest = max(cores[name] for name in known)
+        total = sum(cores.get(name, largest) for name in names)
+        full = reservation.cores is None or reservation.cores >= total
+        (whole if full else parts).update(known)
+    return ReservedNodes(frozenset(whole), frozenset(parts - whole), tuple(by))
 
 
-def in_words(found: Taken, live: Live) -> str:
-    """Which nodes they are, until when, and what time is left before them."""
+def in_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
+    """Which nodes they are, from when and until when."""
     said = []
-    for one in found.by[:2]:
-        why = "for maintenance " if "MAINT" in one.flags else ""
-        when = f"until {_moment(one.end)}"
-        if one.start > live.asked_at:
-            when = f"from {_moment(one.start)} {when}"
-        said.append(f"{one.node_list} {why}{when} ({one.name})")
-    return "reserved are " + ", ".join(said) + (", …" if len(found.by) > 2 else "")
+    for reservation in reserved.by[:2]:
+        why = "for maintenance " if "MAINT" in reservation.flags else ""
+        when = f"until {_moment(reservation.end)}"
+        if reservation.start > snapshot.asked_at:
+            when = f"from {_moment(reservation.start)} {when}"
+        said.append(f"{reservation.node_list} {why}{when} ({reservation.name})")
+    return "reserved: " + ", ".join(said) + (", …" if len(reserved.by) > 2 else "")
 
 
-def room_before(found: Taken, live: Live) -> Optional[int]:
+def room_before(reserved: ReservedNodes, snapshot: Snapshot) -> Optional[int]:
     """Seconds that a job may last to end before the first of them; None: one holds already."""
-    first = min((one.start for one in found.by), default=live.asked_at)
-    return first - live.asked_at if first > live.asked_at else None
+    first = min((one.start for one in reserved.by), default=snapshot.asked_at)
+    return first - snapshot.asked_at if first > snapshot.asked_at else None
 
 
-def asked_for(plan: JobPlan, live: Live) -> Tuple[Reservation, ...]:
-    """Those of ``--reservation`` that there are."""
-    names = (plan.request.reservation or "").split(",")
-    return tuple(one for one in live.reservations or () if one.name in names)
+def check_reservation(prospect: Prospect) -> Iterator[Outcome]:
+    """The wait for the beginning of the first of the job's own reservations."""
+    names = (prospect.plan.request.reservation or "").split(",")
+    known = prospect.snapshot.reservations or ()
+    start = min((one.start for one in known if one.name in names), default=0)
+    if start > prospect.snapshot.asked_at:
+        words = f"reservation {prospect.plan.request.reservation} begins at {_moment(start)}"
+        yield Wait("NC506", "Reservation", words, SOURCE, start)
 
 
-def faults(plan: JobPlan, live: Live) -> Iterator[Tuple[str, str]]:
+def faults(prospect: Prospect) -> Iterator[Tuple[str, str]]:
     """(message, hint) of each thing for which Slurm refuses ``--reservation``."""
-    if plan.request.reservation is None or live.reservations is None:
+    plan, snapshot = prospect.plan, prospect.snapshot
+    if plan.request.reservation is None or snapshot.reservations is None:
         return
-    there = {one.name: one for one in live.reservations}
+    known = {reservation.name: reservation for reservation in snapshot.reservations}
     for name in plan.request.reservation.split(","):
-        if name not in there:
-            known = ", ".join(there) or "none"
-            yield f"there is no reservation '{name}'", f"there are: {known}"
+        if name not in known:
+            yield f"no reservation '{name}'", f"there are: {', '.join(known) or 'none'}"
             continue
-        one = there[name]
-        association = live.association(plan)
-        account = plan.request.account or (association.account if association is not None else "")
+        reservation = known[name]
         for kind, own, allowed in (
-            ("user", live.user, one.users),
-            ("account", account, one.accounts),
+            ("user", snapshot.user, reservation.users),
+            ("account", prospect.account, reservation.accounts),
         ):
             out = f"-{own}" in allowed or (
                 own not in allowed and any(not word.startswith("-") for word in allowed)
             )
             if own and out:
                 yield (
-                    f"the reservation {name} is for the {kind} {', '.join(allowed)}, and this "
-                    f"job's is {own}",
-                    "leave --reservation out, or ask who keeps it",
+                    f"reservation {name} is for {kind} {', '.join(allowed)}; this job's {kind} is "
+                    f"{own}",
+                    "leave --reservation out, or ask its owner",
                 )
-        pool = {node.name for node in live.nodes if plan.partition.name in node.partitions}
-        has = len(pool & set(_nodes(one)))
-        if pool and one.node_list and "," not in plan.request.reservation and has < plan.nodes:
+        has = len({node.name for node in prospect.pool} & set(hosts(reservation.node_list)))
+        several = "," in plan.request.reservation
+        if prospect.pool and reservation.node_list and not several and has < plan.nodes:
             yield (
-                f"the reservation {name} has {has or 'none'} of the nodes of "
-                f"{plan.partition.name}, and {plan.nodes} {'is' if plan.nodes == 1 else 'are'} "
-                "asked for",
-                f"its nodes are {one.node_list}",
+                f"requested {plan.nodes} nodes; reservation {name} has {has} of the nodes of "
+                f"{plan.partition.name}",
+                f"its nodes are {reservation.node_list}",
             )
-        if one.end <= live.asked_at:
-            yield f"the reservation {name} ended at {_moment(one.end)}", "leave it out"
+        if reservation.end <= snapshot.asked_at:
+            yield f"reservation {name} ended at {_moment(reservation.end)}", "leave it out"
 
 
-def begins(plan: JobPlan, live: Live) -> Optional[int]:
-    """When the first of its reservations begins, where that is still to come; else None."""
-    starts = [one.start for one in asked_for(plan, live)]
-    first = min(starts, default=0)
-    return first if first > live.asked_at else None
-
-
-def _end(plan: JobPlan, live: Live) -> Optional[int]:
-    limit = plan.time_limit
-    if limit is None:
-        here = live.partition(plan.partition.name)
-        limit = None if here is None else here.default_time
-    return None if limit in (None, units.UNLIMITED) else live.asked_at + (limit or 0)
-
-
-def _nodes(one: Reservation) -> Tuple[str, ...]:
-    try:
-        return tuple(units.expand_hostlist(one.node_list))
-    except ValueError:
-        return ()
+def shorter(reserved: ReservedNodes, snapshot: Snapshot) -> str:
+    """The time limit with which a job is over before they begin, as -t takes it; "": none is."""
+    seconds = room_before(reserved, snapshot)
+    return "" if seconds is None else units.format_time(seconds // 60 * 60)
 
 
 def _moment(at: int) -> str:

@@ -1,17 +1,19 @@
-"""What a job itself asks to wait for: --hold, --begin and --dependency; and what of its options
-is not followed here. Pure.
+"""What a job itself asks to wait for: --hold, --begin and --dependency; and which of its sbatch
+options are not judged here. Pure.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Tuple
 
 from neuronctl import units
-from neuronctl.forecast.facts import Live
-from neuronctl.frozen import dataclass
+from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
+from neuronctl.forecast.prospect import Prospect
 from neuronctl.planning import JobPlan
+from neuronctl.request.begin_time import moment
+from neuronctl.slurm.snapshot import Limits
 
 _ACTIVE = frozenset(
     {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "STAGE_OUT"}
@@ -28,7 +30,7 @@ SELECTING = frozenset(
     | {"licenses", "contiguous", "switches", "spread-job", "exclusive", "cluster-constraint"}
     | {"tmp"}
 )
-"""sbatch options that decide on the nodes too, which is not followed here."""
+"""sbatch options that decide on the nodes too, which is not judged here."""
 
 # Those that change nothing in when a job starts, as long as their values are such.
 _HARMLESS = {
@@ -51,69 +53,40 @@ _HARMLESS = {
 }
 
 
-@dataclass(frozen=True)
-class Wish:
-    """cause: Slurm's reason; "" where it is not known whether the job waits for it.
-
-    odd: Slurm may as well refuse the job for it. until: epoch seconds when it is over; None: not
-    known.
-    """
-
-    cause: str
-    words: str
-    odd: bool = False
-    until: Optional[int] = None
-
-
-def option(plan: JobPlan, name: str) -> Optional[str]:
-    """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
-    for one in plan.request.sbatch:
-        key, _, value = one.partition("=")
-        if key == name:
-            return value
-    return None
-
-
-def wishes(plan: JobPlan, live: Live) -> Tuple[Wish, ...]:
-    """What it waits for as asked, and what it may wait for."""
-    return tuple(_wishes(plan, live))
-
-
-def _wishes(plan: JobPlan, live: Live) -> Iterator[Wish]:
-    if option(plan, "hold") is not None:
-        yield Wish("JobHeldUser", "it is held (--hold) until you release it")
-    text = plan.request.dependency
-    if text is not None:
-        yield from _dependency(text, plan, live)
-    begin = option(plan, "begin")
+def check_start_conditions(prospect: Prospect) -> Iterator[Outcome]:
+    """What the job waits for as asked, and what it may wait for."""
+    request = prospect.plan.request
+    if prospect.sbatch_option("hold") is not None:
+        yield Wait("NC506", "JobHeldUser", "it is held (--hold) until you release it")
+    if request.dependency is not None:
+        yield from _dependency(request.dependency, prospect)
+    begin = prospect.sbatch_option("begin")
     if begin is not None:
-        yield from _begin(begin, live.asked_at)
-    if plan.request.gres:
-        words = f"--gres={','.join(plan.request.gres)} is not followed here: Slurm may refuse it"
-        yield Wish("", words, True)
-    for one in plan.request.sbatch:
-        name, _, value = one.partition("=")
+        yield from _begin(begin, prospect.snapshot.asked_at)
+    if request.gres:
+        words = f"--gres={','.join(request.gres)} is not judged here: Slurm may refuse it"
+        yield Doubt(words, refusable=True)
+    for option in request.sbatch:
+        name, _, value = option.partition("=")
         if name in ("hold", "begin") or name in SELECTING:
             continue
         if name not in _HARMLESS or not re.fullmatch(_HARMLESS[name], value, re.ASCII):
-            words = f"--sbatch {one} is not followed here: Slurm may refuse it, or wait for it"
-            yield Wish("", words, True)
+            words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
+            yield Doubt(words, refusable=True)
 
 
-def _begin(text: str, now: int) -> Iterator[Wish]:
-    from neuronctl.request.begin_time import moment
-
+def _begin(text: str, now: int) -> Iterator[Outcome]:
     try:
         at = moment(text, now)
     except ValueError:
         return  # a rule refuses it
     if at is None:
-        yield Wish("", f"--begin={text} is no moment that is understood here", True)
+        yield Doubt(f"--begin={text} is a time that only Slurm can read", refusable=True)
     elif at > now:
         shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
         left = units.format_time(at - now)
-        words = f"it begins at {shown} (--begin={text}), {left} from now, at the earliest"
-        yield Wish("BeginTime", words, until=at)
+        words = f"it starts at {shown} (--begin={text}), {left} from now, at the earliest"
+        yield Wait("NC506", "BeginTime", words, until=at)
 
 
 # -------------------------------------------------------------------------- dependencies
@@ -121,85 +94,92 @@ def _begin(text: str, now: int) -> Iterator[Wish]:
 _MET, _WAITS, _OPEN, _NEVER = "met", "waits", "open", "never"
 
 
+class _Term(NamedTuple):
+    """A job that ``--dependency`` names; of a singleton the id is 0. rest: a task or a delay."""
+
+    kind: str
+    job_id: int
+    rest: str
+
+
 def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
     """The job ids that ``--dependency`` names."""
-    return tuple(one[1] for one in _terms(plan.request.dependency or "") if one[1])
+    return tuple(term.job_id for term in _terms(plan.request.dependency or "") if term.job_id)
 
 
 def is_singleton(plan: JobPlan) -> bool:
     """Whether it waits for the jobs of its name."""
-    return any(kind == "singleton" for kind, *_ in _terms(plan.request.dependency or ""))
+    return any(term.kind == "singleton" for term in _terms(plan.request.dependency or ""))
 
 
-def _terms(text: str) -> List[Tuple[str, int, str]]:
-    """(kind, job id, what stands behind it: a task or a delay) of each job that is named; the id
-    of a singleton is 0.
-    """
-    found = []
+def _terms(text: str) -> List[_Term]:
+    terms = []
     for item in re.split("[,?]", text.lower()):
         kind, colon, ids = item.partition(":")
         if kind == "singleton":
-            found.append((kind, 0, ""))
+            terms.append(_Term(kind, 0, ""))
             continue
-        for one in (ids if colon else kind).split(":"):
-            match = re.fullmatch(r" ?(\d{1,10})([_+].*)?", one, re.ASCII)
+        for word in (ids if colon else kind).split(":"):
+            match = re.fullmatch(r" ?(\d{1,10})([_+].*)?", word, re.ASCII)
             if match is not None:
-                found.append((kind if colon else "afterany", int(match[1]), match[2] or ""))
-    return found
+                terms.append(_Term(kind if colon else "afterany", int(match[1]), match[2] or ""))
+    return terms
 
 
-def passes_strangers(live: Live) -> bool:
-    """Whether it is certain that Slurm takes a job that it does not know for one that ended as
-    wanted, whatever is wanted: so it is up to 22.05.
+def forgives_unknown_jobs(limits: Limits) -> bool:
+    """Whether Slurm is certain to take a job that it does not know for one that ended as wanted,
+    whatever is wanted: up to 22.05 it does.
     """
-    found = re.match(r"(\d+)\.(\d+)", live.limits.config.version)
-    return found is not None and (int(found[1]), int(found[2])) <= (22, 5)
+    match = re.match(r"(\d+)\.(\d+)", limits.config.version)
+    return match is not None and (int(match[1]), int(match[2])) <= (22, 5)
 
 
-def _dependency(text: str, plan: JobPlan, live: Live) -> Iterator[Wish]:
+def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:
     terms = _terms(text)
-    states = [_state_of(one, plan, live) for one in terms]
+    states = [_state_of(term, prospect) for term in terms]
     order = (_MET, _OPEN, _WAITS, _NEVER) if "?" in text else (_NEVER, _WAITS, _OPEN, _MET)
     state = next((one for one in order if one in states), _MET)
-    which = [term for term, one in zip(terms, states) if one == state]
-    ids = list(dict.fromkeys(str(number) for _, number, _ in which if number))
+    decisive = [term for term, one in zip(terms, states) if one == state]
+    ids = list(dict.fromkeys(str(term.job_id) for term in decisive if term.job_id))
     jobs = ("job " if len(ids) == 1 else "jobs ") + ", ".join(ids)
+    snapshot = prospect.snapshot
     if state == _NEVER:
-        ended = ", ".join(dict.fromkeys(live.job_states[number] for _, number, _ in which))
-        words = f"for ever: --dependency={text} cannot be met, since {jobs} ended as {ended}"
-        yield Wish("DependencyNeverSatisfied", words)
+        ended = ", ".join(dict.fromkeys(snapshot.job_states[term.job_id] for term in decisive))
+        words = f"forever: --dependency={text} cannot be met, because {jobs} ended as {ended}"
+        yield Wait("NC506", "DependencyNeverSatisfied", words)
     elif state == _WAITS:
         said = []
         if ids:
             has = "has" if len(ids) == 1 else "have"
             said.append(f"it depends on {jobs} (--dependency), which {has} not ended")
-        if ("singleton", 0, "") in which:
-            named = next(one for one in live.jobs if one.name == plan.job_name)
-            said.append(f"your job {named.id} has its name (--dependency=singleton)")
-        yield Wish("Dependency", "; ".join(said))
+        if any(term.kind == "singleton" for term in decisive):
+            named = next(job for job in snapshot.jobs if job.name == prospect.plan.job_name)
+            said.append(f"your job {named.id} has the same name (--dependency=singleton)")
+        yield Wait("NC506", "Dependency", "; ".join(said))
     elif state == _OPEN:
-        yield Wish("", f"whether it waits for --dependency={text} is not known")
+        yield Doubt(f"whether it waits for --dependency={text} is not known")
 
 
-def _state_of(term: Tuple[str, int, str], plan: JobPlan, live: Live) -> str:
-    kind, number, behind = term
-    if kind == "singleton":
-        if any(one.name is None for one in live.jobs):
+def _state_of(term: _Term, prospect: Prospect) -> str:
+    snapshot, plan = prospect.snapshot, prospect.plan
+    if term.kind == "singleton":
+        if any(job.name is None for job in snapshot.jobs):
             return _OPEN
-        return _WAITS if any(one.name == plan.job_name for one in live.jobs) else _MET
-    state = live.job_states.get(number)
+        return _WAITS if any(job.name == plan.job_name for job in snapshot.jobs) else _MET
+    state = snapshot.job_states.get(term.job_id)
     if state is None:
-        return _MET if passes_strangers(live) else _OPEN  # and a rule warns of it
+        # And a rule warns of it.
+        return _MET if forgives_unknown_jobs(snapshot.limits) else _OPEN
     # Of an array there are several, of which this is the state of one.
-    several = bool(set(live.job_states) - set(dependency_ids(plan)))
-    if kind == "after":
+    several = bool(set(snapshot.job_states) - set(dependency_ids(plan)))
+    if term.kind == "after":
         if state not in ("PENDING", "CONFIGURING"):
-            return _OPEN if behind or several else _MET
-        return _OPEN if "_" in behind else _WAITS
+            return _OPEN if term.rest or several else _MET
+        return _OPEN if "_" in term.rest else _WAITS
     if state in _ACTIVE:
-        return _OPEN if "_" in behind else _WAITS
-    if several or "_" in behind or state not in _FAILED | {"COMPLETED"}:
+        return _OPEN if "_" in term.rest else _WAITS
+    if several or "_" in term.rest or state not in _FAILED | {"COMPLETED"}:
         return _OPEN
     wanted = {"afterok": state == "COMPLETED", "aftercorr": state == "COMPLETED"}
     wanted["afternotok"] = state != "COMPLETED"
-    return _MET if wanted.get(kind, True) else _NEVER
+    return _MET if wanted.get(term.kind, True) else _NEVER

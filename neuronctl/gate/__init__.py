@@ -1,5 +1,6 @@
-"""What Slurm says now, held against a plan before it is submitted.
+"""The gate before a submission: what Slurm and the catalog say of a plan, judged once.
 
-``ask.ask_live`` asks Slurm once; everything else here is pure. ``facts`` lays Slurm's own limits
-over the catalog's, ``waits`` tells what a job would wait for, ``verdict`` says it in one word.
+``ask.ask_slurm`` asks Slurm once; ``assessment`` judges, ``verdict`` says it in one sentence.
+``partition_choice`` (``-p auto``) and ``partition_board`` (``partitions --live``) judge a plan for
+each partition.
 """

@@ -8,7 +8,7 @@ import time
 from typing import Callable, Optional, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
-from neuronctl.forecast.facts import Live
+from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
 from neuronctl.planning import JobPlan
@@ -18,13 +18,13 @@ TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
 
 
-def ask_live(
+def ask_slurm(
     plan: JobPlan,
     *,
     fresh: bool = False,
     timeout: float = TIMEOUT,
     meanwhile: Optional[Callable[[], None]] = None,
-) -> Live:
+) -> Snapshot:
     """Slurm's figures for a plan's cluster.
 
     fresh: read the limits anew, whatever is kept of them. meanwhile: called while Slurm is asked,
@@ -49,7 +49,7 @@ def ask_live(
         partition=plan.partition.name,
         limits_of=(login_name(), name or "") if kept is None else None,
         job_ids=dependency_ids(plan),
-        shared_of=login_name() if kept is not None and kept[0].shared else "",
+        groups_of=login_name() if kept is not None and kept[0].limited_groups else "",
         names=is_singleton(plan),
         timeout=timeout,
         meanwhile=meanwhile,
@@ -68,7 +68,7 @@ def ask_live(
         # Whether a partition is up may change within the hour for which the limits are kept.
         partitions = [fresh_one if one.name == fresh_one.name else one for one in limits.partitions]
         limits = dataclasses.replace(limits, partitions=tuple(partitions))
-    return Live(
+    return Snapshot(
         limits=limits,
         limits_at=limits_at,
         jobs=now.jobs,
@@ -76,7 +76,7 @@ def ask_live(
         job_states=now.job_states,
         asked_at=asked_at,
         groups=_groups(),
-        shared=now.shared,
+        limited_groups=now.limited_groups,
         reservations=now.reservations,
         user=login_name(),
         host=os.uname().nodename.partition(".")[0],

@@ -16,7 +16,8 @@ from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 from neuronctl import __version__
 from neuronctl.errors import NeuronctlError
 from neuronctl.files import write_private
-from neuronctl.slurm.sacctmgr import Association, GroupLimit, Qos, Shared
+from neuronctl.slurm.limits import KINDS, Limit
+from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
 from neuronctl.slurm.scontrol import SiteConfig, SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits
 
@@ -77,14 +78,17 @@ def _limits(data: Dict[str, Any]) -> Limits:
         config=_one(SiteConfig, data["config"]),
         partitions=tuple(_one(SitePartition, one) for one in data["partitions"]),
         nodes=tuple(_one(SiteNode, one) for one in data["nodes"]),
-        qos=None if qos is None else tuple(_one(Qos, one) for one in qos),
-        associations=tuple(_one(Association, one) for one in data["associations"]),
-        shared=tuple(_shared(one) for one in data["shared"]),
+        qos=None if qos is None else tuple(_limited(Qos, one) for one in qos),
+        associations=tuple(_limited(Association, one) for one in data["associations"]),
+        limited_groups=tuple(_limited(LimitedGroup, one) for one in data["limited_groups"]),
     )
 
 
-def _shared(data: Dict[str, Any]) -> Shared:
-    return _one(Shared, {**data, "limits": [_one(GroupLimit, one) for one in data["limits"]]})
+def _limited(kind: Type[T], data: Dict[str, Any]) -> T:
+    limits = [_one(Limit, one) for one in data["limits"]]
+    if any(limit.kind not in KINDS for limit in limits):
+        raise KeyError("limits")
+    return _one(kind, {**data, "limits": limits})
 
 
 def _one(kind: Type[T], data: Dict[str, Any]) -> T:

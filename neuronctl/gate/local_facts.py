@@ -22,7 +22,7 @@ def look(plan: JobPlan) -> LocalFacts:
     try:
         directory = os.path.realpath(os.getcwd())
     except FileNotFoundError:
-        raise UsageError("the current directory does not exist any more", "cd to another") from None
+        raise UsageError("the current directory no longer exists", "cd to another") from None
     script, image = plan.request.script, plan.request.container
     problem, hint, has_directives = "", "", False
     log_problem, log_hint = _log_problem(plan)
@@ -68,17 +68,17 @@ def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bool]:
         places = [os.path.expanduser(f"{venv}/bin")] if venv is not None else []
         places.append(os.environ.get("PATH", os.defpath))
         if _which(script, os.pathsep.join(places)) is None:
-            return f"there is no program '{script}' in this directory or on PATH", "", False
+            return f"no program '{script}' in this directory or on PATH", "", False
         return "", "", False
     if not os.path.exists(script):
-        return f"there is no file '{script}' in {os.getcwd()}{_like(script)}", "", False
+        return f"no file '{script}' in {os.getcwd()}{_like(script)}", "", False
     if not os.path.isfile(script):
         return f"'{script}' is not a file", "", False
     try:
         with open(script, "rb") as file:
             head = file.read(20_000)
     except OSError as error:
-        return f"'{script}' cannot be read: {error.strerror}", "", False
+        return f"cannot read '{script}': {error.strerror}", "", False
     if b"\n#SBATCH " in head:
         return "", "", True
     if not script.endswith(".py") and not os.access(script, os.X_OK):
@@ -94,7 +94,7 @@ def _which(program: str, path: Optional[str] = None) -> Optional[str]:
 
 
 def _like(script: str) -> str:
-    """``; there is train.py``: the file nearest in name, or ""."""
+    """``; did you mean train.py?``: the file nearest in name, or ""."""
     import difflib
 
     directory, name = os.path.split(script)
@@ -103,7 +103,7 @@ def _like(script: str) -> str:
     except OSError:
         return ""
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
-    return f"; there is {os.path.join(directory, near[0])}" if near else ""
+    return f"; did you mean {os.path.join(directory, near[0])}?" if near else ""
 
 
 def _image_problem(image: str, plan: JobPlan) -> str:
@@ -115,9 +115,9 @@ def _image_problem(image: str, plan: JobPlan) -> str:
     if "://" in image or (plan.wrapping.srun and not file):
         return ""
     if not os.path.exists(image):
-        return f"there is no container image '{image}'"
+        return f"no container image '{image}'"
     if not os.access(image, os.R_OK):
-        return f"the container image '{image}' is not readable for you"
+        return f"cannot read the container image '{image}': permission denied"
     return ""
 
 
@@ -130,20 +130,20 @@ def _environment_problem(plan: JobPlan) -> Tuple[str, str]:
     if request.venv is not None:
         directory = os.path.expanduser(request.venv).rstrip("/")
         if not os.path.isdir(directory):
-            hint = f"make it first: python3 -m venv {quote(directory)}; or name another"
-            return f"there is no virtual environment '{directory}'", hint
+            hint = f"create it first: python3 -m venv {quote(directory)}; or name another"
+            return f"no virtual environment '{directory}'", hint
         if not os.path.isfile(f"{directory}/bin/activate"):
-            words = f"'{directory}' is no virtual environment: it has no bin/activate"
-            return words, "name the directory that 'python3 -m venv' made"
+            words = f"'{directory}' is not a virtual environment: it has no bin/activate"
+            return words, "name the directory that 'python3 -m venv' created"
     if request.conda is not None:
         if "/" in request.conda and not os.path.isdir(os.path.expanduser(request.conda)):
-            hint = "name another; 'conda env list' shows yours"
-            return f"there is no conda environment '{request.conda}'", hint
+            hint = "name another; 'conda env list' lists yours"
+            return f"no conda environment '{request.conda}'", hint
         elsewhere = request.modules or request.setup or plan.cluster.policy.login_shell
         if not elsewhere and _which("conda") is None:
             return (
-                "--conda is asked for, and there is no 'conda' on PATH, which the job inherits",
-                "name the module that brings it with --module NAME, or set conda up in your shell",
+                "--conda needs 'conda', which is not on PATH (the job inherits it)",
+                "load the module that provides it (--module NAME), or set conda up in your shell",
             )
     return "", ""
 
@@ -188,8 +188,8 @@ def _log_problem(plan: JobPlan) -> Tuple[str, str]:
         made = os.path.dirname(pattern)
         if "\\" not in pattern and re.search(r"%[0-9]*[AjJ]", made.replace("%%", "")):
             return (
-                f"the log directory '{made}' cannot be there: it is named after the job's id",
-                "put the id into the file's name, as in -o %x_%j.out",
+                f"the log directory '{made}' cannot exist yet: it is named after the job id",
+                "put the id into the file name, as in -o %x_%j.out",
             )
         if os.path.isdir(name):
             return f"the log file '{name}' is a directory", "choose another with -o"
@@ -197,11 +197,11 @@ def _log_problem(plan: JobPlan) -> Tuple[str, str]:
             continue  # /dev/null, or a log that is written again
         directory = os.path.dirname(name) or "."
         if not os.path.isdir(directory):
-            hint = f"make it first: mkdir -p {quote(directory)}; or choose another with -o"
+            hint = f"create it first: mkdir -p {quote(directory)}; or choose another with -o"
             return f"the log directory '{directory}' does not exist", hint
         if not os.access(directory, os.W_OK | os.X_OK):
             return (
-                f"the log directory '{os.path.abspath(directory)}' is not writable for you",
+                f"you cannot write to the log directory '{os.path.abspath(directory)}'",
                 "choose another with -o",
             )
     return "", ""

@@ -5,24 +5,23 @@ Pure.
 
 from __future__ import annotations
 
+import re
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.forecast.facts import Limit, Live, overlay, user_limit
+from neuronctl.forecast.limits import usage, user_usage
+from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
-from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict, verdict
-from neuronctl.patterns import lazy
+from neuronctl.gate.assessment import assess
+from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
-from neuronctl.rule_codes import CODES
-from neuronctl.rules import RuleContext, check
+from neuronctl.rules import RuleContext
+from neuronctl.slurm.limits import CATALOG, Limit
+from neuronctl.slurm.scontrol import SiteNode
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from neuronctl.slurm.scontrol import SiteNode
-
-_DOWN = lazy(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*")
+_DOWN = r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*"
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Standing:
+class PartitionNow:
     """One partition now. Counts are GPUs, or cores where its nodes have no GPUs.
 
     next: what would happen to a job of one GPU (one core) now.
@@ -90,49 +89,47 @@ class Standing:
         return f"{self.wait(now)}: {self.next.words}" if self.next.words else self.wait(now)
 
 
-def standings(
-    names: Sequence[str], cluster: Cluster, catalog: Catalog, live: Live
-) -> Tuple[Standing, ...]:
+def partitions_now(
+    names: Sequence[str], cluster: Cluster, catalog: Catalog, snapshot: Snapshot
+) -> Tuple[PartitionNow, ...]:
     """Those of the named partitions, or of all that Slurm has."""
-    shown = names or [one.name for one in live.limits.partitions]
-    return tuple(_standing(name, cluster, catalog, live) for name in shown)
+    shown = names or [one.name for one in snapshot.limits.partitions]
+    return tuple(_partition_now(name, cluster, catalog, snapshot) for name in shown)
 
 
-def _standing(name: str, cluster: Cluster, catalog: Catalog, live: Live) -> Standing:
-    nodes = [one for one in live.nodes if name in one.partitions]
-    gpus = any(one.gpus for one in nodes)
-    made = plan(
-        JobRequest(script="job", partition=name, gpus_per_node=1 if gpus else None), cluster
-    )
-    held, sources = overlay(made, live)
-    context = RuleContext(held, catalog, live=live, sources=sources)
+def _partition_now(
+    name: str, cluster: Cluster, catalog: Catalog, snapshot: Snapshot
+) -> PartitionNow:
+    nodes = [node for node in snapshot.nodes if name in node.partitions]
+    gpus = any(node.gpus for node in nodes)
+    request = JobRequest(script="job", partition=name, gpus_per_node=1 if gpus else None)
     # How it is asked for is not the matter here, only whether there is a place for it.
-    findings = [one for one in check(context) if CODES[one.code].closes_partition]
+    assessment = assess(
+        RuleContext(plan(request, cluster), catalog),
+        snapshot,
+        only=lambda code: code.closes_partition,
+    )
+    assert assessment.forecast is not None
+    prospect = assessment.forecast.prospect
 
-    def share(field: str) -> Share:
-        limit: Optional[Limit] = user_limit(field, held, live, context.cite_partition)
-        if limit is not None:
-            return Share(limit.used, limit.figure)
-        mine = [one for one in live.jobs if name in one.partitions]
-        if field == "max_submit_jobs":
-            return Share(sum(one.count for one in mine), None)
-        runs = [one for one in mine if one.state == "RUNNING"]
-        return Share(
-            sum(one.count * (1 if field == "max_running_jobs" else one.gpus or 0) for one in runs),
-            None,
-        )
+    def share(kind: str, tres: str = "") -> Share:
+        now = user_usage(prospect, kind, tres)
+        if now is not None:
+            return Share(now.used, now.limit.figure)
+        unlimited = Limit(kind, tres, 0, CATALOG, name)
+        return Share(usage(unlimited, prospect).used, None)
 
     free, used, down = _counts(nodes, gpus)
-    return Standing(
+    return PartitionNow(
         partition=name,
         unit="GPU" if gpus else "core",
         free=free,
         used=used,
         down=down,
-        my_gpus=share("max_gpus"),
-        my_running=share("max_running_jobs"),
-        my_jobs=share("max_submit_jobs"),
-        next=verdict(held, findings, live, context.cite_partition),
+        my_gpus=share("MaxTRESPU", "gres/gpu"),
+        my_running=share("MaxJobsPU"),
+        my_jobs=share("MaxSubmitPU"),
+        next=assessment.verdict,
     )
 
 
@@ -141,7 +138,7 @@ def _counts(nodes: List[SiteNode], gpus: bool) -> Tuple[int, int, int]:
     for one in nodes:
         total, held = (one.gpus, one.gpus_used) if gpus else (one.cores, one.cores_used)
         used += held
-        if _DOWN.search(one.state):
+        if re.search(_DOWN, one.state):
             down += total - held
         else:
             free += total - held

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
-from neuronctl.forecast.facts import Live, overlay
-from neuronctl.forecast.waits import Wait, free_nodes, waits
-from neuronctl.frozen import dataclass
-from neuronctl.gate.judge import judge
+from neuronctl.forecast.outcomes import Wait
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.frozen import dataclass, replace
+from neuronctl.gate.assessment import assess
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
@@ -28,7 +28,7 @@ class Candidate:
     """A partition for the job. start: when Slurm itself expects it to start (epoch seconds).
 
     free: nodes with room for its share now. why_not: why it is left out, "" where it is not.
-    way_out: what to change where one thing alone stands against it.
+    resize: how to ask for what fits there, where the size alone stands against it.
     limits: of the user's or of a group's, for which it waits there.
     """
 
@@ -37,7 +37,7 @@ class Candidate:
     free: int = 0
     start: Optional[int] = None
     why_not: str = ""
-    way_out: str = ""
+    resize: str = ""
     limits: Tuple[Wait, ...] = ()
 
     @property
@@ -65,49 +65,41 @@ def candidates(
     catalog: Catalog,
     cluster: Cluster,
     local: LocalFacts,
-    live: Optional[Live],
+    snapshot: Optional[Snapshot],
     *,
     interactive: bool = False,
 ) -> Tuple[Candidate, ...]:
     """Every partition of the cluster, judged. Pure."""
     found = []
     for name in cluster.partitions:
-        asked = dataclasses.replace(request, partition=name)
-        made = plan(asked, cluster, interactive=interactive)
-        context = RuleContext(made, catalog, local, reviewed=live is None)
-        judged = judge(context, live)
+        made = plan(replace(request, partition=name), cluster, interactive=interactive)
+        context = RuleContext(made, catalog, local, reviewed=snapshot is None)
+        assessment = assess(context, snapshot)
         # What stands against the job anywhere is told once, by the rules, after the choice.
-        errors = [
-            one
-            for one in judged.findings
-            if one.severity == "error" and CODES[one.code].of_partition
-        ]
-        why_not = "; ".join(f"{one.code}: {one.message}" for one in errors)
+        refusals = [one for one in assessment.refusals if CODES[one.code].of_partition]
+        why_not = "; ".join(f"{one.code}: {one.message}" for one in refusals)
         if not why_not and not made.gpus_per_node and made.partition.gpus_per_node:
             why_not = "its GPUs would stay idle"
-        verdict = judged.verdict
-        if not errors and live is not None and verdict.kind == "refused":
+        verdict = assessment.verdict
+        if assessment.refusals and not refusals:
             verdict = Verdict(NOT_KNOWN, "")
-        free = () if live is None else free_nodes(made, live) or ()
-        limits = () if live is None or why_not else _limits(context, live)
-        sized = len(errors) == 1 and CODES[errors[0].code].resizable and _has_gpus(made)
-        way_out = errors[0].hint if sized else ""
-        found.append(Candidate(made, verdict, len(free), None, why_not, way_out, limits))
+        resize = refusals[0].resize if len(refusals) == 1 and _has_gpus(made) else ""
+        limits = tuple(one for one in assessment.waits if CODES[one.code].of_limit)
+        found.append(
+            Candidate(
+                made,
+                verdict,
+                free=assessment.free_nodes,
+                why_not=why_not,
+                resize=resize,
+                limits=() if why_not else limits,
+            )
+        )
     return tuple(found)
 
 
 def _has_gpus(made: JobPlan) -> bool:
     return made.gpus_per_node == 0 or made.partition.gpus_per_node > 0
-
-
-def _limits(context: RuleContext, live: Live) -> Tuple[Wait, ...]:
-    made, _ = overlay(context.plan, live)
-    off = made.cluster.policy.rules_off
-    return tuple(
-        one
-        for one in waits(made, live, lambda key: "")
-        if CODES[one.code].of_limit and one.code not in off
-    )
 
 
 def rank(
@@ -132,7 +124,7 @@ def _with_start(one: Candidate, start: Optional[int]) -> Candidate:
     """With Slurm's prediction, unless a limit lets the job start only later."""
     if start is not None and one.held_until is not None and start < one.held_until:
         start = None
-    return dataclasses.replace(one, start=start)
+    return replace(one, start=start)
 
 
 def choose(
@@ -148,16 +140,14 @@ def choose(
 
     ask: whether to ask Slurm. Raises PolicyError where no partition can hold it.
     """
-    live = None
+    snapshot = None
     if ask:
-        from neuronctl.gate.ask import ask_live
+        from neuronctl.gate.ask import ask_slurm
 
-        try:
-            live = ask_live(plan(request, cluster, interactive=interactive), fresh=True)
-        except (SlurmUnavailableError, SlurmRefusedError):
-            live = None
-    found = candidates(request, catalog, cluster, local, live, interactive=interactive)
-    best = rank(found, _predict if live is not None else None)
+        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+            snapshot = ask_slurm(plan(request, cluster, interactive=interactive), fresh=True)
+    found = candidates(request, catalog, cluster, local, snapshot, interactive=interactive)
+    best = rank(found, _predict if snapshot is not None else None)
     others = [one for one in found if one.why_not]
     if not best:
         reasons = "\n".join(f"  {one.name}: {one.why_not}" for one in others)
@@ -169,10 +159,10 @@ def choose(
 
 
 def _hint(others: Sequence[Candidate]) -> str:
-    near = next((one for one in others if one.way_out), None)
+    near = next((one for one in others if one.resize), None)
     if near is None:
-        return "ask for less, or name a partition with -p"
-    return f"with -p {near.name}: {near.way_out.partition(', or take a partition')[0]}"
+        return "request less, or name a partition with -p"
+    return f"with -p {near.name}: {near.resize}"
 
 
 def _predict(made: JobPlan) -> Optional[int]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
-from neuronctl.catalog.model import Catalog, Path
+from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.frozen import dataclass, field
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES
+from neuronctl.rule_codes import CODES, ERROR
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.forecast.facts import Live
-    from neuronctl.forecast.waits import Wait
+    from neuronctl.forecast.forecast import Forecast
+
+UNCITED = Citation("")
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,8 @@ class Finding:
 
     code is stable (``NC111``) and documented; severity is ``"error"`` (refuses) or ``"warning"``;
     message carries the figure and the limit, source who sets the limit (``file:line``, the
-    source and its date), hint what to type instead.
+    source and its date), hint what to type instead. by_slurm: whether the source is Slurm itself.
+    resize: of the hint, how else to ask in the same partition, where that is not all of it.
     """
 
     code: str
@@ -31,6 +31,13 @@ class Finding:
     message: str
     source: str = ""
     hint: str = ""
+    by_slurm: bool = False
+    resize: str = ""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it stands against the job."""
+        return self.severity == ERROR
 
 
 @dataclass(frozen=True)
@@ -64,50 +71,45 @@ class LocalFacts:
 
 @dataclass(frozen=True)
 class RuleContext:
-    """What is judged: a plan, the catalog it was made from, and the local it stands in.
+    """What is judged: a plan, the catalog it was made from, and the machine it is submitted from.
 
     reviewed is set where the script is only shown (``generate``): what depends on this machine
-    then warns instead of refusing, as the script may be meant for another. live: what Slurm says
-    now, None where it was not asked or did not answer; sources: who says a figure that is Slurm's
-    and not the catalog's, by its place below the cluster.
+    then warns instead of refusing, as the script may be meant for another. forecast: what Slurm
+    would do with the job, None where it was not asked or did not answer; sources: who says a figure
+    that is Slurm's and not the catalog's, by its place below the cluster.
     """
 
     plan: JobPlan
     catalog: Catalog
     local: Optional[LocalFacts] = None
     reviewed: bool = False
-    live: Optional[Live] = None
-    sources: Mapping[Path, str] = field(default_factory=dict)
+    forecast: Optional[Forecast] = None
+    sources: Mapping[Path, Citation] = field(default_factory=dict)
 
-    def cite(self, *path: str) -> str:
-        """The source of a cluster's value: Slurm, or its file and line and who said so when."""
+    def cite(self, *path: str) -> Citation:
+        """Who says a cluster's value: Slurm, or its file and line and its source with the date."""
         if path in self.sources:
             return self.sources[path]
         return self.catalog.cite(self.plan.cluster.name, *path)
 
-    def cite_partition(self, key: str) -> str:
-        """The source of a value of the job's partition."""
+    def cite_partition(self, key: str) -> Citation:
+        """Who says a value of the job's partition."""
         return self.cite("partitions", self.plan.partition.name, key)
-
-    @cached_property
-    def waits(self) -> Tuple[Wait, ...]:
-        """Everything the job would wait for now; nothing where Slurm did not answer."""
-        if self.live is None:
-            return ()
-        from neuronctl.forecast.waits import waits
-
-        return tuple(waits(self.plan, self.live, self.cite_partition))
 
 
 @dataclass(frozen=True)
 class Violation:
-    """What a rule function yields: the rest of a Finding is the rule's own."""
+    """What a rule function yields: the rest of a Finding is the rule's own.
+
+    hint: what to type instead; elsewhere: where else the job fits, which follows the hint.
+    severity: only where it differs from the rule's.
+    """
 
     message: str
     hint: str = ""
-    source: str = ""
+    source: Citation = UNCITED
     severity: Optional[str] = None
-    """Only where it differs from the rule's."""
+    elsewhere: str = ""
 
 
 Judge = Callable[[RuleContext], Iterator[Violation]]

@@ -24,8 +24,10 @@ def check(context: RuleContext) -> Tuple[Finding, ...]:
             severity=violation.severity or CODES[code].severity,
             title=CODES[code].title,
             message=violation.message,
-            source=violation.source,
-            hint=violation.hint,
+            source=violation.source.text,
+            hint=violation.hint + violation.elsewhere,
+            by_slurm=violation.source.by_slurm,
+            resize=violation.hint if CODES[code].resizable else "",
         )
         for code, judge in JUDGES.items()
         if code not in off

@@ -23,16 +23,15 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
     if request.ntasks_per_node is None:
         more = plan.nodes * -(-request.ntasks // plan.nodes)
         yield Violation(
-            f"{counted(request.ntasks, 'task')} on {counted(plan.nodes, 'node')}: neuronctl "
-            "starts as many on every node",
-            f"take --ntasks={more}" + (f" or --ntasks={total}" if total < more else ""),
+            f"requested {counted(request.ntasks, 'task')} on {counted(plan.nodes, 'node')}; "
+            "neuronctl starts the same number on every node",
+            f"use --ntasks={more}" + (f" or --ntasks={total}" if total < more else ""),
         )
     else:
         yield Violation(
-            f"--ntasks={request.ntasks} and {counted(plan.nodes, 'node')} x "
-            f"{counted(plan.ntasks_per_node, 'task')} a node = {counted(total, 'task')} contradict "
-            "each other",
-            f"say -N and --ntasks-per-node only, or --ntasks={total}",
+            f"--ntasks={request.ntasks} contradicts {counted(plan.nodes, 'node')} x "
+            f"{counted(plan.ntasks_per_node, 'task')} per node = {counted(total, 'task')}",
+            f"use -N and --ntasks-per-node only, or --ntasks={total}",
         )
 
 
@@ -41,9 +40,9 @@ def one_task_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, launcher = context.plan, context.plan.launcher
     if launcher.one_task_per_node and launcher.distributed and plan.ntasks_per_node > 1:
         yield Violation(
-            f"{plan.ntasks_per_node} tasks a node are asked for, and {launcher.name} starts "
-            f"{counted(plan.processes_per_node, 'process')} in each: it wants one task a node",
-            "leave --ntasks-per-node out, or take --launcher srun",
+            f"requested {plan.ntasks_per_node} tasks per node; {launcher.name} starts "
+            f"{counted(plan.processes_per_node, 'process')} in each and needs one task per node",
+            "leave --ntasks-per-node out, or use --launcher srun",
         )
 
 
@@ -54,10 +53,9 @@ def one_process(context: RuleContext) -> Iterator[Violation]:
         return
     if plan.nodes > 1 or plan.ntasks_per_node > 1:
         yield Violation(
-            f"the launcher {plan.launcher.name} starts one process on the first node, and "
-            f"{counted(plan.nodes, 'node')} x {counted(plan.ntasks_per_node, 'task')} are asked "
-            "for",
-            "take --launcher torchrun or --launcher srun, or one node",
+            f"launcher {plan.launcher.name} starts one process on the first node; requested "
+            f"{counted(plan.nodes, 'node')} x {counted(plan.ntasks_per_node, 'task')}",
+            "use --launcher torchrun or --launcher srun, or request one node",
         )
 
 
@@ -66,15 +64,15 @@ def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.gpus_per_node and plan.processes_per_node > plan.gpus_per_node:
         yield Violation(
-            f"{plan.processes_per_node} processes share {counted(plan.gpus_per_node, 'GPU')} on a "
+            f"{plan.processes_per_node} processes share {counted(plan.gpus_per_node, 'GPU')} per "
             "node",
-            f"one process a GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
+            f"one process per GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
         )
     elif plan.launcher.distributed and 1 <= plan.processes_per_node < plan.gpus_per_node:
         yield Violation(
-            f"{counted(plan.processes_per_node, 'process')} for {plan.gpus_per_node} GPUs on a "
+            f"{counted(plan.processes_per_node, 'process')} for {plan.gpus_per_node} GPUs per "
             "node: some GPUs may stay idle",
-            f"one process a GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
+            f"one process per GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
         )
 
 
@@ -91,7 +89,7 @@ _LAUNCH_THEMSELVES = {
     "mpiexec": "mpirun",
     "srun": "srun",
 }
-# With one of these, one launcher a node knows of the others.
+# With one of these, the launchers of the nodes know of each other.
 _NAMES_OTHERS = ("--nnodes", "--rdzv", "--num_machines", "--machine_rank", "--config_file")
 
 
@@ -126,7 +124,7 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
         line = f"{join(args[start:][:1])} …"
     yield Violation(
         f"{name} starts processes itself, and {plan.launcher.name} starts {name} "
-        f"{counted(times, 'time')}: as many trainings that know nothing of each other",
+        f"{counted(times, 'time')}: that many separate trainings",
         f"name the program alone: --launcher {_LAUNCH_THEMSELVES[name]} {line}",
     )
 
@@ -139,25 +137,27 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     memory += [one for one in ("mem-per-cpu", "mem-per-gpu") if one in names]
     if len(memory) > 1:
         options = " and ".join(f"--{one}" for one in memory)
-        yield Violation(f"{options} exclude each other", "keep one of them")
+        yield Violation(f"{options} cannot be combined", "keep one of them")
     if request.conda is not None and request.venv is not None:
-        yield Violation("--conda and --venv exclude each other", "keep one of them")
+        yield Violation("--conda and --venv cannot be combined", "keep one of them")
     for name in sorted({one for one in names if names.count(one) > 1}):
-        yield Violation(f"--sbatch {name} is given more than once", "Slurm takes the last: keep it")
+        yield Violation(
+            f"--sbatch {name} is given more than once", "Slurm uses the last: keep that one"
+        )
 
 
-# Options of sbatch that say in other words what neuronctl's own say, and would say it unjudged.
+# sbatch options for which neuronctl has its own; as --sbatch they would go unchecked.
 _OTHER_WORDS = {
-    "chdir": "cd there first: a job starts in the directory that it is submitted from",
+    "chdir": "cd there first: a job starts in the directory it is submitted from",
     "clusters": "log in to that cluster; --cluster NAME plans for it",
-    "cpus-per-gpu": "ask for cores a task: -c",
-    "gpus-per-socket": "ask for GPUs a node: --gpus-per-node",
-    "gpus-per-task": "ask for GPUs a node: --gpus-per-node",
-    "no-requeue": "write --no-requeue",
-    "ntasks-per-gpu": "ask for tasks a node: --ntasks-per-node",
-    "tres-per-job": "ask for GPUs a node: --gpus-per-node",
-    "tres-per-node": "ask for GPUs a node: --gpus-per-node",
-    "tres-per-task": "ask for GPUs a node: --gpus-per-node",
+    "cpus-per-gpu": "request cores per task: -c",
+    "gpus-per-socket": "request GPUs per node: --gpus-per-node",
+    "gpus-per-task": "request GPUs per node: --gpus-per-node",
+    "no-requeue": "use neuronctl's own --no-requeue",
+    "ntasks-per-gpu": "request tasks per node: --ntasks-per-node",
+    "tres-per-job": "request GPUs per node: --gpus-per-node",
+    "tres-per-node": "request GPUs per node: --gpus-per-node",
+    "tres-per-task": "request GPUs per node: --gpus-per-node",
 }
 
 
@@ -167,7 +167,7 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
         name = option.partition("=")[0]
         if name in _OTHER_WORDS:
             yield Violation(
-                f"--sbatch {option} would go past what is planned and judged here",
+                f"--sbatch {option} would bypass neuronctl's plan and checks",
                 _OTHER_WORDS[name],
             )
 
@@ -189,14 +189,13 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
     both = sorted(wanted & names.get("exclude", set()))
     if both:
         yield Violation(
-            f"{', '.join(both)} {'stands' if len(both) == 1 else 'stand'} in --nodelist and in "
-            "--exclude",
-            "take them out of one",
+            f"{', '.join(both)} {verb(len(both))} in both --nodelist and --exclude",
+            "remove them from one",
         )
     if len(wanted) > plan.nodes:
         yield Violation(
-            f"--nodelist names {len(wanted)} nodes and {plan.nodes} {verb(plan.nodes)} asked for",
-            f"ask for -N {len(wanted)}, or name fewer",
+            f"--nodelist names {len(wanted)} nodes; requested {plan.nodes}",
+            f"request -N {len(wanted)}, or name fewer",
         )
     partition = plan.partition
     if wanted and partition.node_list is not None:
@@ -206,10 +205,9 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
             strangers = sorted(wanted - set(has))
             if strangers:
                 yield Violation(
-                    f"{', '.join(strangers)} in --nodelist {verb(len(strangers))} no "
-                    f"node{'s' if len(strangers) > 1 else ''} of {partition.name}, "
-                    f"which has {partition.node_list}",
-                    "name others, or another partition",
+                    f"{', '.join(strangers)} in --nodelist {verb(len(strangers))} not in "
+                    f"{partition.name}, which has {partition.node_list}",
+                    "name other nodes, or another partition",
                     context.cite_partition("node_list"),
                 )
 
@@ -229,17 +227,17 @@ def signal_and_torchrun(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             f"--signal={plan.request.signal}: {signal.name} ends {plan.launcher.name} at once, "
             "and its processes never see it",
-            "take --launcher srun, where every process gets it, or trap it in the batch shell: "
+            "use --launcher srun, where every process gets it, or trap it in the batch shell: "
             f"--signal B:{signal.name}@120 --setup \"trap 'touch save-now' {signal.name}\"",
         )
 
 
 MAX_ARG_STRLEN = 131_072
-"""Bytes of the longest single argument, its end included, that Linux hands to a program."""
+"""Bytes of the longest single argument that Linux passes to a program, its NUL included."""
 
 
 _HOROVODS_OWN = 300
-"""Bytes that its own variables have at least, seen with horovod 0.28: ranks, sizes, addresses."""
+"""Bytes that its own variables take at least, seen with Horovod 0.28: ranks, sizes, addresses."""
 
 
 @rule("NC322")
@@ -257,11 +255,11 @@ def horovod_command(context: RuleContext) -> Iterator[Violation]:
     if program + variables >= MAX_ARG_STRLEN:
         words = f"the program with its arguments has {program} bytes"
         if variables:
-            words += f", the variables beside it {variables}"
+            words += f", the variables with it {variables}"
         yield Violation(
-            f"{plan.launcher.name} hands its whole command on as one word, and {words}: Linux "
-            f"takes less than {MAX_ARG_STRLEN} in all",
-            "put the arguments into a file that the program reads, or take --launcher srun",
+            f"{plan.launcher.name} passes its whole command on as one argument, and {words}; Linux "
+            f"allows fewer than {MAX_ARG_STRLEN} in all",
+            "put the arguments into a file that the program reads, or use --launcher srun",
         )
 
 
@@ -273,9 +271,9 @@ def horovod_directory(context: RuleContext) -> Iterator[Violation]:
     if context.plan.nodes > 1 and quote(here.directory) != here.directory:
         yield Violation(
             f"horovodrun changes into the working directory on the other nodes without quoting "
-            f"it, and a shell does not take '{here.directory}' as one word",
-            "submit from a directory whose path has neither blanks nor signs of the shell's, or "
-            "take --launcher horovodrun-mpi or srun",
+            f"it, and a shell does not read '{here.directory}' as one word",
+            "submit from a directory whose path has no blanks or shell characters, or use "
+            "--launcher horovodrun-mpi or srun",
             severity=WARNING if context.reviewed else ERROR,
         )
 
@@ -286,7 +284,7 @@ def container_and_environment(context: RuleContext) -> Iterator[Violation]:
     for option in ("conda", "venv"):
         if request.container is not None and getattr(request, option) is not None:
             yield Violation(
-                f"--container and --{option} exclude each other: in the image its own Python runs",
+                f"--container and --{option} cannot be combined: the image runs its own Python",
                 "keep one of them, or install what is missing into the image",
             )
 
@@ -298,7 +296,7 @@ def cleanenv_and_ranks(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             f"{plan.launcher.name} tells each process its rank through variables, which "
             "--cleanenv keeps out of the container",
-            "leave --cleanenv out, or take --launcher srun or torchrun",
+            "leave --cleanenv out, or use --launcher srun or torchrun",
         )
 
 
@@ -309,7 +307,7 @@ def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             f"Pyxis starts containers through srun, and {plan.launcher.name} starts its processes "
             "without it",
-            "take --container-runtime singularity, or --launcher srun or torchrun",
+            "use --container-runtime singularity, or --launcher srun or torchrun",
         )
 
 
@@ -317,9 +315,9 @@ def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
 def untried_runtime(context: RuleContext) -> Iterator[Violation]:
     if context.plan.wrapping.srun:
         yield Violation(
-            "the Pyxis options of srun are written from its documentation; neuronctl's own tests "
-            "have no Pyxis and never ran them",
-            "look at the script with 'neuronctl generate' before you rely on it",
+            "neuronctl's tests have no Pyxis: its srun options are written from its documentation "
+            "and were never run",
+            "review the script with 'neuronctl generate' before you rely on it",
         )
 
 
@@ -345,9 +343,10 @@ def modules_in_one_word(context: RuleContext) -> Iterator[Violation]:
         parts = re.split(r"[,\s]+", name.strip(", "))
         if len(parts) > 1 and name not in plan.cluster.modules:
             yield Violation(
-                f"--module '{name}' is one module's name to 'module load', blanks and commas "
+                f"'module load' reads --module '{name}' as one module's name, blanks and commas "
                 "included",
-                "one option a module: " + join([w for one in parts for w in ("--module", one)]),
+                "use one option per module: "
+                + join([w for one in parts for w in ("--module", one)]),
             )
 
 
@@ -355,7 +354,7 @@ def modules_in_one_word(context: RuleContext) -> Iterator[Violation]:
 def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
     if context.plan.wrapping.srun and context.plan.request.cleanenv:
         yield Violation(
-            "--cleanenv has no effect: Pyxis hands the job's variables in, and has no option "
-            "against it",
-            "leave it out; the variables that the image sets itself are the image's",
+            "--cleanenv has no effect: Pyxis passes the job's variables in and cannot be told not "
+            "to",
+            "leave it out; the image still sets its own variables",
         )

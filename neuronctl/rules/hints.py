@@ -1,4 +1,4 @@
-"""What to type instead of a request that a partition cannot hold: for the hints of the rules."""
+"""What to type instead of a request that does not fit a partition: for the hints of the rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.words import counted
 
 _TRIED = 1000
-"""So many numbers of nodes are tried: somebody may have typed a million."""
+"""At most so many node counts are tried: somebody may have typed a million."""
 
 
 def most_nodes(partition: Partition) -> Optional[int]:
@@ -47,16 +47,16 @@ def gpus_over_nodes(plan: JobPlan) -> str:
             spread.append((total, nodes))
     if spread:
         total, nodes = min(spread)
-        words = f"ask for {_over_nodes(nodes, total // nodes, plan)}"
+        words = f"request {_over_nodes(nodes, total // nodes, plan)}"
         return words if total == wanted else f"{words} ({total} GPUs)"
     whole = max(1, min(most or fewest, (held or wanted) // has))
     gpus = min(has, held or has)
-    words = f"ask for at most {_over_nodes(whole, gpus, plan)}"
+    words = f"request at most {_over_nodes(whole, gpus, plan)}"
     return words if whole == 1 else f"{words} ({whole * gpus} GPUs)"
 
 
 def _room(plan: JobPlan, nodes: int, largest: int) -> int:
-    """The cores that a job over ``nodes`` gets on each of them; 0 where its GPUs do not fit."""
+    """The cores that a job on ``nodes`` gets on each of them; 0 where its GPUs do not fit."""
     partition, gpus = plan.partition, plan.gpus_per_node
     if plan.request.gpus is not None:
         if plan.request.gpus % nodes:
@@ -72,11 +72,11 @@ def _room(plan: JobPlan, nodes: int, largest: int) -> int:
 
 
 def fewer_cores(plan: JobPlan, largest: int) -> str:
-    """What to ask for where ``largest`` cores a node are the most that the job may have."""
+    """What to ask for where ``largest`` cores per node are the most that the job may have."""
     tasks, cores = plan.ntasks_per_node, plan.cpus_per_task
     if tasks <= largest:
-        with_tasks = f" with {tasks} tasks a node" if tasks > 1 else ""
-        return f"ask for at most -c {largest // tasks}{with_tasks}"
+        with_tasks = f" with {tasks} tasks per node" if tasks > 1 else ""
+        return f"request at most -c {largest // tasks}{with_tasks}"
     total = plan.nodes * tasks
     most = most_nodes(plan.partition) or total
     spread = []
@@ -90,11 +90,9 @@ def fewer_cores(plan: JobPlan, largest: int) -> str:
         return words if found == total else f"{words} ({found} tasks)"
     each = _room(plan, most, largest) // cores if plan.nodes < most < total else 0
     if most * each > plan.nodes * (largest // cores):
-        return f"ask for at most -N {most} --ntasks-per-node {each} ({most * each} tasks)"
+        return f"request at most -N {most} --ntasks-per-node {each} ({most * each} tasks)"
     if cores > largest:
-        return f"ask for less: 1 task of {counted(largest, 'core')} fits there"
+        return f"request less: 1 task with {counted(largest, 'core')} fits there"
     fitting = largest // cores
-    fits = "fits" if fitting == 1 else "fit"
-    return (
-        f"ask for fewer tasks: {counted(fitting, 'task')} of {counted(cores, 'core')} {fits} there"
-    )
+    tasks_that_fit = f"{counted(fitting, 'task')} with {counted(cores, 'core')}"
+    return f"request fewer tasks: {tasks_that_fit} {'fits' if fitting == 1 else 'fit'} there"

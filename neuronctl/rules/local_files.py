@@ -1,4 +1,4 @@
-"""NC4xx: what can be seen on this machine: the program, the log directory."""
+"""NC4xx: what can be seen on this machine: the program, its software, the log directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def program(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             here.script_problem,
             here.script_hint
-            or "give a path that holds on the nodes, from the directory you stand in",
+            or "give a path that is valid on the nodes, relative to the current directory",
             severity=WARNING if context.reviewed else ERROR,
         )
 
@@ -25,8 +25,8 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
     here = context.local
     if here is not None and here.has_directives:
         yield Violation(
-            f"{context.plan.request.script} is a batch script: its #SBATCH lines are not read when "
-            "it is started as a program, and what it launches would be launched in every task",
+            f"{context.plan.request.script} is a batch script: as a program its #SBATCH lines are "
+            "ignored, and what it launches would be launched in every task",
             f"'sbatch {context.plan.request.script}' runs it as it is; or give its options to "
             "neuronctl, and the program that it starts as SCRIPT",
         )
@@ -39,7 +39,7 @@ def image(context: RuleContext) -> Iterator[Violation]:
         directories = context.plan.cluster.containers.image_dirs
         yield Violation(
             here.image_problem,
-            f"the site's images lie in {', '.join(directories)}" if directories else "",
+            f"the site's images are in {', '.join(directories)}" if directories else "",
             severity=WARNING if context.reviewed else ERROR,
         )
 
@@ -61,9 +61,9 @@ def architecture(context: RuleContext) -> Iterator[Violation]:
     for what, arch in here.built_for if here is not None else ():
         if arch != partition.arch:
             yield Violation(
-                f"{what} is built for {arch}, the nodes of {partition.name} are {partition.arch}: "
-                "nothing of it would run there",
-                f"build it on a node of {partition.name}, or take another partition",
+                f"{what} is built for {arch}; nodes in {partition.name} are {partition.arch}: it "
+                "would not run there",
+                f"build it on a node of {partition.name}, or use another partition",
                 context.cite_partition("arch"),
             )
 
@@ -74,9 +74,9 @@ def module_prefix(context: RuleContext) -> Iterator[Violation]:
     others = [one for one in plan.request.modules if not one.startswith(prefix)]
     if others:
         yield Violation(
-            f"modules for the nodes of {plan.partition.name} begin with {prefix}, and these do "
-            f"not: {', '.join(others)}",
-            f"look with 'module avail {prefix}' on such a node",
+            f"modules for the nodes of {plan.partition.name} begin with {prefix}; these do not: "
+            f"{', '.join(others)}",
+            f"list them with 'module avail {prefix}' on such a node",
             context.cite_partition("module_prefix"),
         )
 
@@ -86,7 +86,7 @@ def log_file(context: RuleContext) -> Iterator[Violation]:
     here = context.local
     if here is not None and here.log_problem:
         yield Violation(
-            f"{here.log_problem}; the job would fail at its start (exit code 0:53) without a log",
+            f"{here.log_problem}; the job would fail at start (exit code 0:53), without a log",
             here.log_hint,
             severity=WARNING if context.reviewed else ERROR,
         )

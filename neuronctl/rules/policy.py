@@ -11,7 +11,7 @@ from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 
 
 def _comment_form(policy: CommentPolicy) -> str:
-    """What to type for a right comment."""
+    """What to type for a valid comment."""
     if policy.form == "fields":
         return " ".join(f"--{one.key} {one.key.upper()}" for one in policy.fields)
     return "--comment WORD"
@@ -39,7 +39,7 @@ def _choices(word: str, values: tuple[str, ...]) -> str:
     )
     best = tuple(dict.fromkeys(related + close))
     return ("did you mean " + " or ".join(best[:4]) + "? " if best else "") + (
-        "allowed are: " + " ".join(dict.fromkeys(values))
+        "allowed: " + " ".join(dict.fromkeys(values))
     )
 
 
@@ -48,7 +48,7 @@ def comment_given(context: RuleContext) -> Iterator[Violation]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
         yield Violation(
-            f"{plan.cluster.name} refuses jobs without a comment",
+            f"{plan.cluster.name} rejects jobs without a comment",
             f"add {_comment_form(policy)}{_values(policy)}",
             context.cite("policy", "comment"),
         )
@@ -68,7 +68,7 @@ def _addition(plan: JobPlan, policy: CommentPolicy, key: str) -> str:
     if plan.request.comment is None:
         return f"add --{key}"
     # --comment hides --field and --appl.
-    return f"add ;{key}={key.upper()} to it, or give {_comment_form(policy)} instead"
+    return f"add ;{key}={key.upper()} to it, or use {_comment_form(policy)} instead"
 
 
 @rule("NC202")
@@ -81,11 +81,11 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
     if policy.form == "word":
         if len(comment.split()) != 1:
             yield Violation(
-                f"the comment '{comment}' is not one word", "--comment takes one word here", source
+                f"comment '{comment}' is not one word", "--comment takes one word here", source
             )
         elif policy.values and comment not in policy.values:
             yield Violation(
-                f"the comment '{comment}' is not one of the site's words",
+                f"comment '{comment}' is not one that the site allows",
                 _choices(comment, policy.values),
                 source,
             )
@@ -95,7 +95,7 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
     separate = _separated(comment, policy)
     if separate:
         yield Violation(
-            f"the parts of the comment '{comment}' are not separated by ';'",
+            f"the parts of comment '{comment}' are not separated by ';'",
             f"write --comment '{separate}'",
             source,
         )
@@ -109,9 +109,9 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
             values = tuple(value for one in policy.fields for value in one.values)
             close = nearest(comment, values)
             yield Violation(
-                f"the comment '{comment}' is not of the form {form}",
-                f"give {_comment_form(policy)} instead"
-                + (f"; near '{comment}' are: {' '.join(dict.fromkeys(close))}" if close else "")
+                f"comment '{comment}' does not have the form {form}",
+                f"use {_comment_form(policy)} instead"
+                + (f"; closest to '{comment}': {' '.join(dict.fromkeys(close))}" if close else "")
                 + _values(policy, close),
                 source,
             )
@@ -122,26 +122,26 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
     for key in pairs:
         if key not in known:
             yield Violation(
-                f"the comment '{comment}' has a key '{key}' that the site does not know",
-                "keys are: " + " ".join(known),
+                f"comment '{comment}' has a key '{key}' that the site does not know",
+                "keys: " + " ".join(known),
                 source,
             )
     for key, values in known.items():
         if key not in pairs:
             yield Violation(
-                f"the comment '{comment}' lacks {key}=",
+                f"comment '{comment}' has no {key}=",
                 f"{_addition(plan, policy, key)}; " + _choices("", values),
                 source,
             )
         elif pairs[key] not in values:
             yield Violation(
-                f"{key}={pairs[key]} in the comment is not one of the site's values",
+                f"{key}={pairs[key]} in the comment is not a value that the site allows",
                 _choices(pairs[key], values),
                 source,
             )
     if keys != list(known) and set(keys) == set(known):
         yield Violation(
-            f"the comment '{comment}' does not give each part once and in the order {form}",
+            f"comment '{comment}' must have each part once, in the order {form}",
             "write " + ";".join(f"{key}={pairs[key]}" for key in known),
             source,
         )
@@ -158,8 +158,7 @@ def comment_parts(context: RuleContext) -> Iterator[Violation]:
         ignored.append("--appl")
     if ignored and request.comment is None:
         yield Violation(
-            f"{' and '.join(ignored)} are left out: comments on {plan.cluster.name} have no such "
-            "parts",
+            f"ignoring {' and '.join(ignored)}: comments on {plan.cluster.name} have no such parts",
             "use --comment TEXT" if policy.form == "any" else "",
         )
 
@@ -188,9 +187,9 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
     directory = here.directory.rstrip("/")
     if not any(directory == one or directory.startswith(one + "/") for one in places):
         yield Violation(
-            f"jobs of {plan.cluster.name} may be submitted from {' or '.join(places)} only, "
-            f"and this is {here.directory}",
-            f"cd {places[0]}, with the script and its data there",
+            f"jobs on {plan.cluster.name} may be submitted only from {' or '.join(places)}; this "
+            f"is {here.directory}",
+            f"cd {places[0]}, and put the script and its data there",
             context.cite("policy", "submit_from"),
         )
 
@@ -200,7 +199,7 @@ def account_given(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.cluster.policy.account_required and not plan.request.account:
         yield Violation(
-            f"{plan.cluster.name} refuses jobs without an account",
+            f"{plan.cluster.name} rejects jobs without an account",
             "add -A ACCOUNT, or set 'account: NAME' once in ~/.config/neuronctl/config.yaml",
             context.cite("policy", "account_required"),
         )
@@ -211,7 +210,7 @@ def qos_given(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.cluster.policy.qos_required and not plan.request.qos:
         yield Violation(
-            f"{plan.cluster.name} refuses jobs without a QOS",
+            f"{plan.cluster.name} rejects jobs without a QOS",
             "add -q NAME",
             context.cite("policy", "qos_required"),
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Iterator, Mapping, Optional
 
 from neuronctl import units
-from neuronctl.catalog.model import Partition
+from neuronctl.catalog.model import Citation, Partition
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.rule_codes import WARNING
-from neuronctl.rules.base import RuleContext, Violation, nearest, rule
+from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
 from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_gpus, most_nodes
-from neuronctl.words import counted, verb
+from neuronctl.words import counted
 
 
 def _partitions_for(context: RuleContext, gpus: int) -> str:
@@ -48,29 +48,29 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
     behind = [one for one in plan.request.args if one.partition("=")[0] in ("-p", "--partition")]
     if not plan.partition.name and behind:
         yield Violation(
-            f"{behind[0]} stands behind {plan.request.script} and belongs to it, and so does "
+            f"{behind[0]} comes after {plan.request.script}, so it is passed to the program, as is "
             "every other option there",
             f"put the options before {plan.request.script}",
         )
     elif not plan.partition.name:
-        own = [] if context.live is None else context.live.limits.partitions
-        default = next((one.name for one in own if one.default), None)
-        words = (
-            f"no partition is asked for, and the catalog has no default one of {plan.cluster.name}"
-        )
-        hint = "name one with -p, or take -p auto"
+        default = None
+        if context.forecast is not None:
+            own = context.forecast.prospect.snapshot.limits.partitions
+            default = next((one.name for one in own if one.default), None)
+        words = f"no partition requested, and the catalog has no default for {plan.cluster.name}"
+        hint = "name one with -p, or use -p auto"
         if default is not None:
-            words += f"; its Slurm would take {default}"
-            hint = f"take -p {default}, another one or -p auto"
+            words += f"; its Slurm would use {default}"
+            hint = f"use -p {default}, another one, or -p auto"
         yield Violation(words, f"{hint}; there are: {', '.join(names)}", context.cite("partitions"))
     elif _known(context) is None and "," in plan.partition.name:
         yield Violation(
-            f"'{plan.partition.name}' is a list of partitions, and a job is planned for one",
-            "take -p auto: of those that can hold the job it picks where it starts first",
+            f"'{plan.partition.name}' is a list of partitions; neuronctl plans a job for one",
+            "use -p auto: it picks the partition where the job starts first",
         )
     elif _known(context) is None and plan.partition.name in _of_catalog(context):
         yield Violation(
-            f"partition '{plan.partition.name}' stands in the catalog, but the Slurm of "
+            f"partition '{plan.partition.name}' is in the catalog, but the Slurm of "
             f"{plan.cluster.name} does not have it",
             "there are: " + ", ".join(names),
             context.cite("partitions"),
@@ -80,8 +80,8 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
         having = [one.name for one in plan.cluster.partitions.values() if one.gpu == model]
         yield Violation(
             f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}; "
-            f"{model} is a GPU",
-            f"take -p auto --gpu {model}, or -p {' or '.join(having)}",
+            f"{model} is a GPU model",
+            f"use -p auto --gpu {model}, or -p {' or '.join(having)}",
             context.cite("partitions"),
         )
     elif _known(context) is None:
@@ -98,9 +98,9 @@ def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
     name = context.plan.partition.name
     if _known(context) is not None and name not in _of_catalog(context):
         yield Violation(
-            f"partition '{name}' is one of Slurm's that the catalog does not have: no cores and no "
-            "memory are derived there",
-            "'neuronctl catalog diff' shows what else the catalog lacks",
+            f"partition '{name}' is not in the catalog: neuronctl derives no cores and no memory "
+            "there",
+            "'neuronctl catalog diff' lists what else is missing",
             context.cite("partitions"),
         )
 
@@ -110,7 +110,7 @@ def partition_is_open(context: RuleContext) -> Iterator[Violation]:
     if not context.plan.partition.open:
         yield Violation(
             f"partition '{context.plan.partition.name}' is closed to users",
-            "open ones are: " + _partitions_for(context, 0),
+            "open partitions: " + _partitions_for(context, 0),
             context.cite_partition("open"),
         )
 
@@ -120,9 +120,8 @@ def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     if partition.nodes is not None and plan.nodes > partition.nodes:
         yield Violation(
-            f"{counted(plan.nodes, 'node')} {verb(plan.nodes)} asked for, {partition.name} has "
-            f"{partition.nodes}",
-            f"ask for at most -N {most_nodes(partition)}",
+            f"requested {counted(plan.nodes, 'node')}; {partition.name} has {partition.nodes}",
+            f"request at most -N {most_nodes(partition)}",
             context.cite_partition("nodes"),
         )
 
@@ -132,9 +131,9 @@ def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     if partition.max_nodes is not None and plan.nodes > partition.max_nodes:
         yield Violation(
-            f"{counted(plan.nodes, 'node')} {verb(plan.nodes)} asked for, a job in "
-            f"{partition.name} may have {partition.max_nodes}; Slurm would let it wait for ever",
-            f"ask for at most -N {partition.max_nodes}",
+            f"requested {counted(plan.nodes, 'node')}; a job in {partition.name} may have "
+            f"{partition.max_nodes}: it would wait forever",
+            f"request at most -N {partition.max_nodes}",
             context.cite_partition("max_nodes"),
         )
 
@@ -146,15 +145,16 @@ def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
         return
     has = partition.gpus_per_node
     others = _partitions_for(context, plan.gpus_per_node)
-    hint = gpus_over_nodes(plan) if has else "leave the GPUs out"
+    hint = gpus_over_nodes(plan) if has else "request no GPUs"
     total = plan.request.gpus
-    asked = f"{counted(plan.gpus_per_node, 'GPU')} a node {verb(plan.gpus_per_node)} asked for"
+    asked = f"requested {counted(plan.gpus_per_node, 'GPU')} per node"
     if total is not None:
         asked += f" (-G {total} on {counted(plan.nodes, 'node')})"
     yield Violation(
-        f"{asked}, a node of {partition.name} has {has}",
-        hint + (f", or take a partition that has them: {others}" if others else ""),
+        f"{asked}; nodes in {partition.name} have {has}",
+        hint,
         context.cite_partition("gpus_per_node"),
+        elsewhere=f", or use a partition that has them: {others}" if others else "",
     )
 
 
@@ -165,10 +165,10 @@ def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
         return
     required = plan.cluster.policy.gpus_required
     yield Violation(
-        f"no GPU is asked for, and {partition.name} is a GPU partition"
-        + (", where the site demands one" if required else ""),
-        f"ask for --gpus-per-node 1 to {partition.gpus_per_node}",
-        context.cite("policy", "gpus_required") if required else "",
+        f"requested no GPU; {partition.name} is a GPU partition"
+        + (", where the site requires one" if required else ""),
+        f"request --gpus-per-node 1 to {partition.gpus_per_node}",
+        context.cite("policy", "gpus_required") if required else UNCITED,
         None if required else WARNING,
     )
 
@@ -183,11 +183,11 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
             for one in plan.cluster.partitions.values()
             if one.gpu == asked and one.open and not plan.hosts
         ]  # a launch inside an allocation has its nodes
-        hint = "leave the type out" + (f", or take -p {' or '.join(having)}" if having else "")
+        hint = "leave the type out" + (f", or use -p {' or '.join(having)}" if having else "")
         if asked.lower() == partition.gpu.lower():
-            hint = f"did you mean {partition.gpu}? Slurm tells capitals from small letters"
+            hint = f"did you mean {partition.gpu}? GPU types are case-sensitive in Slurm"
         yield Violation(
-            f"GPUs of type '{asked}' are asked for, {partition.name} has '{partition.gpu}'",
+            f"requested GPUs of type '{asked}'; {partition.name} has '{partition.gpu}'",
             hint,
             context.cite_partition("gpu"),
         )
@@ -207,7 +207,7 @@ def gpu_models(context: RuleContext) -> Iterator[Violation]:
     ]
     yield Violation(
         f"--gpu={','.join(models)}: {partition.name} has {partition.gpu or 'none of them'}",
-        f"take -p {' or '.join(having)}, or -p auto" if having else "no partition has them",
+        f"use -p {' or '.join(having)}, or -p auto" if having else "no partition has them",
         context.cite_partition("gpu"),
     )
 
@@ -218,16 +218,15 @@ def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
     held = gpus_held(plan)
     if partition.max_gpus is not None and held > partition.max_gpus:
         each = held // plan.nodes
-        whole = ", whole with --exclusive" if held > plan.gpus else ""
+        whole = ", whole nodes with --exclusive" if held > plan.gpus else ""
         most = most_gpus(partition) or partition.max_gpus
-        hint = f"ask for at most {counted(most, 'GPU')} in all"
+        hint = f"request at most {counted(most, 'GPU')} in all"
         if each <= min(most, partition.gpus_per_node):
             hint += f": -N {most // each}"
             hint += "" if whole else f" --gpus-per-node {each}"
         yield Violation(
-            f"{counted(held, 'GPU')} {verb(held)} asked for ({counted(plan.nodes, 'node')} x "
-            f"{each}{whole}), a user may hold {partition.max_gpus} in "
-            f"{partition.name}; Slurm would let it wait for ever",
+            f"requested {counted(held, 'GPU')} ({counted(plan.nodes, 'node')} x {each}{whole}); a "
+            f"user may hold {partition.max_gpus} in {partition.name}: it would wait forever",
             hint,
             context.cite_partition("max_gpus"),
         )
@@ -236,7 +235,7 @@ def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
 def _cores_asked(plan: JobPlan) -> str:
     tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
     each = counted(plan.cores_per_node, "core")
-    return f"{each} a node {verb(plan.cores_per_node)} asked for ({tasks} x {cores})"
+    return f"requested {each} per node ({tasks} x {cores})"
 
 
 @rule("NC131")
@@ -247,7 +246,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
         # Where the site caps them (NC132), the hint shall hold there too.
         allowed = min(largest, _cap(plan) or largest)
         yield Violation(
-            f"{_cores_asked(plan)}, the largest node of {partition.name} has {largest}",
+            f"{_cores_asked(plan)}; the largest node in {partition.name} has {largest}",
             fewer_cores(plan, allowed),
             context.cite_partition("cores_per_node"),
         )
@@ -258,16 +257,16 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     if len(sizes) == partition.nodes and len(sizes) > 1 and fitting < min(plan.nodes, len(sizes)):
         have = "has" if fitting == 1 else "have"
         yield Violation(
-            f"{counted(plan.cores_per_node, 'core')} a node {verb(plan.cores_per_node)} asked for "
-            f"on {counted(plan.nodes, 'node')}, {fitting} of {partition.name} {have} so many "
+            f"requested {counted(plan.cores_per_node, 'core')} per node on "
+            f"{counted(plan.nodes, 'node')}; {fitting} of {partition.name} {have} that many "
             f"({', '.join(str(cores) for cores in sizes)})",
-            f"ask for at most -N {fitting}, or for fewer cores",
+            f"request at most -N {fitting}, or fewer cores",
             context.cite_partition("cores_per_node"),
         )
 
 
 def _cap(plan: JobPlan) -> Optional[int]:
-    """The most cores a node that the job's GPUs come with; None where the site sets no cap."""
+    """The most cores per node that the job's GPUs come with; None where the site sets no cap."""
     each = plan.cluster.cores_per_gpu(plan.partition)
     capped = plan.cluster.policy.cores.rule == "cap" and not plan.request.exclusive
     if not capped or each is None or not plan.gpus_per_node:
@@ -285,9 +284,9 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
         return  # NC131 has said it
     come = "comes" if plan.gpus_per_node == 1 else "come"
     yield Violation(
-        f"{_cores_asked(plan)}, {counted(plan.gpus_per_node, 'GPU')} of {partition.name} {come} "
-        f"with {allowed} ({plan.cluster.cores_per_gpu(partition)} a GPU)",
-        f"{fewer_cores(plan, allowed)}, or ask for more GPUs",
+        f"{_cores_asked(plan)}; {counted(plan.gpus_per_node, 'GPU')} in {partition.name} {come} "
+        f"with {allowed} ({plan.cluster.cores_per_gpu(partition)} per GPU)",
+        f"{fewer_cores(plan, allowed)}, or request more GPUs",
         context.cite("policy", "cores"),
     )
 
@@ -300,9 +299,9 @@ def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
     # A whole node comes with all its cores, whatever is asked for.
     if plan.gpus_per_node > plan.cores_per_node and not plan.request.exclusive:
         yield Violation(
-            f"{plan.gpus_per_node} GPUs a node but {counted(plan.cores_per_node, 'core')} "
-            f"{verb(plan.cores_per_node)} asked for; a GPU needs a core at least",
-            f"ask for at least -c {-(-plan.gpus_per_node // plan.ntasks_per_node)}",
+            f"requested {plan.gpus_per_node} GPUs per node but "
+            f"{counted(plan.cores_per_node, 'core')}; each GPU needs at least one core",
+            f"request at least -c {-(-plan.gpus_per_node // plan.ntasks_per_node)}",
         )
 
 
@@ -313,9 +312,9 @@ def memory_a_node(context: RuleContext) -> Iterator[Violation]:
     wanted = None if plan.request.mem is None else units.parse_memory(plan.request.mem)
     if has is not None and wanted is not None and wanted > has:
         yield Violation(
-            f"{plan.request.mem} of memory a node is asked for ({wanted} MB), the largest "
-            f"node of {partition.name} has {has} MB",
-            f"ask for at most --mem {has}M",
+            f"requested {plan.request.mem} of memory per node ({wanted} MB); the largest node in "
+            f"{partition.name} has {has} MB",
+            f"request at most --mem {has}M",
             context.cite_partition("memory_mb_per_node"),
         )
 
@@ -331,18 +330,18 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
         return
     if plan.time_limit != units.UNLIMITED and plan.time_limit <= limit:
         return
-    asked = units.format_time(plan.time_limit)
+    asked = f"a time limit of {units.format_time(plan.time_limit)}"
     if plan.time_limit == units.UNLIMITED:
-        asked = f"no limit (-t {plan.request.time_limit})"
+        asked = f"no time limit (-t {plan.request.time_limit})"
     yield Violation(
-        f"{asked} is asked for as wall time, {kind} jobs in {plan.partition.name} may run "
-        f"{units.format_time(limit)}; Slurm may accept it and never start it",
-        f"ask for at most -t {units.format_time(limit)}",
+        f"requested {asked}; {kind} jobs in {plan.partition.name} may run "
+        f"{units.format_time(limit)}: Slurm may accept it but never start it",
+        f"request at most -t {units.format_time(limit)}",
         _cite_wall_time(context, key),
     )
 
 
-def _cite_wall_time(context: RuleContext, key: str) -> str:
+def _cite_wall_time(context: RuleContext, key: str) -> Citation:
     place = ("partitions", context.plan.partition.name, "wall_time")
     if key == "maximum" and place in context.sources:
         return context.sources[place]

@@ -1,325 +1,269 @@
-"""NC5xx: what Slurm itself says now: jobs, GPUs, nodes, arrays, accounts. Silent without Slurm, but
-for what every Slurm refuses.
+"""NC5xx: what Slurm itself says now: limits, arrays, accounts, QOS, nodes. Silent without Slurm,
+except for what every Slurm refuses.
 """
 
 from __future__ import annotations
 
+import re
 from functools import partial
-from typing import Iterator, List
+from typing import TYPE_CHECKING, Iterator, List
 
-from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES
 from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.words import counted
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from neuronctl.forecast.facts import Live
+    from neuronctl.forecast.prospect import Prospect
 
 
-@rule("NC501")
-def jobs_submitted(context: RuleContext) -> Iterator[Violation]:
-    if context.live is None:
-        return
-    from neuronctl.forecast.facts import user_limit
-    from neuronctl.forecast.waits import array_size
-
-    limit = user_limit("max_submit_jobs", context.plan, context.live, context.cite_partition)
-    size = array_size(context.plan)
-    if limit is not None and limit.used + size > limit.figure:
-        left = max(0, limit.figure - limit.used)
-        more = "1 more" if size == 1 else f"the array's {size} tasks"
-        hint = "wait until some have ended, or cancel one: neuronctl status"
-        if size > max(1, limit.figure):
-            hint = f"submit it in parts: an array of at most {limit.figure} tasks fits"
-            hint += f", of {left} now" if 0 < left < limit.figure else ""
-        elif size > 1 and left:
-            hint += f"; {left} more would still be taken"
-        yield Violation(
-            f"{limit.used} of your jobs are in the queue, at most {limit.figure} may be: {more} "
-            "would be refused",
-            hint,
-            limit.source,
-        )
+def _of_forecast(context: RuleContext, code: str) -> Iterator[Violation]:
+    """What the forecast found already."""
+    for refusal in context.forecast.refusals if context.forecast is not None else ():
+        if refusal.code == code:
+            yield Violation(refusal.words, refusal.hint, refusal.source)
 
 
-def _waits(context: RuleContext, code: str) -> Iterator[Violation]:
-    for one in context.waits:
-        if one.code == code:
-            yield Violation(one.words, "", one.source)
-
-
-for _code, _one in CODES.items():
-    if _one.waits:
-        rule(_code)(partial(_waits, code=_code))
-
-
-@rule("NC508")
-def group_limit(context: RuleContext) -> Iterator[Violation]:
-    plan, live = context.plan, context.live
-    if live is None:
-        return
-    from neuronctl.forecast import group_limits as shared
-    from neuronctl.forecast.waits import array_size
-
-    for one in shared.submitted(plan, live, array_size(plan)):
-        hint = "wait until some have ended, or take another QOS or account"
-        yield Violation(one.words, hint, one.source)
-    for one in shared.resources(plan, live):
-        if one.alone:
-            yield Violation(one.words, "ask for less, or take another QOS or account", one.source)
-
-
-@rule("NC509")
-def job_size(context: RuleContext) -> Iterator[Violation]:
-    if context.live is None:
-        return
-    from neuronctl.forecast import job_limits as sizes
-
-    for one in sizes.excesses(context.plan, context.live):
-        if one.alone:
-            yield Violation(one.words, "change the size, or take another QOS", one.source)
+rule("NC501")(partial(_of_forecast, code="NC501"))
+rule("NC508")(partial(_of_forecast, code="NC508"))
+rule("NC509")(partial(_of_forecast, code="NC509"))
 
 
 @rule("NC511")
 def array_index(context: RuleContext) -> Iterator[Violation]:
-    text, live = context.plan.request.array, context.live
-    if text is None or live is None or live.limits.config.max_array_size is None:
+    text = context.plan.request.array
+    if text is None or context.forecast is None:
         return
-    import re
-
-    most = live.limits.config.max_array_size - 1
+    snapshot = context.forecast.prospect.snapshot
+    size = snapshot.limits.config.max_array_size
     # Behind "-" stands an end, behind ":" a step, behind "%" how many at a time.
-    indexes = [int(one) for one in re.findall(r"(?<![:%\d])\d+", text)]
+    indexes = [int(digits) for digits in re.findall(r"(?<![:%\d])\d+", text)]
     highest = max(indexes, default=0)
-    if highest > most:
+    if size is not None and highest >= size:
         yield Violation(
-            f"--array={text}: the index {highest} is over {most}, the highest there is "
-            f"(MaxArraySize {most + 1})",
-            f"number the tasks from 0 to {most}, and let each do more",
-            live.said("scontrol show config"),
+            f"--array={text}: index {highest} is over {size - 1}, the highest allowed "
+            f"(MaxArraySize {size})",
+            f"number the tasks from 0 to {size - 1}, and let each do more",
+            snapshot.says("scontrol show config"),
         )
 
 
 @rule("NC512")
 def dependency(context: RuleContext) -> Iterator[Violation]:
-    if context.live is None:
+    if context.forecast is None:
         return
-    from neuronctl.forecast.start_conditions import dependency_ids, passes_strangers
+    from neuronctl.forecast.snapshot import slurm_says
+    from neuronctl.forecast.start_conditions import dependency_ids, forgives_unknown_jobs
 
+    snapshot = context.forecast.prospect.snapshot
     then = "it does not wait for it, however that job ended"
-    if not passes_strangers(context.live):
-        then = "it may not wait for it, however that job ended, or wait for ever"
+    if not forgives_unknown_jobs(snapshot.limits):
+        then = "it may not wait for it, however that job ended, or it may wait forever"
     for number in dependency_ids(context.plan):
-        if number not in context.live.job_states:
+        if number not in snapshot.job_states:
             yield Violation(
                 f"--dependency names job {number}, which Slurm does not know (any more): {then}",
-                "look with 'neuronctl status " + str(number) + "'",
-                "Slurm itself: scontrol show job",
+                f"check it with 'neuronctl status {number}'",
+                slurm_says("scontrol show job"),
             )
 
 
 @rule("NC513")
 def begin(context: RuleContext) -> Iterator[Violation]:
-    from neuronctl.forecast.start_conditions import option
-
-    text = option(context.plan, "begin")
-    if text is None:
+    texts = [text for text in context.plan.request.sbatch if text.startswith("begin=")]
+    if not texts:
         return
     from neuronctl.request.begin_time import EXAMPLES, moment
 
+    text = texts[0].partition("=")[2]
     try:
         moment(text, 0)  # what cannot be read now can never be
     except ValueError:
-        yield Violation(
-            f"--begin={text} is no moment that Slurm understands",
-            f"it takes {EXAMPLES}",
-        )
+        yield Violation(f"--begin={text} is not a time that Slurm reads", f"use {EXAMPLES}")
 
 
-def _usable_qos(plan: JobPlan, live: Live) -> List[str]:
+def _usable_qos(prospect: Prospect) -> List[str]:
     """The QOS that the user may ask for in the job's partition."""
-    association = live.association(plan)
-    own = () if association is None else association.qos
-    if not own or "qos" not in live.limits.config.enforce:
+    limits, partition = prospect.snapshot.limits, prospect.partition
+    own = () if prospect.association is None else prospect.association.qos
+    if not own or "qos" not in limits.config.enforce:
         # A QOS that a partition has for itself is not meant to be asked for.
-        of_partitions = {one.qos.lower() for one in live.limits.partitions}
-        known = live.limits.qos or ()
-        own = tuple(one.name for one in known if one.name.lower() not in of_partitions)
-    here = live.partition(plan.partition.name)
-    allowed = () if here is None else tuple(one.lower() for one in here.allow_qos)
-    denied = () if here is None else tuple(one.lower() for one in here.deny_qos)
+        of_partitions = {one.qos.lower() for one in limits.partitions}
+        own = tuple(one.name for one in limits.qos or () if one.name.lower() not in of_partitions)
+    allowed = () if partition is None else tuple(name.lower() for name in partition.allow_qos)
+    denied = () if partition is None else tuple(name.lower() for name in partition.deny_qos)
     return [
-        one for one in own if one.lower() not in denied and (not allowed or one.lower() in allowed)
+        name
+        for name in own
+        if name.lower() not in denied and (not allowed or name.lower() in allowed)
     ]
 
 
-def _qos_hint(plan: JobPlan, live: Live) -> str:
-    usable = _usable_qos(plan, live)
+def _qos_hint(prospect: Prospect) -> str:
+    usable = _usable_qos(prospect)
     if not usable:
-        return "leave -q out, or take another partition"
-    return f"leave -q out, or take -q {' or '.join(usable)}"
+        return "leave -q out, or use another partition"
+    return f"leave -q out, or use -q {' or '.join(usable)}"
 
 
 @rule("NC521")
 def qos_known(context: RuleContext) -> Iterator[Violation]:
-    plan, live = context.plan, context.live
-    asked = plan.request.qos
-    if live is None or live.limits.qos is None or asked is None:
+    asked = context.plan.request.qos
+    if context.forecast is None or asked is None:
         return
-    if live.qos(asked) is None:
-        yield Violation(
-            f"Slurm knows no QOS '{asked}'",
-            _qos_hint(plan, live),
-            live.said("sacctmgr show qos"),
-        )
+    prospect = context.forecast.prospect
+    snapshot = prospect.snapshot
+    if snapshot.limits.qos is None:
         return
-    association = live.association(plan)
-    allowed = () if association is None else association.qos
-    enforced = "qos" in live.limits.config.enforce
-    if enforced and allowed and asked.lower() not in [one.lower() for one in allowed]:
+    if snapshot.qos(asked) is None:
+        source = snapshot.says("sacctmgr show qos")
+        yield Violation(f"Slurm has no QOS '{asked}'", _qos_hint(prospect), source)
+        return
+    allowed = () if prospect.association is None else prospect.association.qos
+    enforced = "qos" in snapshot.limits.config.enforce
+    if enforced and allowed and asked.lower() not in [name.lower() for name in allowed]:
         yield Violation(
-            f"the QOS '{asked}' is not one you may use: {', '.join(allowed)}",
-            _qos_hint(plan, live),
-            live.said("sacctmgr show associations"),
+            f"you may not use QOS '{asked}'; yours: {', '.join(allowed)}",
+            _qos_hint(prospect),
+            snapshot.says("sacctmgr show associations"),
         )
 
 
 @rule("NC522")
 def account_known(context: RuleContext) -> Iterator[Violation]:
-    plan, live = context.plan, context.live
-    asked = plan.request.account
-    if live is None or asked is None or not live.limits.associations:
+    asked = context.plan.request.account
+    if context.forecast is None or asked is None:
         return
-    mine = tuple(dict.fromkeys(one.account for one in live.limits.associations))
-    if "associations" in live.limits.config.enforce and asked.lower() not in mine:
+    snapshot = context.forecast.prospect.snapshot
+    mine = tuple(dict.fromkeys(one.account for one in snapshot.limits.associations))
+    enforced = "associations" in snapshot.limits.config.enforce
+    if mine and enforced and asked.lower() not in mine:
         yield Violation(
-            f"the account '{asked}' is not one of yours: {', '.join(mine)}",
-            "take one of them with -A, or leave it out",
-            live.said("sacctmgr show associations"),
+            f"you may not use account '{asked}'; yours: {', '.join(mine)}",
+            "name one of yours with -A, or leave it out",
+            snapshot.says("sacctmgr show associations"),
         )
 
 
 @rule("NC523")
 def partition_allows(context: RuleContext) -> Iterator[Violation]:
-    plan, live = context.plan, context.live
-    here = None if live is None else live.partition(plan.partition.name)
-    if live is None or here is None:
+    if context.forecast is None or context.forecast.prospect.partition is None:
         return
-    association = live.association(plan)
-    account = plan.request.account or (association.account if association is not None else "")
+    prospect = context.forecast.prospect
+    partition = context.forecast.prospect.partition
+    source = prospect.snapshot.says(f"scontrol show partition {partition.name}")
     for kind, own, allowed, denied in (
-        ("account", account, here.allow_accounts, here.deny_accounts),
-        ("QOS", live.job_qos(plan), here.allow_qos, here.deny_qos),
+        ("account", prospect.account, partition.allow_accounts, partition.deny_accounts),
+        ("QOS", prospect.job_qos, partition.allow_qos, partition.deny_qos),
     ):
-        if own and own.lower() in [one.lower() for one in denied]:
+        if own and own.lower() in [name.lower() for name in denied]:
             yield Violation(
-                f"partition {here.name} does not take the {kind} {own}",
-                f"take another partition, or another {kind}",
-                live.said(f"scontrol show partition {here.name}"),
+                f"partition {partition.name} denies {kind} {own}",
+                f"use another partition, or another {kind}",
+                source,
             )
-        if own and allowed and own.lower() not in [one.lower() for one in allowed]:
+        if own and allowed and own.lower() not in [name.lower() for name in allowed]:
             yield Violation(
-                f"partition {here.name} takes the {kind} {' or '.join(allowed)} only, and this "
-                f"job's is {own}",
-                "take another partition, or one of them",
-                live.said(f"scontrol show partition {here.name}"),
+                f"partition {partition.name} allows only {kind} {' or '.join(allowed)}; this job's "
+                f"is {own}",
+                "use another partition, or one of them",
+                source,
             )
 
 
 @rule("NC526")
 def reservation(context: RuleContext) -> Iterator[Violation]:
-    plan, live = context.plan, context.live
-    if live is None:
+    if context.forecast is None:
         return
-    from neuronctl.forecast import reservations as reserved
+    from neuronctl.forecast import reservations
 
-    for message, hint in reserved.faults(plan, live):
-        yield Violation(message, hint, reserved.SOURCE)
-    here = live.partition(plan.partition.name)
-    if here is not None and here.reserved_only and plan.request.reservation is None:
+    prospect = context.forecast.prospect
+    for message, hint in reservations.faults(prospect):
+        yield Violation(message, hint, reservations.SOURCE)
+    partition = prospect.partition
+    if (
+        partition is not None
+        and partition.reserved_only
+        and context.plan.request.reservation is None
+    ):
         yield Violation(
-            f"partition {here.name} takes only jobs of a reservation",
-            "name yours with --reservation, or take another partition",
-            live.said(f"scontrol show partition {here.name}"),
+            f"partition {partition.name} takes only jobs with a reservation",
+            "name yours with --reservation, or use another partition",
+            prospect.snapshot.says(f"scontrol show partition {partition.name}"),
         )
 
 
 @rule("NC527")
 def fewest_nodes(context: RuleContext) -> Iterator[Violation]:
-    plan, live = context.plan, context.live
-    here = None if live is None else live.partition(plan.partition.name)
-    if live is None or here is None or plan.nodes >= here.min_nodes:
+    if context.forecast is None or context.forecast.prospect.partition is None:
         return
-    yield Violation(
-        f"{plan.nodes} {'node is' if plan.nodes == 1 else 'nodes are'} asked for, a job in "
-        f"{here.name} must have at least {here.min_nodes}",
-        f"ask for -N {here.min_nodes}, or take another partition",
-        live.said(f"scontrol show partition {here.name}"),
-    )
+    nodes, partition = context.plan.nodes, context.forecast.prospect.partition
+    if nodes < partition.min_nodes:
+        yield Violation(
+            f"requested {counted(nodes, 'node')}; a job in {partition.name} must have at least "
+            f"{partition.min_nodes}",
+            f"request -N {partition.min_nodes}, or use another partition",
+            context.forecast.prospect.snapshot.says(f"scontrol show partition {partition.name}"),
+        )
 
 
 @rule("NC528")
 def submit_host(context: RuleContext) -> Iterator[Violation]:
-    plan, live = context.plan, context.live
-    here = None if live is None else live.partition(plan.partition.name)
-    if live is None or here is None or not here.submit_hosts:
+    if context.forecast is None or context.forecast.prospect.partition is None:
         return
-    from neuronctl.forecast.waits import hosts
+    from neuronctl.forecast.prospect import hosts
 
-    if live.host not in hosts(here.submit_hosts):
+    snapshot, partition = (
+        context.forecast.prospect.snapshot,
+        context.forecast.prospect.partition,
+    )
+    if partition.submit_hosts and snapshot.host not in hosts(partition.submit_hosts):
         yield Violation(
-            f"partition {here.name} takes jobs from {here.submit_hosts} only (AllocNodes), and "
-            f"this is {live.host}",
-            "submit it there, or take another partition",
-            live.said(f"scontrol show partition {here.name}"),
+            f"partition {partition.name} takes jobs only from {partition.submit_hosts} "
+            f"(AllocNodes); this is {snapshot.host}",
+            "submit it there, or use another partition",
+            snapshot.says(f"scontrol show partition {partition.name}"),
         )
 
 
 @rule("NC524")
 def features(context: RuleContext) -> Iterator[Violation]:
-    import re
-
-    plan, live = context.plan, context.live
-    text = plan.request.constraint
-    if live is None or text is None or not re.fullmatch(r"[\w.&,-]+", text):
+    text = context.plan.request.constraint
+    if context.forecast is None or text is None or not re.fullmatch(r"[\w.&,-]+", text):
         return
-    nodes = [one for one in live.nodes if plan.partition.name in one.partitions]
-    if not nodes:
-        return
-    there = {feature for one in nodes for feature in one.features}
-    for name in re.split(r"[&,]", text):
-        if name not in there:
+    pool = context.forecast.prospect.pool
+    known = {feature for node in pool for feature in node.features}
+    for name in re.split(r"[&,]", text) if pool else ():
+        if name not in known:
             yield Violation(
-                f"--constraint={text}: no node of {plan.partition.name} has the feature '{name}'",
-                "they have: " + (", ".join(sorted(there)) or "none"),
-                live.said("scontrol show node"),
+                f"--constraint={text}: no node of {context.plan.partition.name} has the feature "
+                f"'{name}'",
+                "features there: " + (", ".join(sorted(known)) or "none"),
+                context.forecast.prospect.snapshot.says("scontrol show node"),
             )
 
 
 @rule("NC525")
 def excluded(context: RuleContext) -> Iterator[Violation]:
-    plan, live = context.plan, context.live
-    text = plan.request.exclude
-    if live is None or text is None:
+    plan, text = context.plan, context.plan.request.exclude
+    if context.forecast is None or text is None:
         return
-    from neuronctl.forecast.waits import hosts
+    from neuronctl.forecast.prospect import hosts
 
-    known = {one.name for one in live.limits.nodes}
-    strangers = [one for one in hosts(text) if one not in known]
+    prospect = context.forecast.prospect
+    source = prospect.snapshot.says("scontrol show node")
+    known = {node.name for node in prospect.snapshot.limits.nodes}
+    strangers = [name for name in hosts(text) if name not in known]
     if strangers and known:
         yield Violation(
-            f"--exclude={text}: Slurm knows no node {', '.join(strangers)}",
+            f"--exclude={text}: Slurm has no node {', '.join(strangers)}",
             f"the nodes of {plan.partition.name} are {plan.partition.node_list}",
-            live.said("scontrol show node"),
+            source,
         )
-    nodes = {one.name for one in live.nodes if plan.partition.name in one.partitions}
-    out = nodes & set(hosts(text))
-    left = len(nodes) - len(out)
-    if out and left < plan.nodes <= len(nodes):
-        are = "is" if plan.nodes == 1 else "are"
+    nodes = {node.name for node in prospect.pool}
+    left = len(nodes - set(hosts(text)))
+    if left < len(nodes) and left < plan.nodes <= len(nodes):
         yield Violation(
-            f"--exclude={text} leaves {left or 'none'} of the {len(nodes)} nodes of "
-            f"{plan.partition.name}, and {plan.nodes} {are} asked for",
-            "exclude fewer, or take another partition",
-            live.said("scontrol show node"),
+            f"requested {counted(plan.nodes, 'node')}; --exclude={text} leaves {left or 'none'} of "
+            f"the {len(nodes)} nodes of {plan.partition.name}",
+            "exclude fewer, or use another partition",
+            source,
         )

@@ -94,6 +94,15 @@ def parse_tres_gpus(text: str) -> Optional[int]:
     return total if total is not None else (sum(typed) if typed else None)
 
 
+@_remembered
+def parse_tres_memory(text: str) -> Optional[int]:
+    """MB of a whole job in ``cpu=8,mem=62.50G,node=2``; None where it is not told."""
+    match = re.search(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGTP]?)(?:,|$)", text)
+    if match is None:
+        return None
+    return round(float(match[1]) * 1024.0 ** ("KMGTP".index(match[2] or "M") - 1))
+
+
 _MARK = lazy(r"/dev/stdin neuronctl-(\S+)")
 
 

@@ -10,6 +10,8 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import parse_gres_gpus, parse_seconds, parse_timestamp, parse_tres_gpus
+from neuronctl.slurm.limits import PARTITION, Limit
+from neuronctl.units import UNLIMITED
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,21 @@ class SitePartition:
     max_memory_mb_per_node: Optional[int] = None
     max_memory_mb_per_cpu: Optional[int] = None
     whole: str = ""
+
+    @property
+    def limits(self) -> Tuple[Limit, ...]:
+        """What it limits itself; its QOS may limit more."""
+        figures = (
+            ("MaxTime", "", None if self.max_time == UNLIMITED else self.max_time),
+            ("MaxNodes", "node", self.max_nodes),
+            ("MaxCPUsPerNode", "cpu", self.max_cores_per_node),
+            ("MaxMemPerNode", "mem", self.max_memory_mb_per_node),
+        )
+        return tuple(
+            Limit(kind, tres, figure, PARTITION, self.name)
+            for kind, tres, figure in figures
+            if figure is not None
+        )
 
 
 @dataclass(frozen=True)
@@ -107,12 +124,12 @@ def scontrol_questions(
     everything: bool,
     partition: str = "",
     job_ids: Sequence[int] = (),
-    shared_of: str = "",
+    groups_of: str = "",
 ) -> Tuple[List[str], str]:
     """argv and standard input of one scontrol: all of the cluster, or only some nodes, a partition
     and jobs; reservations in any case.
 
-    shared_of: the user of whom the shared limits are asked, or "".
+    groups_of: the user of whom the group limits are asked, or "".
     """
     lines = ["show config", "show partition", "show node"] if everything else []
     if nodes and not everything:
@@ -121,8 +138,8 @@ def scontrol_questions(
         lines.append(f"show partition {partition}")
     lines.append("show reservation")
     lines += [f"show job {number}" for number in job_ids]
-    if shared_of:
-        lines.append(f"show assoc_mgr flags=assoc,qos users={shared_of}")
+    if groups_of:
+        lines.append(f"show assoc_mgr flags=assoc,qos users={groups_of}")
     return ["scontrol", "--all", "--detail", "--oneliner"], "".join(one + "\n" for one in lines)
 
 

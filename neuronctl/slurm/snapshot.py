@@ -11,7 +11,7 @@ import re
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmUnavailableError, UsageError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm import sacctmgr as database
 from neuronctl.slurm import scontrol as site
 from neuronctl.slurm.fields import (
@@ -20,6 +20,7 @@ from neuronctl.slurm.fields import (
     parse_gres_gpus,
     parse_timestamp,
     parse_tres_gpus,
+    parse_tres_memory,
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import Result, failure, run_together
@@ -47,7 +48,8 @@ class MyJob:
     count: how many jobs and tasks of arrays it stands for, of which ``id`` is the first. gpus: of
     one of them on all its nodes; None where Slurm does not tell. end: when its time limit ends
     it; start: when Slurm expects a waiting one to start (epoch seconds). node_list: where a
-    running one runs. cores: of one of them on all its nodes. name: None where it was not asked for.
+    running one runs. cores, memory_mb: of one of them on all its nodes. name: None where it was
+    not asked for.
     """
 
     id: JobId
@@ -64,6 +66,21 @@ class MyJob:
     cores: Optional[int] = None
     node_list: str = ""
     name: Optional[str] = None
+    memory_mb: Optional[int] = None
+
+    def holds(self, tres: str) -> Optional[int]:
+        """What one of them holds of a TRES on all its nodes; None: not known."""
+        known = {
+            "gres/gpu": self.gpus,
+            "cpu": self.cores,
+            "node": self.nodes,
+            "mem": self.memory_mb,
+        }
+        return known.get(tres)
+
+    def of(self, count: int) -> MyJob:
+        """So many of them."""
+        return replace(self, count=count)
 
 
 @dataclass(frozen=True)
@@ -75,7 +92,7 @@ class Limits:
     nodes: Tuple[site.SiteNode, ...]
     qos: Optional[Tuple[database.Qos, ...]]
     associations: Tuple[database.Association, ...]
-    shared: Tuple[database.Shared, ...] = ()
+    limited_groups: Tuple[database.LimitedGroup, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +106,7 @@ class Now:
     nodes: Tuple[site.SiteNode, ...]
     job_states: Dict[int, str]
     limits: Optional[Limits]
-    shared: Tuple[database.Shared, ...] = ()
+    limited_groups: Tuple[database.LimitedGroup, ...] = ()
     partition: Optional[site.SitePartition] = None
     reservations: Optional[Tuple[site.Reservation, ...]] = None
 
@@ -146,6 +163,7 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
         cores=None if cores is None else int(cores[1]),
         node_list=node_list,
         name=name,
+        memory_mb=parse_tres_memory(tres),
     )
 
 
@@ -155,7 +173,7 @@ def ask_now(
     partition: str = "",
     limits_of: Optional[Tuple[str, str]] = None,
     job_ids: Sequence[int] = (),
-    shared_of: str = "",
+    groups_of: str = "",
     names: bool = False,
     timeout: float,
     meanwhile: Optional[Callable[[], None]] = None,
@@ -164,16 +182,16 @@ def ask_now(
 
     nodes: the host list to look at (all nodes where limits are asked for). partition: the
     one to look at. limits_of: (login
-    name, ClusterName or "") whose limits to read. shared_of: the login name whose shared limits
+    name, ClusterName or "") whose limits to read. groups_of: the login name whose group limits
     to look at (asked with ``limits_of`` in any case). names: whether to ask for the jobs' names.
     timeout: seconds for all of it. meanwhile: called while Slurm is asked. Raises
     SlurmUnavailableError, SlurmRefusedError; a sacctmgr that fails only leaves ``qos`` None.
     """
     everything = limits_of is not None
     questions: List[Tuple[Sequence[str], Optional[str]]] = [(squeue_mine_argv(names=names), None)]
-    user = limits_of[0] if limits_of is not None else shared_of
+    user = limits_of[0] if limits_of is not None else groups_of
     argv, text = site.scontrol_questions(
-        nodes, everything=everything, partition=partition, job_ids=job_ids, shared_of=user
+        nodes, everything=everything, partition=partition, job_ids=job_ids, groups_of=user
     )
     questions.append((argv, text))
     if limits_of is not None:
@@ -187,9 +205,9 @@ def ask_now(
         ) from None
     told = _good(answers[1], part=True).stdout
     seen = site.parse_nodes(told)
-    shared = database.parse_shared(told, user) if user else ()
-    if not any(one.limits for one in shared):
-        shared = ()
+    limited_groups = database.parse_groups(told, user) if user else ()
+    if not any(one.limits for one in limited_groups):
+        limited_groups = ()
     limits = None
     if limits_of is not None:
         said = answers[2]
@@ -201,7 +219,7 @@ def ask_now(
             nodes=seen,
             qos=database.parse_qos(accounting) or None,
             associations=database.parse_associations(accounting),
-            shared=shared,
+            limited_groups=limited_groups,
         )
         if not limits.partitions:
             raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
@@ -209,7 +227,7 @@ def ask_now(
     reservations = None
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)
-    return Now(jobs, seen, site.parse_job_states(told), limits, shared, here, reservations)
+    return Now(jobs, seen, site.parse_job_states(told), limits, limited_groups, here, reservations)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

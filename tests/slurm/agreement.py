@@ -17,10 +17,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Partition
 from neuronctl.errors import SlurmRefusedError
-from neuronctl.forecast.facts import Live
+from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids
-from neuronctl.gate.ask import ask_live
-from neuronctl.gate.judge import Judged, judge
+from neuronctl.gate.ask import ask_slurm
+from neuronctl.gate.assessment import Assessment, assess
 from neuronctl.gate.local_facts import look
 from neuronctl.planning import JobPlan, plan
 from neuronctl.rendering.render import render_job
@@ -218,7 +218,7 @@ def wave(
     rng: random.Random, names: Dict[str, int], states: Dict[str, Tuple[str, Optional[int]]]
 ) -> List[Dict[str, Any]]:
     """Judge requests, put them to Slurm, and see what becomes of them; they are gone afterwards."""
-    live = ask_live(plan(JobRequest(), CLUSTER), fresh=True, timeout=TIMEOUT)
+    live = ask_slurm(plan(JobRequest(), CLUSTER), fresh=True, timeout=TIMEOUT)
     rows: List[Dict[str, Any]] = []
     taken = []
     for name in names:
@@ -251,17 +251,17 @@ def wave(
     return rows
 
 
-def judged(asked: JobRequest, live: Live, rng: random.Random) -> Tuple[JobPlan, str, List[str]]:
+def judged(asked: JobRequest, live: Snapshot, rng: random.Random) -> Tuple[JobPlan, str, List[str]]:
     """The plan, the directory it is submitted from, and what neuronctl says."""
     place = "/tmp" if rng.random() < 0.03 else HOME
     os.chdir(place)
     made = plan(asked, CLUSTER)
     if dependency_ids(made):
-        live = ask_live(made, timeout=TIMEOUT)
-    return made, place, ours(judge(RuleContext(made, CATALOG, look(made)), live))
+        live = ask_slurm(made, timeout=TIMEOUT)
+    return made, place, ours(assess(RuleContext(made, CATALOG, look(made)), live))
 
 
-def ours(judged: Judged) -> List[str]:
+def ours(judged: Assessment) -> List[str]:
     """[what neuronctl says, Slurm's reason or the codes]."""
     verdict = judged.verdict
     assert verdict.judged_by == "Slurm", verdict

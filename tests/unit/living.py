@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional, Set, Tuple
+from typing import Any, Dict, Optional, Sequence, Set, Tuple
 
 from making import cluster, plan_of
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.forecast.facts import Live
-from neuronctl.gate.judge import Judged, judge
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.gate.assessment import Assessment, assess
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.sacctmgr import Association, GroupLimit, Qos, Shared
+from neuronctl.slurm.limits import ASSOCIATION, Limit, read_limits
+from neuronctl.slurm.limits import QOS as OF_QOS
+from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
 from neuronctl.slurm.scontrol import Reservation, SiteConfig, SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits, MyJob
 
@@ -21,9 +23,10 @@ PARTITION = SitePartition(
     "gpu", "UP", "n[1-4]", 4, 48 * 3600, 3600, None, "p_gpu", False, 1000, (), (), ()
 )
 OTHER = dataclasses.replace(PARTITION, name="cpu", qos="", node_list="c1", nodes=1)
-QOS = Qos("p_gpu", (), 4, 3, 16, None, None)
-NORMAL = Qos("normal", (), None, None, None, None, None)
-MINE = Association("lab", "", None, None, ("normal",), "normal")
+LIMITED = {"MaxSubmitPU": "4", "MaxJobsPU": "3", "MaxTRESPU": "gres/gpu=16"}
+QOS = Qos("p_gpu", (), read_limits(LIMITED, OF_QOS, "p_gpu"))
+NORMAL = Qos("normal", ())
+MINE = Association("lab", "", ("normal",), "normal")
 CONFIG = SiteConfig("toy", "22.05.8", 101, ("associations", "limits", "qos"), True)
 
 
@@ -44,14 +47,14 @@ def job(number: int, gpus: int = 0, state: str = "RUNNING", **fields: Any) -> My
     return dataclasses.replace(base, **fields)
 
 
-def live(jobs: Tuple[MyJob, ...] = (), limits: Limits = LIMITS, **fields: Any) -> Live:
-    return dataclasses.replace(Live(limits, NOW, jobs, limits.nodes, {}, NOW), **fields)
+def live(jobs: Tuple[MyJob, ...] = (), limits: Limits = LIMITS, **fields: Any) -> Snapshot:
+    return dataclasses.replace(Snapshot(limits, NOW, jobs, limits.nodes, {}, NOW), **fields)
 
 
-def judged(look: Optional[Live], *, why_not: str = "", **request: Any) -> Judged:
+def judged(look: Optional[Snapshot], *, why_not: str = "", **request: Any) -> Assessment:
     made = plan_of(cluster(), **request)
     catalog = Catalog({"toy": made.cluster}, "toy", (), {})
-    return judge(RuleContext(made, catalog), look, why_not)
+    return assess(RuleContext(made, catalog), look, why_not)
 
 
 def with_partition(**fields: Any) -> Limits:
@@ -66,22 +69,36 @@ def reserved(nodes: str, **fields: Any) -> Reservation:
 
 
 def with_more(*more: str) -> Limits:
-    """Limits of the partition's QOS that are not of GPUs a user holds."""
-    return dataclasses.replace(LIMITS, qos=(NORMAL, dataclasses.replace(QOS, more=more)))
+    """Further limits of the partition's QOS, as ``"MaxTRES cpu=8"``; they replace its own."""
+    kinds = [text.partition(" ")[0] for text in more]
+    own = {kind: text for kind, text in LIMITED.items() if kind not in kinds}
+    qos = qos_with({**own, **fields_of(more)})
+    return dataclasses.replace(LIMITS, qos=(NORMAL, qos))
 
 
-def with_mine(*more: str, **fields: Any) -> Limits:
-    return dataclasses.replace(
-        LIMITS, associations=(dataclasses.replace(MINE, more=more, **fields),)
-    )
+def qos_with(fields: Dict[str, str]) -> Qos:
+    """The partition's QOS with these limits, by sacctmgr's fields."""
+    return dataclasses.replace(QOS, limits=read_limits(fields, OF_QOS, "p_gpu"))
 
 
-def shared(kind: str, name: str, parent: str = "", **limits: Tuple[int, ...]) -> Shared:
+def with_mine(*more: str) -> Limits:
+    """Limits of the user's association."""
+    mine = dataclasses.replace(MINE, limits=read_limits(fields_of(more), ASSOCIATION, "lab"))
+    return dataclasses.replace(LIMITS, associations=(mine,))
+
+
+def fields_of(texts: Sequence[str]) -> Dict[str, str]:
+    """``"MaxTRES cpu=8"`` by kind, as sacctmgr's fields are."""
+    return {kind: figures for kind, _, figures in (text.partition(" ") for text in texts)}
+
+
+def shared(scope: str, name: str, parent: str = "", **limits: Tuple[int, ...]) -> LimitedGroup:
     """Limits of a group, each with what is held of it."""
     found = []
-    for key, figures in limits.items():
-        found.append(GroupLimit(*GROUP[key], *figures))  # type: ignore[call-arg]
-    return Shared(kind, name, parent, "", tuple(found))
+    for key, (figure, *held) in limits.items():
+        kind, tres = GROUP[key]
+        found.append(Limit(kind, tres, figure, scope, name, *held))
+    return LimitedGroup(scope, name, parent, "", tuple(found))
 
 
 GROUP = {
@@ -108,9 +125,5 @@ ASK_ARRAY = {"gpus_per_node": 1, "array": "0-100"}
 NEW = dataclasses.replace(LIMITS, partitions=(PARTITION, dataclasses.replace(OTHER, name="new")))
 
 
-def codes(result: Judged) -> Set[str]:
+def codes(result: Assessment) -> Set[str]:
     return {one.code for one in result.findings}
-
-
-def with_qos(**fields: Any) -> Limits:
-    return dataclasses.replace(LIMITS, qos=(NORMAL, dataclasses.replace(QOS, **fields)))

@@ -87,14 +87,14 @@ def test_a_line_is_cited_with_the_source_of_its_own_file(tmp_path: Path) -> None
     shipped = str(loader.data_path("partitions.yaml"))
     file = write(tmp_path / "x.yaml", layer("max_submit_jobs", 7))
     catalog = loader.load(str(file))
-    assert catalog.cite(*path) == f"{file}:1"
-    assert catalog.cite(*below).startswith(f"{shipped}:")
-    assert catalog.cite(*below).endswith(": KISTI Neuron user guide, 2026-08-12")
+    assert catalog.cite(*path).text == f"{file}:1"
+    assert catalog.cite(*below).text.startswith(f"{shipped}:")
+    assert catalog.cite(*below).text.endswith(": KISTI Neuron user guide, 2026-08-12")
     said = "clusters: {neuron: {source: scontrol, date: 2026-11-21, partitions: {cpu: {"
     write(file, said + "max_submit_jobs: 7}}}}\n")
     catalog = loader.load(str(file))
-    assert catalog.cite(*path) == f"{file}:1: scontrol, 2026-11-21"
-    assert catalog.cite(*below).endswith(": KISTI Neuron user guide, 2026-08-12")
+    assert catalog.cite(*path).text == f"{file}:1: scontrol, 2026-11-21"
+    assert catalog.cite(*below).text.endswith(": KISTI Neuron user guide, 2026-08-12")
 
 
 def test_a_user_may_be_limited_to_just_one_node(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping
 
 import pytest
-from living import LIMITS, NODES, PARTITION, QOS
+from living import LIMITS, NODES, PARTITION, qos_with
 
 from neuronctl import yamlfile
 from neuronctl.catalog.json_schema import catalog_schema
@@ -94,7 +94,7 @@ def test_nodes_that_differ_are_remarked_and_the_largest_memory_counts() -> None:
 
 
 def test_figures_that_no_catalog_takes_are_left_out() -> None:
-    greedy = dataclasses.replace(QOS, max_submit_jobs=2, max_running_jobs=5)
+    greedy = qos_with({"MaxSubmitPU": "2", "MaxJobsPU": "5", "MaxTRESPU": "gres/gpu=16"})
     wide = dataclasses.replace(PARTITION, max_nodes=9)
     auto = dataclasses.replace(PARTITION, name="auto")
     odd = dataclasses.replace(LIMITS, qos=(greedy,), partitions=(wide, auto))
@@ -125,7 +125,7 @@ def test_what_slurm_does_not_tell_is_not_in_it() -> None:
 
 
 def test_odd_figures_make_a_catalog_all_the_same() -> None:
-    small = dataclasses.replace(QOS, max_gpus=2)
+    small = qos_with({"MaxTRESPU": "gres/gpu=2"})
     mixed = tuple(dataclasses.replace(one, cores=40 + n) for n, one in enumerate(NODES))
     odd = dataclasses.replace(LIMITS, qos=(small,), nodes=mixed)
     gpu = read(odd).partitions["gpu"]

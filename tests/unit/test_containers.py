@@ -101,4 +101,4 @@ def test_pyxis_knows_a_file_by_its_first_character_and_all_else_is_a_registrys(
             assert bool(look(made).image_problem) == bool(problem)
     for name in ("./none", "images/none.sqsh"):
         made = plan_of(container=name, container_runtime="pyxis", launcher="srun")
-        assert look(made).image_problem == f"there is no container image '{name}'"
+        assert look(made).image_problem == f"no container image '{name}'"

@@ -10,7 +10,7 @@ import pytest
 from living import LIMITS, NOW, judged, live, shared
 
 from neuronctl.gate import limits_cache as cache
-from neuronctl.slurm.sacctmgr import parse_associations, parse_qos, parse_shared
+from neuronctl.slurm.sacctmgr import parse_associations, parse_groups, parse_qos
 from neuronctl.slurm.scontrol import (
     parse_config,
     parse_nodes,
@@ -29,7 +29,7 @@ def test_shared_limits_are_read() -> None:
         "ClusterName=toy Account=lab UserName=kimura(1001) Partition= GrpJobs=1(1)\n"
         "QOS=p_gpu(2) GrpJobs=N(0) GrpSubmitJobs=5(4) GrpTRES=cpu=20(7),gres/gpu=N(0) \n"
     )
-    root, mine, qos = parse_shared(text, "kim")
+    root, mine, qos = parse_groups(text, "kim")
     assert root == shared(
         "account",
         "root",
@@ -39,7 +39,7 @@ def test_shared_limits_are_read() -> None:
         spent=(99, 9, 7),
         gpus=(20, 1),
     )
-    assert (mine.kind, mine.name, mine.partition, mine.limits) == ("user", "lab", "gpu", ())
+    assert (mine.scope, mine.name, mine.partition, mine.limits) == ("association", "lab", "gpu", ())
     assert qos == shared("QOS", "p_gpu", submit=(5, 4), cores=(20, 7))
 
 
@@ -82,7 +82,7 @@ def test_ten_thousand_jobs_that_wait_are_one_row() -> None:
     rest = "|gpu|lab|normal|PENDING|JobHeldUser|1|cpu=1|N/A|N/A|N/A||\n".replace("|", "\x1f")
     (one,) = parse_mine("".join(f"{number}{rest}" for number in range(1, 10_001)))
     assert (one.id.job, one.count) == (1, 10_000)
-    assert "10000 of your jobs are in the queue" in judged(live((one,))).verdict.words
+    assert "you have 10000 jobs in the queue" in judged(live((one,))).verdict.words
 
 
 @pytest.mark.parametrize("text", ["garbage\n", "1\x1f2\n", "x\x1f" * 12 + "\n"])
@@ -126,19 +126,35 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         "sacctmgr: show qos\n"
         "p||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|3||cpu=60\nx|y\n"
     )
-    assert (qos.max_submit_jobs, qos.max_running_jobs, qos.max_gpus) == (10, 4, 8)
-    assert (qos.max_gpus_per_job, qos.max_wall) == (None, 86400)
-    assert qos.more == (
-        "MaxTRESPU cpu=1",
-        "MaxTRESPU gres/gpu=8",
-        "MinTRES gres/gpu=2",
-        "MaxTRESPA node=4",
-        "MaxJobsPA 3",
-        "MaxTRESMins cpu=60",
-    )
-    (mine,) = parse_associations("lab|||5|normal,fast|normal|00:05:00|cpu=7||node=9\n")
-    assert (mine.max_running_jobs, mine.qos) == (5, ("normal", "fast"))
-    assert (mine.max_wall, mine.more) == (300, ("MaxTRES cpu=7", "MaxTRESMins node=9"))
+    assert (
+        qos.limit("MaxSubmitPU"),
+        qos.limit("MaxJobsPU"),
+        qos.limit("MaxTRESPU", "gres/gpu"),
+    ) == (10, 4, 8)
+    assert (qos.limit("MaxTRES", "gres/gpu"), qos.limit("MaxWall")) == (None, 86400)
+    assert [(one.kind, one.tres, one.figure) for one in qos.limits[2:]] == [
+        ("MaxTRESPU", "cpu", 1),
+        ("MaxTRESPU", "gres/gpu", 8),
+        ("MaxWall", "", 86400),
+        ("MinTRES", "gres/gpu", 2),
+        ("MaxTRESPA", "node", 4),
+        ("MaxJobsPA", "", 3),
+        ("MaxTRESMins", "cpu", 60),
+    ]
+    (mine,) = parse_associations("lab||normal,fast|normal||5|cpu=7|00:05:00||node=9\n")
+    assert mine.qos == ("normal", "fast")
+    assert [(one.kind, one.tres, one.figure) for one in mine.limits] == [
+        ("MaxJobsPU", "", 5),
+        ("MaxTRES", "cpu", 7),
+        ("MaxWall", "", 300),
+        ("MaxTRESMins", "node", 9),
+    ]
+    assert {one.reason for one in mine.limits} == {
+        "AssocMaxJobsLimit",
+        "AssocMaxCpuPerJobLimit",
+        "AssocMaxWallDurationPerJobLimit",
+        "AssocMaxNodeMinutesPerJob",
+    }
 
 
 # ---------------------------------------------------------------------------- the cache
@@ -151,7 +167,7 @@ def test_limits_are_kept_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.read("key", now=NOW + 3600) is None
     assert cache.read("key", now=NOW - 1) is None
     assert cache.read("another", now=NOW) is None
-    some = dataclasses.replace(LIMITS, shared=(shared("QOS", "p_gpu", spent=(9, 1, 2)),))
+    some = dataclasses.replace(LIMITS, limited_groups=(shared("QOS", "p_gpu", spent=(9, 1, 2)),))
     cache.write("some", some, NOW)
     assert cache.read("some", now=NOW) == (some, NOW)
     # As it was written before there was such a field.

@@ -19,14 +19,13 @@ from living import (
     with_mine,
     with_more,
     with_partition,
-    with_qos,
 )
 from making import cluster, plan_of, policy
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.gate.judge import judge
+from neuronctl.gate.assessment import assess
 from neuronctl.rules import RuleContext
-from neuronctl.slurm.sacctmgr import Shared
+from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits
 
 
@@ -56,22 +55,38 @@ HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
     ("look", "asked", "words"),
     [
         # Jobs may be on the same node, which counts once.
-        ({"shared": (shared("QOS", "p_gpu", nodes=(2, 2)),)}, {}, "on 2 of at most 2 nodes"),
-        ({"shared": (shared("QOS", "p_gpu", billing=(9, 0)),)}, {}, "0 of 9 billing (GrpTRES)"),
-        ({"shared": (shared("QOS", "p_gpu", spent=(600, 600)),)}, {}, "used 600 of 600 cores"),
-        ({"shared": (shared("account", "lab", wall=(600, 600)),)}, {}, "600 of 600 minutes"),
         (
-            {"shared": (shared("QOS", "p_gpu", memory=(600, 0)),)},
+            {"limited_groups": (shared("QOS", "p_gpu", nodes=(2, 2)),)},
+            {},
+            "on 2 of at most 2 nodes",
+        ),
+        (
+            {"limited_groups": (shared("QOS", "p_gpu", billing=(9, 0)),)},
+            {},
+            "0 of 9 billing (GrpTRES)",
+        ),
+        (
+            {"limited_groups": (shared("QOS", "p_gpu", spent=(600, 600)),)},
+            {},
+            "used 600 of 600 core-minutes",
+        ),
+        (
+            {"limited_groups": (shared("account", "lab", wall=(600, 600)),)},
+            {},
+            "600 of 600 minutes",
+        ),
+        (
+            {"limited_groups": (shared("QOS", "p_gpu", memory=(600, 0)),)},
             {"sbatch": ("mem-per-gpu=9",)},
-            "how much of that the job takes is not known",
+            "how much the job takes of that is not known",
         ),
         (
             {
                 "limits": with_partition(max_time=-1),
-                "shared": (shared("QOS", "p_gpu", core_minutes=(600, 0)),),
+                "limited_groups": (shared("QOS", "p_gpu", core_minutes=(600, 0)),),
             },
             {"time_limit": "UNLIMITED"},
-            "how much of that the job takes is not known",
+            "how much the job takes of that is not known",
         ),
         (
             {
@@ -81,9 +96,9 @@ HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
                 )
             },
             {"time_limit": "UNLIMITED"},
-            "QOS p_gpu limits MaxTRESMins cpu=9; what the job takes of that is not known",
+            "how much the job takes of MaxTRESMins cpu=9 of QOS p_gpu is not known",
         ),
-        ({"limits": with_partition(whole="nodes")}, {}, "gives whole nodes"),
+        ({"limits": with_partition(whole="nodes")}, {}, "allocates whole nodes"),
         (
             {"limits": with_partition(whole="user"), "nodes": HALF},
             {},
@@ -98,7 +113,7 @@ HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
         (
             {"limits": with_partition(max_memory_mb_per_node=9, memory_mb_per_cpu=None)},
             {},
-            "has MaxMemPerNode",
+            "MaxMemPerNode mem=9 of partition gpu is not known",
         ),
     ],
 )
@@ -117,15 +132,15 @@ def test_what_cannot_be_told_is_not_known(look: Any, asked: Any, words: str) -> 
         (shared("account", "lab", wall=(600, 599)), "can start now"),
     ],
 )
-def test_what_is_left_is_enough(look: Shared, kind: str) -> None:
-    assert judged(live(shared=(look,)), gpus_per_node=1).verdict.kind == kind
+def test_what_is_left_is_enough(look: LimitedGroup, kind: str) -> None:
+    assert judged(live(limited_groups=(look,)), gpus_per_node=1).verdict.kind == kind
 
 
 def test_a_cluster_on_the_safe_side_starts_only_what_can_end() -> None:
     limits = dataclasses.replace(LIMITS, config=SAFE)
     for left, kind in ((60, "can start now"), (59, "not known")):
         held = shared("QOS", "p_gpu", spent=(100 + left, 70, 30))
-        look = live(limits=limits, shared=(held,))
+        look = live(limits=limits, limited_groups=(held,))
         assert judged(look, gpus_per_node=1, cpus_per_task=1).verdict.kind == kind
 
 
@@ -133,7 +148,7 @@ def test_more_than_a_whole_budget_never_starts_on_the_safe_side() -> None:
     budget = shared("QOS", "p_gpu", spent=(59, 0, 0))
     for config, found in ((SAFE, True), (CONFIG, False)):
         limits = dataclasses.replace(LIMITS, config=config)
-        look = live(limits=limits, shared=(budget,))
+        look = live(limits=limits, limited_groups=(budget,))
         judgement = judged(look, gpus_per_node=1, cpus_per_task=1)
         assert ("NC508" in codes(judgement)) == found
         assert judgement.verdict.kind == ("refused" if found else "can start now")
@@ -142,8 +157,8 @@ def test_more_than_a_whole_budget_never_starts_on_the_safe_side() -> None:
 def test_a_shared_limit_that_slurm_does_not_enforce_is_none() -> None:
     lax = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, enforce=()))
     full = (shared("QOS", "p_gpu", running=(1, 1)),)
-    assert judged(live(shared=full), gpus_per_node=1).verdict.cause == "QOSGrpJobsLimit"
-    assert "NC507" not in codes(judged(live(limits=lax, shared=full), gpus_per_node=1))
+    assert judged(live(limited_groups=full), gpus_per_node=1).verdict.cause == "QOSGrpJobsLimit"
+    assert "NC507" not in codes(judged(live(limits=lax, limited_groups=full), gpus_per_node=1))
 
 
 def test_without_the_database_nothing_is_stated_as_sure() -> None:
@@ -166,7 +181,7 @@ def test_a_rule_that_is_off_is_no_wait_either() -> None:
     where = cluster(policy(rules_off=("NC503",)))
     made = plan_of(where, gpus_per_node=8)
     catalog = Catalog({"toy": where}, "toy", (), {})
-    result = judge(RuleContext(made, catalog), live((job(5, 8), job(7, 4))))
+    result = assess(RuleContext(made, catalog), live((job(5, 8), job(7, 4))))
     assert "NC503" not in codes(result)
     assert result.verdict.kind == "can start now"
 
@@ -174,7 +189,7 @@ def test_a_rule_that_is_off_is_no_wait_either() -> None:
 def test_a_partition_that_slurm_does_not_have() -> None:
     result = judged(live(), partition="old")
     (found,) = (one for one in result.findings if one.code == "NC101")
-    assert "stands in the catalog, but the Slurm of toy does not have it" in found.message
+    assert "is in the catalog, but the Slurm of toy does not have it" in found.message
     assert found.source.startswith("Slurm itself")
 
 
@@ -184,9 +199,9 @@ def test_the_wall_time_is_cited_from_where_it_stands() -> None:
         (one,) = (one for one in all_found if one.code == "NC141")
         return one.message.partition("may run ")[2][:8], one.source.partition(", ")[0]
 
-    qos = with_qos(max_wall=600)
+    qos = with_more("MaxWall 00:10:00")
     assert found(qos) == ("00:10:00", "Slurm itself: sacctmgr show qos p_gpu")
-    mine = with_mine(max_wall=300)
+    mine = with_mine("MaxWall 00:05:00")
     assert found(mine) == ("00:05:00", "Slurm itself: sacctmgr show associations")
     # Where a QOS has one, the association's does not count.
     both = dataclasses.replace(qos, associations=mine.associations)
@@ -219,11 +234,11 @@ def test_other_resources_than_gpus_are_not_followed() -> None:
     ],
 )
 def test_a_job_submitted_a_moment_before_takes_of_a_shared_limit_first(
-    limit: Shared, kind: str
+    limit: LimitedGroup, kind: str
 ) -> None:
     first = job(1, 2, state="PENDING")
-    said = judged(live((first,), shared=(limit,)), gpus_per_node=1).verdict
+    said = judged(live((first,), limited_groups=(limit,)), gpus_per_node=1).verdict
     assert said.kind == kind
-    assert ("your job 1 was submitted before it and takes of the Grp" in said.words) == (
+    assert ("your job 1 was submitted before it and takes from the Grp" in said.words) == (
         kind == "not known"
     )

@@ -27,7 +27,7 @@ from living import (
     with_partition,
 )
 
-from neuronctl.forecast.facts import Live
+from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.rule_codes import CODES
 from neuronctl.slurm.snapshot import Limits
 
@@ -36,7 +36,7 @@ SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
     (
         with_more("MaxTRES cpu=8"),
         {"cpus_per_task": 9},
-        ["9 cores are asked for, a job of QOS p_gpu may have 8", "never start it"],
+        ["requested 9 cores; a job in QOS p_gpu may have 8", "never start it"],
         {"cpus_per_task": 8},
     ),
     (with_more("MaxTRES node=1"), {"nodes": 2}, ["2 nodes", "may have 1"], {"nodes": 1}),
@@ -49,44 +49,44 @@ SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
     (
         with_more("MaxTRESPerNode gres/gpu=2"),
         {"gpus_per_node": 3, "nodes": 2},
-        ["3 GPUs", "a job's node of QOS p_gpu may have 2"],
+        ["3 GPUs", "per node; a job in QOS p_gpu may have 2 per node"],
         {"gpus_per_node": 2, "nodes": 2},
     ),
     (
         with_more("MinTRES gres/gpu=4"),
         {"gpus_per_node": 1, "nodes": 3},
-        ["3 GPUs are asked for, a job of QOS p_gpu must have 4"],
+        ["requested 3 GPUs; a job in QOS p_gpu must have at least 4"],
         {"gpus_per_node": 2, "nodes": 2},
     ),
     (
         with_more("MaxTRESPU cpu=8"),
         {"cpus_per_task": 9},
-        ["a user of QOS p_gpu may have 8"],
+        ["a user of QOS p_gpu may hold 8"],
         {"cpus_per_task": 8},
     ),
-    (with_more("MaxTRESPA node=1"), {"nodes": 2}, ["an account of QOS"], {"nodes": 1}),
+    (with_more("MaxTRESPA node=1"), {"nodes": 2}, ["an account in QOS"], {"nodes": 1}),
     (
         with_mine("MaxTRES gres/gpu=2"),
         {"gpus_per_node": 3},
-        ["3 GPUs", "a job of account lab may have 2"],
+        ["3 GPUs", "a job in your association may have 2"],
         {"gpus_per_node": 2},
     ),
     (
         with_more("MaxTRESMins cpu=480"),  # 60 minutes are the partition's default
         {"cpus_per_task": 9},
-        ["540 cores times minutes", "may have 480"],
+        ["540 core-minutes", "may use 480"],
         {"cpus_per_task": 8},
     ),
     (
         with_partition(max_cores_per_node=8),
         {"cpus_per_task": 9},
-        ["9 cores a node", "at most 8 (MaxCPUsPerNode)"],
+        ["9 cores per node", "may have 8 per node (MaxCPUsPerNode)"],
         {"cpus_per_task": 8},
     ),
     (
         with_partition(max_memory_mb_per_node=8000),
         {"cpus_per_task": 9},
-        ["9000 MB of memory a node", "at most 8000 (MaxMemPerNode)"],
+        ["9000 MB of memory per node", "may have 8000 per node (MaxMemPerNode)"],
         {"cpus_per_task": 8},
     ),
     # A QOS's limit counts before the association's.
@@ -102,16 +102,16 @@ SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
 
 
 # code, what Slurm says, the request, words of the finding, what just does not violate it
-CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
+CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ("NC103", live(limits=NEW), {"partition": "new"}, ["'new'", "catalog diff"], live(), {}),
-    ("NC501", live((*BUSY, job(4))), {}, ["4 of your jobs", "at most 4"], live(BUSY), {}),
-    ("NC501", live((job(1), WAITING)), {}, ["4 of your jobs"], live((WAITING,)), {}),
+    ("NC501", live((*BUSY, job(4))), {}, ["you have 4 jobs", "may have 4"], live(BUSY), {}),
+    ("NC501", live((job(1), WAITING)), {}, ["you have 4 jobs"], live((WAITING,)), {}),
     ("NC501", live((job(1),)), {"array": "1-4"}, ["array's 4 tasks", "3 more"], live(), {}),
     (
         "NC501",
         live(),
         {"array": "1-5%2"},
-        ["in parts: an array of at most 4 tasks fits"],
+        ["split it: an array of at most 4 tasks fits"],
         live(),
         {},
     ),
@@ -120,7 +120,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC502",
         live(BUSY),
         {},
-        ["3 of your jobs run, at most 3", "until job 1 ends, at most 00:00:01"],
+        ["you have 3 jobs running and may have 3", "until job 1 ends, in at most 00:00:01"],
         live(BUSY[:2]),
         {},
     ),
@@ -128,7 +128,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC503",
         live((job(5, 8), job(7, 4))),
         {"gpus_per_node": 8},
-        ["you hold 12 of 16 GPUs; 8 more", "until job 5 ends, at most 00:00:05"],
+        ["you hold 12 of 16 GPUs; 8 more", "until job 5 ends, in at most 00:00:05"],
         live((job(5, 8),)),
         {"gpus_per_node": 8},
     ),
@@ -144,7 +144,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC504",
         live(nodes=(*FULL[:3], node("n4"))),
         {"gpus_per_node": 1, "nodes": 2},
-        ["1 node of gpu has 1 GPU and", "2 are asked for"],
+        ["1 node of gpu has 1 GPU and", "requested 2"],
         live(nodes=(*FULL[:2], *NODES[2:])),
         {"gpus_per_node": 1, "nodes": 2},
     ),
@@ -161,71 +161,82 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
     ),
     (
         "NC507",
-        live(shared=(shared("QOS", "p_gpu", gpus=(8, 6)),)),
+        live(limited_groups=(shared("QOS", "p_gpu", gpus=(8, 6)),)),
         {"gpus_per_node": 4},
-        ["the QOS p_gpu hold 6 of 8 GPUs together; 4 more wait"],
-        live(shared=(shared("QOS", "p_gpu", gpus=(8, 4)),)),
+        ["QOS p_gpu hold 6 of 8 GPUs together; 4 more must wait"],
+        live(limited_groups=(shared("QOS", "p_gpu", gpus=(8, 4)),)),
         {"gpus_per_node": 4},
     ),
     (
         "NC507",
-        live(shared=(shared("account", "lab", "all"), shared("account", "all", running=(5, 5)))),
+        live(
+            limited_groups=(
+                shared("account", "lab", "all"),
+                shared("account", "all", running=(5, 5)),
+            )
+        ),
         {},
-        ["the account all has 5 of at most 5 jobs running"],
-        live(shared=(shared("account", "lab"), shared("account", "all", running=(5, 5)))),
+        ["account all has 5 of at most 5 jobs running"],
+        live(limited_groups=(shared("account", "lab"), shared("account", "all", running=(5, 5)))),
         {},
     ),
     (
         "NC507",
-        live(shared=(shared("account", "lab", memory=(9000, 5000)),)),
+        live(limited_groups=(shared("account", "lab", memory=(9000, 5000)),)),
         {"cpus_per_task": 5},
-        ["the account lab hold 5000 of 9000 MB of memory together; 5000 more wait"],
-        live(shared=(shared("account", "lab", memory=(9000, 5000)),)),
+        ["account lab hold 5000 of 9000 MB of memory together; 5000 more must wait"],
+        live(limited_groups=(shared("account", "lab", memory=(9000, 5000)),)),
         {"cpus_per_task": 4},
     ),
     (
         "NC507",
-        live(shared=(shared("QOS", "p_gpu", core_minutes=(700, 300)),)),
+        live(limited_groups=(shared("QOS", "p_gpu", core_minutes=(700, 300)),)),
         {"cpus_per_task": 7},
-        ["hold 300 of 700 cores times minutes left together; 420 more wait"],
-        live(shared=(shared("QOS", "p_gpu", core_minutes=(700, 300)),)),
+        ["hold 300 of 700 core-minutes together; 420 more must wait"],
+        live(limited_groups=(shared("QOS", "p_gpu", core_minutes=(700, 300)),)),
         {"cpus_per_task": 6},
     ),
     # What a QOS limits, an account does not.
     (
         "NC507",
         live(
-            shared=(shared("account", "lab", cores=(9, 9)), shared("QOS", "normal", nodes=(9, 0)))
+            limited_groups=(
+                shared("account", "lab", cores=(9, 9)),
+                shared("QOS", "normal", nodes=(9, 0)),
+            )
         ),
         {"cpus_per_task": 1},
-        ["the account lab hold 9 of 9 cores"],
+        ["jobs of account lab hold 9 of 9 cores"],
         live(
-            shared=(shared("account", "lab", cores=(9, 9)), shared("QOS", "normal", cores=(9, 0)))
+            limited_groups=(
+                shared("account", "lab", cores=(9, 9)),
+                shared("QOS", "normal", cores=(9, 0)),
+            )
         ),
         {"cpus_per_task": 1},
     ),
     (
         "NC508",
-        live(shared=(shared("QOS", "p_gpu", nodes=(2, 0)),)),
+        live(limited_groups=(shared("QOS", "p_gpu", nodes=(2, 0)),)),
         {"nodes": 3},
-        ["hold 0 of 2 nodes together; 3 more would never start"],
-        live(shared=(shared("QOS", "p_gpu", nodes=(2, 1)),)),
+        ["requested 3 nodes; all jobs of QOS p_gpu together may have 2", "never start"],
+        live(limited_groups=(shared("QOS", "p_gpu", nodes=(2, 1)),)),
         {"nodes": 2},
     ),
     (
         "NC508",
-        live(shared=(shared("QOS", "normal", submit=(9, 7)),)),
+        live(limited_groups=(shared("QOS", "normal", submit=(9, 7)),)),
         {"array": "1-3"},
-        ["the QOS normal has 7 of at most 9 jobs in the queue"],
-        live(shared=(shared("QOS", "other", submit=(9, 9)),)),
+        ["QOS normal has 7 of at most 9 jobs in the queue"],
+        live(limited_groups=(shared("QOS", "other", submit=(9, 9)),)),
         {},
     ),
     (
         "NC508",
-        live(shared=(shared("user", "lab", cores=(63, 0)),)),
+        live(limited_groups=(shared("association", "lab", cores=(63, 0)),)),
         {"cpus_per_task": 64},
-        ["your association hold 0 of 63 cores", "never start"],
-        live(shared=(shared("user", "lab", cores=(64, 0)),)),
+        ["requested 64 cores; all jobs of your association together may have 63"],
+        live(limited_groups=(shared("association", "lab", cores=(64, 0)),)),
         {"cpus_per_task": 64},
     ),
     *(
@@ -236,7 +247,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC510",
         live((job(1, cores=60),), with_more("MaxTRESPU cpu=64")),
         {"cpus_per_task": 5},
-        ["you hold 60 of 64 cores in QOS p_gpu; 5 more will wait"],
+        ["you hold 60 of 64 cores in QOS p_gpu; 5 more must wait"],
         live((job(1, cores=60),), with_more("MaxTRESPU cpu=64")),
         {"cpus_per_task": 4},
     ),
@@ -261,7 +272,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC513",
         live(),
         {"sbatch": ("begin=rubbish",)},
-        ["--begin=rubbish is no moment", "now+1hour, tomorrow, noon, 16:00"],
+        ["--begin=rubbish is not a time", "now+1hour, tomorrow, noon, 16:00"],
         live(),
         {"sbatch": ("begin=16:00",)},
     ),
@@ -269,7 +280,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC521",
         live(),
         {"qos": "fast"},
-        ["no QOS 'fast'", "leave -q out, or take -q normal"],
+        ["no QOS 'fast'", "leave -q out, or use -q normal"],
         live(),
         {"qos": "normal"},
     ),
@@ -277,7 +288,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC521",
         live(limits=dataclasses.replace(LIMITS, associations=())),
         {"qos": "fast"},
-        ["no QOS 'fast'", "take -q normal"],
+        ["no QOS 'fast'", "use -q normal"],
         live(),
         {"qos": "normal"},
     ),
@@ -285,17 +296,17 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC521",
         live(limits=with_partition(deny_qos=("normal",))),
         {"qos": "fast"},
-        ["no QOS 'fast'", "leave -q out, or take another partition"],
+        ["no QOS 'fast'", "leave -q out, or use another partition"],
         live(),
         {"qos": "normal"},
     ),
-    ("NC521", live(), {"qos": "p_gpu"}, ["not one you may use"], live(), {"qos": "NORMAL"}),
-    ("NC522", live(), {"account": "x"}, ["not one of yours: lab"], live(), {"account": "lab"}),
+    ("NC521", live(), {"qos": "p_gpu"}, ["you may not use QOS 'p_gpu'"], live(), {"qos": "NORMAL"}),
+    ("NC522", live(), {"account": "x"}, ["yours: lab"], live(), {"account": "lab"}),
     (
         "NC523",
         live(limits=with_partition(allow_accounts=("staff",))),
         {},
-        ["account staff only", "is lab"],
+        ["allows only account staff", "is lab"],
         live(limits=with_partition(allow_accounts=("lab",))),
         {},
     ),
@@ -303,7 +314,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC523",
         live(limits=with_partition(deny_accounts=("LAB",))),
         {},
-        ["does not take the account lab"],
+        ["denies account lab"],
         live(limits=with_partition(deny_accounts=("staff",), deny_qos=("x",))),
         {},
     ),
@@ -311,7 +322,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC523",
         live(limits=with_partition(deny_qos=("normal",))),
         {},
-        ["does not take the QOS normal"],
+        ["denies QOS normal"],
         live(),
         {},
     ),
@@ -327,7 +338,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC525",
         live(),
         {"exclude": "n[1-3]", "nodes": 2},
-        ["leaves 1 of the 4 nodes of gpu", "2 are asked for"],
+        ["leaves 1 of the 4 nodes of gpu", "requested 2 nodes"],
         live(limits=dataclasses.replace(LIMITS, nodes=(*NODES, node("c1", partitions=("cpu",))))),
         {"exclude": "n[1-2],c1", "nodes": 2},
     ),
@@ -335,7 +346,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC525",
         live(),
         {"exclude": "n9"},
-        ["Slurm knows no node n9", "n[1-4]"],
+        ["Slurm has no node n9", "n[1-4]"],
         live(),
         {"exclude": "n1"},
     ),
@@ -343,7 +354,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC528",
         live(limits=with_partition(submit_hosts="login[2-3]"), host="login1"),
         {},
-        ["takes jobs from login[2-3] only", "this is login1"],
+        ["takes jobs only from login[2-3]", "this is login1"],
         live(limits=with_partition(submit_hosts="login[1-2]"), host="login1"),
         {},
     ),
@@ -351,7 +362,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC526",
         live(reservations=(reserved("n1"),)),
         {"reservation": "nosuch"},
-        ["there is no reservation 'nosuch'", "there are: course"],
+        ["no reservation 'nosuch'", "there are: course"],
         live(),  # not told
         {"reservation": "nosuch"},
     ),
@@ -359,7 +370,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC526",
         live(user="kim", reservations=(reserved("n1", users=("lee", "park")),)),
         {"reservation": "course"},
-        ["is for the user lee, park, and this job's is kim"],
+        ["is for user lee, park; this job's user is kim"],
         live(user="kim", reservations=(reserved("n1", users=("kim", "lee")),)),
         {"reservation": "course"},
     ),
@@ -367,7 +378,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC526",
         live(user="kim", reservations=(reserved("n1", users=(), accounts=("-lab",)),)),
         {"reservation": "course"},
-        ["is for the account -lab, and this job's is lab"],
+        ["is for account -lab; this job's account is lab"],
         live(user="kim", reservations=(reserved("n1", users=(), accounts=("-x",)),)),
         {"reservation": "course"},
     ),
@@ -383,7 +394,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC526",
         live(reservations=(reserved("n[1-2],c1", users=()),)),
         {"reservation": "course", "nodes": 3},
-        ["has 2 of the nodes of gpu, and 3 are asked for"],
+        ["requested 3 nodes; reservation course has 2 of the nodes of gpu"],
         live(reservations=(reserved("n[1-3],c1", users=()),)),
         {"reservation": "course", "nodes": 3},
     ),
@@ -391,7 +402,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC526",
         live(limits=with_partition(reserved_only=True)),
         {},
-        ["takes only jobs of a reservation"],
+        ["takes only jobs with a reservation"],
         live(limits=with_partition(reserved_only=True)),
         {"reservation": "course"},
     ),
@@ -399,7 +410,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
         "NC527",
         live(limits=with_partition(min_nodes=2)),
         {},
-        ["1 node is asked for", "at least 2"],
+        ["requested 1 node", "at least 2"],
         live(limits=with_partition(min_nodes=2)),
         {"nodes": 2},
     ),
@@ -412,7 +423,7 @@ CASES: List[Tuple[str, Live, Any, List[str], Live, Any]] = [
     ids=[f"{n}-{one[0]}" for n, one in enumerate(CASES)],
 )
 def test_each_rule_at_its_boundary(
-    code: str, wrong: Live, asked: Any, words: List[str], right: Live, instead: Any
+    code: str, wrong: Snapshot, asked: Any, words: List[str], right: Snapshot, instead: Any
 ) -> None:
     (found,) = (one for one in judged(wrong, **asked).findings if one.code == code)
     assert found.severity == CODES[code].severity

@@ -17,11 +17,11 @@ from living import (
     live,
     node,
     reserved,
+    with_more,
     with_partition,
-    with_qos,
 )
 
-from neuronctl.gate.judge import one_line
+from neuronctl.gate.assessment import one_line
 from neuronctl.slurm.job_id import JobId
 
 
@@ -46,7 +46,10 @@ def test_jobs_that_wait_before_it_leave_the_time_open() -> None:
     first = job(9, 8, "PENDING", reason="QOSMaxGRESPerUser")
     verdict = judged(live((job(5, 16), first)), gpus_per_node=8).verdict
     assert verdict.until is None
-    assert "until some of them end, when is not known: 1 of your jobs waits before" in verdict.words
+    assert (
+        "until some of your jobs end; when is not known: 1 other job of yours is ahead"
+        in verdict.words
+    )
     assert "at most" not in verdict.words
 
 
@@ -56,11 +59,11 @@ def test_a_job_that_slurm_has_not_looked_at_yet_takes_its_share_first() -> None:
     for waiting in ((one, two), (one, late)):
         verdict = judged(live(waiting), gpus_per_node=8).verdict
         assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxGRESPerUser")
-        assert "you hold 0 of 16 GPUs and 2 jobs from 8 on are about to take 16" in verdict.words
+        assert "you hold 0 of 16 GPUs, 2 jobs from 8 on are about to take 16," in verdict.words
         assert verdict.until is None
     verdict = judged(live((*BUSY[:2], job(9, 1, "PENDING"))), gpus_per_node=1).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")
-    assert "2 of your jobs run and job 9 is about to start, at most 3 may" in verdict.words
+    assert "you have 2 jobs running, job 9 is about to start, and may have 3" in verdict.words
     # What the limit of GPUs holds back is not about to start.
     verdict = judged(live((job(1, 8), job(2, 8), job(9, 8, "PENDING"))), gpus_per_node=1).verdict
     assert (verdict.cause, "about to" in verdict.words) == ("QOSMaxGRESPerUser", False)
@@ -102,13 +105,13 @@ def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
 def test_nodes_that_ones_own_jobs_hold_are_free_when_those_end() -> None:
     mine = [job(n, 8, node_list=f"n{n}", cores=64) for n in (1, 2)]
     look = live(tuple(mine), nodes=(*FULL[:2], *(node(f"n{n}", 8) for n in (3, 4))))
-    look = dataclasses.replace(look, limits=with_qos(max_gpus=None))
+    look = dataclasses.replace(look, limits=with_more("MaxTRESPU cpu=9999"))
     one = judged(look, gpus_per_node=8).verdict
     assert (one.kind, one.cause, one.until) == ("will wait", "Resources", NOW + 1)
-    assert one.words.endswith("it waits until job 1 ends, at most 00:00:01 from now")
+    assert one.words.endswith("the job must wait until job 1 ends, in at most 00:00:01")
     assert judged(look, gpus_per_node=8, nodes=2).verdict.until == NOW + 2
     others = judged(look, gpus_per_node=8, nodes=3).verdict  # two nodes are other users'
-    assert (others.until, "when that ends is not known" in others.words) == (None, True)
+    assert (others.until, "when that changes is not known" in others.words) == (None, True)
     first = job(9, 8, "PENDING", reason="Resources", start=NOW + 1)
     behind = dataclasses.replace(look, jobs=(*mine, first))
     assert judged(behind, gpus_per_node=8).verdict.until is None
@@ -145,7 +148,7 @@ def test_maintenance_that_begins_before_the_end() -> None:
     assert judged(look, gpus_per_node=1, time_limit="2:00:00").verdict.kind == "can start now"
     verdict = judged(look, gpus_per_node=1, time_limit="2:01:00").verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "ReqNodeNotAvail")
-    assert "no node of gpu can be had" in verdict.words
+    assert "no node of gpu is available" in verdict.words
     assert "n[1-4] for maintenance from" in verdict.words
     assert "with -t 02:00:00 or less it can start now" in verdict.words
     # Where the nodes are full too, a shorter job would not start either.
@@ -162,9 +165,7 @@ def test_nodes_reserved_for_others_are_not_free() -> None:
     assert "1 node has room" in judged(look, gpus_per_node=1).verdict.words
     verdict = judged(look, gpus_per_node=1, nodes=2).verdict
     assert (verdict.cause, verdict.until) == ("ReqNodeNotAvail", NOW + 3600)
-    assert "1 node of gpu can be had, and 2 are asked for; reserved are n[1-3] until" in (
-        verdict.words
-    )
+    assert "1 node of gpu is available; requested 2; reserved: n[1-3] until" in (verdict.words)
     assert judged(look, gpus_per_node=1, nodes=2).findings[-1].source.endswith("show reservation")
     # Its own is not in the way; what is over, or on other nodes, is not either.
     assert judged(look, reservation="course").verdict.cause == ""
@@ -187,19 +188,19 @@ def test_nodes_that_are_down_are_not_waited_for_as_for_jobs() -> None:
     assert judged(look, gpus_per_node=1, nodes=2).verdict.kind == "can start now"
     verdict = judged(look, gpus_per_node=1, nodes=3).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "ReqNodeNotAvail")
-    assert "2 nodes of gpu can be had, and 3 are asked for; n[1-2] are DOWN, IDLE+DRAIN" in (
+    assert "2 nodes of gpu are available; requested 3; n[1-2] are DOWN, IDLE+DRAIN" in (
         verdict.words
     )
     named = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
     assert (named.kind, named.cause) == ("will wait", "ReqNodeNotAvail")
-    assert "not all of --nodelist=n1 can be had; n1 is DOWN" in named.words
+    assert "not all of --nodelist=n1 is available; n1 is DOWN" in named.words
 
 
 def test_a_named_node_that_is_full_is_waited_for_though_others_are_free() -> None:
     look = live(nodes=(FULL[0], *NODES[1:]))
     verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "Resources")
-    assert "n1 (--nodelist) has no 1 GPU and" in verdict.words
+    assert "n1 (--nodelist) does not have 1 GPU and" in verdict.words
     assert judged(look, gpus_per_node=1, nodes=2, nodelist="n2").verdict.kind == "can start now"
 
 

@@ -44,7 +44,7 @@ def test_all_is_well(here: Path) -> None:
 
 def test_the_directory_is_gone(here: Path) -> None:
     shutil.rmtree(here)
-    with pytest.raises(UsageError, match="does not exist any more"):
+    with pytest.raises(UsageError, match="no longer exists"):
         seen()
 
 
@@ -54,10 +54,10 @@ def test_the_directory_is_gone(here: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("none.py", "there is no file 'none.py' in /"),
-        ("tran.py", "there is no file 'tran.py' in /"),
-        ("./none", "there is no file './none' in /"),
-        ("no-such-program", "there is no program 'no-such-program' in this directory or on PATH"),
+        ("none.py", "no file 'none.py' in /"),
+        ("tran.py", "no file 'tran.py' in /"),
+        ("./none", "no file './none' in /"),
+        ("no-such-program", "no program 'no-such-program' in this directory or on PATH"),
         ("folder", "'folder' is a directory, not a program"),
         (".", "'.' is a directory, not a program"),
         ("fifo.py", "'fifo.py' is not a file"),
@@ -75,8 +75,10 @@ def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:
 def test_a_misspelt_program_is_told_the_nearest(here: Path) -> None:
     (here / "src").mkdir()
     (here / "src" / "train_ddp.py").touch()
-    assert seen(script="tran.py").script_problem.endswith(f" in {here}; there is train.py")
-    assert seen(script="src/train_dpp.py").script_problem.endswith("; there is src/train_ddp.py")
+    assert seen(script="tran.py").script_problem.endswith(f" in {here}; did you mean train.py?")
+    assert seen(script="src/train_dpp.py").script_problem.endswith(
+        "; did you mean src/train_ddp.py?"
+    )
     assert seen(script="nowhere/train.py").script_problem.endswith(f" in {here}")
 
 
@@ -94,13 +96,13 @@ def test_programs_that_the_job_brings(here: Path) -> None:
         {"conda": "e"},
     ):
         assert seen(script="gmx_mpi", **given).script_problem == ""
-        assert "there is no file" in seen(script="none.py", **given).script_problem
+        assert "no file" in seen(script="none.py", **given).script_problem
     tool = here / "env" / "bin" / "tool"
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
     assert seen(script="tool", venv="env").script_problem == ""
-    assert "there is no program 'tol'" in seen(script="tol", venv="env").script_problem
+    assert "no program 'tol'" in seen(script="tol", venv="env").script_problem
 
 
 def test_a_batch_script_is_known_by_its_directives(here: Path) -> None:
@@ -120,7 +122,7 @@ def test_in_a_container_only_a_file_is_looked_for(here: Path) -> None:
 
 
 def test_images(here: Path) -> None:
-    assert seen(container="none.sif").image_problem == "there is no container image 'none.sif'"
+    assert seen(container="none.sif").image_problem == "no container image 'none.sif'"
     assert seen(container="docker://ubuntu").image_problem == ""
     (here / "image.sif").write_bytes(SIF_X86)
     made = seen(container="image.sif")
@@ -151,7 +153,7 @@ def test_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen(venv="env").environment_problem == ""
     assert "'./none'" in seen(conda="./none").environment_problem
     monkeypatch.setenv("PATH", str(here))
-    assert "no 'conda' on PATH" in seen(conda="base").environment_problem
+    assert "--conda needs 'conda'" in seen(conda="base").environment_problem
     assert "--module NAME" in seen(conda="base").environment_hint
     assert seen(conda="base", modules=("conda",)).environment_problem == ""
     (here / "conda").touch(mode=0o755)
@@ -176,7 +178,7 @@ def test_log_files(here: Path) -> None:
     assert "mkdir -p 'no ne';" in made.log_hint
     for pattern in ("%j/x.out", "runs/%4A/x.out"):
         made = seen(output=pattern)
-        assert "cannot be there: it is named after the job's id" in made.log_problem
+        assert "cannot exist yet: it is named after the job id" in made.log_problem
         assert "-o %x_%j.out" in made.log_hint
     assert seen(output="%%j/x").log_problem == "the log directory '%j' does not exist"
     (here / "train_1.out").mkdir()
@@ -187,10 +189,10 @@ def test_log_files(here: Path) -> None:
 @pytest.mark.skipif(os.getuid() == 0, reason="nothing is closed to root")
 def test_what_is_closed(here: Path) -> None:
     (here / "logs").mkdir(mode=0o500)
-    assert "is not writable for you" in seen(output="logs/%j").log_problem
+    assert "you cannot write to" in seen(output="logs/%j").log_problem
     (here / "image.sif").write_bytes(SIF_X86)
     (here / "image.sif").chmod(0)
-    assert "is not readable for you" in seen(container="image.sif").image_problem
+    assert "permission denied" in seen(container="image.sif").image_problem
     (here / "secret.py").write_text("")
     (here / "secret.py").chmod(0)
     assert "cannot be read" in seen(script="secret.py").script_problem

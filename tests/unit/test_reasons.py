@@ -6,6 +6,7 @@ import pytest
 
 from neuronctl.diagnosis.limit_figures import figure_words, has_figure
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.limits import read_limits
 from neuronctl.slurm.pending_reasons import REASONS, explain
 from neuronctl.slurm.sacctmgr import Qos
 from neuronctl.slurm.scontrol import SiteConfig, SitePartition
@@ -21,7 +22,7 @@ def status(id: int, state: str = "PENDING", reason: str = "", gpus: int = 2) -> 
 
 
 PARTITION = SitePartition("gpu", "UP", "g[1-2]", 2, 7200, None, 2, "P_gpu", True, None)
-QOS = Qos("p_gpu", (), None, 2, 4, None, None)
+QOS = Qos("p_gpu", (), read_limits({"MaxJobsPU": "2", "MaxTRESPU": "gres/gpu=4"}, "QOS", "p_gpu"))
 LIMITS = Limits(SiteConfig("c", "23", None, ("limits",), False), (PARTITION,), (), (QOS,), ())
 
 
@@ -79,7 +80,7 @@ def test_figures_of_limits() -> None:
     waits = status(3, reason="QOSMaxJobsPerUserLimit")
     assert figure_words(waits, mine, LIMITS) == "2 of 2 jobs"
     assert figure_words(status(3, reason="PartitionTimeLimit"), mine, LIMITS) == "at most 02:00:00"
-    assert figure_words(status(3, reason="PartitionNodeLimit"), mine, LIMITS) == "at most 2"
+    assert figure_words(status(3, reason="PartitionNodeLimit"), mine, LIMITS) == "at most 2 nodes"
     for unknown in ("QOSMaxSubmitJobPerUserLimit", "Priority"):
         assert figure_words(status(3, reason=unknown), mine, LIMITS) == ""
     assert has_figure("QOSMaxGRESPerUser") and not has_figure("Priority")

@@ -39,21 +39,21 @@ CASES: List[Case] = [
     ("NC102", {"partition": "closed"}, ["'closed'", "gpu"], {"partition": "cpu"}),
     ("NC111", {"nodes": 5}, ["5 nodes", "gpu has 4", "-N 3"], {"nodes": 4}),
     ("NC112", {"nodes": 4}, ["4 nodes", "may have 3", "-N 3"], {"nodes": 3}),
-    ("NC121", {"gpus_per_node": 9}, ["9 GPUs", "gpu has 8"], {"gpus_per_node": 8}),
+    ("NC121", {"gpus_per_node": 9}, ["9 GPUs", "gpu have 8"], {"gpus_per_node": 8}),
     (
         "NC121",
         {"partition": "old", "gpus_per_node": 8},
-        ["old has 4", "-N 2 --gpus-per-node 4", "gpu"],
+        ["old have 4", "-N 2 --gpus-per-node 4", "gpu"],
         {"partition": "old", "gpus_per_node": 4},
     ),
     (
         "NC121",
         {"partition": "cpu", "gpus_per_node": 1},
-        ["cpu has 0", "leave the GPUs out"],
+        ["cpu have 0", "request no GPUs"],
         {"partition": "cpu"},
     ),
     ("NC122", on(STRICT), ["gpu is a GPU partition", "1 to 8"], on(STRICT, gpus_per_node=1)),
-    ("NC122", {}, ["no GPU is asked for"], {"partition": "cpu"}),
+    ("NC122", {}, ["requested no GPU"], {"partition": "cpu"}),
     (
         "NC123",
         {"gpus_per_node": 1, "gpu_type": "v100"},
@@ -87,31 +87,31 @@ CASES: List[Case] = [
     (
         "NC131",
         {"partition": "cpu", "ntasks_per_node": 49},
-        ["49 cores", "largest node of cpu has 48", "fewer tasks"],
+        ["49 cores", "largest node in cpu has 48", "fewer tasks"],
         {"partition": "cpu", "cpus_per_task": 48},
     ),
     (
         "NC132",
         on(STRICT, gpus_per_node=2, cpus_per_task=17),
-        ["17 cores", "2 GPUs of gpu come with 16 (8 a GPU)", "-c 16"],
+        ["17 cores", "2 GPUs in gpu come with 16 (8 per GPU)", "-c 16"],
         on(STRICT, gpus_per_node=2, cpus_per_task=16),
     ),
     (
         "NC132",
         on(policy(cores=CorePolicy("cap", 7)), gpus_per_node=2, cpus_per_task=15),
-        ["come with 14 (7 a GPU)"],
+        ["come with 14 (7 per GPU)"],
         on(policy(cores=CorePolicy("default", 7)), gpus_per_node=2, cpus_per_task=15),
     ),
     (
         "NC133",
         {"gpus_per_node": 4, "cpus_per_task": 3},
-        ["4 GPUs a node but 3 cores", "-c 4"],
+        ["4 GPUs per node but 3 cores", "-c 4"],
         {"gpus_per_node": 4, "cpus_per_task": 4},
     ),
     (
         "NC133",
         {"gpus_per_node": 4, "cpus_per_task": 3},
-        ["4 GPUs a node but 3 cores"],
+        ["4 GPUs per node but 3 cores"],
         {"gpus_per_node": 4, "cpus_per_task": 3, "exclusive": True},
     ),
     (
@@ -120,7 +120,7 @@ CASES: List[Case] = [
         ["2-00:00:01", "batch jobs in gpu", "may run 2-00:00:00", "-t 2-00:00:00"],
         {"time_limit": "2-00:00:00"},
     ),
-    ("NC141", {"time_limit": "0"}, ["no limit (-t 0) is asked for"], {"time_limit": "48:00:00"}),
+    ("NC141", {"time_limit": "0"}, ["no time limit (-t 0)"], {"time_limit": "48:00:00"}),
     (
         "NC141",
         {"interactive": True, "time_limit": "8:00:01"},
@@ -132,7 +132,7 @@ CASES: List[Case] = [
     (
         "NC202",
         on(STRICT, comment="pytorch"),
-        ["'pytorch'", "field=FIELD;appl=APPL", "--field FIELD", "near 'pytorch'"],
+        ["'pytorch'", "field=FIELD;appl=APPL", "--field FIELD", "closest to 'pytorch'"],
         on(STRICT, comment="field=nlp;appl=pytorch"),
     ),
     (
@@ -141,7 +141,7 @@ CASES: List[Case] = [
         ["appl=torch", "pytorch", "jax"],
         on(STRICT, field="nlp", appl="jax"),
     ),
-    ("NC202", on(STRICT, appl="jax"), ["lacks field=", "--field", "nlp misc"], on(STRICT)),
+    ("NC202", on(STRICT, appl="jax"), ["has no field=", "--field", "nlp misc"], on(STRICT)),
     (
         "NC202",
         on(STRICT, comment="field=nlp;appl=jax;team=x"),
@@ -157,7 +157,7 @@ CASES: List[Case] = [
     (
         "NC202",
         on(STRICT, comment="field=nlp;appl=jax;field=nlp"),
-        ["not give each part once", "write field=nlp;appl=jax"],
+        ["have each part once", "write field=nlp;appl=jax"],
         on(STRICT, comment="field=nlp;appl=jax"),
     ),
     (
@@ -169,7 +169,7 @@ CASES: List[Case] = [
     (
         "NC202",
         on(STRICT, comment="field=nlp"),
-        ["lacks appl=", "add ;appl=APPL to it, or give --field FIELD --appl APPL instead"],
+        ["has no appl=", "add ;appl=APPL to it, or use --field FIELD --appl APPL instead"],
         on(STRICT, comment="field=nlp;appl=jax"),
     ),
     ("NC202", on(WORD, comment="two words"), ["not one word"], on(WORD, comment="pytorch")),
@@ -186,7 +186,7 @@ CASES: List[Case] = [
     (
         "NC221",
         {**on(STRICT), **here(directory="/scratch/kimchi")},
-        ["/scratch/kim only", "/scratch/kimchi", "cd /scratch/kim"],
+        ["only from /scratch/kim", "/scratch/kimchi", "cd /scratch/kim"],
         {**on(STRICT), **here(directory="/scratch/kim")},
     ),
     (
@@ -200,10 +200,10 @@ CASES: List[Case] = [
     (
         "NC301",
         {"nodes": 2, "ntasks": 5},
-        ["5 tasks on 2 nodes", "take --ntasks=6 or --ntasks=4"],
+        ["5 tasks on 2 nodes", "use --ntasks=6 or --ntasks=4"],
         {"nodes": 2, "ntasks": 4},
     ),
-    ("NC301", {"nodes": 2, "ntasks": 1}, ["1 task on 2 nodes", "take --ntasks=2"], {"ntasks": 1}),
+    ("NC301", {"nodes": 2, "ntasks": 1}, ["1 task on 2 nodes", "use --ntasks=2"], {"ntasks": 1}),
     (
         "NC301",
         {"ntasks": 1, "ntasks_per_node": 6},
@@ -213,13 +213,13 @@ CASES: List[Case] = [
     (
         "NC302",
         {"launcher": "torchrun", "ntasks_per_node": 2, "gpus_per_node": 2},
-        ["2 tasks a node", "torchrun", "2 processes"],
+        ["2 tasks per node", "torchrun", "2 processes"],
         {"launcher": "torchrun", "ntasks_per_node": 1, "gpus_per_node": 2},
     ),
     (
         "NC303",
         {"launcher": "python", "nodes": 2},
-        ["python", "2 nodes x 1 task are", "torchrun"],
+        ["python", "2 nodes x 1 task", "torchrun"],
         {"launcher": "python", "nodes": 1},
     ),
     (
@@ -243,7 +243,7 @@ CASES: List[Case] = [
     (
         "NC311",
         {"mem": "1G", "sbatch": ("mem-per-cpu=1G",)},
-        ["--mem and --mem-per-cpu exclude"],
+        ["--mem and --mem-per-cpu cannot"],
         {"mem": "1G"},
     ),
     (
@@ -262,7 +262,7 @@ CASES: List[Case] = [
     (
         "NC124",
         {"gpus_per_node": 1, "nodes": 4, "exclusive": True},
-        ["32 GPUs", "4 nodes x 8, whole with --exclusive", "hold 24"],
+        ["32 GPUs", "4 nodes x 8, whole nodes with --exclusive", "hold 24"],
         {"gpus_per_node": 1, "nodes": 3, "exclusive": True},
     ),
     ("NC134", {"mem": "501G"}, ["513024 MB", "gpu has 512000 MB"], {"mem": "500G"}),
@@ -271,7 +271,7 @@ CASES: List[Case] = [
     (
         "NC322",
         {"launcher": "horovodrun", "args": ("x" * 130754,), **here(environment_bytes=1)},
-        ["130771 bytes", "variables beside it 301", "less than 131072"],
+        ["130771 bytes", "variables with it 301", "fewer than 131072"],
         {"launcher": "horovodrun", "args": ("x" * 130754,)},
     ),
     (
@@ -293,14 +293,14 @@ CASES: List[Case] = [
         here(),
     ),
     ("NC312", {"nodelist": "n["}, ["--nodelist=n["], {"nodelist": "n1"}),
-    ("NC312", {"nodelist": "n1", "exclude": "n[1-2]"}, ["n1 stands in"], {"nodelist": "n1"}),
+    ("NC312", {"nodelist": "n1", "exclude": "n[1-2]"}, ["n1 is in both"], {"nodelist": "n1"}),
     (
         "NC312",
         {"nodelist": "n[1-2]", "nodes": 1},
-        ["2 nodes and 1", "-N 2"],
+        ["2 nodes; requested 1", "-N 2"],
         {"nodelist": "n[1-2]"},
     ),
-    ("NC312", {"nodelist": "n5"}, ["n5", "no node of gpu", "n[1-4]"], {"nodelist": "n4"}),
+    ("NC312", {"nodelist": "n5"}, ["n5", "is not in gpu", "n[1-4]"], {"nodelist": "n4"}),
     (
         "NC321",
         {"launcher": "torchrun", "signal": "USR1@60"},
@@ -353,7 +353,7 @@ CASES: List[Case] = [
     (
         "NC336",
         {"modules": ("gcc/11.5.0, cuda/12.4.1",)},
-        ["'gcc/11.5.0, cuda/12.4.1' is one", "--module gcc/11.5.0 --module cuda/12.4.1"],
+        ["'gcc/11.5.0, cuda/12.4.1' as one", "--module gcc/11.5.0 --module cuda/12.4.1"],
         {"modules": ("gcc/11.5.0", "cuda/12.4.1")},
     ),
     ("NC331", {"container": "x.sif", "venv": "y"}, ["--container and --venv"], {"venv": "y"}),

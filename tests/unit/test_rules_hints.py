@@ -30,7 +30,7 @@ def typed(request: Dict[str, Any], hint: str) -> Dict[str, Any]:
     """The request with the options of the hint's first proposal in place of its own."""
     first = re.split(r", or |; ", hint)[0]
     said = re.findall(r"(?<!\S)(-[NGc]|--[a-z-]+) (\d+)", first)
-    fewer = re.search(r"(\d+) tasks? of (\d+) cores? fit", first)
+    fewer = re.search(r"(\d+) tasks? with (\d+) cores? fit", first)
     said += [("--ntasks-per-node", fewer.group(1)), ("-c", fewer.group(2))] if fewer else []
     assert said, hint
     changed = dict(request)
@@ -91,20 +91,20 @@ def test_what_is_said_is_accepted(request_: Dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (asked("gpu", gpus=9), "ask for -N 3 -G 9"),
-        (asked("gpu", gpus=11), "ask for -N 2 -G 12 (12 GPUs)"),
-        (asked("gpu", gpus_per_node=16), "ask for -N 2 --gpus-per-node 8"),
-        (asked("gpu", gpus_per_node=100), "ask for at most -N 3 --gpus-per-node 8 (24 GPUs)"),
-        (asked("gpu", nodes=3, gpus_per_node=9), "ask for at most --gpus-per-node 8 (24 GPUs)"),
-        (asked("cpu", ntasks=60, cpus_per_task=50), "1 task of 48 cores fits there"),
-        (asked("cpu", ntasks=49), "ask for fewer tasks: 48 tasks of 1 core fit"),
+        (asked("gpu", gpus=9), "request -N 3 -G 9"),
+        (asked("gpu", gpus=11), "request -N 2 -G 12 (12 GPUs)"),
+        (asked("gpu", gpus_per_node=16), "request -N 2 --gpus-per-node 8"),
+        (asked("gpu", gpus_per_node=100), "request at most -N 3 --gpus-per-node 8 (24 GPUs)"),
+        (asked("gpu", nodes=3, gpus_per_node=9), "request at most --gpus-per-node 8 (24 GPUs)"),
+        (asked("cpu", ntasks=60, cpus_per_task=50), "1 task with 48 cores fits there"),
+        (asked("cpu", ntasks=49), "request fewer tasks: 48 tasks with 1 core fit"),
         (asked("gpu", ntasks=500, gpus_per_node=8), "at most -N 3 --ntasks-per-node 64 (192 tasks"),
         (asked("gpu", ntasks=97, gpus_per_node=8), "spread them: -N 2 --ntasks-per-node 49 (98"),
         (asked("gpu", ntasks=96, gpus_per_node=8), "spread them: -N 2 --ntasks-per-node 48"),
-        (asked("gpu", ntasks=96, gpus=8), "ask for fewer tasks: 64 tasks of 1 core fit there"),
-        (asked("dim", nodes=10**9, gpus_per_node=10**9), "ask for -N 125000000000000000 --gpus"),
-        (asked("cpu", ntasks=10**15), "ask for fewer tasks: 48 tasks"),
-        (asked("gpu", nodes=4, gpus_per_node=8), "ask for at most 24 GPUs in all: -N 3 --gpus"),
+        (asked("gpu", ntasks=96, gpus=8), "request fewer tasks: 64 tasks with 1 core fit there"),
+        (asked("dim", nodes=10**9, gpus_per_node=10**9), "request -N 125000000000000000 --gpus"),
+        (asked("cpu", ntasks=10**15), "request fewer tasks: 48 tasks"),
+        (asked("gpu", nodes=4, gpus_per_node=8), "request at most 24 GPUs in all: -N 3 --gpus"),
     ],
     ids=str,
 )
@@ -120,4 +120,4 @@ def test_a_qos_of_a_partitions_own_is_not_proposed() -> None:
         (found,) = (
             one for one in judged(live(limits=limits), qos="x").findings if one.code == "NC521"
         )
-        assert found.hint == "leave -q out, or take -q normal"
+        assert found.hint == "leave -q out, or use -q normal"

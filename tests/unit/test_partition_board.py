@@ -7,15 +7,15 @@ from living import BUSY, LIMITS, NODES, NOW, job, live, node
 from making import cluster
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.forecast.facts import Live
-from neuronctl.gate.partition_board import Share, Standing, standings
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.gate.partition_board import PartitionNow, Share, partitions_now
 from neuronctl.gate.verdict import Verdict
 from neuronctl.slurm.job_id import JobId
 
 
-def board(look: Live, *names: str) -> Standing:
+def board(look: Snapshot, *names: str) -> PartitionNow:
     where = cluster()
-    (one,) = standings(names or ("gpu",), where, Catalog({"toy": where}, "toy", (), {}), look)
+    (one,) = partitions_now(names or ("gpu",), where, Catalog({"toy": where}, "toy", (), {}), look)
     return one
 
 
@@ -55,7 +55,7 @@ def test_a_partition_without_gpus_counts_cores() -> None:
 
 def test_every_partition_of_slurms_is_shown() -> None:
     where = cluster()
-    found = standings((), where, Catalog({"toy": where}, "toy", (), {}), live())
+    found = partitions_now((), where, Catalog({"toy": where}, "toy", (), {}), live())
     assert [one.partition for one in found] == [one.name for one in LIMITS.partitions]
 
 
@@ -73,6 +73,6 @@ def test_every_partition_of_slurms_is_shown() -> None:
 )
 def test_whatever_there_is_shows_in_the_bar(free: int, used: int, down: int, bar: str) -> None:
     none = Share(0, None)
-    one = Standing("p", "GPU", free, used, down, none, none, none, Verdict("not known", ""))
+    one = PartitionNow("p", "GPU", free, used, down, none, none, none, Verdict("not known", ""))
     assert one.bar(16) == bar
     assert one.bar(16, signs="█░x") == bar.replace("#", "█").replace(".", "░")

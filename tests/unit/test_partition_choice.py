@@ -78,7 +78,9 @@ def test_a_partition_with_a_least_number_of_nodes_is_left_out_below_it() -> None
     least = dataclasses.replace(PARTITION, min_nodes=2)
     limits = dataclasses.replace(THREE, partitions=(least, OLD, OTHER))
     assert names(judged(live(limits=limits), gpus_per_node=4)) == ["old"]
-    assert judged(live(limits=limits), gpus_per_node=4)["gpu"].why_not.startswith("NC527: 1 node")
+    assert judged(live(limits=limits), gpus_per_node=4)["gpu"].why_not.startswith(
+        "NC527: requested 1 node"
+    )
     assert "gpu" in names(judged(live(limits=limits), gpus_per_node=4, nodes=2))
 
 
@@ -99,9 +101,9 @@ def test_what_is_wrong_anywhere_leaves_none_out() -> None:
 @pytest.mark.parametrize(
     ("fields", "hint"),
     [
-        ({"gpus_per_node": 99}, "with -p old: ask for at most -N 2 --gpus-per-node 4 (8 GPUs)"),
-        ({"gpus": 9, "gpu_models": ("a100",)}, "with -p gpu: ask for -N 3 -G 9"),
-        ({"gpus": 9, "gpu_models": ("t4",)}, "ask for less, or name a partition with -p"),
+        ({"gpus_per_node": 99}, "with -p old: request at most -N 2 --gpus-per-node 4 (8 GPUs)"),
+        ({"gpus": 9, "gpu_models": ("a100",)}, "with -p gpu: request -N 3 -G 9"),
+        ({"gpus": 9, "gpu_models": ("t4",)}, "request less, or name a partition with -p"),
     ],
 )
 def test_no_partition_at_all(fields: Dict[str, Any], hint: str) -> None:

@@ -16,7 +16,7 @@ def test_singleton_waits_for_jobs_of_its_name() -> None:
     assert judged(live((job(1, name="other"),)), **asked).verdict.kind == "can start now"
     verdict = judged(live((job(1, name="other"), job(2, name="fold"))), **asked).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "Dependency")
-    assert "your job 2 has its name" in verdict.words
+    assert "your job 2 has the same name" in verdict.words
     # What is certain comes before what is not known.
     verdict = judged(live(BUSY), **asked).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")
@@ -59,12 +59,15 @@ def test_what_a_later_slurm_does_with_a_job_it_does_not_know_is_not_known() -> N
     look = live(limits=dataclasses.replace(LIMITS, config=later))
     result = judged(look, gpus_per_node=1, dependency="afterok:7")
     assert result.verdict.kind == "not known"
-    assert "or wait for ever" in next(one for one in result.findings if one.code == "NC512").message
+    assert (
+        "or it may wait forever"
+        in next(one for one in result.findings if one.code == "NC512").message
+    )
 
 
 def test_a_dependency_that_cannot_be_met_is_told_with_its_job() -> None:
     verdict = judged(live(job_states={7: "FAILED"}), dependency="afterok:7").verdict
-    assert verdict.words.startswith("for ever: --dependency=afterok:7 cannot be met, since job 7 ")
+    assert verdict.words.startswith("forever: --dependency=afterok:7 cannot be met, because job 7 ")
     # Tasks of an array have ids of their own; of them all, one state tells nothing.
     several = live(job_states={7: "FAILED", 6: "COMPLETED"})
     assert judged(several, dependency="afterok:7").verdict.kind == "not known"
@@ -103,7 +106,7 @@ def test_a_moment_to_begin_at_is_told() -> None:
     assert (verdict.kind, verdict.cause) == ("will wait", "BeginTime")
     assert verdict.until == NOW + 5400
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(NOW + 5400))
-    assert f"it begins at {shown} (--begin=now+90minutes), 01:30:00 from now" in verdict.words
+    assert f"it starts at {shown} (--begin=now+90minutes), 01:30:00 from now" in verdict.words
     # Slurm names what it depends on first.
     look = live(job_states={9: "RUNNING"})
     both = judged(look, sbatch=("begin=now+1hour",), dependency="afterok:9").verdict

@@ -1,0 +1,62 @@
+"""All that can come of a plan now, computed once. Pure."""
+
+from __future__ import annotations
+
+from typing import Callable, Iterator, Tuple
+
+from neuronctl.catalog.model import Citation
+from neuronctl.forecast.free_nodes import NodeSearch, check_nodes, search_nodes
+from neuronctl.forecast.limits import check_limits, wait_for_gpus
+from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
+from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.reservations import check_reservation
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.forecast.start_conditions import check_start_conditions
+from neuronctl.frozen import dataclass
+from neuronctl.planning import JobPlan
+from neuronctl.planning.model import gpus_held
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What Slurm would do with a plan; waits: in the order in which Slurm names its reason."""
+
+    prospect: Prospect
+    nodes: NodeSearch
+    refusals: Tuple[Refusal, ...]
+    waits: Tuple[Wait, ...]
+    doubts: Tuple[Doubt, ...]
+
+
+def forecast(plan: JobPlan, snapshot: Snapshot, cite: Callable[[str], Citation]) -> Forecast:
+    """What Slurm would do with a plan on the cluster as Slurm has it (``overlay``).
+
+    cite: who says a figure of the job's partition that is the catalog's, by its key.
+    """
+    prospect = Prospect(plan, snapshot, cite)
+    nodes = search_nodes(prospect)
+    outcomes = list(_outcomes(prospect, nodes))
+    return Forecast(
+        prospect,
+        nodes,
+        tuple(one for one in outcomes if isinstance(one, Refusal)),
+        tuple(one for one in outcomes if isinstance(one, Wait)),
+        tuple(one for one in outcomes if isinstance(one, Doubt)),
+    )
+
+
+def _outcomes(prospect: Prospect, nodes: NodeSearch) -> Iterator[Outcome]:
+    yield from check_start_conditions(prospect)
+    partition = prospect.partition
+    if partition is not None and partition.state == "DOWN":
+        words = f"partition {partition.name} is DOWN: no job starts there now"
+        yield Wait("NC505", "PartitionDown", words)
+    yield from check_reservation(prospect)
+    limits = list(check_limits(prospect))
+    yield from limits
+    yield from check_nodes(nodes)
+    if not any(isinstance(one, Wait) and one.code == "NC503" for one in limits):
+        # All GPUs of a whole node are counted only once there is one.
+        whole = wait_for_gpus(prospect, gpus_held(prospect.plan))
+        if whole is not None:
+            yield whole

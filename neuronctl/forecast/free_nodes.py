@@ -1,0 +1,268 @@
+"""The nodes that could take the job now, and what it waits for where they are too few. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, Optional, Tuple
+
+from neuronctl import units
+from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
+from neuronctl.forecast.prospect import Prospect, hosts
+from neuronctl.forecast.reservations import (
+    SOURCE,
+    ReservedNodes,
+    in_words,
+    reserved_nodes,
+    shorter,
+)
+from neuronctl.forecast.snapshot import Snapshot, is_up, is_usable, running, slurm_says
+from neuronctl.forecast.start_conditions import SELECTING
+from neuronctl.frozen import dataclass, replace
+from neuronctl.slurm.scontrol import SiteNode
+from neuronctl.slurm.snapshot import MyJob
+from neuronctl.words import counted
+
+_SAID_OF_NODES = slurm_says("scontrol show node")
+
+
+@dataclass(frozen=True)
+class NodeSearch:
+    """The nodes of a prospect.
+
+    suitable: those that the job may have, whatever runs there now and whether they are up. free:
+    those with room for one node's share now; None: that is not known.
+    """
+
+    prospect: Prospect
+    reserved: ReservedNodes
+    suitable: Tuple[SiteNode, ...]
+    free: Optional[Tuple[SiteNode, ...]]
+
+
+def search_nodes(prospect: Prospect, nodes: Optional[Tuple[SiteNode, ...]] = None) -> NodeSearch:
+    """Look through the nodes of the snapshot; nodes: through these in their place."""
+    request = prospect.plan.request
+    reserved = reserved_nodes(prospect)
+    features = set(re.split(r"[&,]", request.constraint)) if request.constraint else set()
+    avoided = set(hosts(request.exclude))
+    pool = prospect.pool if nodes is None else nodes
+    if len(prospect.named_hosts) >= prospect.plan.nodes:
+        pool = tuple(node for node in pool if node.name in prospect.named_hosts)
+    suitable = tuple(
+        node
+        for node in pool
+        if prospect.plan.partition.name in node.partitions
+        and node.name not in avoided
+        and node.name not in reserved.nodes
+        and features <= set(node.features)
+    )
+    return NodeSearch(prospect, reserved, suitable, _free(prospect, suitable))
+
+
+def _free(prospect: Prospect, suitable: Tuple[SiteNode, ...]) -> Optional[Tuple[SiteNode, ...]]:
+    request = prospect.plan.request
+    if request.reservation is not None or not prospect.snapshot.nodes:
+        return None
+    if any(prospect.sbatch_option(name) is not None for name in SELECTING):
+        return None
+    if request.constraint is not None and not re.fullmatch(r"[\w.&,-]+", request.constraint):
+        return None
+    return tuple(node for node in suitable if is_usable(node) and _has_room(node, prospect))
+
+
+def _has_room(node: SiteNode, prospect: Prospect) -> bool:
+    """Whether it has room for the job's share beside what runs there."""
+    plan = prospect.plan
+    memory = 0
+    if prospect.snapshot.limits.config.memory_counts and prospect.partition is not None:
+        memory = prospect.size.node.get("mem", 0)
+    return (
+        node.cores - node.cores_used >= plan.cores_per_node
+        and node.gpus - node.gpus_used >= plan.gpus_per_node
+        and node.memory_mb - node.memory_mb_used >= memory
+        and (not plan.request.exclusive or node.cores_used == 0)
+    )
+
+
+def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
+    """The wait for nodes, or the doubt whether those with room are really the job's."""
+    prospect = search.prospect
+    if search.free is None:
+        return
+    if prospect.lacking(search.free):
+        up = tuple(node for node in search.suitable if is_up(node))
+        yield _not_available(search) if prospect.lacking(up) else _busy(search, search.free)
+    else:
+        yield from _room_doubts(search, search.free)
+
+
+def _busy(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Wait:
+    prospect = search.prospect
+    plan = prospect.plan
+    share = counted(plan.cores_per_node, "core")
+    if plan.gpus_per_node:
+        share = f"{counted(plan.gpus_per_node, 'GPU')} and {share}"
+    job = _frees(prospect)
+    until = "when that changes is not known"
+    if job is not None and job.end is not None:
+        left = units.format_time(max(0, job.end - prospect.snapshot.asked_at))
+        until = f"the job must wait until job {job.id} ends, in at most {left}"
+    have = "no node" if not free else counted(len(free), "node")
+    words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share} free now"
+    words += f"; requested {plan.nodes}"
+    if len(free) >= plan.nodes:
+        names = sorted(prospect.named_hosts - {node.name for node in free})
+        verb = "do not have" if len(names) > 1 else "does not have"
+        words = f"{', '.join(names)} (--nodelist) {verb} {share} free now"
+    end = None if job is None else job.end
+    return Wait("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end)
+
+
+def _not_available(search: NodeSearch) -> Wait:
+    """The wait for nodes that are down, drained or reserved: not for other jobs to end."""
+    prospect, reserved = search.prospect, search.reserved
+    plan, snapshot = prospect.plan, prospect.snapshot
+    named = prospect.named_hosts
+    down = [
+        node
+        for node in prospect.pool
+        if not is_up(node) and node.name not in reserved.nodes and (not named or node.name in named)
+    ]
+    said = []
+    if down:
+        names = units.compress_hostlist([node.name for node in down])
+        states = ", ".join(sorted({node.state for node in down}))
+        said.append(f"{names} {'is' if len(down) == 1 else 'are'} {states}")
+    until = None
+    if reserved.by:
+        said.append(in_words(reserved, snapshot))
+        time_limit = shorter(reserved, snapshot)
+        before = search_nodes(_with(prospect, replace(snapshot, reservations=()))).free
+        if time_limit and before is not None and not prospect.lacking(before):
+            said.append(f"with -t {time_limit} or less it can start now")
+        elif not down:
+            until = max(reservation.end for reservation in reserved.by)
+    left = sum(1 for node in search.suitable if is_up(node))
+    available = counted(left, "node") if left else "no node"
+    words = f"{available} of {plan.partition.name} {'is' if left < 2 else 'are'} available"
+    words += f"; requested {plan.nodes}"
+    if left >= plan.nodes:
+        words = f"not all of --nodelist={plan.request.nodelist} is available"
+    source = SOURCE if reserved.by else _SAID_OF_NODES
+    return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until)
+
+
+def _with(prospect: Prospect, snapshot: Snapshot) -> Prospect:
+    return Prospect(prospect.plan, snapshot, prospect.cite)
+
+
+def _frees(prospect: Prospect) -> Optional[MyJob]:
+    """The user's running job with whose end there is room for it; None: others' jobs hold what it
+    needs, some of the user's own wait before it, or an end is not known.
+    """
+    snapshot, name = prospect.snapshot, prospect.plan.partition.name
+    reasons = ("", "Resources", "Priority")
+    if any(
+        job.state == "PENDING" and job.reason in reasons and name in job.partitions
+        for job in snapshot.jobs
+    ):
+        return None
+    jobs = [job for job in running(snapshot.jobs) if job.end is not None and job.cores is not None]
+    nodes = {node.name: node for node in prospect.pool}
+    for job in sorted(jobs, key=lambda job: job.end or 0):
+        for host in hosts(job.node_list):
+            if host in nodes:
+                nodes[host] = _without(job, nodes[host])
+        free = search_nodes(prospect, tuple(nodes.values())).free
+        if free is not None and not prospect.lacking(free):
+            return job
+    return None
+
+
+def _without(job: MyJob, node: SiteNode) -> SiteNode:
+    """The node once the job has ended."""
+    cores = max(0, node.cores_used - job.count * (job.cores or 0) // job.nodes)
+    return replace(
+        node,
+        cores_used=cores,
+        gpus_used=max(0, node.gpus_used - job.count * (job.gpus or 0) // job.nodes),
+        # What each job holds of the memory is not known; together they hold it all.
+        memory_mb_used=node.memory_mb_used if cores else 0,
+    )
+
+
+# ------------------------------------------------------------------------------ doubts
+
+
+def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Doubt]:
+    """Why a job may not start although there is room for it; the first reason only."""
+    prospect = search.prospect
+    room = "there is room for it, but"
+    ahead = _ahead(prospect)
+    young = prospect.unscheduled
+    if ahead:
+        words = (
+            f"{room} your job {ahead[0].id} waits for nodes before it; it starts earlier only "
+            "where that job is not delayed"
+        )
+        if ahead[0].reason != "Resources" and ahead[0].start is None:
+            words = (
+                f"{room} your job {ahead[0].id} was submitted before it and has not started: "
+                "Slurm has not looked at it yet, or other jobs are before both"
+            )
+        yield Doubt(words, cause="Priority")
+    elif prospect.lacking(search_nodes(prospect, young.nodes).free or ()):
+        yield Doubt(
+            f"{room} your job {young.jobs[0].id} was submitted before it and takes of that first; "
+            "whether enough is left is not known",
+            cause="Resources",
+        )
+    elif prospect.lacking([node for node in free if node.name not in search.reserved.parts]):
+        yield Doubt(
+            f"{room} a reservation keeps cores of some nodes; how many are left is not known"
+        )
+    else:
+        company = _crowded(prospect, free)
+        if company:
+            yield Doubt(f"{room} {company}")
+
+
+def _ahead(prospect: Prospect) -> Tuple[MyJob, ...]:
+    """The user's own jobs that wait for nodes of the partition, and whose turn is before this one.
+
+    Slurm starts a later job earlier only where that delays none of them: for certain where it
+    ends before Slurm expects them to start.
+    """
+    plan, snapshot = prospect.plan, prospect.snapshot
+    ends = None
+    if plan.time_limit is not None and plan.time_limit != units.UNLIMITED:
+        ends = snapshot.asked_at + plan.time_limit
+    return tuple(
+        job
+        for job in snapshot.jobs
+        if job.state == "PENDING"
+        and job.reason in ("Resources", "Priority")
+        and plan.partition.name in job.partitions
+        and (job.start is None or ends is None or ends > job.start)
+    )
+
+
+def _crowded(prospect: Prospect, free: Tuple[SiteNode, ...]) -> str:
+    """Why what the partition has on those nodes already may keep the job from them, or ""."""
+    partition, cores = prospect.partition, prospect.plan.cores_per_node
+    if partition is None:
+        return ""
+    most = partition.max_cores_per_node
+    if most is not None and prospect.lacking(
+        [node for node in free if node.cores_used + cores <= most]
+    ):
+        return (
+            f"jobs of {partition.name} may use {most} cores per node together (MaxCPUsPerNode); "
+            "how many are left is not known"
+        )
+    if partition.whole == "user" and prospect.lacking([one for one in free if not one.cores_used]):
+        return (
+            f"on a node of {partition.name} only one user's jobs run at a time (ExclusiveUser), "
+            "and whose run there is not known"
+        )
+    return ""

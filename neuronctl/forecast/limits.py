@@ -1,0 +1,452 @@
+"""The limits in force, each held against the job and what its user's jobs hold already. Pure."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
+
+from neuronctl import units
+from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
+from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.snapshot import running
+from neuronctl.frozen import dataclass
+from neuronctl.slurm.limits import (
+    ACCOUNT,
+    CATALOG,
+    GROUP,
+    JOB,
+    NODE,
+    PARTITION,
+    QOS,
+    RUNNING,
+    SPENT,
+    SUBMITTED,
+    TIME,
+    TRES,
+    TRES_MINUTES,
+    TRES_NAMES,
+    USER,
+    Limit,
+)
+from neuronctl.slurm.snapshot import MyJob
+from neuronctl.words import counted
+
+_OVER = frozenset({"COMPLETING", "STAGE_OUT"})
+_GPU = "gres/gpu"
+_NEVER = "Slurm may accept it but never start it"
+_WHEN_UNKNOWN = "when is not known"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """A limit of one user, and what the user's jobs hold of it now; jobs: those that count."""
+
+    limit: Limit
+    used: int
+    jobs: Tuple[MyJob, ...]
+
+    @property
+    def left(self) -> int:
+        """What is left of it."""
+        return self.limit.figure - self.used
+
+
+def usage(limit: Limit, prospect: Prospect) -> Usage:
+    """What the user's jobs hold of a limit."""
+    snapshot = prospect.snapshot
+    if limit.scope == QOS:
+        jobs = snapshot.jobs_in_qos(limit.name)
+    elif limit.scope == CATALOG:
+        jobs = tuple(job for job in snapshot.jobs if limit.name in job.partitions)
+    else:
+        jobs = tuple(job for job in snapshot.jobs if job.account == limit.name)
+    if limit.about.counts == SUBMITTED:
+        return Usage(limit, sum(job.count for job in jobs if job.state not in _OVER), jobs)
+    if limit.about.counts == RUNNING:
+        return Usage(limit, sum(job.count for job in running(jobs)), jobs)
+    return Usage(
+        limit, sum(job.count * (job.holds(limit.tres) or 0) for job in running(jobs)), jobs
+    )
+
+
+def user_usage(prospect: Prospect, kind: str, tres: str = "") -> Optional[Usage]:
+    """The user's limit of that kind that counts, with what is used; None: there is none."""
+    limit = prospect.limit(kind, tres)
+    return None if limit is None else usage(limit, prospect)
+
+
+def check_limits(prospect: Prospect) -> Iterator[Outcome]:
+    """What the limits in force say of the job, in the order in which Slurm names its reason."""
+    for limit in sorted(prospect.limits, key=_order):
+        check = _CHECKS.get((limit.about.per, limit.about.counts))
+        if check is not None and not is_overlaid(limit):
+            yield from check(limit, prospect)
+    yield from _partition_doubts(prospect)
+
+
+def is_overlaid(limit: Limit) -> bool:
+    """Whether it stands in the plan's partition, where the rules on its size look at it."""
+    return (
+        limit.about.counts == TIME
+        or limit.kind == "MaxNodes"
+        or (limit.scope, limit.kind, limit.tres) == (QOS, "MaxTRES", _GPU)
+    )
+
+
+# Slurm looks at a user's GPUs before the other resources.
+_ORDER = {"MaxJobsPU": 0, "GrpJobs": 1, "MaxTRESPU": 3, "GrpTRES": 4, "GrpTRESRunMins": 4}
+
+
+def _order(limit: Limit) -> int:
+    return _ORDER.get(limit.kind, 5) - (limit.kind == "MaxTRESPU" and limit.tres == _GPU)
+
+
+# ------------------------------------------------------------------------ a user's jobs
+
+
+def _submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    now, size = usage(limit, prospect), prospect.array_size
+    if now.used + size <= limit.figure:
+        return
+    left = max(0, now.left)
+    more = "1 more" if size == 1 else f"the array's {size} tasks"
+    hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
+    if size > max(1, limit.figure):
+        hint = f"split it: an array of at most {limit.figure} tasks fits"
+        hint += f", of {left} now" if 0 < left < limit.figure else ""
+    elif size > 1 and left:
+        hint += f"; {left} more would still be accepted"
+    yield Refusal(
+        "NC501",
+        f"you have {counted(now.used, 'job')} in the queue and may have {limit.figure}; {more} "
+        "would be refused",
+        hint,
+        prospect.source(limit),
+    )
+
+
+def _running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    now = usage(limit, prospect)
+    first = _first(prospect)
+    if now.used + sum(job.count for job in first) < limit.figure:
+        return
+    until = _until(now, prospect, now.used - limit.figure + 1, first, "")
+    yield Wait(
+        "NC502",
+        limit.reason,
+        f"you have {counted(now.used, 'job')} running{_about_to(first, 'start')} and may have "
+        f"{limit.figure}; the job must wait until {until[0]}",
+        prospect.source(limit),
+        until[1],
+    )
+
+
+def wait_for_gpus(prospect: Prospect, wanted: int) -> Optional[Wait]:
+    """The wait for so many GPUs of those that the user may hold; None: there are enough."""
+    limit = prospect.limit("MaxTRESPU", _GPU)
+    if limit is None:
+        return None
+    now = usage(limit, prospect)
+    first = tuple(job for job in _first(prospect) if job.gpus)
+    more = sum((job.gpus or 0) * job.count for job in first)
+    if wanted > limit.figure or now.used + more + wanted <= limit.figure:
+        return None
+    words, until = _until(now, prospect, now.used + wanted - limit.figure, first, _GPU)
+    return Wait(
+        "NC503",
+        limit.reason,
+        f"you hold {now.used} of {limit.figure} GPUs{_about_to(first, f'take {more}')}; {wanted} "
+        f"more must wait until {words}",
+        prospect.source(limit),
+        until,
+    )
+
+
+def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    if limit.tres == _GPU:
+        # The partition's figure says how many one job may have (NC124).
+        wait = wait_for_gpus(prospect, prospect.plan.gpus)
+        if wait is not None:
+            yield wait
+        return
+    wanted = prospect.size.job.get(limit.tres)
+    if wanted is None or wanted > limit.figure:
+        yield from _sized(limit, prospect, wanted, "a user of", "may hold")
+        return
+    now = usage(limit, prospect)
+    if any(job.holds(limit.tres) is None for job in running(now.jobs)):
+        yield Doubt(f"how much your jobs hold of {_told(limit)} is not known")
+    elif now.used + wanted > limit.figure:
+        things = f"{now.used} of {limit.figure} {limit.things} in {limit.holder}"
+        yield Wait(
+            "NC510",
+            limit.reason,
+            f"you hold {things}; {wanted} more must wait until some of your jobs end; "
+            f"{_WHEN_UNKNOWN}",
+            prospect.source(limit),
+        )
+
+
+def _first(prospect: Prospect) -> Tuple[MyJob, ...]:
+    """The user's jobs that start before this one although Slurm has not looked at them yet."""
+    jobs, gpus = user_usage(prospect, "MaxJobsPU"), user_usage(prospect, "MaxTRESPU", _GPU)
+    waiting = prospect.unscheduled.jobs
+    left = [float("inf") if one is None else one.left for one in (jobs, gpus)]
+    ids = [{job.id for job in one.jobs} for one in (jobs, gpus) if one is not None]
+    first = []
+    for job in waiting:
+        if not any(job.id in counted_ids for counted_ids in ids):
+            continue
+        each = job.gpus or 0
+        count = int(max(0, min(job.count, left[0], left[1] // each if each else left[0])))
+        if count:
+            first.append(job.of(count))
+            left = [left[0] - count, left[1] - count * each]
+    return tuple(first)
+
+
+def _about_to(jobs: Sequence[MyJob], what: str) -> str:
+    """What those do that were submitted a moment before and start first."""
+    if not jobs:
+        return ""
+    count = sum(job.count for job in jobs)
+    who = f"job {jobs[0].id} is" if count == 1 else f"{count} jobs from {jobs[0].id} on are"
+    return f", {who} about to {what},"
+
+
+def _until(
+    now: Usage, prospect: Prospect, excess: int, first: Sequence[MyJob], tres: str
+) -> Tuple[str, Optional[int]]:
+    """(until when a limit holds the job, in words; epoch seconds, None: not known)."""
+    ahead = _ahead(now)
+    if ahead and not first:
+        # With each of those that end, one of these starts, and holds the limit in its place.
+        before = f"{counted(ahead, 'other job')} of yours {'is' if ahead == 1 else 'are'} ahead"
+        return f"some of your jobs end; {_WHEN_UNKNOWN}: {before}", None
+    job = _ends(now, excess, tres)
+    if first or job is None or job.end is None:
+        return f"some of your jobs end; {_WHEN_UNKNOWN}", None
+    left = units.format_time(max(0, job.end - prospect.snapshot.asked_at))
+    return f"job {job.id} ends, in at most {left}", job.end
+
+
+def _ends(now: Usage, excess: int, tres: str) -> Optional[MyJob]:
+    """The running job with whose end ``excess`` jobs (of a TRES: so much) are free again."""
+    jobs = [job for job in running(now.jobs) if job.end is not None]
+    for job in sorted(jobs, key=lambda job: job.end or 0):
+        excess -= job.count * ((job.holds(tres) or 0) if tres else 1)
+        if excess <= 0:
+            return job
+    return None
+
+
+def _ahead(now: Usage) -> int:
+    """The user's own jobs that wait for the same."""
+    asked = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
+    return sum(job.count for job in now.jobs if job.state == "PENDING" and job.reason not in asked)
+
+
+# --------------------------------------------------------------------------- one job
+
+
+def _job_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    yield from _sized(limit, prospect, prospect.size.job.get(limit.tres), "a job in", "may have")
+
+
+def _node_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    yield from _sized(limit, prospect, prospect.size.node.get(limit.tres), "a job in", "may have")
+
+
+def _job_minutes(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    yield from _sized(limit, prospect, _minutes(limit, prospect), "a job in", "may use")
+
+
+def _of_account(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    wanted = prospect.size.job.get(limit.tres) if limit.about.counts == TRES else 1
+    yield from _sized(limit, prospect, wanted, "an account in", "may hold")
+    if wanted is not None and wanted <= limit.figure:
+        yield Doubt(f"how much is left of {_told(limit)} is not known")
+
+
+def _sized(
+    limit: Limit, prospect: Prospect, wanted: Optional[int], whose: str, may: str
+) -> Iterator[Outcome]:
+    """The refusal of a size that no job may have; a doubt where it is not known."""
+    if wanted is None:
+        if _concerns(limit, prospect):
+            yield Doubt(f"how much the job takes of {_told(limit)} is not known")
+        return
+    minimum = limit.about.minimum
+    if wanted >= limit.figure if minimum else wanted <= limit.figure:
+        return
+    each = " per node" if limit.about.per == NODE else ""
+    figure = f"at least {limit.figure}" if minimum else str(limit.figure)
+    named = f" ({limit.kind})" if limit.scope == PARTITION else ""
+    yield Refusal(
+        "NC509",
+        f"requested {wanted} {limit.things}{each}; {whose} {limit.holder} "
+        f"{'must have' if minimum else may} {figure}{each}{named}: {_NEVER}",
+        "change the size, or use another QOS",
+        prospect.source(limit),
+    )
+
+
+def _minutes(limit: Limit, prospect: Prospect) -> Optional[int]:
+    amount, minutes = prospect.size.job.get(limit.tres), prospect.size.minutes
+    return None if amount is None or minutes is None else amount * minutes
+
+
+def _concerns(limit: Limit, prospect: Prospect) -> bool:
+    """Whether a limit of what is not counted here may stop the job all the same."""
+    if limit.tres in TRES_NAMES or limit.tres == "billing":
+        return True
+    return limit.tres.startswith("gres/gpu") and bool(prospect.size.job[_GPU])
+
+
+# ----------------------------------------------------------------- all jobs of a group
+
+
+def _group_submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    if limit.used + prospect.array_size > limit.figure:
+        yield Refusal(
+            "NC508",
+            f"{limit.holder} has {limit.used} of at most {limit.figure} jobs in the queue, those "
+            "of all its users together",
+            "wait until some end, or use another QOS or account",
+            prospect.source(limit),
+        )
+
+
+def _group_running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    if limit.used < limit.figure:
+        yield from _taken_first(limit, prospect, 1)
+        return
+    yield Wait(
+        "NC507",
+        limit.reason,
+        f"{limit.holder} has {limit.used} of at most {limit.figure} jobs running, those of all its "
+        f"users together; the job must wait until one ends; {_WHEN_UNKNOWN}",
+        prospect.source(limit),
+    )
+
+
+def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    wanted = prospect.size.job.get(limit.tres)
+    if limit.about.counts == TRES_MINUTES:
+        wanted = _minutes(limit, prospect)
+    if wanted is None:
+        if _concerns(limit, prospect):
+            yield Doubt(f"{_held(limit)}; how much the job takes of that is not known")
+        return
+    if wanted > limit.figure:
+        yield _never(limit, prospect, wanted)
+    elif not wanted or limit.used + wanted <= limit.figure:
+        yield from _taken_first(limit, prospect, wanted)
+    elif limit.tres == "node" and limit.kind == "GrpTRES":
+        # A node that such a job is on already counts once.
+        yield Doubt(
+            f"jobs of {limit.holder} are on {limit.used} of at most {limit.figure} nodes; whether "
+            f"{wanted} more fit, or are among them, is not known"
+        )
+    else:
+        yield Wait(
+            "NC507",
+            limit.reason,
+            f"jobs of {limit.holder} hold {limit.used} of {limit.figure} {limit.things} together; "
+            f"{wanted} more must wait until some end; {_WHEN_UNKNOWN}",
+            prospect.source(limit),
+        )
+
+
+def _group_budget(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    """What a group may use up: minutes of wall time, or of a TRES."""
+    safe = "safe" in prospect.snapshot.limits.config.enforce
+    wanted: Optional[int] = 0  # a job starts as long as anything is left
+    if safe:  # only such jobs start as can end within the limits (man slurm.conf)
+        wanted = prospect.size.minutes if not limit.tres else _minutes(limit, prospect)
+    if wanted is not None and wanted > limit.figure:
+        yield _never(limit, prospect, wanted)
+        return
+    used = limit.used + (limit.promised if safe else 0)
+    if wanted is None or used >= limit.figure or used + wanted > limit.figure:
+        yield Doubt(f"{_held(limit)}; whether the rest is enough is not known")
+
+
+def _never(limit: Limit, prospect: Prospect, wanted: int) -> Refusal:
+    return Refusal(
+        "NC508",
+        f"requested {wanted} {limit.things}; all jobs of {limit.holder} together may have "
+        f"{limit.figure} ({limit.kind}): it would never start",
+        "request less, or use another QOS or account",
+        prospect.source(limit),
+    )
+
+
+def _taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outcome]:
+    """The doubt where the user's own jobs, which Slurm has not looked at yet, take of it first."""
+    young = prospect.unscheduled.jobs
+    if limit.scope == QOS:
+        ids = {job.id for job in prospect.snapshot.jobs_in_qos(limit.name)}
+        young = tuple(job for job in young if job.id in ids)
+    if not young or not wanted:
+        return
+    takes: Optional[int] = None
+    if limit.about.counts == RUNNING:
+        takes = sum(job.count for job in young)
+    elif limit.about.counts == TRES and limit.tres == _GPU:
+        takes = sum(job.count * (job.gpus or 0) for job in young)
+    if takes is None or limit.used + takes + wanted > limit.figure:
+        yield Doubt(
+            f"your job {young[0].id} was submitted before it and takes from the {limit.kind} of "
+            f"{limit.holder} first; whether enough is left is not known"
+        )
+
+
+# ----------------------------------------------------------------------------- words
+
+
+def _told(limit: Limit) -> str:
+    tres = f"{limit.tres}=" if limit.tres else ""
+    return f"{limit.kind} {tres}{limit.figure} of {limit.holder}"
+
+
+def _held(limit: Limit) -> str:
+    verb = "has used" if limit.about.counts == SPENT else "holds"
+    return f"{limit.holder} {verb} {limit.used} of {limit.figure} {limit.things} ({limit.kind})"
+
+
+def _partition_doubts(prospect: Prospect) -> Iterator[Outcome]:
+    partition, size = prospect.partition, prospect.size
+    if partition is None:
+        return
+    if partition.whole == "nodes" and not prospect.plan.request.exclusive:
+        yield Doubt(
+            f"{partition.name} allocates whole nodes (OverSubscribe=EXCLUSIVE); which are empty, "
+            "and what limits say to all their cores and GPUs, is not known"
+        )
+    most = partition.max_memory_mb_per_cpu
+    cores = size.node["cpu"]
+    if most is not None and size.node.get("mem", most * cores + 1) > most * cores:
+        yield Doubt(
+            f"the job's memory per core may be over {most} MB (MaxMemPerCPU of {partition.name}): "
+            "Slurm gives it more cores, or refuses it"
+        )
+
+
+_Check = Callable[[Limit, Prospect], Iterator[Outcome]]
+
+_CHECKS: Dict[Tuple[str, str], _Check] = {
+    (USER, SUBMITTED): _submitted,
+    (USER, RUNNING): _running,
+    (USER, TRES): _user_tres,
+    (JOB, TRES): _job_tres,
+    (JOB, TRES_MINUTES): _job_minutes,
+    (NODE, TRES): _node_tres,
+    (ACCOUNT, TRES): _of_account,
+    (ACCOUNT, RUNNING): _of_account,
+    (ACCOUNT, SUBMITTED): _of_account,
+    (GROUP, SUBMITTED): _group_submitted,
+    (GROUP, RUNNING): _group_running,
+    (GROUP, TRES): _group_tres,
+    (GROUP, TRES_MINUTES): _group_tres,
+    (GROUP, SPENT): _group_budget,
+}

@@ -1,0 +1,49 @@
+"""What can come of a plan: Slurm refuses it, it waits, or nobody can tell."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+from neuronctl.catalog.model import Citation
+from neuronctl.frozen import dataclass
+
+UNCITED = Citation("")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What Slurm refuses, or takes and never starts. code: the rule's."""
+
+    code: str
+    words: str
+    hint: str
+    source: Citation
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One thing a job waits for.
+
+    code: the rule's. cause: Slurm's reason. until: epoch seconds by which it ends at the latest
+    where nothing else of the user's waits before it; None: not known.
+    """
+
+    code: str
+    cause: str
+    words: str
+    source: Citation = UNCITED
+    until: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What is not known. refusable: Slurm may even refuse the job for it. cause: Slurm's reason
+    where it comes to waiting.
+    """
+
+    words: str
+    refusable: bool = False
+    cause: str = ""
+
+
+Outcome = Union[Refusal, Wait, Doubt]

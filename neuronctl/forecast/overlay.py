@@ -1,0 +1,88 @@
+"""Slurm's own figures laid over the catalog's. Pure."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Mapping, Tuple
+
+from neuronctl import units
+from neuronctl.catalog.model import Citation, Partition, Path
+from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.frozen import replace
+from neuronctl.planning import JobPlan
+from neuronctl.slurm.limits import QOS, TIME
+from neuronctl.slurm.scontrol import SitePartition
+
+
+def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, Citation]]:
+    """The plan on a cluster as Slurm has it, and the source of each figure that is Slurm's.
+
+    What was planned stays as it is; only what it is held against is newer.
+    """
+    sources: Dict[Path, Citation] = {("partitions",): snapshot.says("scontrol show partition")}
+    partitions = {
+        site.name: _partition(site, plan, snapshot, sources) for site in snapshot.limits.partitions
+    }
+    cluster = replace(plan.cluster, partitions=partitions)
+    partition = partitions.get(plan.partition.name, Partition(plan.partition.name))
+    return replace(plan, cluster=cluster, partition=partition), sources
+
+
+def _partition(
+    site: SitePartition, plan: JobPlan, snapshot: Snapshot, sources: Dict[Path, Citation]
+) -> Partition:
+    base = plan.cluster.partitions.get(site.name) or Partition(
+        site.name, arch=plan.cluster.arch, wall_time=plan.cluster.wall_time
+    )
+    changed: Dict[str, object] = {}
+
+    def put(key: str, value: object, command: str) -> None:
+        changed[key] = value
+        sources[("partitions", site.name, key)] = snapshot.says(command)
+
+    show = f"scontrol show partition {site.name}"
+    if site.nodes:
+        put("nodes", site.nodes, show)
+    if site.node_list:
+        put("node_list", site.node_list, show)
+    put("max_nodes", site.max_nodes, show)
+    closed = site.allow_groups and not set(site.allow_groups) & set(snapshot.groups)
+    put("open", not closed and not site.root_only and site.state in ("UP", "DOWN", ""), show)
+    # What holds for this job there: its QOS, its association.
+    prospect = Prospect(replace(plan, partition=base), snapshot, lambda key: Citation(""))
+    times = [limit for limit in prospect.limits if limit.about.counts == TIME]
+    if times or site.max_time is not None:
+        shortest = min(times, default=None, key=lambda limit: limit.figure)
+        maximum = units.UNLIMITED if shortest is None else shortest.figure
+        command = show if shortest is None else shortest.command
+        put("wall_time", replace(base.wall_time, maximum=maximum), command)
+    if snapshot.enforced:
+        most = [
+            limit.figure
+            for limit in prospect.limits
+            if limit.tres == "gres/gpu"
+            and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (QOS, "MaxTRES"))
+        ]
+        put("max_gpus", min(most, default=None), "sacctmgr show qos")
+    _of_nodes(site, snapshot, base, put)
+    return replace(base, **changed)
+
+
+def _of_nodes(
+    site: SitePartition,
+    snapshot: Snapshot,
+    base: Partition,
+    put: Callable[[str, object, str], None],
+) -> None:
+    nodes = [node for node in snapshot.limits.nodes if site.name in node.partitions]
+    if not nodes:
+        return
+    show = "scontrol show node"
+    cores = tuple(node.cores for node in nodes)
+    # Where a core has several threads, Slurm counts those, and the site's rules the cores.
+    if all(node.threads == 1 for node in nodes) or not base.cores_per_node:
+        put("cores_per_node", cores if len(set(cores)) > 1 else cores[:1], show)
+    put("memory_mb_per_node", max(node.memory_mb for node in nodes) or None, show)
+    put("gpus_per_node", max(node.gpus for node in nodes), show)
+    models = {node.gpu for node in nodes if node.gpus}
+    put("gpu", models.pop() or None if len(models) == 1 else None, show)

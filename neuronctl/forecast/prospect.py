@@ -1,0 +1,251 @@
+"""A plan held against a snapshot: what several checks need is found once. Pure."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+from neuronctl import units
+from neuronctl.catalog.model import Citation
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.forecast.unscheduled import Unscheduled, unscheduled
+from neuronctl.frozen import dataclass
+from neuronctl.planning import JobPlan
+from neuronctl.planning.model import gpus_held
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.limits import ACCOUNT_SCOPE, ASSOCIATION, CATALOG, GROUP, QOS, Limit
+from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
+from neuronctl.slurm.scontrol import SiteNode, SitePartition
+
+CATALOG_LIMITS = (
+    ("MaxSubmitPU", "", "max_submit_jobs"),
+    ("MaxJobsPU", "", "max_running_jobs"),
+    ("MaxTRESPU", "gres/gpu", "max_gpus"),
+)
+"""The limits of a user that a catalog may have: kind, TRES, the partition's key."""
+
+
+@dataclass(frozen=True)
+class JobSize:
+    """What Slurm will count for the job, by TRES; what is not known is not in it.
+
+    job: in all; node: on each node. minutes: of its time limit; None: none, or not known.
+    """
+
+    job: Dict[str, int]
+    node: Dict[str, int]
+    minutes: Optional[int]
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """A plan on the cluster as a snapshot shows it. cite: who says a figure of the catalog's."""
+
+    plan: JobPlan
+    snapshot: Snapshot
+    cite: Callable[[str], Citation]
+
+    @cached_property
+    def partition(self) -> Optional[SitePartition]:
+        """The job's partition as the controller has it."""
+        return self.snapshot.partition(self.plan.partition.name)
+
+    @cached_property
+    def association(self) -> Optional[Association]:
+        """The user's own in the account the job would run under, where it is known."""
+        account = self.plan.request.account
+        own = [
+            association
+            for association in self.snapshot.limits.associations
+            if (account is None or association.account == account)
+            and association.partition in ("", self.plan.partition.name)
+        ]
+        # Without an account Slurm takes the default one, which is known where there is but one.
+        if account is None and len({association.account for association in own}) != 1:
+            return None
+        return max(own, key=lambda association: association.partition, default=None)
+
+    @property
+    def account(self) -> str:
+        """The account the job would run under, or ""."""
+        own = "" if self.association is None else self.association.account
+        return self.plan.request.account or own
+
+    @cached_property
+    def job_qos(self) -> str:
+        """The name of the QOS the job itself would have, or ""."""
+        if self.plan.request.qos is not None:
+            return self.plan.request.qos
+        association = self.association
+        if association is None:
+            return ""
+        alone = association.qos[0] if len(association.qos) == 1 else ""
+        return association.default_qos or alone
+
+    @cached_property
+    def qos_in_force(self) -> Tuple[Qos, ...]:
+        """The QOS whose limits hold, the one that counts first in front."""
+        of_partition = self.snapshot.qos(self.partition.qos) if self.partition else None
+        of_job = self.snapshot.qos(self.job_qos)
+        both = [qos for qos in (of_partition, of_job) if qos is not None]
+        if of_job is not None and "OverPartQOS" in of_job.flags:
+            both.reverse()
+        return tuple(both)
+
+    @cached_property
+    def limits(self) -> Tuple[Limit, ...]:
+        """The limits in force, the ones that count first in front.
+
+        What a QOS limits, neither the next QOS nor an association limits again. Where Slurm does
+        not hold to limits, or does not tell them, those of the catalog are all there is.
+        """
+        found = list(self.partition.limits) if self.partition is not None else []
+        if not self.snapshot.enforced:
+            for kind, tres, key in CATALOG_LIMITS:
+                figure = getattr(self.plan.partition, key)
+                if figure is not None:
+                    found.append(Limit(kind, tres, figure, CATALOG, self.plan.partition.name))
+            return tuple(found)
+        groups = self._groups_in_force()
+        seen: Set[Tuple[str, str]] = set()
+        for qos in self.qos_in_force:
+            of_all = [group.limits for group in groups if group.scope == QOS]
+            same = [one for limits in of_all for one in limits if _same(one.name, qos.name)]
+            fresh = [one for one in (*qos.limits, *same) if (one.kind, one.tres) not in seen]
+            seen.update((one.kind, one.tres) for one in fresh)
+            found += fresh
+        others = [*(self.association.limits if self.association is not None else ())]
+        for group in groups:
+            others += group.limits if group.scope != QOS else ()
+        return (*found, *(one for one in others if (one.kind, one.tres) not in seen))
+
+    def _groups_in_force(self) -> List[LimitedGroup]:
+        """Those of the QOS, then the user's association and the accounts above it."""
+        known = self.snapshot.limited_groups
+        found = [group for group in known if group.scope == QOS]
+        association = self.association
+        if association is None:
+            return found
+        account = association.account
+        found += [
+            group
+            for group in known
+            if (group.scope, group.name) == (ASSOCIATION, account)
+            and group.partition == association.partition
+        ]
+        above = {group.name: group for group in known if group.scope == ACCOUNT_SCOPE}
+        while account in above:
+            found.append(above.pop(account))
+            account = found[-1].parent
+        return found
+
+    def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
+        """The limit of that kind that counts; None where there is none."""
+        return next((one for one in self.limits if (one.kind, one.tres) == (kind, tres)), None)
+
+    def source(self, limit: Limit) -> Citation:
+        """Who says a limit's figure."""
+        if limit.scope == CATALOG:
+            key = next(key for kind, tres, key in CATALOG_LIMITS if kind == limit.kind)
+            return self.cite(key)
+        if limit.about.per == GROUP:
+            # Asked anew for each job, with what is held now.
+            return Citation(f"Slurm itself: {limit.command}", True)
+        return self.snapshot.says(limit.command)
+
+    @cached_property
+    def size(self) -> JobSize:
+        """What Slurm will count for the job."""
+        plan = self.plan
+        cores, gpus = plan.cores_per_node, plan.gpus_per_node
+        if plan.request.exclusive:
+            cores = max(cores, min(plan.partition.cores_per_node, default=0))
+            gpus = gpus_held(plan) // plan.nodes
+        node = {"cpu": cores, "gres/gpu": gpus}
+        memory = self._memory(cores)
+        if memory:
+            node["mem"] = memory
+        job = {tres: plan.nodes * count for tres, count in node.items()}
+        job["node"] = plan.nodes
+        seconds = self.time_limit
+        return JobSize(job, node, None if seconds is None else -(-seconds // 60))
+
+    @property
+    def time_limit(self) -> Optional[int]:
+        """Seconds after which Slurm ends the job; None: never, or not known."""
+        seconds = self.plan.time_limit
+        if seconds is None and self.partition is not None:
+            seconds = self.partition.default_time
+        return None if seconds == units.UNLIMITED else seconds
+
+    def _memory(self, cores: int) -> Optional[int]:
+        """MB per node; None or 0: not known."""
+        if any(self.sbatch_option(name) is not None for name in ("mem-per-cpu", "mem-per-gpu")):
+            return None
+        if self.plan.request.mem is not None:
+            return units.parse_memory(self.plan.request.mem)
+        if self.partition is None or not self.partition.memory_mb_per_cpu:
+            return None
+        if not self.snapshot.limits.config.memory_counts:
+            return None
+        return self.partition.memory_mb_per_cpu * cores
+
+    def sbatch_option(self, name: str) -> Optional[str]:
+        """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
+        return sbatch_option(self.plan, name)
+
+    @property
+    def array_size(self) -> int:
+        """How many jobs it counts for: the tasks of an array, else 1."""
+        text = self.plan.request.array
+        return 1 if text is None else JobId(1, tasks=text).count
+
+    @cached_property
+    def unscheduled(self) -> Unscheduled:
+        """The user's jobs that Slurm has not looked at yet, and the nodes that they leave."""
+        return unscheduled(self.snapshot)
+
+    @cached_property
+    def pool(self) -> Tuple[SiteNode, ...]:
+        """The nodes of the job's partition, as they are now."""
+        name = self.plan.partition.name
+        return tuple(node for node in self.snapshot.nodes if name in node.partitions)
+
+    @cached_property
+    def named_hosts(self) -> Set[str]:
+        """The hosts that ``--nodelist`` names."""
+        return set(hosts(self.plan.request.nodelist))
+
+    def lacking(self, nodes: Sequence[SiteNode]) -> bool:
+        """Whether these nodes are too few, or one that ``--nodelist`` names is not among them."""
+        names = {node.name for node in nodes}
+        return len(nodes) < self.plan.nodes or not self.named_hosts <= names
+
+
+def sbatch_option(plan: JobPlan, name: str) -> Optional[str]:
+    """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
+    for option, value in _sbatch_options(plan):
+        if option == name:
+            return value
+    return None
+
+
+def _sbatch_options(plan: JobPlan) -> Iterator[Tuple[str, str]]:
+    for text in plan.request.sbatch:
+        option, _, value = text.partition("=")
+        yield option, value
+
+
+def hosts(text: Optional[str]) -> List[str]:
+    """The names in a host list; none where it is a file, or cannot be read."""
+    if text is None or re.search("/", text):
+        return []
+    try:
+        return units.expand_hostlist(text)
+    except ValueError:
+        return []
+
+
+def _same(name: str, other: str) -> bool:
+    return name.lower() == other.lower()

@@ -1,0 +1,92 @@
+"""One look at Slurm: the queue, the nodes and the cluster's own figures, read once."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Mapping, Optional, Tuple
+
+from neuronctl.catalog.model import Citation
+from neuronctl.frozen import dataclass
+from neuronctl.slurm.sacctmgr import LimitedGroup, Qos
+from neuronctl.slurm.scontrol import Reservation, SiteNode, SitePartition
+from neuronctl.slurm.snapshot import Limits, MyJob
+
+_RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
+_UNUSABLE = (
+    r"DOWN|DRAIN|FAIL|MAINT|RESERVED|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"
+    r"|POWER|REBOOT|PERFCTRS|BLOCKED|INVAL|\*"
+)
+
+
+def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
+    """A citation of Slurm: the command that shows the figure, and when it was asked."""
+    when = "" if asked_at is None else time.strftime(", %Y-%m-%d %H:%M", time.localtime(asked_at))
+    return Citation(f"Slurm itself: {command}{when}", True)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One look at Slurm. Times are seconds since the epoch.
+
+    limits, limits_at: the cluster's figures and when they were read. nodes: those of the job's
+    partition, or all, as they are now. groups: the user's. job_states: by the ids asked about.
+    """
+
+    limits: Limits
+    limits_at: int
+    jobs: Tuple[MyJob, ...]
+    nodes: Tuple[SiteNode, ...]
+    job_states: Mapping[int, str]
+    asked_at: int
+    groups: Tuple[str, ...] = ()
+    limited_groups: Tuple[LimitedGroup, ...] = ()
+    """Limits of whole QOS and accounts, and what their jobs hold now."""
+    reservations: Optional[Tuple[Reservation, ...]] = None
+    """None: not told."""
+    user: str = ""
+    host: str = ""
+    """Where it is submitted: the first part of this machine's name."""
+
+    def partition(self, name: str) -> Optional[SitePartition]:
+        """The controller's partition of that name."""
+        return next((one for one in self.limits.partitions if one.name == name), None)
+
+    def qos(self, name: str) -> Optional[Qos]:
+        """The QOS of that name; Slurm itself keeps them in lower case."""
+        known = self.limits.qos or ()
+        return next((one for one in known if one.name.lower() == name.lower()), None)
+
+    @property
+    def enforced(self) -> bool:
+        """Whether Slurm tells the users' limits and holds to them."""
+        return self.limits.qos is not None and "limits" in self.limits.config.enforce
+
+    def says(self, command: str) -> Citation:
+        """A citation of the cluster's figures."""
+        return slurm_says(command, self.limits_at)
+
+    def jobs_in_qos(self, name: str) -> Tuple[MyJob, ...]:
+        """The user's jobs that count for a QOS: their own, or their partition's."""
+        return tuple(job for job in self.jobs if self._counts_in(job, name))
+
+    def _counts_in(self, job: MyJob, qos: str) -> bool:
+        if job.qos.lower() == qos.lower():
+            return True
+        own = (self.partition(name) for name in job.partitions)
+        return any(one is not None and one.qos.lower() == qos.lower() for one in own)
+
+
+def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
+    """Those that hold resources now."""
+    return tuple(job for job in jobs if job.state in _RUNNING)
+
+
+def is_up(node: SiteNode) -> bool:
+    """Whether Slurm may start jobs on the node at all, as it is; one that still ends a job may."""
+    return not re.search(_UNUSABLE, node.state.replace("COMPLETING", ""))
+
+
+def is_usable(node: SiteNode) -> bool:
+    """Whether Slurm starts jobs on the node now, where it has room."""
+    return not re.search(_UNUSABLE, node.state)

@@ -1,0 +1,126 @@
+"""The gate before a submission: one judgement of a plan, made once from the plan, the catalog and
+what Slurm says now.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Callable, Optional, Tuple
+
+from neuronctl.catalog.model import Catalog
+from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.forecast.forecast import Forecast, forecast
+from neuronctl.forecast.outcomes import Wait
+from neuronctl.forecast.overlay import overlay
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.frozen import dataclass, replace
+from neuronctl.gate.verdict import Verdict, verdict
+from neuronctl.planning import JobPlan
+from neuronctl.rule_codes import CODES, RuleCode
+from neuronctl.rules import Finding, LocalFacts, RuleContext, check
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What stands against a plan, and what would happen to the job now.
+
+    plan: on the cluster as Slurm has it. refusals, warnings: what the rules found. waits: what the
+    job would wait for, in the order in which Slurm names its reason. forecast: None where Slurm was
+    not asked or did not answer, because of ``why_not``.
+    """
+
+    plan: JobPlan
+    refusals: Tuple[Finding, ...]
+    warnings: Tuple[Finding, ...]
+    waits: Tuple[Wait, ...]
+    forecast: Optional[Forecast]
+    why_not: str = ""
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Refused, will wait, can start now or not known."""
+        return verdict(self.refusals, self.waits, self.forecast, self.why_not)
+
+    @property
+    def findings(self) -> Tuple[Finding, ...]:
+        """All of it as findings, what refuses first; a wait is a warning of its own code."""
+        waits = [
+            Finding(
+                code=wait.code,
+                severity=CODES[wait.code].severity,
+                title=CODES[wait.code].title,
+                message=wait.words,
+                source=wait.source.text,
+                by_slurm=wait.source.by_slurm,
+            )
+            for wait in self.waits
+        ]
+        warnings = sorted([*self.warnings, *waits], key=lambda finding: finding.code)
+        return (*self.refusals, *warnings)
+
+    @property
+    def free_nodes(self) -> int:
+        """How many nodes have room for one node's share of the job now; 0 where not known."""
+        return 0 if self.forecast is None else len(self.forecast.nodes.free or ())
+
+
+def assess_now(
+    plan: JobPlan,
+    catalog: Catalog,
+    local: LocalFacts,
+    meanwhile: Optional[Callable[[], None]] = None,
+) -> Assessment:
+    """Judge a plan with Slurm's own figures; by the catalog alone where it does not answer.
+
+    meanwhile: called while Slurm is asked.
+    """
+    from neuronctl.gate.ask import ask_slurm
+
+    context = RuleContext(plan, catalog, local)
+    try:
+        snapshot = ask_slurm(plan, meanwhile=meanwhile)
+        assessment = assess(context, snapshot)
+        old = snapshot.limits_at < snapshot.asked_at
+        if old and any(finding.by_slurm for finding in assessment.refusals):
+            # Nothing is refused by a limit that was read an hour ago.
+            assessment = assess(context, ask_slurm(plan, fresh=True))
+        return assessment
+    except (SlurmUnavailableError, SlurmRefusedError) as error:
+        return assess(context, None, one_line(error.message))
+
+
+def assess(
+    context: RuleContext,
+    snapshot: Optional[Snapshot],
+    why_not: str = "",
+    *,
+    only: Optional[Callable[[RuleCode], bool]] = None,
+) -> Assessment:
+    """Judge with what Slurm said, or without it because of ``why_not``. Pure.
+
+    only: refuse by the rules of which this is true.
+    """
+    off = context.plan.cluster.policy.rules_off
+    waits: Tuple[Wait, ...] = ()
+    found: Optional[Forecast] = None
+    if snapshot is not None:
+        plan, sources = overlay(context.plan, snapshot)
+        context = replace(context, plan=plan, sources=sources)
+        found = forecast(plan, snapshot, context.cite_partition)
+        context = replace(context, forecast=found)
+        waits = tuple(wait for wait in found.waits if wait.code not in off)
+    findings = [one for one in check(context) if only is None or only(CODES[one.code])]
+    return Assessment(
+        context.plan,
+        tuple(finding for finding in findings if finding.refuses),
+        tuple(finding for finding in findings if not finding.refuses),
+        waits,
+        found,
+        why_not,
+    )
+
+
+def one_line(message: str) -> str:
+    """Slurm's commands tell all they tried, and the cause last."""
+    first, *others = message.splitlines()
+    return f"{first.partition(': ')[0]}: {others[-1].strip()}" if others else first

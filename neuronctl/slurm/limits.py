@@ -1,0 +1,294 @@
+"""What Slurm limits: each limit is one value, made where Slurm's answer is read. Pure.
+
+A limit that neuronctl does not know yet is one row of ``KINDS``: sacctmgr is then asked for it, and
+whatever reads limits has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Dict, Iterator, Mapping, Optional, Tuple
+
+from neuronctl import units
+from neuronctl.frozen import dataclass
+
+JOB, NODE, USER, ACCOUNT, GROUP = "job", "node", "user", "account", "group"
+"""What a limit is of: a job, one of its nodes, all jobs of a user, an account, or everybody."""
+
+TRES, TRES_MINUTES, SPENT = "TRES", "TRES minutes", "spent"
+RUNNING, SUBMITTED, TIME = "running", "submitted", "time"
+"""What a limit counts: cores, GPUs and the like; those times the minutes that jobs may still run;
+minutes (of a TRES) that have been used up; jobs that run; jobs in the queue; wall time in seconds.
+"""
+
+QOS, ASSOCIATION, ACCOUNT_SCOPE, PARTITION, CATALOG = (
+    "QOS",
+    "association",
+    "account",
+    "partition",
+    "catalog",
+)
+"""Who sets a limit. An association is the user's own in an account."""
+
+TRES_NAMES = {"cpu": "cores", "node": "nodes", "gres/gpu": "GPUs", "mem": "MB of memory"}
+"""Slurm's names of what is counted here, in words."""
+
+MINUTE_NAMES = {
+    "cpu": "core-minutes",
+    "node": "node-minutes",
+    "gres/gpu": "GPU-minutes",
+    "mem": "MB-minutes of memory",
+}
+
+# Slurm's names of a pending reason differ between a QOS and an association in these parts.
+_QOS_PARTS = {"user": "PerUser", "mem": "Memory", "cpu": "Cpu"}
+_ASSOCIATION_PARTS = {"user": "", "mem": "Mem", "cpu": "CPU"}
+
+
+@dataclass(frozen=True)
+class LimitKind:
+    """One of Slurm's limits.
+
+    name: sacctmgr's name in a QOS, or scontrol's in a partition. reasons: TRES ("" where it counts
+    none) -> Slurm's pending reason behind "QOS" or "Assoc" (job_reason_string in Slurm's source).
+    association: sacctmgr's name of it in an association, "" where there is none there.
+    """
+
+    name: str
+    per: str
+    counts: str
+    reasons: Mapping[str, str]
+    association: str = ""
+    minimum: bool = False
+    of_partition: bool = False
+
+
+def _by_tres(cpu: str, mem: str, node: str, gpu: str) -> Dict[str, str]:
+    return {"cpu": cpu, "mem": mem, "node": node, "gres/gpu": gpu}
+
+
+KINDS: Mapping[str, LimitKind] = {
+    kind.name: kind
+    for kind in (
+        LimitKind("MaxSubmitPU", USER, SUBMITTED, {"": "MaxSubmitJob{user}Limit"}, "MaxSubmit"),
+        LimitKind("MaxJobsPU", USER, RUNNING, {"": "MaxJobs{user}Limit"}, "MaxJobs"),
+        LimitKind(
+            "MaxTRESPU",
+            USER,
+            TRES,
+            _by_tres(
+                "MaxCpuPerUserLimit", "MaxMemoryPerUser", "MaxNodePerUserLimit", "MaxGRESPerUser"
+            ),
+        ),
+        LimitKind(
+            "MaxTRES",
+            JOB,
+            TRES,
+            _by_tres("MaxCpuPerJobLimit", "Max{mem}PerJob", "MaxNodePerJobLimit", "MaxGRESPerJob"),
+            "MaxTRES",
+        ),
+        LimitKind("MaxWall", JOB, TIME, {"": "MaxWallDurationPerJobLimit"}, "MaxWall"),
+        LimitKind(
+            "MaxTRESPerNode",
+            NODE,
+            TRES,
+            _by_tres("MaxCpuPerNode", "Max{mem}PerNode", "MaxNodePerNode", "MaxGRESPerNode"),
+            "MaxTRESPerNode",
+        ),
+        LimitKind(
+            "MinTRES",
+            JOB,
+            TRES,
+            _by_tres("MinCpuNotSatisfied", "MinMemory", "MinNode", "MinGRES"),
+            minimum=True,
+        ),
+        LimitKind(
+            "MaxTRESPA",
+            ACCOUNT,
+            TRES,
+            _by_tres(
+                "MaxCpuPerAccount", "MaxMemoryPerAccount", "MaxNodePerAccount", "MaxGRESPerAccount"
+            ),
+        ),
+        LimitKind("MaxJobsPA", ACCOUNT, RUNNING, {"": "MaxJobsPerAccount"}),
+        LimitKind("MaxSubmitPA", ACCOUNT, SUBMITTED, {"": "MaxSubmitJobsPerAccount"}),
+        LimitKind(
+            "MaxTRESMins",
+            JOB,
+            TRES_MINUTES,
+            _by_tres(
+                "Max{cpu}MinutesPerJobLimit",
+                "Max{mem}MinutesPerJob",
+                "MaxNodeMinutesPerJob",
+                "MaxGRESMinutesPerJob",
+            ),
+            "MaxTRESMins",
+        ),
+        LimitKind(
+            "GrpTRES",
+            GROUP,
+            TRES,
+            _by_tres("GrpCpuLimit", "GrpMemLimit", "GrpNodeLimit", "GrpGRES"),
+        ),
+        LimitKind(
+            "GrpTRESRunMins",
+            GROUP,
+            TRES_MINUTES,
+            _by_tres(
+                "GrpCPURunMinutesLimit",
+                "Grp{mem}RunMinutes",
+                "GrpNodeRunMinutes",
+                "GrpGRESRunMinutes",
+            ),
+        ),
+        LimitKind(
+            "GrpTRESMins",
+            GROUP,
+            SPENT,
+            _by_tres("GrpCPUMinutesLimit", "Grp{mem}Minutes", "GrpNodeMinutes", "GrpGRESMinutes"),
+        ),
+        LimitKind("GrpWall", GROUP, SPENT, {"": "GrpWallLimit"}),
+        LimitKind("GrpJobs", GROUP, RUNNING, {"": "GrpJobsLimit"}),
+        LimitKind("GrpSubmitJobs", GROUP, SUBMITTED, {"": "GrpSubmitJobsLimit"}),
+        LimitKind("MaxTime", JOB, TIME, {"": "PartitionTimeLimit"}, of_partition=True),
+        LimitKind("MaxNodes", JOB, TRES, {"node": "PartitionNodeLimit"}, of_partition=True),
+        LimitKind("MaxCPUsPerNode", NODE, TRES, {}, of_partition=True),
+        LimitKind("MaxMemPerNode", NODE, TRES, {"mem": "MaxMemPerLimit"}, of_partition=True),
+    )
+}
+
+QOS_FIELDS = tuple(
+    kind.name for kind in KINDS.values() if kind.per != GROUP and not kind.of_partition
+)
+"""What sacctmgr is asked for of a QOS."""
+
+ASSOCIATION_FIELDS: Mapping[str, str] = {
+    kind.association: kind.name for kind in KINDS.values() if kind.association
+}
+"""What sacctmgr is asked for of an association -> the kind it is."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit.
+
+    kind: a key of ``KINDS``. tres: Slurm's name of what it counts, "" for jobs and time. figure:
+    memory in MB, wall time in seconds. scope, name: who sets it
+    (the name of the QOS, account, partition). used: of a group's, what its jobs hold or have used
+    now; promised: of ``GrpTRESMins``, what its running jobs may still use.
+    """
+
+    kind: str
+    tres: str
+    figure: int
+    scope: str
+    name: str
+    used: int = 0
+    promised: int = 0
+
+    @property
+    def about(self) -> LimitKind:
+        """What kind of limit it is."""
+        return KINDS[self.kind]
+
+    @property
+    def reason(self) -> str:
+        """The reason that Slurm gives a job that waits for it; "" where there is none."""
+        text = self.about.reasons.get(self.tres, "")
+        if not text or self.scope == CATALOG:
+            return ""
+        if self.scope == PARTITION or self.about.per == ACCOUNT:
+            return text
+        if self.scope == QOS:
+            return f"QOS{text.format_map(_QOS_PARTS)}"
+        return f"Assoc{text.format_map(_ASSOCIATION_PARTS)}"
+
+    @property
+    def command(self) -> str:
+        """The command that shows it; "" where it is the catalog's."""
+        if self.scope == PARTITION:
+            return f"scontrol show partition {self.name}"
+        if self.about.per == GROUP:
+            return "scontrol show assoc_mgr"
+        if self.scope == QOS:
+            return f"sacctmgr show qos {self.name}"
+        return "" if self.scope == CATALOG else "sacctmgr show associations"
+
+    @property
+    def holder(self) -> str:
+        """Who sets it, in words."""
+        return "your association" if self.scope == ASSOCIATION else f"{self.scope} {self.name}"
+
+    @property
+    def things(self) -> str:
+        """What it counts, in words; Slurm's own name where there are none."""
+        if self.about.counts in (RUNNING, SUBMITTED):
+            return "jobs"
+        names = TRES_NAMES if self.about.counts == TRES else MINUTE_NAMES
+        return names.get(self.tres, self.tres) or "minutes"
+
+
+def read_limits(fields: Mapping[str, str], scope: str, name: str) -> Tuple[Limit, ...]:
+    """The limits in sacctmgr's fields, by kind; what is empty or cannot be read is no limit."""
+    return tuple(
+        Limit(kind, tres, figure, scope, name)
+        for kind, text in fields.items()
+        for tres, figure in _figures(KINDS[kind], text)
+    )
+
+
+def _figures(kind: LimitKind, text: str) -> Iterator[Tuple[str, int]]:
+    if kind.counts in (RUNNING, SUBMITTED):
+        if text.isdigit():
+            yield "", int(text)
+        return
+    if kind.counts == TIME:
+        with contextlib.suppress(ValueError):
+            yield "", units.parse_duration(text)
+        return
+    typed = 0
+    amounts = {}
+    for part in text.split(","):
+        tres, _, value = part.partition("=")
+        figure = _amount(tres, value)
+        if figure is not None and tres.startswith("gres/gpu:"):
+            typed += figure
+        elif figure is not None:
+            amounts[tres] = figure
+    if typed:
+        amounts.setdefault("gres/gpu", typed)
+    yield from amounts.items()
+
+
+def _amount(tres: str, value: str) -> Optional[int]:
+    try:
+        return units.parse_memory(value) if tres == "mem" else int(value)
+    except ValueError:
+        return None
+
+
+def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
+    """Those in a line of ``scontrol --oneliner show assoc_mgr``.
+
+    ``GrpJobs=30(2) GrpTRES=cpu=N(4),gres/gpu=8(1)`` is 30 jobs, of which 2 run, and 8 GPUs; ``N``
+    is no limit.
+    """
+    found = []
+    running: Dict[str, int] = {}
+    for kind, text in re.findall(r" (Grp(?:SubmitJobs|Jobs|Wall))=(\S*)", line):
+        for figure, used in re.findall(r"^(\d+)\(([\d.]+)\)", text):
+            found.append(Limit(kind, "", int(figure), scope, name, round(float(used))))
+    # Backwards: what running jobs may still use stands behind what has been used.
+    for kind, text in sorted(re.findall(r" (GrpTRES(?:Mins|RunMins)?)=(\S*)", line), reverse=True):
+        for part in text.split(","):
+            tres, _, figures = part.rpartition("=")
+            match = re.fullmatch(r"(\d+|N)\((\d+)\)", figures)
+            if match is None:
+                continue
+            if kind == "GrpTRESRunMins":
+                running[tres] = int(match[2])
+            if match[1] != "N":
+                promised = running.get(tres, 0) if kind == "GrpTRESMins" else 0
+                found.append(Limit(kind, tres, int(match[1]), scope, name, int(match[2]), promised))
+    return tuple(found)

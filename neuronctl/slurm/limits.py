@@ -42,8 +42,8 @@ MINUTE_NAMES = {
 }
 
 # Slurm's names of a pending reason differ between a QOS and an association in these parts.
-_QOS_PARTS = {"user": "PerUser", "mem": "Memory", "cpu": "Cpu"}
-_ASSOCIATION_PARTS = {"user": "", "mem": "Mem", "cpu": "CPU"}
+_QOS_PARTS = {"user": "PerUser", "mem": "Memory"}
+_ASSOCIATION_PARTS = {"user": "", "mem": "Mem"}
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ KINDS: Mapping[str, LimitKind] = {
             "MaxTRESPerNode",
             NODE,
             TRES,
-            _by_tres("MaxCpuPerNode", "Max{mem}PerNode", "MaxNodePerNode", "MaxGRESPerNode"),
+            {"cpu": "MaxCpuPerNode", "mem": "Max{mem}PerNode", "gres/gpu": "MaxGRESPerNode"},
             "MaxTRESPerNode",
         ),
         LimitKind(
@@ -118,7 +118,7 @@ KINDS: Mapping[str, LimitKind] = {
             JOB,
             TRES_MINUTES,
             _by_tres(
-                "Max{cpu}MinutesPerJobLimit",
+                "MaxCpuMinutesPerJobLimit",
                 "Max{mem}MinutesPerJob",
                 "MaxNodeMinutesPerJob",
                 "MaxGRESMinutesPerJob",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import graphlib
+import re
 from pathlib import Path
-from typing import Set
+from typing import Dict, Iterator, List, Set, Tuple
 
 import pytest
 from doc_pages import ROOT
@@ -45,3 +47,58 @@ def test_only_its_owner_imports(module: str) -> None:
     }
     assert importers, f"nothing imports {module}"
     assert {name for name in importers if not name.startswith(ONLY[module])} == set()
+
+
+def rooms() -> List[Set[str]]:
+    """The rows of the page's table of rooms, from the ground up."""
+    text = (ROOT / "docs/explanation/design.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`[^|]*`) \|", text, re.MULTILINE)
+    return [{name.rstrip("/") for name in re.findall(r"`([^`]*)`", cell)} for cell in cells]
+
+
+def room_of(module: str) -> str:
+    """``neuronctl.slurm.limits`` is in ``slurm``, ``neuronctl.units`` in ``units.py``."""
+    name = module.split(".")[1]
+    return name if (PACKAGE / name).is_dir() else f"{name}.py"
+
+
+def arrows() -> Iterator[Tuple[str, str]]:
+    """(file, module) of each import of neuronctl's own, those inside functions included."""
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("neuronctl"):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names if alias.name.startswith("neuronctl.")]
+            for name in names:
+                if name != "neuronctl.__version__":
+                    yield file.relative_to(PACKAGE).as_posix(), name
+
+
+def test_a_package_imports_only_what_stands_above_it() -> None:
+    place = {name: row for row, names in enumerate(rooms()) for name in names}
+    wrong = []
+    for file, module in arrows():
+        own = file.partition("/")[0]
+        if own.startswith("__"):  # the face of the whole package
+            continue
+        other = room_of(module)
+        if own != other and place[own] <= place[other]:
+            wrong.append(f"{file} imports {module}")
+    assert wrong == []
+
+
+def test_no_module_needs_itself() -> None:
+    modules = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts): file
+        for file in PACKAGE.rglob("*.py")
+        if file.name != "__init__.py"
+    }
+    needs: Dict[str, Set[str]] = {name: set() for name in modules}
+    for file, module in arrows():
+        importer = "neuronctl." + file[: -len(".py")].replace("/", ".")
+        target = module if module in modules else module.rpartition(".")[0]
+        if importer in modules and target in modules:
+            needs[importer].add(target)
+    graphlib.TopologicalSorter(needs).prepare()  # CycleError names the circle

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, Pattern, Set
 
-from neuronctl.patterns import lazy
-
 MASK = "***"
 
 # TOKEN but not TOKENIZERS_PARALLELISM or MAX_TOKENS, KEY but not MONKEY or KEYBOARD.
@@ -20,7 +18,7 @@ _NAME = r"""
         (?: [_-][A-Za-z0-9_-]* )?
     )
 """
-_SECRET_NAME = lazy(_NAME, re.VERBOSE | re.IGNORECASE)
+_SECRET_NAME = "(?xi)" + _NAME
 
 # What stands in each text that one of the patterns matches. To look for these is quick, to compile
 # the patterns takes longer than all else that is done for a record.
@@ -33,32 +31,22 @@ _IN_TOKENS = (
 # A word as bash reads it: quoted parts may hold anything, newlines too.
 _WORD = r"""(?: \$'(?:\\.|[^'\\])*' | '[^']*' | "(?:\\.|[^"\\])*" | \\. | [^\s;&|<>()'"\\] )"""
 
-_ASSIGNMENT = lazy(
-    rf"(?<![A-Za-z0-9_$-]) (?P<head> (?:--)? {_NAME} = ) (?P<value> {_WORD}+ )",
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+_ASSIGNMENT = rf"(?xis) (?<![A-Za-z0-9_$-]) (?P<head> (?:--)? {_NAME} = ) (?P<value> {_WORD}+ )"
+_OPTION = (
+    rf"(?xis) (?<!\S) (?P<head> --{_NAME} [ \t]+ (?: \\\n \s* )? ) (?P<value> (?!-) {_WORD}+ )"
 )
-_OPTION = lazy(
-    rf"(?<!\S) (?P<head> --{_NAME} [ \t]+ (?: \\\n \s* )? ) (?P<value> (?!-) {_WORD}+ )",
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
-)
-_TOKEN = lazy(
-    r"""(?<![A-Za-z0-9])
+_TOKEN = r"""(?x) (?<![A-Za-z0-9])
     (?: hf_[A-Za-z0-9]{20,} | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}
       | glpat-[\w-]{16,} | sk-[\w-]{16,} | xox[abprs]-[\w-]{10,} | (?:AKIA|ASIA)[A-Z0-9]{16}
-      | AIza[\w-]{30,} | wandb_v\d_\w{20,} | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,} )""",
-    re.VERBOSE,
-)
+      | AIza[\w-]{30,} | wandb_v\d_\w{20,} | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,} )"""
 # In messages: "password: x", {'api_key': 'x'}, "Bearer x". KEY and PASS alone are too common there.
-_SAID = lazy(
-    r"""(?P<head> (?<![A-Za-z0-9]) [A-Za-z0-9_-]*
+_SAID = r"""(?xi) (?P<head> (?<![A-Za-z0-9]) [A-Za-z0-9_-]*
           (?: TOKEN | PASSWORD | PASSWD | PASSPHRASE | SECRET | API[_-]?KEY | ACCESS[_-]KEY )
           ['"]? \s* : \s* (?: Bearer \s+ )?
         | \b Bearer \s+ )
-        (?P<value> '[^']+' | "[^"]+" | [^\s'",;)\]}]{4,} )""",
-    re.VERBOSE | re.IGNORECASE,
-)
+        (?P<value> '[^']+' | "[^"]+" | [^\s'",;)\]}]{4,} )"""
 # A scheme has no 30 letters; without a bound a long word is read again from each of its letters.
-_URL_PASSWORD = lazy(r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)")
+_URL_PASSWORD = r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)"
 
 # "x" or "1" masked everywhere would leave no text; shorter ones go only where they were found.
 _SHORTEST = 6
@@ -66,7 +54,7 @@ _SHORTEST = 6
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable or option of this name holds a secret: HF_TOKEN, --api-key."""
-    return _may_name(name) and _SECRET_NAME.fullmatch(name.lstrip("-")) is not None
+    return _may_name(name) and re.fullmatch(_SECRET_NAME, name.lstrip("-")) is not None
 
 
 def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[str]:
@@ -102,13 +90,13 @@ class Masker:
     def text(self, text: str) -> str:
         """A script, or any other text with assignments and command lines in it."""
         if _may_name(text):
-            text = _ASSIGNMENT.sub(_masked, text)
-            text = _OPTION.sub(_masked, text)
+            text = re.sub(_ASSIGNMENT, _masked, text)
+            text = re.sub(_OPTION, _masked, text)
         return self._plain(text)
 
     def line(self, text: str) -> str:
         """A line of a log, or words that cite one."""
-        return _SAID.sub(lambda match: match["head"] + MASK, self.text(text))
+        return re.sub(_SAID, lambda match: match["head"] + MASK, self.text(text))
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
         """An argv, each word for itself."""
@@ -141,9 +129,9 @@ class Masker:
     def _plain(self, text: str) -> str:
         text = self._known.sub(MASK, text)
         if any(word in text for word in _IN_TOKENS):
-            text = _TOKEN.sub(MASK, text)
+            text = re.sub(_TOKEN, MASK, text)
         if "://" in text and "@" in text:
-            text = _URL_PASSWORD.sub(lambda match: match["head"] + MASK, text)
+            text = re.sub(_URL_PASSWORD, lambda match: match["head"] + MASK, text)
         return text
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Partition, Path
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 from neuronctl.planning import JobPlan
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _OVER = frozenset({"COMPLETING", "STAGE_OUT"})
-_UNUSABLE = lazy(
+_UNUSABLE = (
     r"DOWN|DRAIN|FAIL|MAINT|RESERVED|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"
     r"|POWER|REBOOT|PERFCTRS|BLOCKED|INVAL|\*"
 )
@@ -152,12 +152,12 @@ def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
 
 def there(node: SiteNode) -> bool:
     """Whether Slurm may start jobs on the node at all, as it is; one that still ends a job may."""
-    return not _UNUSABLE.search(node.state.replace("COMPLETING", ""))
+    return not re.search(_UNUSABLE, node.state.replace("COMPLETING", ""))
 
 
 def usable(node: SiteNode) -> bool:
     """Whether Slurm starts jobs on the node now, where it has room."""
-    return not _UNUSABLE.search(node.state)
+    return not re.search(_UNUSABLE, node.state)
 
 
 def qos_in_force(plan: JobPlan, live: Live) -> List[Qos]:

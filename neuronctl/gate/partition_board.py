@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+import re
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl import units
@@ -12,7 +13,6 @@ from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.forecast.facts import Limit, Live, overlay, user_limit
 from neuronctl.frozen import dataclass
 from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict, verdict
-from neuronctl.patterns import lazy
 from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.slurm.scontrol import SiteNode
 
-_DOWN = lazy(r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*")
+_DOWN = r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _counts(nodes: List[SiteNode], gpus: bool) -> Tuple[int, int, int]:
     for one in nodes:
         total, held = (one.gpus, one.gpus_used) if gpus else (one.cores, one.cores_used)
         used += held
-        if _DOWN.search(one.state):
+        if re.search(_DOWN, one.state):
             down += total - held
         else:
             free += total - held

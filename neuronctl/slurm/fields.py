@@ -7,7 +7,6 @@ import re
 from typing import Optional
 
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 from neuronctl.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"
@@ -94,13 +93,10 @@ def parse_tres_gpus(text: str) -> Optional[int]:
     return total if total is not None else (sum(typed) if typed else None)
 
 
-_MARK = lazy(r"/dev/stdin neuronctl-(\S+)")
-
-
 def mark_of(command: str) -> str:
     """The mark in a Command or SubmitLine; "" where there is none."""
-    match = _MARK.search(command) if "/dev/stdin neuronctl-" in command else None
-    return match[1] if match else ""
+    rest = command.partition("/dev/stdin neuronctl-")[2]
+    return rest.split(maxsplit=1)[0] if rest[:1].strip() else ""
 
 
 @dataclass(frozen=True)

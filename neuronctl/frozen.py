@@ -9,11 +9,7 @@ inheritance between them, no ``InitVar``, no ``__post_init__``.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Tuple, TypeVar
-
-    One = TypeVar("One")
+from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
 _NONE: Any = object()
 
@@ -38,12 +34,6 @@ def _dataclass(*, frozen: bool) -> Callable[[type], type]:
     """As ``dataclasses.dataclass(frozen=True)``, which is all that is made here."""
     assert frozen
     return _make
-
-
-def replace(one: One, /, **changes: Any) -> One:
-    """As ``dataclasses.replace``, for an object of a class made here."""
-    values = {name: one.__dict__[name] for name in one.__class__.__match_args__}  # type: ignore[attr-defined]
-    return one.__class__(**{**values, **changes})
 
 
 def _make(cls: type) -> type:

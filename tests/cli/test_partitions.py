@@ -184,14 +184,14 @@ def test_it_fits_the_terminal(tmp_path: Path, width: int) -> None:
         assert "\x1b" not in out
         table = out.split("\n\n", 1)[1]  # below the header, which the terminal wraps
         for line in table.splitlines():
-            assert len(line.rstrip()) <= width or line.startswith(("CORES, GPUS", "left out")), line
+            assert len(line.rstrip()) <= width or line.startswith(("CORES, GPUS", "hidden")), line
     if width >= 80:
         assert "TIME LIMIT" in in_terminal(["partitions"], tmp_path, width)
 
 
 def test_on_a_narrow_terminal_it_says_what_is_left_out(tmp_path: Path) -> None:
     out = in_terminal(["partitions"], tmp_path, 60)
-    assert "left out for lack of width: NODES, CORES" in out
+    assert "hidden to fit the terminal: NODES, CORES" in out
     assert "TIME LIMIT" in out
 
 

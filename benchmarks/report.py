@@ -7,7 +7,7 @@ from typing import Any, List, Mapping, Sequence
 
 from benchmarks.cases import FULL, JOBS, MINE, RECORDS, USUAL
 from benchmarks.figures import Line, Samples, number
-from benchmarks.verdict import STATUS_MORE, SUBMITTING
+from benchmarks.verdict import SUBMITTING, TERMINAL_MORE
 
 _MARK = {True: "met", False: "**NOT met**", None: ""}
 _MOST = 15
@@ -161,7 +161,7 @@ def _bare(results: Mapping[str, Any]) -> str:
 
     submit, table = median("submit", "bare"), median("status", "bare")
     may = SUBMITTING * median("submit", "submitit")
-    room = median("status", "squeue") + median("status", "--version") + STATUS_MORE
+    room = table + TERMINAL_MORE
     own = median("submit", "submit") - submit
     imported = results["imports"]["submit"]
     modules = sum(own for name, own in imported if name.startswith("neuronctl")) / 1000
@@ -169,16 +169,16 @@ def _bare(results: Mapping[str, Any]) -> str:
     return (
         "The two bare programs (`benchmarks/inside/bare.py`) import the same libraries as "
         "neuronctl does, ask Slurm no more than it does, and do nothing else.\n\n"
-        f"- `submit` may take {may:.0f} ms ({SUBMITTING} × submitit). Its bare program imports "
+        f"- `submit` may take {may:.0f} ms ({SUBMITTING:g} × submitit). Its bare program imports "
         "click, asks Slurm a part of what the live gate asks, imports jinja2 meanwhile and runs "
         f"one sbatch: {submit:.0f} ms. {_left(may - submit)} for the catalog, the plan, all rules, "
         "the script and two records that survive a crash. "
         f"neuronctl needs {own:.0f} ms for them; to import its own modules takes {modules:.0f} ms "
         "by itself (`-X importtime`, which slows it).\n"
-        f"- `status` on a terminal may take {room:.0f} ms (its squeue + `--version` + "
-        f"{STATUS_MORE:.0f} ms). Its bare program imports click, imports rich while one squeue "
-        f"runs, and draws a table of one row: {table:.0f} ms. {_left(room - table)} for records, "
-        f"accounting and all other rows. neuronctl needs {drawing:.0f} ms for them.\n"
+        f"- `status` on a terminal may take {room:.0f} ms (its bare program + "
+        f"{TERMINAL_MORE:.0f} ms). Its bare program imports click, imports rich while one squeue "
+        f"runs, and draws a table of one row: {table:.0f} ms. The rest is for records, accounting "
+        f"and all other rows. neuronctl needs {drawing:.0f} ms for them.\n"
     )
 
 

@@ -150,7 +150,7 @@ def test_json_of_one_with_its_places_and_no_limit(run: Run, tmp_path: Path) -> N
         (["--cluster", "nuron"], 3, "the catalog has no cluster 'nuron'", "did you mean neuron"),
         (["--catalog", "gone.yaml"], 3, "cannot read gone.yaml: No such file or directory", ""),
         (["--catalog", "bad.yaml"], 3, "bad.yaml:2: clusters.lab: has no source", "say where"),
-        (["--catalog", "tab.yaml"], 3, "tab.yaml:2: is not valid YAML", "indented with blanks"),
+        (["--catalog", "tab.yaml"], 3, "tab.yaml:2: is not valid YAML", "indent with spaces"),
         (["--no-such"], 2, "No such option", "neuronctl partitions --help"),
     ],
 )

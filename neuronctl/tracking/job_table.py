@@ -22,15 +22,17 @@ from neuronctl.units import UNLIMITED
 
 _WIDE = 100  # columns of a terminal with room for long names and bars
 
+_FAILURES = (
+    *("BOOT_FAIL", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+    *("RECONFIG_FAIL", "TIMEOUT"),
+)
 STATE_STYLES = {
     "RUNNING": "green",
     "PENDING": "yellow",
     "COMPLETED": "dim",
-    **dict.fromkeys(
-        ("BOOT_FAIL", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"), "red"
-    ),
+    **dict.fromkeys(_FAILURES, "red"),
 }
-"""The colours of states on a terminal."""
+"""The colors of states on a terminal."""
 
 # An array's line shows the first of these that any of its tasks is in.
 _LIVELY = ("RUNNING", "COMPLETING", "CONFIGURING", "PENDING")

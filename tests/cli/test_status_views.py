@@ -130,8 +130,9 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
     )
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    env = {**os.environ, **fake_slurm.env, "TERM": "xterm", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    env = {**os.environ, **fake_slurm.env, "TERM": "xterm", "PYTHONUTF8": "1"}
     env.pop("COLUMNS", None)
+    env.pop("NO_COLOR", None)
     with subprocess.Popen(
         [sys.executable, "-m", "neuronctl", "status"], stdout=theirs, env=env
     ) as process:
@@ -146,6 +147,7 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
                 break
             text += part
     os.close(ours)
+    assert b"\x1b[32mRUNNING" in text and b"\x1b[33mPENDING" in text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text.decode())
     lines = plain.splitlines()
     assert process.returncode == 0 and all(len(line) <= width for line in lines), lines

@@ -1,4 +1,4 @@
-"""Every figure beside what it must be. Pure."""
+"""Every figure with its target. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SUBMITTING = 1.0
 GENERATING = 0.35
 STATUS = 0.35
 STATUS_MORE = 60.0
-"""Milliseconds on top of the squeue and a start-up."""
+"""Milliseconds on top of its squeue and ``--version``."""
 TERMINAL_MORE = 40.0
-"""Milliseconds on top of the bare program of `status` on a terminal."""
+"""Milliseconds on top of the bare program of ``status`` on a terminal."""
 DEFINING = 0.75
-"""Beyond that neuronctl.frozen is not worth having."""
+"""Above this ratio neuronctl.frozen is not worth keeping."""
 MEMORY = 40.0
 GATE = 100.0
 RENDERINGS = 2000.0
@@ -35,7 +35,7 @@ PROCESSES = 2
 
 
 def lines(results: Mapping[str, Any]) -> List[Line]:
-    """The table, from all that was measured."""
+    """The lines of the table, from all measurements."""
 
     def of(group: str, name: str) -> Samples:
         return Samples.of(results["groups"][group][name])

@@ -1,6 +1,7 @@
-"""neuronctl beside what people would use instead, measured on a real Slurm: ``make bench``.
+"""neuronctl compared with what people would use instead, on a real Slurm: ``make bench``.
 
-peers.py installs all that is measured, cluster.py makes the cluster and fills it, cases.py says
-what is run beside what; inside/ runs in the sandbox and only measures. figures.py does the sums
-and judges, report.py and plot.py write docs/reference/benchmarks.*.
+peers.py installs what is measured, cluster.py makes the cluster and fills it, cases.py says what is
+run and compared; inside/ runs in the sandbox and only measures. definitions.py needs no Slurm.
+figures.py calculates, verdict.py has the targets, report.py and plot.py write
+docs/reference/benchmarks.*.
 """

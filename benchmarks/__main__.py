@@ -1,4 +1,4 @@
-"""python -m benchmarks [--rounds N]: measures, and writes docs/reference/benchmarks.*"""
+"""python -m benchmarks [--rounds N]: measure and write docs/reference/benchmarks.*"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import time
 from types import FrameType
 from typing import Any, Dict, Optional
 
-from benchmarks import cases, plot, report
+from benchmarks import cases, definitions, plot, report
 from benchmarks.cluster import cluster
 from benchmarks.peers import CHECKOUT, PINS, environments
 from benchmarks.verdict import lines
@@ -34,7 +34,7 @@ def main() -> None:
     try:
         results = measure(rounds)
     except KeyboardInterrupt:
-        sys.exit("benchmarks: interrupted; the sandbox is down and nothing was written")
+        sys.exit("benchmarks: interrupted; the sandbox is down, nothing was written")
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
         sys.exit(f"benchmarks: {error}; nothing was written")
     (PLACE / "benchmarks.json").write_text(_json(results), encoding="utf-8")
@@ -47,13 +47,15 @@ def main() -> None:
 
 
 def measure(rounds: int) -> Dict[str, Any]:
-    """Everything, on sandboxes that are gone afterwards."""
+    """Measure everything, in sandboxes that are removed afterwards."""
     begun = time.monotonic()
 
     def say(words: str) -> None:
         print(f"[{time.monotonic() - begun:4.0f} s] {words}", file=sys.stderr, flush=True)
 
     results: Dict[str, Any] = {"schema": 1, "rounds": rounds, "machine": _machine()}
+    say("defining classes on each Python")
+    results["definitions"] = definitions.measure(rounds)
     say(f"installing neuronctl, {' and '.join(PINS)}")
     with environments() as made:
         results["versions"] = made.versions()
@@ -84,7 +86,7 @@ def _machine() -> Dict[str, Any]:
 
 
 def _json(results: Dict[str, Any]) -> str:
-    """One line a command, so that two results can be compared."""
+    """JSON with one line per command, so that two results can be compared."""
     text = json.dumps({**results, "groups": {}}, indent=1)
     groups = [
         f"  {json.dumps(group)}: {{\n"
@@ -96,7 +98,7 @@ def _json(results: Dict[str, Any]) -> str:
 
 
 def _interrupt(number: int, frame: Optional[FrameType]) -> None:
-    for other in _ENDING:  # taking the sandbox down is not interrupted
+    for other in _ENDING:  # do not interrupt taking the sandbox down
         signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
 

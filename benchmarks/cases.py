@@ -1,4 +1,4 @@
-"""What is run, beside what, and in which state of the cluster."""
+"""What is run and compared, and in which state of the cluster."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from benchmarks.figures import import_times
 from benchmarks.peers import Environments
 
 JOBS = (100, 1_000, 4_000, 10_000)
-"""In the controller, for the curve; 100 of them are the user's."""
+"""Jobs in the controller, for the curve; 100 of them are the user's."""
 FULL = 4_000
-"""For everything else."""
+"""Jobs in the controller for everything else."""
 MINE = 100
 RECORDS = (10, 100, 1_000, 10_000)
 USUAL = 1_000
-"""Records in the state directory, for everything but the curve."""
+"""Job records for everything but the curve."""
 
 STATUS = ["neuronctl", "status"]
 SUBMIT = (
@@ -41,15 +41,15 @@ Results = Dict[str, Any]
 
 
 def case(name: str, argv: Sequence[str], **more: Any) -> Dict[str, Any]:
-    """A command of a group that is run in turns."""
+    """A command of a group whose commands run in turns."""
     return {"name": name, "argv": list(argv), **more}
 
 
 def starting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
-    """What has nothing to do with the jobs in the controller."""
+    """What does not depend on the jobs in the controller."""
     groups: Results = {}
     more: Results = {"groups": groups}
-    say("generate beside torchx")
+    say("generate and torchx")
     groups["generate"] = cluster.measure(
         [
             case("generate", GENERATE),
@@ -71,13 +71,13 @@ def starting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
         ],
         rounds,
     )
-    say("renderings in one process")
+    say("rendering in one process")
     more["renderings"] = cluster.renderings(max(3, rounds // 5))
     return more
 
 
 def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
-    """Status, on a controller that fills up step by step."""
+    """``status``, on a controller that is filled step by step."""
     groups: Results = {}
     more: Results = {"groups": groups}
     mine = cluster.submit_mine(MINE)
@@ -91,7 +91,7 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
         there = total
         counted = cluster.jobs()
         if counted != total:
-            raise RuntimeError(f"the controller has {counted} jobs instead of {total}")
+            raise RuntimeError(f"the controller has {counted} jobs, not {total}")
         (squeue,) = _calls(cluster, STATUS, records, "squeue")
         say(f"status with {total:,} jobs")
         status = case("status", STATUS, env=records)
@@ -99,7 +99,7 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
         groups[f"{total} jobs"] = cluster.measure([status, alone], rounds)
         if total != FULL:
             continue
-        say("status beside squeue --json")
+        say("status and squeue --json")
         groups["status"] = cluster.measure(
             [
                 status,
@@ -135,7 +135,7 @@ _TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 
 def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
-    """Submissions, and how many processes each command starts, on a full controller."""
+    """Submissions on a full controller, and how many processes each command starts."""
     say(f"filling another controller: {FULL:,} jobs")
     mine = cluster.submit_mine(MINE)
     cluster.submit_others(FULL - MINE)
@@ -146,7 +146,7 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     python = str(made.peers / "bin/python")
     asked = _calls(cluster, ["neuronctl", *submit], records, "squeue")
     asked += [["scontrol", "show", "--oneliner", "partition", SUBMITTING], [*SBATCH[:-2]]]
-    say("submit beside submitit")
+    say("submit and submitit")
     groups = {
         "submit": cluster.measure(
             [

@@ -1,4 +1,4 @@
-"""The sums: medians, spread, ratios, and whether a figure is what it must be. Pure."""
+"""Medians, spread and ratios, and whether a figure meets its target. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 @dataclass(frozen=True)
 class Samples:
-    """What was measured of one command: wall times in milliseconds, peak memory in kilobytes."""
+    """The measurements of one command: wall times in milliseconds, peak memory in kilobytes."""
 
     ms: Tuple[float, ...]
     kb: Tuple[int, ...]
@@ -31,7 +31,7 @@ class Samples:
 
     @property
     def memory(self) -> float:
-        """The most that any run needed, in MB (10^6 bytes)."""
+        """The highest peak of all runs, in MB (10^6 bytes)."""
         return max(self.kb) * 1024 / 1e6
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Line:
-    """One figure beside what it must be; met None: told for its own sake."""
+    """One figure and its target; met is None if it has none."""
 
     figure: str
     own: str
@@ -52,7 +52,7 @@ class Line:
 
 
 def quartiles(values: Sequence[float]) -> Tuple[float, float]:
-    """The first and the third quartile, as NumPy's default has them."""
+    """The first and the third quartile, by NumPy's default method."""
     if len(values) == 1:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -62,7 +62,7 @@ def quartiles(values: Sequence[float]) -> Tuple[float, float]:
 def ratio_line(
     figure: str, own: Samples, beside: str, other: Samples, at_most: Optional[float]
 ) -> Line:
-    """The ratio of two medians, and between the quartiles of the ratios of runs side by side."""
+    """The ratio of two medians, and the quartiles of the ratios of neighboring runs."""
     ratio = own.median / other.median
     low, high = quartiles([mine / its for mine, its in zip(own.ms, other.ms)])
     return Line(
@@ -76,7 +76,7 @@ def ratio_line(
 
 
 def sum_line(figure: str, own: Samples, beside: str, parts: Sequence[Samples], more: float) -> Line:
-    """A median against the sum of others and ``more`` milliseconds."""
+    """A median, compared with the sum of others plus ``more`` milliseconds."""
     allowed = sum(part.median for part in parts) + more
     words = " + ".join([*(number(part.median) for part in parts), f"{more:g}"])
     return Line(
@@ -90,7 +90,7 @@ def sum_line(figure: str, own: Samples, beside: str, parts: Sequence[Samples], m
 
 
 def extra_line(figure: str, own: Samples, beside: str, without: Samples, at_most: float) -> Line:
-    """How much longer one takes than the other: the median over runs side by side."""
+    """How much longer one takes than the other: the median over neighboring runs."""
     extra = statistics.median(mine - its for mine, its in zip(own.ms, without.ms))
     ratio = own.median / without.median
     return Line(
@@ -104,7 +104,7 @@ def extra_line(figure: str, own: Samples, beside: str, without: Samples, at_most
 
 
 def memory_line(figure: str, own: Samples, at_most: float) -> Line:
-    """The largest peak memory seen, in MB."""
+    """The highest peak memory, in MB."""
     return Line(
         figure,
         f"{own.memory:.1f} MB",
@@ -116,15 +116,15 @@ def memory_line(figure: str, own: Samples, at_most: float) -> Line:
 
 
 def rate_line(figure: str, rates: Sequence[float], at_least: Optional[float]) -> Line:
-    """Something a second, the median of several rounds."""
+    """A rate per second, the median of several rounds."""
     rate = statistics.median(rates)
     low, high = quartiles(rates)
     return Line(
         figure,
-        f"{rate:,.0f} ({low:,.0f} to {high:,.0f}) a second",
+        f"{rate:,.0f} ({low:,.0f} to {high:,.0f}) per second",
         "",
-        f"{rate:,.0f} a second",
-        "" if at_least is None else f"at least {at_least:,.0f} a second",
+        f"{rate:,.0f} per second",
+        "" if at_least is None else f"at least {at_least:,.0f} per second",
         None if at_least is None else rate >= at_least,
     )
 
@@ -137,10 +137,7 @@ def count_line(figure: str, count: int, at_most: int) -> Line:
 def processes_line(
     figure: str, calls: Sequence[Sequence[str]], at_most: Optional[int], free: str = ""
 ) -> Line:
-    """How many Slurm commands were started; one ``free`` (sbatch) comes on top of ``at_most``.
-
-    The free one must be there, once.
-    """
+    """How many Slurm commands were started: one ``free`` (sbatch) and ``at_most`` others."""
     names: List[str] = [call[0] for call in calls]
     others = len(names) - names.count(free)
     met = None
@@ -158,7 +155,7 @@ def processes_line(
 
 
 def import_times(text: str) -> List[Tuple[str, int]]:
-    """Of ``-X importtime``: all modules, by themselves, in microseconds; the longest first."""
+    """All modules in the output of ``-X importtime`` with their own microseconds, slowest first."""
     found = []
     for line in text.splitlines():
         words = line.partition("import time:")[2].split("|")
@@ -168,5 +165,5 @@ def import_times(text: str) -> List[Tuple[str, int]]:
 
 
 def number(value: float) -> str:
-    """Two or three figures that count."""
+    """A number with two or three significant figures."""
     return f"{value:.1f}" if abs(value) < 20 else f"{value:.0f}"

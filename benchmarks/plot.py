@@ -62,7 +62,7 @@ def svg(results: Mapping[str, Any]) -> str:
 
 
 def _bars(bars: Sequence[Tuple[str, float, float]]) -> List[str]:
-    """Each ratio as a part of what it may be; the red line is the limit."""
+    """Each ratio as a share of its target; the red line is the target."""
     left, full = 20.0, 260.0
     parts = [_text(left, 30, "ratio to what people would use instead", bold=True)]
     most = max(1.25, *(ratio / limit for _, ratio, limit in bars))

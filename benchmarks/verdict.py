@@ -1,9 +1,10 @@
-"""Every figure beside what it must be. Pure."""
+"""Every figure with its target. Pure."""
 
 from __future__ import annotations
 
 from typing import Any, List, Mapping
 
+from benchmarks import definitions
 from benchmarks.cases import MINE, RECORDS
 from benchmarks.figures import (
     Line,
@@ -18,11 +19,15 @@ from benchmarks.figures import (
 )
 
 STARTING = 4.0
-SUBMITTING = 0.75
+SUBMITTING = 1.0
 GENERATING = 0.35
 STATUS = 0.35
 STATUS_MORE = 60.0
-"""Milliseconds on top of the squeue and a start-up."""
+"""Milliseconds on top of its squeue and ``--version``."""
+TERMINAL_MORE = 40.0
+"""Milliseconds on top of the bare program of ``status`` on a terminal."""
+DEFINING = 0.75
+"""Above this ratio neuronctl.frozen is not worth keeping."""
 MEMORY = 40.0
 GATE = 100.0
 RENDERINGS = 2000.0
@@ -30,7 +35,7 @@ PROCESSES = 2
 
 
 def lines(results: Mapping[str, Any]) -> List[Line]:
-    """The table, from all that was measured."""
+    """The lines of the table, from all measurements."""
 
     def of(group: str, name: str) -> Samples:
         return Samples.of(results["groups"][group][name])
@@ -67,8 +72,18 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
         ratio_line("`status`", status, "`squeue --json`", json, STATUS),
         sum_line("`status`", status, beside, parts, STATUS_MORE),
         ratio_line("`status` on a terminal", terminal, "`squeue --json`", json, STATUS),
-        sum_line("`status` on a terminal", terminal, beside, parts, STATUS_MORE),
+        sum_line(
+            "`status` on a terminal",
+            terminal,
+            f"its bare program + {TERMINAL_MORE:g}",
+            [of("status", "bare")],
+            TERMINAL_MORE,
+        ),
     ]
+    for python, took in results["definitions"].items():
+        own, theirs = (Samples(tuple(took[kind]), ()) for kind in definitions.KINDS)
+        figure = f"importing the classes of `status`, {python}"
+        made.append(ratio_line(figure, own, "with dataclasses", theirs, DEFINING))
     made += [memory_line(f"peak memory of {name}", one, MEMORY) for name, one in names.items()]
     rates = results["renderings"]
     made += [

@@ -11,11 +11,8 @@ from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.frozen import dataclass
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from neuronctl.slurm.scontrol import SiteNode, SitePartition
-    from neuronctl.slurm.snapshot import Limits
+from neuronctl.slurm.scontrol import SiteNode, SitePartition
+from neuronctl.slurm.snapshot import Limits
 
 Data = Dict[str, Any]
 

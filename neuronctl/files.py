@@ -1,4 +1,4 @@
-"""Writing a file so that nobody ever sees half of it, on NFS and Lustre too."""
+"""Writing files so that nobody ever reads a half-written one, also on NFS and Lustre."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Union
 def write_private(
     path: str, content: Union[str, bytes], *, mode: int = 0o600, sync: bool = False
 ) -> None:
-    """Write ``content`` aside and rename it to ``path``; its directory is made (0700) if need be.
+    """Write a file next to ``path`` and rename it; create missing directories with mode 0700.
 
-    sync: it survives a crash of the machine too. Several login nodes may do so at once. Raises
-    OSError, and leaves what was there as it was.
+    sync makes it survive a crash of the machine. Several login nodes may write the same file at
+    once. Raises OSError and then leaves the old file as it was.
     """
     directory, name = os.path.split(path)
     aside = os.path.join(directory, f".{name}.{os.uname().nodename}.{os.getpid()}")
@@ -35,8 +35,8 @@ def write_private(
 
 
 def _make_private(directory: str) -> None:
-    """The directory and those above it, where they are not there, for this user alone."""
-    # Not makedirs(mode): it gives the mode to the last one only.
+    """Create a directory and its missing parents, accessible to this user only."""
+    # makedirs(mode) would apply the mode to the last of them only.
     if not directory or os.path.isdir(directory):
         return
     _make_private(os.path.dirname(directory))
@@ -45,7 +45,7 @@ def _make_private(directory: str) -> None:
 
 
 def _sync(directory: str) -> None:
-    # The new name has to survive too; not every file system can tell.
+    # The new name has to survive too; not every file system supports this.
     with contextlib.suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,25 +1,31 @@
-"""Frozen dataclasses that take no time to define.
+"""Frozen dataclasses that take little time to define.
 
-``dataclasses.dataclass(frozen=True)`` writes six functions as text and compiles them, 0.8 ms for
-each class: a fifth of the time of a short command. The classes made here share theirs, and
-``dataclasses`` is imported when somebody asks it about one of them. To everybody else they are
-dataclasses: ``fields``, ``replace`` and ``asdict`` work, and so do comparing and hashing. No
-inheritance between them, no ``InitVar``, no ``__post_init__``.
+``dataclasses.dataclass(frozen=True)`` writes six functions as text and compiles them; the classes
+made here share theirs. To everybody else they are dataclasses: ``fields``, ``replace`` and
+``asdict`` work, and so do comparing and hashing. No inheritance between them, no ``InitVar``, no
+``__post_init__``.
+
+Processor time of whole commands in ms, the least of 20 runs, with each way to define them:
+
+    Python      status: here  dataclasses  attrs  msgspec     generate: here  dataclasses  msgspec
+    3.9                  128          177    185      139                203          247      222
+    3.11                 133          185    194      140                199          240      202
+    3.13                 169          228    245      179                276          318      288
+
+msgspec's Struct would be as quick. It is a compiled extension, which this package needs nowhere
+else; its classes are no dataclasses, and a field cannot be left out of comparing. ``make bench``
+shows whether this module still pays, on each Python on PATH.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Tuple, TypeVar
-
-    One = TypeVar("One")
+from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
 _NONE: Any = object()
 
 
 class _Field:
-    """What stands in a class's body for a value that is made anew, or not compared."""
+    """The default, or how to make it, in the body of a class."""
 
     type: Any = None
 
@@ -30,26 +36,20 @@ class _Field:
 
 
 def _field(*, default: Any = _NONE, default_factory: Any = None, compare: bool = True) -> Any:
-    """As ``dataclasses.field``."""
+    """Like ``dataclasses.field``."""
     return _Field(default, default_factory, compare)
 
 
 def _dataclass(*, frozen: bool) -> Callable[[type], type]:
-    """As ``dataclasses.dataclass(frozen=True)``, which is all that is made here."""
+    """Like ``dataclasses.dataclass``, but only with ``frozen=True``."""
     assert frozen
     return _make
-
-
-def replace(one: One, /, **changes: Any) -> One:
-    """As ``dataclasses.replace``, for an object of a class made here."""
-    values = {name: one.__dict__[name] for name in one.__class__.__match_args__}  # type: ignore[attr-defined]
-    return one.__class__(**{**values, **changes})
 
 
 def _make(cls: type) -> type:
     fields = _fields(cls)
     methods: Dict[str, Any] = {
-        "__dataclass_fields__": _TheirFields(fields),
+        "__dataclass_fields__": _LazyFields(fields),
         "__match_args__": tuple(fields),
         "_compared": tuple(name for name, field in fields.items() if field.compare),
         "__init__": _initialiser(cls.__name__, fields),
@@ -80,24 +80,24 @@ def _fields(cls: type) -> Dict[str, _Field]:
     return fields
 
 
-class _TheirFields:
-    """``__dataclass_fields__``, made for who looks."""
+class _LazyFields:
+    """``__dataclass_fields__``, made when it is asked for."""
 
     def __init__(self, fields: Dict[str, _Field]) -> None:
         self._fields = fields
 
-    def __get__(self, one: object, cls: type) -> Dict[str, Any]:
+    def __get__(self, instance: object, cls: type) -> Dict[str, Any]:
         import dataclasses
 
         made: Dict[str, Any] = {}
-        for name, ours in self._fields.items():
-            given: Dict[str, Any] = {"compare": ours.compare}
-            if ours.default_factory is not None:
-                given["default_factory"] = ours.default_factory
-            elif ours.default is not _NONE:
-                given["default"] = ours.default
+        for name, own in self._fields.items():
+            given: Dict[str, Any] = {"compare": own.compare}
+            if own.default_factory is not None:
+                given["default_factory"] = own.default_factory
+            elif own.default is not _NONE:
+                given["default"] = own.default
             field = made[name] = dataclasses.field(**given)
-            field.name, field.type = name, ours.type
+            field.name, field.type = name, own.type
             field._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
         cls.__dataclass_fields__ = made  # type: ignore[attr-defined]
         return made
@@ -106,18 +106,18 @@ class _TheirFields:
 def _initialiser(title: str, fields: Dict[str, _Field]) -> Callable[..., None]:
     names = tuple(fields)
     known, count = frozenset(names), len(names)
-    defaults = {name: one.default for name, one in fields.items() if one.default is not _NONE}
+    defaults = {name: item.default for name, item in fields.items() if item.default is not _NONE}
     factories = {
-        name: one.default_factory for name, one in fields.items() if one.default_factory is not None
+        name: item.default_factory for name, item in fields.items() if item.default_factory
     }
 
     def __init__(self: object, *given: Any, **named: Any) -> None:
         if given:
             if len(given) > count:
-                raise TypeError(f"{title} has {count} fields, {len(given)} values are given")
+                raise TypeError(f"{title} takes {count} values, not {len(given)}")
             for name, value in zip(names, given):
                 if name in named:
-                    raise TypeError(f"{title}: {name} is given twice")
+                    raise TypeError(f"{title} got two values for {name}")
                 named[name] = value
         values = named if len(named) == count else {**defaults, **named}
         for name in factories:
@@ -126,20 +126,20 @@ def _initialiser(title: str, fields: Dict[str, _Field]) -> Callable[..., None]:
         if values.keys() != known:
             missing, unknown = sorted(known - values.keys()), sorted(values.keys() - known)
             if unknown:
-                raise TypeError(f"{title} has no {', '.join(unknown)}")
-            raise TypeError(f"{title}: {', '.join(missing)} not given")
-        object.__setattr__(self, "__dict__", values)  # past our own, which refuses
+                raise TypeError(f"{title} has no field {', '.join(unknown)}")
+            raise TypeError(f"{title} got no value for {', '.join(missing)}")
+        object.__setattr__(self, "__dict__", values)  # its own __setattr__ refuses
 
     return __init__
 
 
-def _values(one: Any) -> Tuple[Any, ...]:
-    return tuple([getattr(one, name) for name in one._compared])
+def _values(instance: Any) -> Tuple[Any, ...]:
+    return tuple([getattr(instance, name) for name in instance._compared])
 
 
 def _repr(self: Any) -> str:
-    words = (f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
-    return f"{self.__class__.__qualname__}({', '.join(words)})"
+    fields = (f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+    return f"{self.__class__.__qualname__}({', '.join(fields)})"
 
 
 def _equal(self: object, other: object) -> Any:
@@ -159,7 +159,7 @@ def _refuse(self: object, name: str, *value: object) -> None:
 
 
 if TYPE_CHECKING:
-    # A type checker is told what they are, and knows all of the rest.
+    # Type checkers know how real dataclasses behave.
     from dataclasses import dataclass as dataclass
     from dataclasses import field as field
 else:

@@ -1,15 +1,13 @@
-"""Secrets out of what is stored or shown: tokens, keys and passwords become ``***``. Pure.
+"""Masking secrets in what is stored or shown: tokens, keys and passwords become ``***``. Pure.
 
-A value is a secret when the variable or option it belongs to is named like one, or when it has
-the form of a well-known token. Once found, it is masked wherever else it stands.
+A value is a secret if the name of its variable or option says so, or if it has the form of a
+well-known token. Once known, it is masked wherever else it occurs.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Any, Iterable, Mapping, Pattern, Set
-
-from neuronctl.patterns import lazy
 
 MASK = "***"
 
@@ -20,10 +18,10 @@ _NAME = r"""
         (?: [_-][A-Za-z0-9_-]* )?
     )
 """
-_SECRET_NAME = lazy(_NAME, re.VERBOSE | re.IGNORECASE)
+_SECRET_NAME = "(?xi)" + _NAME
 
-# What stands in each text that one of the patterns matches. To look for these is quick, to compile
-# the patterns takes longer than all else that is done for a record.
+# Every text that one of the patterns matches contains one of these. They are quick to look for;
+# compiling the patterns takes longer than the rest of writing a record.
 _IN_NAMES = ("token", "pass", "pwd", "secret", "credent", "auth", "key")
 _IN_TOKENS = (
     *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "xox"),
@@ -33,44 +31,34 @@ _IN_TOKENS = (
 # A word as bash reads it: quoted parts may hold anything, newlines too.
 _WORD = r"""(?: \$'(?:\\.|[^'\\])*' | '[^']*' | "(?:\\.|[^"\\])*" | \\. | [^\s;&|<>()'"\\] )"""
 
-_ASSIGNMENT = lazy(
-    rf"(?<![A-Za-z0-9_$-]) (?P<head> (?:--)? {_NAME} = ) (?P<value> {_WORD}+ )",
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+_ASSIGNMENT = rf"(?xis) (?<![A-Za-z0-9_$-]) (?P<head> (?:--)? {_NAME} = ) (?P<value> {_WORD}+ )"
+_OPTION = (
+    rf"(?xis) (?<!\S) (?P<head> --{_NAME} [ \t]+ (?: \\\n \s* )? ) (?P<value> (?!-) {_WORD}+ )"
 )
-_OPTION = lazy(
-    rf"(?<!\S) (?P<head> --{_NAME} [ \t]+ (?: \\\n \s* )? ) (?P<value> (?!-) {_WORD}+ )",
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
-)
-_TOKEN = lazy(
-    r"""(?<![A-Za-z0-9])
+_TOKEN = r"""(?x) (?<![A-Za-z0-9])
     (?: hf_[A-Za-z0-9]{20,} | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}
       | glpat-[\w-]{16,} | sk-[\w-]{16,} | xox[abprs]-[\w-]{10,} | (?:AKIA|ASIA)[A-Z0-9]{16}
-      | AIza[\w-]{30,} | wandb_v\d_\w{20,} | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,} )""",
-    re.VERBOSE,
-)
-# In messages: "password: x", {'api_key': 'x'}, "Bearer x". KEY and PASS alone are too common there.
-_SAID = lazy(
-    r"""(?P<head> (?<![A-Za-z0-9]) [A-Za-z0-9_-]*
+      | AIza[\w-]{30,} | wandb_v\d_\w{20,} | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,} )"""
+# In messages: "password: x", {'api_key': 'x'}, "Bearer x". KEY or PASS alone is too common there.
+_SAID = r"""(?xi) (?P<head> (?<![A-Za-z0-9]) [A-Za-z0-9_-]*
           (?: TOKEN | PASSWORD | PASSWD | PASSPHRASE | SECRET | API[_-]?KEY | ACCESS[_-]KEY )
           ['"]? \s* : \s* (?: Bearer \s+ )?
         | \b Bearer \s+ )
-        (?P<value> '[^']+' | "[^"]+" | [^\s'",;)\]}]{4,} )""",
-    re.VERBOSE | re.IGNORECASE,
-)
-# A scheme has no 30 letters; without a bound a long word is read again from each of its letters.
-_URL_PASSWORD = lazy(r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)")
+        (?P<value> '[^']+' | "[^"]+" | [^\s'",;)\]}]{4,} )"""
+# No scheme has 30 letters; without a limit, a long word is searched again from each letter.
+_URL_PASSWORD = r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)"
 
-# "x" or "1" masked everywhere would leave no text; shorter ones go only where they were found.
+# Shorter values, such as "x" or "1", are masked only where they are known to be secrets.
 _SHORTEST = 6
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable or option of this name holds a secret: HF_TOKEN, --api-key."""
-    return _may_name(name) and _SECRET_NAME.fullmatch(name.lstrip("-")) is not None
+    """Whether the value of a variable or option is secret: HF_TOKEN, --api-key."""
+    return _may_name(name) and re.fullmatch(_SECRET_NAME, name.lstrip("-")) is not None
 
 
 def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[str]:
-    """Secrets in an argv (``--env HF_TOKEN=x``, ``--password x``) and among variables."""
+    """The secrets in an argv (``--env HF_TOKEN=x``, ``--password x``) and in variables."""
     found = {value for name, value in env.items() if is_secret_name(name)}
     before = ""
     for word in command_line:
@@ -90,28 +78,28 @@ def _takes_secret(word: str) -> bool:
 
 
 class Masker:
-    """Masks known secrets, and everything that looks like one, in text and in JSON data."""
+    """Masks known secrets and everything that looks like one, in text and in JSON data."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._exact = frozenset(known)
         long = sorted((v for v in self._exact if len(v) >= _SHORTEST), key=len, reverse=True)
-        # A value may stand quoted in a script: each ' of it as '"'"'.
+        # A script may have the value in quotes, with each ' in it as '"'"'.
         long += [v.replace("'", "'\"'\"'") for v in long if "'" in v]
         self._known: Pattern[str] = re.compile("|".join(map(re.escape, long)) or r"(?!)")
 
     def text(self, text: str) -> str:
-        """A script, or any other text with assignments and command lines in it."""
+        """Mask a script, or any text with assignments and command lines in it."""
         if _may_name(text):
-            text = _ASSIGNMENT.sub(_masked, text)
-            text = _OPTION.sub(_masked, text)
+            text = re.sub(_ASSIGNMENT, _masked, text)
+            text = re.sub(_OPTION, _masked, text)
         return self._plain(text)
 
     def line(self, text: str) -> str:
-        """A line of a log, or words that cite one."""
-        return _SAID.sub(lambda match: match["head"] + MASK, self.text(text))
+        """Mask a line of a log, or a message that quotes one."""
+        return re.sub(_SAID, lambda match: match["head"] + MASK, self.text(text))
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
-        """An argv, each word for itself."""
+        """Mask the words of an argv."""
         return tuple(self._word(word) for word in words)
 
     def _word(self, word: str) -> str:
@@ -127,7 +115,7 @@ class Masker:
         return self.text(word) if re.search(r"\s", word) else self._plain(word)
 
     def data(self, data: Any, name: str = "") -> Any:
-        """JSON data: strings, and pairs of a name and a value wherever they stand."""
+        """Mask JSON data: strings, and pairs of a name and a value at any depth."""
         if isinstance(data, str):
             return MASK if data and name and is_secret_name(name) else self._word(data)
         if isinstance(data, Mapping):
@@ -141,21 +129,21 @@ class Masker:
     def _plain(self, text: str) -> str:
         text = self._known.sub(MASK, text)
         if any(word in text for word in _IN_TOKENS):
-            text = _TOKEN.sub(MASK, text)
+            text = re.sub(_TOKEN, MASK, text)
         if "://" in text and "@" in text:
-            text = _URL_PASSWORD.sub(lambda match: match["head"] + MASK, text)
+            text = re.sub(_URL_PASSWORD, lambda match: match["head"] + MASK, text)
         return text
 
 
 def _may_name(text: str) -> bool:
-    # As with IGNORECASE a Kelvin sign is a k. A dotless i is no i here: no word above has one.
+    # IGNORECASE takes a Kelvin sign for a k, and so does this; no word above has an i to confuse.
     folded = text.casefold()
     return any(word in folded for word in _IN_NAMES)
 
 
 def _masked(match: re.Match[str]) -> str:
     value = match["value"]
-    # $HF_TOKEN or "${HF_TOKEN}" names a secret and does not hold it.
+    # $HF_TOKEN and "${HF_TOKEN}" name a secret but do not contain it.
     if re.fullmatch(r'"?\$(?:\w+|\{\w+(?::?[-?+]?)?\})"?', value):
         return match[0]
     return str(match["head"]) + MASK

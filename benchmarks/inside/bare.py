@@ -1,9 +1,9 @@
-"""Programs that import the libraries of a command, ask Slurm no more than it does, and stop.
+"""Bare programs: the libraries and the Slurm commands of a neuronctl command, and nothing else.
 
-``bare.py submit COMMANDS`` imports click, asks Slurm a part of what the gate asks while jinja2 is
-imported, and submits; it judges nothing, renders nothing and records nothing. ``bare.py table
-SQUEUE`` imports click, and rich while squeue runs, and draws a table of one row. Libraries are
-imported as neuronctl does, which leaves out what it can. COMMANDS and SQUEUE are JSON.
+``bare.py submit COMMANDS`` imports click, asks Slurm part of what the gate asks while it imports
+jinja2, and submits; it checks, renders and records nothing. ``bare.py table SQUEUE`` imports click,
+imports rich while squeue runs, and draws a table with one row. Modules that neuronctl replaces by
+stand-ins are replaced here too. COMMANDS and SQUEUE are JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line where Slurm is not asked and the catalog alone judges: what asking costs."""
+"""The command line without asking Slurm, checked by the catalog only: shows what asking costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ refused: List[object] = []
 
 
 def ask_nobody(*words: object, **settings: object) -> NoReturn:
-    """In place of ask_slurm: as where Slurm does not answer, but at once."""
+    """In place of ask_slurm: fails as if Slurm did not answer, but at once."""
     refused.append(words)
     raise SlurmUnavailableError("Slurm was not asked")
 
@@ -22,14 +22,14 @@ ask.ask_slurm = ask_nobody
 
 
 def program() -> None:
-    """In place of cli.program, which ends at once just so."""
+    """In place of cli.program, which ends the process in the same way."""
     from neuronctl.cli import main
 
     try:
         main()
     except SystemExit as stop:
         if not refused:
-            sys.exit("benchmarks: the gate does not ask with ask_slurm any more")
+            sys.exit("benchmarks: the gate no longer calls ask_slurm")
         sys.stdout.flush()
         os._exit(stop.code if isinstance(stop.code, int) else 1)
 

@@ -1,9 +1,9 @@
-"""Take the documentation's pictures: real commands on a real Slurm, drawn by rich's SVG export.
+"""Take the pictures in the documentation: real commands on a real Slurm, exported as SVG by rich.
 
-    python docs/pictures/take.py              all of them, in about three minutes
+    python docs/pictures/take.py              takes all of them, in about three minutes
 
-Brings up a sandbox of its own, submits the jobs, runs the commands on a terminal of 80 columns
-and draws what they print. Needs rich as neuronctl does; the pictures need no font from elsewhere.
+It brings up its own sandbox, submits jobs, runs the commands on a terminal of 80 columns and draws
+what they print. The pictures load no fonts.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from rich.console import Console
 from rich.text import Text
 
 COLUMNS = 80
-CELL = 12.2  # units of the picture that rich gives a character cell
+CELL = 12.2  # width of a character cell in rich's SVG
 NAME = "pictures"
 NODES = {"amd_a100nv_8": 2, "cas_v100nv_8": 2, "cas_v100nv_4": 3, "amd_h200nv_8": 1, "cpu": 2}
 COMMENT = ["--field", "nlp", "--appl", "pytorch-ddp"]
-LAST_SCREEN = "\x1b[?1049l"  # a full-screen command's last picture stands behind it
+LAST_SCREEN = "\x1b[?1049l"  # what follows is the last picture of a full-screen command
 
 PROGRAMS = {
     "train.py": "import time\nfor n in range(600):\n"
@@ -44,7 +44,7 @@ PROGRAMS = {
 
 
 def main() -> None:
-    """Bring the sandbox up, have the pictures taken inside, fetch them."""
+    """Bring the sandbox up, take the pictures inside it, fetch them."""
     here = Path(__file__).resolve().parent
     env = {**os.environ, "NEURONCTL_SANDBOX": NAME}
 
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def inside() -> List[str]:
-    """Submit the jobs, wait until each is where the pictures want it, draw; the files' names."""
+    """Submit the jobs, wait for the states that the pictures show, draw; return the file names."""
     for name, text in PROGRAMS.items():
         Path(name).write_text(text, encoding="utf-8")
     late = submit("ablation", "cas_v100nv_8", 1, "1", "train.py")
@@ -97,7 +97,7 @@ def inside() -> List[str]:
 
 
 def submit(name: str, partition: str, gpus: int, limit: str, program: str, *more: str) -> str:
-    """Submit a job; its id."""
+    """Submit a job; return its id."""
     launcher = [] if "--launcher" in more else ["--launcher", "python"]
     words = ["-J", name, "-p", partition, "--gpus-per-node", str(gpus), "-t", limit]
     argv = ["neuronctl", "submit", "--json", *words, *launcher, *COMMENT, *more, program]
@@ -108,7 +108,7 @@ def submit(name: str, partition: str, gpus: int, limit: str, program: str, *more
 
 
 def jobs() -> List[Dict[str, Any]]:
-    """The user's jobs as status has them."""
+    """The user's jobs as ``status --json`` has them."""
     argv = ["neuronctl", "status", "--json"]
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     found: List[Dict[str, Any]] = json.loads(done.stdout)["jobs"]
@@ -116,21 +116,21 @@ def jobs() -> List[Dict[str, Any]]:
 
 
 def states() -> Dict[str, str]:
-    """Their states, by job id."""
+    """The states of the user's jobs, by job id."""
     return {job["job_id"]: job["state"] for job in jobs()}
 
 
 def wait_until(check: Callable[[], Any]) -> None:
-    """Look once a second; gives up after three minutes."""
+    """Check once a second; give up after three minutes."""
     give_up = time.monotonic() + 180
     while not check():
         if time.monotonic() > give_up:
-            sys.exit(f"it never came to pass: {states()}")
+            sys.exit(f"jobs did not get to the states for the pictures: {states()}")
         time.sleep(1)
 
 
 def on_terminal(command: str, interrupt_after: Optional[float] = None) -> str:
-    """What a command prints on a terminal; after so many seconds somebody types Ctrl-C."""
+    """What a command prints on a terminal, interrupted by Ctrl-C after so many seconds."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update(TERM="xterm-256color", COLUMNS=str(COLUMNS))
@@ -157,7 +157,7 @@ def on_terminal(command: str, interrupt_after: Optional[float] = None) -> str:
 
 
 def take(path: Path, commands: Tuple[str, ...]) -> None:
-    """Run the commands one after the other and draw them into one picture."""
+    """Run the commands one after another and draw them into one picture."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
         for command in commands:
@@ -170,7 +170,7 @@ def take(path: Path, commands: Tuple[str, ...]) -> None:
 
 
 def word_by_word(svg: str) -> str:
-    """Each word at its own place: rich counts a Hangul syllable as one cell, and it takes two."""
+    """Place each word by itself: rich's SVG gives a Hangul syllable one cell instead of two."""
 
     def words(match: re.Match[str]) -> str:
         text = html.unescape(match["text"])

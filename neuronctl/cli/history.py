@@ -119,6 +119,7 @@ def moment(text: str, now: int) -> int:
 
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
     from neuronctl.console import Column, print_table, shortened
+    from neuronctl.tracking.job_table import STATE_STYLES
 
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
@@ -126,7 +127,7 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
         Column("NAME", priority=1, no_wrap=True),
         Column("PARTITION", priority=3, no_wrap=True),
         Column("NODES", justify="right", priority=4),
-        Column("STATE", no_wrap=True),
+        Column("STATE", no_wrap=True, styles=STATE_STYLES),
         Column("REASON OR EXIT"),
         Column("USED", justify="right", priority=2, no_wrap=True),
     ]

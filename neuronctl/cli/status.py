@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import Any, Dict, List, Optional, TextIO, Tuple
 
 import click
 
 from neuronctl.cli.option import option
 from neuronctl.errors import NoSuchJobError, UsageError
-from neuronctl.frozen import replace
 from neuronctl.slurm.pending_reasons import explain
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED

@@ -9,7 +9,6 @@ from typing import Optional, Sequence, Tuple
 
 from neuronctl.diagnosis import signs
 from neuronctl.diagnosis.log_text import LogTail
-from neuronctl.patterns import lazy
 from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.tracking.job_status import JobStatus
@@ -99,7 +98,7 @@ def says_signal(evidence: Evidence, code: int) -> bool:
 
 
 # What srun says of every failed step, whatever the cause was.
-_SRUN_AFTERWARDS = lazy(
+_SRUN_AFTERWARDS = (
     r"srun: (?:error: \S+: tasks? [\d,-]+: (?:Exited|Terminated|Killed)"
     r"|Terminating |Job step aborted|Force Terminated|launch/slurm: _step_signal)"
     r"|slurmstepd\S*: error: \*\*\* STEP "
@@ -112,7 +111,7 @@ def last_line(evidence: Evidence) -> Optional[LogLine]:
     for log in reversed(evidence.logs):
         for number, raw in enumerate(reversed(log.lines), start=1):
             line = raw.strip()
-            if line and not _SRUN_AFTERWARDS.match(line):
+            if line and not re.match(_SRUN_AFTERWARDS, line):
                 return LogLine(log.path, line, number)
             if line and afterwards is None:
                 afterwards = LogLine(log.path, line, number)

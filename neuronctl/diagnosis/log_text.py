@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from typing import Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 
 TAIL = 256 * 1024
 """Bytes that are read from the end of a log."""
 
 _LONGEST = 2000  # characters of a line; a binary file may have no line ends at all
-_ESCAPES = lazy(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_ESCAPES = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 
 
 @dataclass(frozen=True)
@@ -61,4 +61,4 @@ def text_lines(data: bytes) -> Tuple[str, ...]:
 
 def _as_left(line: str) -> str:
     line = line.rstrip("\r").rpartition("\r")[2]
-    return _ESCAPES.sub("", line[:_LONGEST]).rstrip()
+    return re.sub(_ESCAPES, "", line[:_LONGEST]).rstrip()

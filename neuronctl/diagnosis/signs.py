@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Dict, List, Optional, Pattern, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 
 
 @dataclass(frozen=True)
@@ -220,8 +219,8 @@ CONSEQUENCES: Tuple[Sign, ...] = (
     ),
 )
 
-_PREFIX = lazy(r"^(?:\[(?:default|rank)?\d+\]:? ?|\d+: )+")
-_EXCEPTION = lazy(r"^[A-Za-z_][\w.]*(?::\s.*|:|$)")
+_PREFIX = re.compile(r"^(?:\[(?:default|rank)?\d+\]:? ?|\d+: )+")
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:|$)")
 _TRACEBACK = "Traceback (most recent call last):"
 
 

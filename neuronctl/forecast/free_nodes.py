@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
 from neuronctl import units
@@ -17,7 +18,7 @@ from neuronctl.forecast.reservations import (
 )
 from neuronctl.forecast.snapshot import Snapshot, is_up, is_usable, running, slurm_says
 from neuronctl.forecast.start_conditions import SELECTING
-from neuronctl.frozen import dataclass, replace
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Mapping, Tuple
+from dataclasses import replace
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition, Path
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.limits import QOS, TIME
 from neuronctl.slurm.scontrol import SitePartition
@@ -34,7 +34,7 @@ def _partition(
     base = plan.cluster.partitions.get(site.name) or Partition(
         site.name, arch=plan.cluster.arch, wall_time=plan.cluster.wall_time
     )
-    changed: Dict[str, object] = {}
+    changed: Dict[str, Any] = {}
 
     def put(key: str, value: object, command: str) -> None:
         changed[key] = value

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import List, Optional, Tuple
 
 from neuronctl.forecast.snapshot import Snapshot, is_usable
-from neuronctl.frozen import dataclass, replace
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
 

@@ -4,6 +4,7 @@ what Slurm says now.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Callable, Optional, Tuple
 
@@ -13,7 +14,7 @@ from neuronctl.forecast.forecast import Forecast, forecast
 from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.overlay import overlay
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.frozen import dataclass, replace
+from neuronctl.frozen import dataclass
 from neuronctl.gate.verdict import Verdict, verdict
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, RuleCode

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError
-from neuronctl.frozen import dataclass, field, replace
+from neuronctl.frozen import dataclass, field
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.planning import JobPlan
     from neuronctl.records.provenance import Provenance
@@ -113,9 +113,7 @@ class JobRecord:
     @classmethod
     def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
         """With what the draft says; ``given``: the rest."""
-        import dataclasses
-
-        rest = dataclasses.asdict(draft)
+        rest = asdict(draft)
         own = {name: rest.pop(name) for name in _SHARED}
         return cls(details=_json(rest), **own, **given)
 
@@ -132,9 +130,7 @@ class JobRecord:
 
     def to_data(self) -> Dict[str, Any]:
         """The record as it is stored; raises RecordError as ``draft`` does."""
-        import dataclasses
-
-        head = dataclasses.asdict(self)
+        head = asdict(self)
         try:
             rest = json.loads(head.pop("details"))
         except (RecursionError, ValueError) as error:
@@ -185,12 +181,10 @@ def draft_of(
     verdict: str = "",
 ) -> RecordDraft:
     """The draft of a plan's record. script: as submitted. command_line: the user's argv."""
-    import dataclasses
-
     from neuronctl.records.provenance import look
 
     error = plan.error
-    request = dataclasses.asdict(replace(plan.request, origins={}))
+    request = asdict(replace(plan.request, origins={}))
     del request["origins"]
     return RecordDraft(
         cwd=cwd,
@@ -244,9 +238,7 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
 
 def encode(record: JobRecord) -> bytes:
     """The file of a record."""
-    import dataclasses
-
-    head = dataclasses.asdict(record)
+    head = asdict(record)
     del head["details"]
     return _json({"schema": SCHEMA, **head})[:-1] + _BETWEEN + record.details + b"}\n"
 

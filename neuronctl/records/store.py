@@ -29,11 +29,12 @@ import contextlib
 import os
 import re
 import time
+from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.files import write_private
-from neuronctl.frozen import dataclass, replace
+from neuronctl.frozen import dataclass
 from neuronctl.records.job_record import (
     JobRecord,
     RecordDraft,

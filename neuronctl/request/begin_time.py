@@ -6,8 +6,6 @@ import re
 import time
 from typing import Optional, Tuple
 
-from neuronctl.patterns import lazy
-
 EXAMPLES = "now+1hour, tomorrow, noon, 16:00, 2026-12-01 or 2026-12-01T10:00"
 """What Slurm takes."""
 
@@ -15,17 +13,14 @@ _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 8
 _HOURS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 _DAYS = {"today": 0, "tomorrow": 1}
 
-_RELATIVE = lazy(
-    r"now[ \t]*(?:([+-])\s*(\d[\d\s]*)(seconds?|minutes?|hours?|days?|weeks?)?)?",
-    re.ASCII | re.IGNORECASE,
-)
+_RELATIVE = r"(?ai)now[ \t]*(?:([+-])\s*(\d[\d\s]*)(seconds?|minutes?|hours?|days?|weeks?)?)?"
 # Slurm takes a T for the sign between day and hour wherever it stands: no word starts with one.
-_BETWEEN = lazy(r"[ \tT-]+")
+_BETWEEN = " \tT-"
 _PARTS = {
-    "word": lazy(r"(?:today|tomorrow|midnight|noon|fika|teatime)", re.IGNORECASE),
-    "clock": lazy(r"(\d\d?):(\d\d)(?::(\d\d))?(?:\s*([ap])m)?", re.ASCII | re.IGNORECASE),
-    "year first": lazy(r"(\d{4})-(\d\d)-(\d\d?)", re.ASCII),
-    "month first": lazy(r"(\d\d|\d(?!\d))[./]?(\d\d|\d(?!\d))[./]?(?:(\d\d)|(?!\d))", re.ASCII),
+    "word": r"(?i)(?:today|tomorrow|midnight|noon|fika|teatime)",
+    "clock": r"(?ai)(\d\d?):(\d\d)(?::(\d\d))?(?:\s*([ap])m)?",
+    "year first": r"(?a)(\d{4})-(\d\d)-(\d\d?)",
+    "month first": r"(?a)(\d\d|\d(?!\d))[./]?(\d\d|\d(?!\d))[./]?(?:(\d\d)|(?!\d))",
 }
 
 Day = Tuple[int, int, int]
@@ -37,7 +32,7 @@ def moment(text: str, now: int) -> Optional[int]:
     A time of the day that is past is tomorrow's, a day without year that is past next year's.
     None: versions of Slurm differ in it. Raises ValueError for what Slurm refuses.
     """
-    relative = _RELATIVE.match(text)
+    relative = re.match(_RELATIVE, text)
     if relative is not None:
         return _after(relative, text, now)
     if re.match(r"\s|uts|.*(?:elevenses|now)", text, re.IGNORECASE):
@@ -86,45 +81,41 @@ def _parts(text: str, now: int) -> Tuple[Optional[Day], Optional[Day]]:
     """
     clock: Optional[Day] = None
     day: Optional[Day] = None
-    place = 0
-    while place < len(text):
-        found = _BETWEEN.match(text, place)
-        if found is not None:
-            place = found.end()
-            continue
-        kind, found = _part(text, place)
-        place = found.end()
+    rest = text.lstrip(_BETWEEN)
+    while rest:
+        kind, match = _part(rest)
+        rest = rest[match.end() :].lstrip(_BETWEEN)
         if kind == "word":
-            word = found[0].lower()
+            word = match[0].lower()
             if word in _DAYS:
                 day = _day(now + 86400 * _DAYS[word])
             else:
                 clock = _HOURS[word], 0, 0
         elif kind == "clock":
-            clock = _clock(found)
+            clock = _clock(match)
         elif kind == "year first":
-            day = _checked(int(found[1]), int(found[2]), int(found[3]))
+            day = _checked(int(match[1]), int(match[2]), int(match[3]))
         else:
-            year = 2000 + int(found[3]) if found[3] and int(found[3]) else -1
-            day = _checked(year, int(found[1]), int(found[2]))
+            year = 2000 + int(match[3]) if match[3] and int(match[3]) else -1
+            day = _checked(year, int(match[1]), int(match[2]))
     return clock, day
 
 
-def _part(text: str, place: int) -> Tuple[str, re.Match[str]]:
+def _part(text: str) -> Tuple[str, re.Match[str]]:
     for kind, pattern in _PARTS.items():
-        found = pattern.match(text, place)
-        if found is not None:
-            return kind, found
+        match = re.match(pattern, text)
+        if match is not None:
+            return kind, match
     raise ValueError(text)
 
 
-def _clock(found: re.Match[str]) -> Day:
-    hour, minute, second = (int(one or 0) for one in found.groups()[:3])
+def _clock(match: re.Match[str]) -> Day:
+    hour, minute, second = (int(figure or 0) for figure in match.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(found[0])
-    half = (found[4] or "").lower()
+        raise ValueError(match[0])
+    half = (match[4] or "").lower()
     if half and hour > 12:
-        raise ValueError(found[0])
+        raise ValueError(match[0])
     if half:
         hour = hour % 12 + (12 if half == "p" else 0)
     return hour, minute, second

@@ -7,7 +7,6 @@ import re
 from typing import Optional
 
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 from neuronctl.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"
@@ -103,13 +102,10 @@ def parse_tres_memory(text: str) -> Optional[int]:
     return round(float(match[1]) * 1024.0 ** ("KMGTP".index(match[2] or "M") - 1))
 
 
-_MARK = lazy(r"/dev/stdin neuronctl-(\S+)")
-
-
 def mark_of(command: str) -> str:
     """The mark in a Command or SubmitLine; "" where there is none."""
-    match = _MARK.search(command) if "/dev/stdin neuronctl-" in command else None
-    return match[1] if match else ""
+    rest = command.partition("/dev/stdin neuronctl-")[2]
+    return rest.split(maxsplit=1)[0] if rest[:1].strip() else ""
 
 
 @dataclass(frozen=True)

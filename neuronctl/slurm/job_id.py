@@ -7,10 +7,10 @@ from typing import Iterator, List, Optional, Sequence, Set
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 
-_JOB_ID = lazy(
-    r"(?P<job>[0-9]{1,10})(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%.-]+)\])|\+(?P<het>[0-9]+))?"
+_JOB_ID = (
+    r"(?P<job>[0-9]{1,10})"
+    r"(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%.-]+)\])|\+(?P<het>[0-9]+))?"
 )
 
 
@@ -33,7 +33,7 @@ class JobId:
         text = text.strip()
         if text.isascii() and text.isdigit() and len(text) <= 10 and int(text):
             return cls(int(text))  # most of them
-        match = _JOB_ID.fullmatch(text)
+        match = re.fullmatch(_JOB_ID, text)
         if match is None or int(match["job"]) == 0:
             raise UsageError(
                 f"not a job id: {text!r}", "a job id looks like 4711, or 4711_3 for an array task"

@@ -6,7 +6,6 @@ import re
 from typing import Dict, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 
 _USER_LIMIT = "it starts by itself when jobs of yours end"
 _SHARED_LIMIT = "it starts by itself when jobs of others who share it end"
@@ -114,7 +113,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
 }
 
 # Slurm makes the names of limits from parts; these are the ones that no table holds.
-_FAMILY = lazy(
+_FAMILY = (
     r"(?P<whose>QOS|Assoc)(?P<kind>Grp|Max|Min)(?P<what>[A-Za-z]+?)(?P<minutes>(?:Run)?Minutes)?"
     r"(?:Per(?P<per>Job|Node|User))?(?:Limit|NotSatisfied)?"
 )
@@ -154,7 +153,7 @@ def reason_words(reason: str) -> str:
 
 
 def _family(name: str) -> Tuple[str, str]:
-    match = _FAMILY.fullmatch(name)
+    match = re.fullmatch(_FAMILY, name)
     what = "" if match is None else _WHAT.get(match["what"], "")
     if match is None or not what:
         return "", ""

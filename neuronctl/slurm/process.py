@@ -13,7 +13,6 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 
 # Slurm's own variables that say how to reach the cluster, or what a site sets for everybody.
 _KEPT = frozenset({"SLURM_CONF", "SLURM_JWT", "SLURM_MPI_TYPE"})
@@ -39,19 +38,18 @@ _SCRUBBED = frozenset(
 )
 
 # What the Slurm commands say when the fault is with the cluster and not with the request.
-_UNREACHABLE = lazy(
-    r"unable to contact slurm controller|socket timed out|connection (?:refused|timed out|reset)"
-    r"|zero bytes were transmitted|broken pipe|transport endpoint|no route to host"
-    r"|network is unreachable"
+_UNREACHABLE = (
+    r"(?i)unable to contact slurm controller|socket timed out"
+    r"|connection (?:refused|timed out|reset)|zero bytes were transmitted|broken pipe"
+    r"|transport endpoint|no route to host|network is unreachable"
     r"|could not establish a configuration source|unable to (?:process configuration|resolve)"
     r"|authentication credential|munge|protocol authentication error|in standby mode"
     r"|communications? (?:connection failure|shutdown failure)|address not found"
-    r"|incompatible versions of client and server",
-    re.IGNORECASE,
+    r"|incompatible versions of client and server"
 )
 
 # "sbatch: error: …", "salloc: fatal: …"; warnings keep that word.
-_PREFIX = lazy(r"^(?:s[a-z]+): (?:(?:error|fatal|info): )?", re.MULTILINE)
+_PREFIX = r"(?m)^(?:s[a-z]+): (?:(?:error|fatal|info): )?"
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Result:
 
 def plain_words(text: str) -> str:
     """Slurm's own words without the ``sbatch: error:`` in front of each line."""
-    return _PREFIX.sub("", text).strip()
+    return re.sub(_PREFIX, "", text).strip()
 
 
 def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str, str]:
@@ -319,7 +317,7 @@ def installed() -> bool:
 
 def unreachable(words: str) -> bool:
     """Whether Slurm's words speak of a cluster that is not there, not of a wrong request."""
-    return _UNREACHABLE.search(words) is not None
+    return re.search(_UNREACHABLE, words) is not None
 
 
 def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, str]] = None) -> int:

@@ -7,7 +7,6 @@ from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 from neuronctl.slurm.fields import (
     SEPARATOR,
     ExitCode,
@@ -44,11 +43,11 @@ _FIELDS = [
 
 _WITH_MARKS = [*_FIELDS[:-1], "SubmitLine", "JobName"]  # since 21.08
 
-_ROW = lazy(rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}")
+_ROW = rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}"
 
 _SWITCHED_OFF = "accounting is switched off on this cluster"
-_OFF = lazy(r"accounting storage is disabled|not running accounting", re.IGNORECASE)
-_DATABASE = lazy(r"slurmdbd|talking to the database|persist|dbd", re.IGNORECASE)
+_OFF = r"(?i)accounting storage is disabled|not running accounting"
+_DATABASE = r"(?i)slurmdbd|talking to the database|persist|dbd"
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,9 @@ def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
     fields = len(_WITH_MARKS if marks else _FIELDS)
     jobs: List[AccountingJob] = []
     rows: List[str] = []
+    begins = re.compile(_ROW).match  # there may be 50,000 lines
     for line in text.split("\n"):
-        if _ROW.match(line):
+        if begins(line):
             rows.append(line)
         elif rows and line:
             rows[-1] += "\n" + line
@@ -200,8 +200,8 @@ def sacct(
         return sacct(job_ids, user=user, since=since, timeout=timeout)
     if result.returncode == 0:
         return Accounting(tuple(parse_sacct(result.stdout, marks=marks)))
-    if _OFF.search(result.stderr):
+    if re.search(_OFF, result.stderr):
         return Accounting(off=_SWITCHED_OFF)
-    if _DATABASE.search(result.stderr) or unreachable(result.words):
+    if re.search(_DATABASE, result.stderr) or unreachable(result.words):
         return Accounting(off="the accounting database does not answer")
     raise failure(result)

@@ -7,12 +7,11 @@ from typing import List, Mapping, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
-from neuronctl.patterns import lazy
 from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.slurm.process import failure, plain_words, run
 
 # The controller may have taken the job although its answer was lost on the way.
-_ANSWER_LOST = lazy(r"socket timed out|zero bytes|connection reset", re.IGNORECASE)
+_ANSWER_LOST = r"(?i)socket timed out|zero bytes|connection reset"
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def sbatch(
     )
     if result.returncode != 0:
         error = failure(result)
-        if isinstance(error, SlurmUnavailableError) and _ANSWER_LOST.search(error.message):
+        if isinstance(error, SlurmUnavailableError) and re.search(_ANSWER_LOST, error.message):
             error.hint = unknown
         raise error
     submitted = parse_submitted(result.stdout, result.stderr)

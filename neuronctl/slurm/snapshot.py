@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmUnavailableError, UsageError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.frozen import dataclass
 from neuronctl.slurm import sacctmgr as database
 from neuronctl.slurm import scontrol as site
 from neuronctl.slurm.fields import (

@@ -8,9 +8,10 @@ well: it is absent.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, TypeVar, Union
 
-from neuronctl.frozen import dataclass, replace
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.pending_reasons import reason_words as reason_words

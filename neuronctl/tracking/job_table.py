@@ -1,4 +1,4 @@
-"""Jobs as rows for a person: one line a job, an array folded to one, time as a bar."""
+"""Jobs as a table: a line per job or array, with the time used as a bar."""
 
 from __future__ import annotations
 
@@ -20,31 +20,43 @@ from neuronctl.tracking.job_status import UNKNOWN, JobStatus
 from neuronctl.tracking.lookup import canceller
 from neuronctl.units import UNLIMITED
 
-_WIDE = 100  # columns from which there is room for long names and bars
+_WIDE = 100  # columns of a terminal with room for long names and bars
 
-# What an array's line says it is in: the liveliest of its tasks' states.
+_FAILURES = (
+    *("BOOT_FAIL", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+    *("RECONFIG_FAIL", "TIMEOUT"),
+)
+STATE_STYLES = {
+    "RUNNING": "green",
+    "PENDING": "yellow",
+    "COMPLETED": "dim",
+    **dict.fromkeys(_FAILURES, "red"),
+}
+"""The colors of states on a terminal."""
+
+# An array's line shows the first of these that any of its tasks is in.
 _LIVELY = ("RUNNING", "COMPLETING", "CONFIGURING", "PENDING")
 
 
 @dataclass(frozen=True)
 class Line:
-    """Jobs shown as one line: a single one, or the tasks of an array."""
+    """The jobs that one line shows: a single job, or tasks of one array."""
 
     jobs: Tuple[JobStatus, ...]
 
     @property
     def first(self) -> JobStatus:
-        """The one whose name and place stand for all."""
+        """The job whose name and partition the line shows."""
         return self.jobs[0]
 
     @property
     def ended(self) -> bool:
-        """Whether all of them are over, as far as anybody can tell."""
+        """Whether all of its jobs have ended, or are unknown to Slurm."""
         return all(job.ended or job.state == UNKNOWN for job in self.jobs)
 
 
 def live_first(lines: Sequence[Line]) -> List[Line]:
-    """Those that run, those that wait, and those that have ended, the newest of these first."""
+    """Running jobs, then pending jobs, then ended jobs, newest first."""
 
     def place(line: Line) -> Tuple[int, int, int]:
         if line.ended:
@@ -55,7 +67,7 @@ def live_first(lines: Sequence[Line]) -> List[Line]:
 
 
 def fold(jobs: Sequence[JobStatus]) -> List[Line]:
-    """The tasks of each array as one line."""
+    """A line per job, with all tasks of an array on one line."""
     by_number: Dict[int, List[JobStatus]] = {}
     for job in jobs:
         by_number.setdefault(job.id.job, []).append(job)
@@ -78,15 +90,17 @@ def print_jobs(
     bars: bool,
     file: TextIO,
 ) -> None:
-    """Print the table. users: with whose they are. limits: figures by job id. bars: of time used.
+    """Print the table.
 
-    advise: with a line under the table for each job that waits and can be helped.
+    users adds whose job each is. limits has the figures of the limits that jobs wait for, by job
+    id. advise adds, under the table, what the user can do for each pending reason. bars shows the
+    time used as a bar.
     """
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("NAME", priority=1, no_wrap=True),
         Column("PARTITION", priority=5, no_wrap=True),
-        Column("STATE", no_wrap=True),
+        Column("STATE", no_wrap=True, styles=STATE_STYLES),
         Column("REASON OR EXIT", min_width=16),
         Column("USED/LIMIT", justify="right", no_wrap=True, priority=2),
         Column("NODES", justify="right", priority=4),
@@ -114,7 +128,7 @@ def print_jobs(
 
 
 def _advice(lines: Sequence[Line]) -> List[str]:
-    """What to do, once for each reason, with the job it is about."""
+    """What to do about each pending reason, with the first job that has it."""
     seen: Dict[str, str] = {}
     for line in lines:
         for job in line.jobs:
@@ -129,15 +143,14 @@ def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
     job = line.first
     if len(line.jobs) > 1:
         return [
-            shortened(f"{job.id.job}_[{sum(one.id.count for one in line.jobs)} tasks]", 22),
+            shortened(f"{job.id.job}_[{sum(task.id.count for task in line.jobs)} tasks]", 22),
             shortened(job.name, name_width),
             job.partition,
             _lead(line),
             _counts(line),
-            f"{clock(max((one.elapsed or 0 for one in line.jobs), default=0))}"
-            f"/{clock(job.time_limit)}",
-            str(sum((one.nodes or 0) for one in line.jobs if one.state != "PENDING") or ""),
-            str(sum((one.gpus or 0) for one in line.jobs if one.state == "RUNNING") or ""),
+            f"{clock(max(task.elapsed or 0 for task in line.jobs))}/{clock(job.time_limit)}",
+            str(sum(task.nodes or 0 for task in line.jobs if task.state != "PENDING") or ""),
+            str(sum(task.gpus or 0 for task in line.jobs if task.state == "RUNNING") or ""),
             job.source,
         ]
     return [
@@ -168,11 +181,11 @@ def _counts(line: Line) -> str:
         counts[job.state] = counts.get(job.state, 0) + job.id.count
     text = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     reasons = sorted({job.reason for job in line.jobs if job.state == "PENDING" and job.reason})
-    return f"{text} ({'; '.join(explain(one).words for one in reasons)})" if reasons else text
+    return f"{text} ({'; '.join(explain(reason).words for reason in reasons)})" if reasons else text
 
 
 def why(job: JobStatus, figure: str = "") -> str:
-    """What it waits for, where it runs, or how it ended."""
+    """What the job waits for, where it runs, or how it ended."""
     if job.ended:
         return ending_words(job, canceller(job))
     if job.node_list and not job.reason:
@@ -186,7 +199,7 @@ def why(job: JobStatus, figure: str = "") -> str:
 
 
 def bar(job: JobStatus, *, unicode: bool, cells: int) -> str:
-    """The time used and left: ``███░░░░░ 4:12 left``; "" where it does not run."""
+    """The time used and left, ``███░░░░░ 4:12 left``; "" unless the job is running."""
     if job.ended or not job.elapsed or not job.time_limit or job.time_limit == UNLIMITED:
         return ""
     share = min(1.0, job.elapsed / job.time_limit)
@@ -196,7 +209,7 @@ def bar(job: JobStatus, *, unicode: bool, cells: int) -> str:
 
 
 def clock(seconds: Optional[int]) -> str:
-    """As squeue prints it: ``5:00``, ``1:02:03``, ``2-00:00:00``."""
+    """Seconds as squeue prints them: ``5:00``, ``1:02:03``, ``2-00:00:00``; ``-`` for None."""
     if seconds is None:
         return "-"
     if seconds == UNLIMITED:
@@ -210,7 +223,7 @@ def clock(seconds: Optional[int]) -> str:
 
 
 def _moment(epoch: int) -> str:
-    """The time of day; with the date where it is not today."""
+    """The time of day, with the date unless it is today."""
     then, now = time.localtime(epoch), time.localtime()
     form = "%H:%M" if then[:3] == now[:3] else "%m-%d %H:%M"
     return time.strftime(form, then)

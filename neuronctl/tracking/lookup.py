@@ -5,7 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+)
 
 from neuronctl.errors import NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
@@ -17,7 +28,6 @@ from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.records.recovery import Recovery
     from neuronctl.records.store import JobRecord, RecordStore

@@ -1,9 +1,8 @@
-"""A picture of the jobs that renews itself, calmly: ``neuronctl status --watch``.
+"""A table of jobs that refreshes itself: ``neuronctl status --watch``.
 
-Slurm is asked at most every few seconds, and less and less often while nothing changes. A Slurm
-that does not answer leaves the last picture, with a line that says since when. On a terminal the
-picture is drawn over itself and the last one stays; elsewhere each picture that differs from the
-one before is printed.
+Slurm is asked every few seconds at most, and less often while nothing changes. While Slurm does
+not answer, the last table stays, and the line above it says since when. A terminal shows one table
+in place and keeps the last one; elsewhere each table that differs from the one before is printed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from neuronctl.console import is_terminal, terminal_width
 from neuronctl.slurm.process import installed
 from neuronctl.tracking.lookup import Found
 
-_FIRST, _LONGEST, _LONGEST_SILENT = 3.0, 15.0, 60.0  # seconds between two looks
+_FIRST, _LONGEST, _LONGEST_SILENT = 3.0, 15.0, 60.0  # seconds between two requests
 _GROWTH = 1.3
 _TICK = 0.25  # seconds until a terminal's new width is noticed
 
@@ -31,11 +30,11 @@ Draw = Callable[[Found, Optional[int]], List[str]]
 
 
 def watch(look: Callable[[], Found], draw: Draw, *, until_ended: bool) -> int:
-    """Show ``draw``'s lines of what ``look`` finds until Ctrl-C; the exit code, which is 0.
+    """Show what ``look`` finds, as ``draw`` draws it, until Ctrl-C; return the exit code, 0.
 
-    draw: is given the number of lines there is room for, None where that does not matter.
-    until_ended: stop by itself when all the jobs are over (a look that finds none is no end).
-    Raises SlurmUnavailableError where there are no Slurm commands at all.
+    draw is given the number of lines that it may fill, or None for any number. until_ended also
+    stops when all jobs have ended (if ``look`` finds none, none has). Raises SlurmUnavailableError
+    if the Slurm commands are not installed.
     """
     picture = _Picture(draw)
     with _screen() as full, contextlib.suppress(KeyboardInterrupt):
@@ -46,7 +45,7 @@ def watch(look: Callable[[], Found], draw: Draw, *, until_ended: bool) -> int:
 
 
 class _Picture:
-    """What was seen last, and since when nothing has been."""
+    """The last answer, and since when there has been none."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
@@ -57,14 +56,14 @@ class _Picture:
         self.interval = _FIRST
 
     def take(self, found: Found) -> bool:
-        """A new answer, or none; sets how long to wait for the next. Whether anything is new."""
+        """Take an answer, and set how long to wait for the next; whether it shows anything new."""
         if found.unavailable is not None:
             if not installed():
                 raise found.unavailable
             fell_silent = self.silent_since is None
             if self.silent_since is None:
                 self.silent_since = time.time()
-            self.silence = found.unavailable.message.partition("; what you see")[0]
+            self.silence = found.unavailable.message
             if self.found is None:
                 self.found = found
             self.interval = min(self.interval * _GROWTH, _LONGEST_SILENT)
@@ -76,22 +75,21 @@ class _Picture:
         return changed or came_back
 
     def lines(self, height: Optional[int] = None) -> List[str]:
-        """The picture as it stands, at best in ``height`` lines."""
+        """The table under a line that says how old it is, if possible in ``height`` lines."""
         room = None if height is None else height - 1
         return [self.head(), *(self.draw(self.found, room) if self.found is not None else ())]
 
     def head(self) -> str:
-        """When Slurm answered last, and that it does not answer now."""
+        """When Slurm answered last, and whether it answers now."""
         if self.silent_since is None:
             if not self.looked_at:
-                return "asking Slurm"
-            return (
-                f"as of {_clock(self.looked_at)}, renewed every {self.interval:.0f} s; Ctrl-C ends"
-            )
-        last = f"as of {_clock(self.looked_at)}" if self.looked_at else "as neuronctl recorded it"
+                return "waiting for Slurm"
+            every = f"{self.interval:.0f} s"
+            return f"as of {_clock(self.looked_at)}, refreshed every {every}; Ctrl-C to stop"
+        last = f"as of {_clock(self.looked_at)}" if self.looked_at else "from neuronctl's records"
         return (
-            f"{last}: Slurm does not answer since {_clock(self.silent_since)} ({self.silence}); "
-            f"asked again every {self.interval:.0f} s"
+            f"{last}: no answer from Slurm since {_clock(self.silent_since)} ({self.silence}); "
+            f"retrying every {self.interval:.0f} s"
         )
 
 
@@ -120,7 +118,7 @@ def _wait(picture: _Picture, full: bool) -> None:
 
 
 def _paint(picture: _Picture) -> None:
-    """Over the picture before, without a blank in between; what is too much is counted."""
+    """Overwrite the table on the screen, without clearing it first; count the lines left out."""
     height = max(3, shutil.get_terminal_size().lines)
     lines = picture.lines(height)
     if len(lines) > height:
@@ -131,7 +129,7 @@ def _paint(picture: _Picture) -> None:
 
 @contextlib.contextmanager
 def _screen() -> Iterator[bool]:
-    """The terminal's other screen, left again whatever happens; False where there is none."""
+    """Switch to the terminal's alternate screen and back; yields False if there is none."""
     if not is_terminal() or os.environ.get("TERM", "dumb") == "dumb":
         yield False
         return
@@ -144,7 +142,7 @@ def _screen() -> Iterator[bool]:
     try:
         yield True
     finally:
-        # A second Ctrl-C would cost the last picture.
+        # A second Ctrl-C must not lose the last table.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.stdout.write(_LEAVE)
         sys.stdout.flush()

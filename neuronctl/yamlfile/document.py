@@ -1,4 +1,4 @@
-"""What a YAML file says."""
+"""The content of a YAML file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ KeyPath = Tuple[str, ...]
 
 @dataclass(frozen=True)
 class Document:
-    """What a YAML file says.
+    """The content of a YAML file.
 
     data
         The top mapping; values are dict, list, str, int, float, bool and None.
     lines
         The line (from 1) of every key path in ``data``; ``()`` is the first line.
     raw
-        How a number, boolean or null was typed, by key path: ``1.10`` where ``data`` has 1.1.
+        Numbers, booleans and nulls as typed, by key path: ``1.10`` where ``data`` has 1.1.
     """
 
     file: str
@@ -28,7 +28,7 @@ class Document:
     raw: Mapping[KeyPath, str]
 
     def where(self, path: KeyPath) -> str:
-        """``file:line`` of a key path, or of the nearest thing around it."""
+        """``file:line`` of a key path, or of the nearest key path above it."""
         while path not in self.lines:
             path = path[:-1]
         return f"{self.file}:{self.lines[path]}"

@@ -1,4 +1,4 @@
-"""The one place that imports yaml: text to a Document, with file and line for what is wrong."""
+"""YAML text to a Document; errors name file and line. The only module that imports yaml."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from neuronctl.yamlfile.document import Document, KeyPath
 
 MAX_DEPTH = 32
 
-_BLANKS_HINT = "YAML is indented with blanks, and a value with ': ' or '#' in it needs quotes"
+_SYNTAX_HINT = "indent with spaces, not tabs; quote values that contain ': ' or '#'"
 
 
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
-    """As read(), of a text that is already there; ``file`` is what messages call it."""
+    """The document in a text; messages name ``file``."""
     try:
         return _Builder(text, file, error).document()
     except yaml.reader.ReaderError as problem:
         line = text.count("\n", 0, problem.position) + 1
         code = ord(problem.character) if isinstance(problem.character, str) else problem.character
         raise error(
-            f"{file}:{line}: holds the character U+{code:04X}, which no text file has",
-            "is this a YAML file at all?",
+            f"{file}:{line}: contains the character U+{code:04X}, which YAML does not allow",
+            "check that this is a YAML file",
         ) from None
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         line = mark.line + 1 if mark is not None else 1
         what = " ".join(part for part in (problem.context, problem.problem) if part)
-        raise error(f"{file}:{line}: is not valid YAML: {what}", _BLANKS_HINT) from None
+        raise error(f"{file}:{line}: is not valid YAML: {what}", _SYNTAX_HINT) from None
 
 
 class _Builder:
-    """Turns the parser's events into plain values, noting lines.
+    """Turns the parser's events into plain values and notes their lines.
 
-    Events rather than PyYAML's node graph: libyaml's composer recurses in C, and a file of
-    100,000 opening brackets ends the process.
+    It does not use PyYAML's node graph: libyaml's composer recurses in C, so a file of 100,000
+    opening brackets would crash the process.
     """
 
     def __init__(self, text: str, file: str, error: Type[NeuronctlError]) -> None:
@@ -60,7 +60,7 @@ class _Builder:
         if isinstance(event, yaml.StreamEndEvent) or (
             isinstance(event, yaml.ScalarEvent) and not event.value
         ):
-            hint = "write 'key: value' lines, or take the file away"
+            hint = "write 'key: value' lines, or delete the file"
             raise self.error(f"{self.file}:1: is empty", hint)
         if not isinstance(event, yaml.MappingStartEvent):
             raise self.fail(event, "is not a mapping", "write 'key: value' lines")
@@ -68,17 +68,17 @@ class _Builder:
         next(self.events)  # the document's end
         event = next(self.events)
         if not isinstance(event, yaml.StreamEndEvent):
-            raise self.fail(event, "a second document begins", "keep one document in a file")
+            raise self.fail(event, "starts a second document", "keep one document per file")
         return Document(self.file, data, self.lines, self.raw)
 
     def value(self, event: Any, path: KeyPath) -> Any:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             name = event.anchor
-            raise self.fail(event, f"uses the YAML anchor {name!r}", "write the value out instead")
+            raise self.fail(event, f"uses the YAML anchor {name!r}", "write the value out")
         if event.tag is not None:
             raise self.fail(event, f"has the tag {event.tag!r}", "write the value without a tag")
         if len(path) > MAX_DEPTH:
-            raise self.fail(event, f"is nested more than {MAX_DEPTH} deep")
+            raise self.fail(event, f"is nested more than {MAX_DEPTH} levels deep")
         if isinstance(event, yaml.ScalarEvent):
             return self.scalar(event, path)
         if isinstance(event, yaml.MappingStartEvent):
@@ -101,7 +101,7 @@ class _Builder:
             return text
         self.raw[path] = text
         if match["int"]:
-            # More digits than any figure here has, and than int() is quick with.
+            # No figure here has more digits, and int() is slow for very long numbers.
             return int(text) if len(text) <= 18 else text
         if match["float"]:
             return float(text)
@@ -113,7 +113,7 @@ class _Builder:
             if isinstance(key_event, yaml.MappingEndEvent):
                 break
             if not isinstance(key_event, yaml.ScalarEvent) or not key_event.value:
-                raise self.fail(key_event, "has a key that is not a word")
+                raise self.fail(key_event, "has a key that is not plain text")
             key: str = key_event.value
             below = (*path, key)
             if key in result:

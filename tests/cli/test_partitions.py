@@ -150,7 +150,7 @@ def test_json_of_one_with_its_places_and_no_limit(run: Run, tmp_path: Path) -> N
         (["--cluster", "nuron"], 3, "the catalog has no cluster 'nuron'", "did you mean neuron"),
         (["--catalog", "gone.yaml"], 3, "cannot read gone.yaml: No such file or directory", ""),
         (["--catalog", "bad.yaml"], 3, "bad.yaml:2: clusters.lab: has no source", "say where"),
-        (["--catalog", "tab.yaml"], 3, "tab.yaml:2: is not valid YAML", "indented with blanks"),
+        (["--catalog", "tab.yaml"], 3, "tab.yaml:2: is not valid YAML", "indent with spaces"),
         (["--no-such"], 2, "No such option", "neuronctl partitions --help"),
     ],
 )
@@ -184,14 +184,14 @@ def test_it_fits_the_terminal(tmp_path: Path, width: int) -> None:
         assert "\x1b" not in out
         table = out.split("\n\n", 1)[1]  # below the header, which the terminal wraps
         for line in table.splitlines():
-            assert len(line.rstrip()) <= width or line.startswith(("CORES, GPUS", "left out")), line
+            assert len(line.rstrip()) <= width or line.startswith(("CORES, GPUS", "hidden")), line
     if width >= 80:
         assert "TIME LIMIT" in in_terminal(["partitions"], tmp_path, width)
 
 
 def test_on_a_narrow_terminal_it_says_what_is_left_out(tmp_path: Path) -> None:
     out = in_terminal(["partitions"], tmp_path, 60)
-    assert "left out for lack of width: NODES, CORES" in out
+    assert "hidden to fit the terminal: NODES, CORES" in out
     assert "TIME LIMIT" in out
 
 

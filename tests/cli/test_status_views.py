@@ -62,7 +62,7 @@ def test_advice_where_a_job_is_asked_for(run: Run, fake_slurm: FakeSlurm) -> Non
 def test_watching_ends_with_the_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", state="COMPLETED"))
     shown = run("status", "--watch", "7").stdout
-    assert re.match(r"as of \d\d:\d\d:\d\d, renewed every 3 s", shown) and "COMPLETED" in shown
+    assert re.match(r"as of \d\d:\d\d:\d\d, refreshed every 3 s", shown) and "COMPLETED" in shown
     assert "exclude each other" in run("status", "--watch", "--json", code=2).stderr
 
 
@@ -104,7 +104,7 @@ def test_watching_a_silent_slurm(fake_slurm: FakeSlurm) -> None:
         assert any("RUNNING" in line for line in lines)
         words = "slurm_load_jobs error: Unable to contact slurm controller\n"
         fake_slurm.answer("squeue", stderr=words, code=1)
-        silent = next(line for line in lines if "does not answer since" in line)
+        silent = next(line for line in lines if "no answer from Slurm since" in line)
         assert silent.startswith("as of ") and "Unable to contact" in silent
         assert any("RUNNING" in line for line in lines), "the last picture stays"
         fake_slurm.queue(queue_row("7", state="COMPLETING"))
@@ -130,8 +130,9 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
     )
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    env = {**os.environ, **fake_slurm.env, "TERM": "xterm", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    env = {**os.environ, **fake_slurm.env, "TERM": "xterm", "PYTHONUTF8": "1"}
     env.pop("COLUMNS", None)
+    env.pop("NO_COLOR", None)
     with subprocess.Popen(
         [sys.executable, "-m", "neuronctl", "status"], stdout=theirs, env=env
     ) as process:
@@ -146,6 +147,7 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
                 break
             text += part
     os.close(ours)
+    assert b"\x1b[32mRUNNING" in text and b"\x1b[33mPENDING" in text
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text.decode())
     lines = plain.splitlines()
     assert process.returncode == 0 and all(len(line) <= width for line in lines), lines

@@ -287,10 +287,10 @@ def test_controller_dead_while_watching(broken: Broken, tell: Tell) -> None:
     lines = iter(watching.stdout.readline, "")
     assert any("RUNNING" in line for line in lines)
     with broken.without("slurmctld"):
-        silent = next(line for line in lines if "does not answer since" in line)
+        silent = next(line for line in lines if "no answer from Slurm since" in line)
         assert silent.startswith("as of ")
         assert any("RUNNING" in line for line in lines), "the last picture stays"
-    assert any("renewed every" in line for line in lines)
+    assert any("refreshed every" in line for line in lines)
     assert any("RUNNING" in line for line in lines)
     broken.shell(f"scancel {job}")
     rest = watching.communicate(timeout=90)[0]

@@ -109,7 +109,7 @@ def test_the_least_important_columns_go_first_and_it_says_so(
 ) -> None:
     lines = on_terminal(monkeypatch, 24)
     assert lines[0].split() == ["NAME", "N", "REMARK"]
-    assert lines[-2:] == ["left out for lack of", "width: EXTRA"]
+    assert lines[-2:] == ["hidden to fit the", "terminal: EXTRA"]
     lines = on_terminal(monkeypatch, 15)
     assert lines[0].split() == ["NAME", "N"]
     assert "".join(lines[3:]).endswith("REMARK, EXTRA")
@@ -135,6 +135,17 @@ def test_styles_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     grey = Terminal()
     console.print_text("done", "red", file=grey)
     assert "31m" not in grey.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 16], ids=["fits", "folded"])
+def test_a_cell_can_have_its_own_style(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = [Column("STATE", style="bold", styles={"FAILED": "red"}), Column("REMARK")]
+    out = Terminal()
+    console.print_table(columns, [["FAILED", "words and words"], ["other", "x"]], file=out)
+    assert re.search(r"\x1b\[(1;)?31mFAILED", out.getvalue())
+    assert "\x1b[1mother" in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,8 @@ def test_replacing_and_copying(kind: Callable[..., Any]) -> None:
 def test_what_was_computed_is_no_field() -> None:
     one = Ours(1, "a", fifth={})
     assert one.upper == "A" and one == Ours(1, "a", fifth={}) and one.upper is one.upper
-    for other in (frozen.replace(one, second="b"), dataclasses.replace(one, second="b")):
-        assert other.upper == "B" and other == Ours(1, "b", fifth={})
-    with pytest.raises(TypeError):
-        frozen.replace(one, seventh=7)
+    other = dataclasses.replace(one, second="b")
+    assert other.upper == "B" and other == Ours(1, "b", fifth={})
     assert "upper" not in dataclasses.asdict(one)
 
 

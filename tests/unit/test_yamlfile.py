@@ -86,16 +86,16 @@ def test_lines_and_typed_text() -> None:
         ("a: [1\nb: 2\n", 2, "is not valid YAML"),
         ("a: 'x\n", 2, "is not valid YAML"),
         ("a: b: c\n", 1, "is not valid YAML"),
-        ("a: 1\n\nb: \x00\n", 3, "holds the character U+0000"),
-        ("a: \x1b[31m\n", 1, "holds the character U+001B"),
-        ("a: 1\n---\nb: 2\n", 2, "a second document begins"),
+        ("a: 1\n\nb: \x00\n", 3, "contains the character U+0000"),
+        ("a: \x1b[31m\n", 1, "contains the character U+001B"),
+        ("a: 1\n---\nb: 2\n", 2, "starts a second document"),
         ("a: &x 1\nb: *x\n", 1, "uses the YAML anchor 'x'"),
         ("a: 1\nb: *x\n", 2, "uses the YAML anchor 'x'"),
         ("a: !!python/object/apply:os.system [id]\n", 1, "has the tag"),
         ("a: !!int 5\n", 1, "has the tag"),
-        ("? [a]\n: 1\n", 1, "has a key that is not a word"),
-        ("'': 1\n", 1, "has a key that is not a word"),
-        ("a: " + "[" * 40 + "]" * 40, 1, "is nested more than 32 deep"),
+        ("? [a]\n: 1\n", 1, "has a key that is not plain text"),
+        ("'': 1\n", 1, "has a key that is not plain text"),
+        ("a: " + "[" * 40 + "]" * 40, 1, "is nested more than 32 levels deep"),
     ],
 )
 def test_what_is_refused_is_refused_with_its_line(text: str, line: int, words: str) -> None:
@@ -113,7 +113,7 @@ def test_what_is_refused_is_refused_with_its_line(text: str, line: int, words: s
     ids=["lists", "mappings", "blocks"],
 )
 def test_endless_nesting_is_an_error_and_no_crash(text: str) -> None:
-    with pytest.raises(JobFileError, match=r"is nested more than 32 deep|is not valid YAML"):
+    with pytest.raises(JobFileError, match=r"is nested more than 32 levels deep|is not valid YAML"):
         parse(text)
 
 
@@ -134,9 +134,9 @@ def test_a_file_is_read_with_its_byte_order_mark_and_dos_line_ends(tmp_path: Pat
     ("content", "words"),
     [
         (b"a: 1\nb: \xb0\xa1\n", ":2: is not UTF-8 text"),  # EUC-KR
-        (b"\x7fELF\x02\x01\x01\x00", ":1: holds the character U+007F"),
+        (b"\x7fELF\x02\x01\x01\x00", ":1: contains the character U+007F"),
         (b"\x89PNG\r\n\x1a\n", ":1: is not UTF-8 text"),
-        (b"a: 1\n" * 300_000, "is longer than 1000000 bytes"),
+        (b"a: 1\n" * 300_000, "is larger than 1000000 bytes"),
     ],
 )
 def test_files_that_are_no_text(tmp_path: Path, content: bytes, words: str) -> None:
@@ -174,7 +174,7 @@ def test_it_is_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None
     expected = parse(text)
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
     assert parse(text) == expected
-    with pytest.raises(JobFileError, match=r"^job.yaml:1: holds the character U"):
+    with pytest.raises(JobFileError, match=r"^job.yaml:1: contains the character U"):
         parse("a: \x00")
     with pytest.raises(JobFileError, match=r"^job.yaml:2: is not valid YAML"):
         parse("a:\n\tb: 1\n")

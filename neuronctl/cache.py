@@ -1,0 +1,67 @@
+"""JSON in the user's cache directory: values that take longer to work out than to read back.
+
+A file is read back only if nobody but this user could have written it. A file that is missing,
+damaged, from another version of neuronctl or not to be trusted counts as absent, so the directory
+can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import zlib
+from typing import Any
+
+from neuronctl import __version__
+from neuronctl.errors import NeuronctlError
+from neuronctl.files import write_private
+from neuronctl.paths import cache_dir
+
+
+def path_of(kind: str, name: str) -> str:
+    """The file for the value called ``name`` among those of its kind."""
+    number = zlib.crc32(name.encode("utf-8", "surrogateescape"))
+    return os.path.join(cache_dir(), f"{kind}-{number:08x}.json")
+
+
+def read(kind: str, name: str, source: str = "") -> Any:
+    """The value that was written with the same name and the same source; None if there is none."""
+    try:
+        kept = json.loads(_trusted(path_of(kind, name)))
+        if [kept["version"], kept["name"], kept["source"]] == [__version__, name, source]:
+            return kept["value"]
+    except (NeuronctlError, OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return None
+
+
+def write(kind: str, name: str, value: Any, source: str = "") -> None:
+    """Keep a value of plain JSON types, made from ``source``; a failure costs nothing but time."""
+    kept = {"version": __version__, "name": name, "source": source, "value": value}
+    with contextlib.suppress(NeuronctlError, OSError, ValueError):
+        write_private(path_of(kind, name), json.dumps(kept))
+
+
+def _trusted(path: str) -> bytes:
+    """The content of a file of this user in a directory of this user; OSError for any other."""
+    directory, name = os.path.split(path)
+    place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _check_owner(os.fstat(place))
+        # NONBLOCK: a pipe without a writer would be waited for.
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+    finally:
+        os.close(place)
+    with os.fdopen(file, "rb") as stream:
+        status = os.fstat(file)
+        _check_owner(status)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("not a regular file")
+        return stream.read()
+
+
+def _check_owner(status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OSError("others may have written it")

@@ -1,4 +1,4 @@
-"""The figures of a limit that keeps a job waiting: ``8 of 8 GPUs``. Pure."""
+"""The figures of a limit that keeps a job pending: ``8 of 8 GPUs``. Pure."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _FIGURES = {
 
 
 def has_figure(reason: str) -> bool:
-    """Whether a limit with a figure may stand behind the reason."""
+    """Whether the reason refers to a limit that may have a figure."""
     return reason in _FIGURES or reason in ("PartitionTimeLimit", "PartitionNodeLimit")
 
 
 def figure_words(status: JobStatus, mine: Iterable[JobStatus], limits: Limits) -> str:
-    """A limit that keeps a job waiting, with its figures: ``8 of 8 GPUs``; "" where not known.
+    """The figures of the limit that keeps a job pending: ``8 of 8 GPUs``; "" if unknown.
 
-    mine: the user's jobs. limits: the cluster's own.
+    mine: the user's jobs. limits: the cluster's limits.
     """
     part = next((one for one in limits.partitions if one.name == status.partition), None)
     if status.reason == "PartitionTimeLimit" and part is not None and part.max_time:
         from neuronctl.units import format_time
 
-        return f"at most {format_time(part.max_time)}"
+        return f"limit {format_time(part.max_time)}"
     if status.reason == "PartitionNodeLimit" and part is not None and part.max_nodes:
-        return f"at most {part.max_nodes}"
+        return f"limit {part.max_nodes}"
     field, what = _FIGURES.get(status.reason, ("", ""))
     if not field:
         return ""
@@ -44,7 +44,7 @@ def figure_words(status: JobStatus, mine: Iterable[JobStatus], limits: Limits) -
         if most is None:
             continue
         if field == "max_gpus_per_job":
-            return f"at most {most} {what}"
+            return f"limit {most} {what}"
         here = [one for one in mine if one.partition == status.partition and not one.ended]
         running = [one for one in here if one.state != "PENDING"]
         if field == "max_gpus":

@@ -1,11 +1,11 @@
-"""The one reader of YAML: plain values, and the line every one of them stands on.
+"""The YAML reader: plain values, each with its line number.
 
-Stricter and plainer than YAML 1.1, because a person writes these files for Slurm:
+Stricter and simpler than YAML 1.1, because people write these files for Slurm:
 
-- ``24:00:00`` and ``2026-08-12`` are text, not numbers and dates; so are ``on``, ``no``, ``1_000``
-  and ``010``. Only ``true`` and ``false`` are booleans; only ``null``, ``~`` and nothing are null.
-- A key given twice is an error, and so are tags (``!!python/…``), anchors and aliases, and a
-  second document.
+- ``24:00:00`` and ``2026-08-12`` are text, not numbers and dates; so are ``on``, ``no``, ``1_000``,
+  and ``010``. Only ``true`` and ``false`` are booleans; only ``null``, ``~``, and an empty value
+  are null.
+- Duplicate keys, tags (``!!python/…``), anchors, aliases, and a second document are errors.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def read(
 ) -> Document:
     """Read one YAML file whose top level is a mapping with at least one key.
 
-    keep: what it says is kept in the user's cache directory, to be had without a parser the next
-    time; not for a job file, which may hold a secret. private: keys of the top that may hold one
-    too; a file that has one of them is not kept.
+    keep: cache the content in the user's cache directory, so that the next read needs no parser;
+    not for a job file, which may contain a secret. private: top-level keys that may contain one
+    too; a file with any of them is not cached.
 
-    Raises ``error`` with file and line for anything else, also where the file cannot be read.
+    Raises ``error`` with file and line for anything else, and if the file cannot be read.
     """
     file = os.fspath(path)
     try:
@@ -45,12 +45,12 @@ def read(
         reason = getattr(problem, "strerror", None) or str(problem)
         raise error(f"cannot read {file}: {reason}") from None
     if len(content) > MAX_BYTES:
-        raise error(f"{file}: is longer than {MAX_BYTES} bytes", "is this a YAML file at all?")
+        raise error(f"{file}: larger than {MAX_BYTES} bytes", "check that this is a YAML file")
     try:
-        text = content.decode("utf-8")  # PyYAML takes a byte order mark away itself
+        text = content.decode("utf-8")  # PyYAML removes a byte order mark itself
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
-        raise error(f"{file}:{line}: is not UTF-8 text", "save the file as UTF-8") from None
+        raise error(f"{file}:{line}: not UTF-8 text", "save the file as UTF-8") from None
     kept = cache.read(file, text) if keep else None
     if kept is not None:
         return kept
@@ -61,8 +61,8 @@ def read(
 
 
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
-    """As read(), of a text that is already there; ``file`` is what messages call it."""
-    # Importing yaml takes longer than all else that a catalog which was read before needs.
+    """Parse text as read() does; messages refer to it as ``file``."""
+    # Importing yaml takes longer than everything else that a cached catalog needs.
     from neuronctl.yamlfile import parser
 
     return parser.parse(text, file, error)

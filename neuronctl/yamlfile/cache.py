@@ -1,7 +1,7 @@
-"""What a YAML text said when it was read before, kept as JSON.
+"""Parsed YAML files, cached as JSON.
 
-The text itself stands in the file and has to be the same, so that nothing can be stale; a file
-that is damaged, foreign or gone only means that the text is parsed again.
+A cache file contains the YAML text, which must match, so an entry is never stale. If the cache file
+is damaged, foreign, or missing, the YAML is simply parsed again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from neuronctl.files import write_private
 from neuronctl.paths import cache_dir
 from neuronctl.yamlfile.document import Document, KeyPath
 
-_SEPARATOR = "\0"  # in no key: YAML has no such character
+_SEPARATOR = "\0"  # never part of a key: YAML does not allow this character
 
 
 def _file_of(file: str) -> str:
@@ -27,7 +27,7 @@ def _file_of(file: str) -> str:
 
 
 def read(file: str, text: str) -> Optional[Document]:
-    """The document that ``text`` is, where it was kept."""
+    """The cached document for ``text``, or None."""
     try:
         with open(_file_of(file), "rb") as kept:
             data = json.loads(kept.read())
@@ -41,7 +41,7 @@ def read(file: str, text: str) -> Optional[Document]:
 
 
 def write(document: Document, text: str) -> None:
-    """Keep a document; where that cannot be done, nothing is lost but time."""
+    """Cache a document; a failure costs only time."""
     kept: Any = {
         "version": __version__,
         "file": document.file,

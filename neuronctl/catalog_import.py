@@ -1,4 +1,4 @@
-"""A cluster's catalog entry from what its Slurm says, and where the two differ. Pure."""
+"""Draft a cluster's catalog entry from Slurm's configuration, and compare the two. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Data = Dict[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure that the catalog and Slurm do not agree on; "" where one of them has none."""
+    """One value on which the catalog and Slurm disagree; "" if one of them has none."""
 
     partition: str
     key: str
@@ -28,16 +28,16 @@ class Difference:
 
 
 def draft(limits: Limits, date: str, below: Mapping[str, Cluster] = MappingProxyType({})) -> str:
-    """The text of a catalog file; ``date`` (2026-08-12) is when Slurm was asked.
+    """The text of a catalog file; ``date`` (2026-08-12) is when Slurm was queried.
 
-    below: the clusters of the catalog that the file will lie over: what they say and Slurm does
-    not have is taken out. Where one figure stands for several, a remark at the top says so. What
-    Slurm does not tell (comments, where to submit from, modules) is left to be written.
+    below: the clusters of the catalog that the file will override; the draft removes what they set
+    and Slurm does not have. A remark at the top says where one number stands for several. What
+    Slurm does not report (comments, submit directories, modules) is left for a person to add.
     """
     name = re.sub(r"[^A-Za-z0-9._-]", "-", limits.config.cluster) or "cluster"
     cluster: Data = {
         "title": name,
-        "source": f"Slurm {limits.config.version} itself: scontrol, sacctmgr",
+        "source": f"Slurm {limits.config.version}: scontrol, sacctmgr",
         "date": date,
     }
     if name != limits.config.cluster and limits.config.cluster:
@@ -53,7 +53,7 @@ def draft(limits: Limits, date: str, below: Mapping[str, Cluster] = MappingProxy
     remarks: List[str] = []
     drafted = {one.name: _partition(one, limits, remarks) for one in limits.partitions}
     if drafted.pop("auto", None) is not None:
-        remarks.append("auto: left out, as '-p auto' lets neuronctl choose a partition.")
+        remarks.append("auto: omitted, because '-p auto' lets neuronctl choose a partition.")
     cluster["partitions"] = drafted
     if name in below:
         lower = below[name]
@@ -65,10 +65,10 @@ def draft(limits: Limits, date: str, below: Mapping[str, Cluster] = MappingProxy
         if lower.default_partition is not None:
             cluster.setdefault("default_partition", None)
     head = [
-        f"# Drafted by 'neuronctl catalog import' from Slurm on {date}: look it through.",
-        "# What Slurm does not tell is yours to add: the comment it wants, where to submit from,",
-        "# modules, containers. 'neuronctl catalog check FILE' checks it; every key stands in",
-        "# docs/reference/catalog.md.",
+        f"# Drafted by 'neuronctl catalog import' from Slurm on {date}. Review it.",
+        "# Add what Slurm does not report: required comments, submit directories, modules,",
+        "# containers. Check it with 'neuronctl catalog check FILE'. docs/reference/catalog.md",
+        "# describes every key.",
         *(f"# {one}" for one in remarks),
     ]
     return (
@@ -77,17 +77,17 @@ def draft(limits: Limits, date: str, below: Mapping[str, Cluster] = MappingProxy
 
 
 def _inheriting(name: str, cluster: Cluster) -> Partition:
-    """A partition of which only its cluster says anything."""
+    """A partition with only the values that it inherits from its cluster."""
     return Partition(name, arch=cluster.arch, wall_time=cluster.wall_time)
 
 
 def untold(limits: Limits) -> Tuple[str, ...]:
-    """Keys of a partition that Slurm was not heard about: its users' limits, without sacctmgr."""
+    """The partition keys that Slurm did not report: without sacctmgr, the limits per user."""
     return ("max_submit_jobs", "max_running_jobs", "max_gpus") if limits.qos is None else ()
 
 
 def _take_out(data: Data, below: Partition, spared: Sequence[str]) -> None:
-    """Give ``data`` a null, or Slurm's plain value, for all that only ``below`` says."""
+    """Set to null, or to Slurm's default, every key of ``data`` that only ``below`` sets."""
     plain = Partition(below.name)
     for key in _KEYS:
         if key not in (*data, *spared) and getattr(below, key) != getattr(plain, key):
@@ -100,7 +100,7 @@ def _take_out(data: Data, below: Partition, spared: Sequence[str]) -> None:
         data["interconnect"] = None
     if below.cores_total is not None and data.get("cores_per_node"):
         data["cores_total"] = None
-    if below.note:  # it speaks of the figures that this file replaces
+    if below.note:  # it describes the figures that this file replaces
         data["note"] = None
 
 
@@ -118,7 +118,7 @@ def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
     if qos is not None and site.qos:
         found = (qos.limit("MaxSubmitPU"), qos.limit("MaxJobsPU"))
         for key, value in zip(("max_submit_jobs", "max_running_jobs"), found):
-            # One that is over the limit of all jobs says nothing, and no catalog takes it.
+            # A limit above the limit on submitted jobs has no effect, and the catalog rejects it.
             if value and value <= data.get("max_submit_jobs", value):
                 data[key] = value
         gpus = data.get("gpus_per_node", 0)
@@ -142,7 +142,7 @@ def _sizes(nodes: Sequence[SiteNode], count: Optional[int]) -> Data:
     if len(set(cores)) == 1:
         data["cores_per_node"] = cores[0]
     else:
-        # One figure a node, or the smallest where some node was not to be seen.
+        # One number per node, or the smallest if some nodes were not visible.
         data["cores_per_node"] = cores if len(cores) == count else min(cores)
     memory = max(one.memory_mb for one in nodes)
     if memory:
@@ -160,28 +160,28 @@ def _sizes(nodes: Sequence[SiteNode], count: Optional[int]) -> Data:
 
 
 def _remarks(name: str, nodes: Sequence[SiteNode], data: Data) -> List[str]:
-    """Where a partition's nodes differ and the draft has one figure for all of them."""
-    found = []
-    memory = {one.memory_mb for one in nodes}
+    """Remarks where a partition's nodes differ and the draft has one number for all of them."""
+    remarks = []
+    memory = {node.memory_mb for node in nodes}
     if len(memory) > 1:
-        found.append(f"memory of {min(memory)} to {max(memory)} MB; the largest is what is written")
-    gpus = {one.gpus for one in nodes}
+        remarks.append(f"{min(memory)} to {max(memory)} MB of memory; the draft uses the largest")
+    gpus = {node.gpus for node in nodes}
     if len(gpus) > 1:
-        found.append(f"{min(gpus)} to {max(gpus)} GPUs; the largest is what is written")
-    cores = {one.cores // one.threads for one in nodes}
+        remarks.append(f"{min(gpus)} to {max(gpus)} GPUs; the draft uses the largest")
+    cores = {node.cores // node.threads for node in nodes}
     if len(cores) > 1 and not isinstance(data["cores_per_node"], list):
-        found.append(f"{min(cores)} to {max(cores)} cores; the smallest is what is written")
-    return [f"{name}: its nodes have {words}." for words in found]
+        remarks.append(f"{min(cores)} to {max(cores)} cores; the draft uses the smallest")
+    return [f"{name}: nodes have {words}." for words in remarks]
 
 
 def _memory_fraction(limits: Limits) -> Optional[float]:
-    """How much of a node's share of memory a core brings, where all partitions agree on it."""
+    """The fraction of a core's share of node memory that a job gets, if all partitions agree."""
     found = set()
     for site in limits.partitions:
         nodes = [one for one in limits.nodes if site.name in one.partitions and one.memory_mb]
         if not nodes or not site.memory_mb_per_cpu:
             return None
-        # As Cluster.memory_mb() counts it, from the figures that the draft has.
+        # Calculated as in Cluster.memory_mb(), from the draft's figures.
         share = max(one.memory_mb for one in nodes) / max(one.cores for one in nodes)
         found.add(round(site.memory_mb_per_cpu / share, 2))
     (one,) = found if len(found) == 1 else (None,)
@@ -231,12 +231,12 @@ _KEYS = (
 def differences(
     catalog: Cluster, slurm: Cluster, spared: Sequence[str] = ()
 ) -> Tuple[Difference, ...]:
-    """Figure by figure; of ``slurm`` only what Slurm tells counts: not the keys in ``spared``."""
+    """The differences, value by value, except for the keys in ``spared``."""
     found: List[Difference] = []
     for name in dict.fromkeys([*catalog.partitions, *slurm.partitions]):
         ours, theirs = catalog.partitions.get(name), slurm.partitions.get(name)
         if ours is None or theirs is None:
-            there = ("there" if ours else "", "there" if theirs else "")
+            there = ("present" if ours else "", "present" if theirs else "")
             found.append(Difference(name, "partition", *there))
             continue
         for key, mine, its in _figures(ours, theirs):

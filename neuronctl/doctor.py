@@ -1,4 +1,4 @@
-"""What works here and what does not, for one page: looks, and changes nothing."""
+"""Check what works on this machine and what does not, without changing anything."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ABSENT = "not here"
 
 _NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "salloc", "srun")
 _WITHOUT = {
-    "sacct": "how old jobs ended is not known once Slurm forgets them",
-    "sacctmgr": "the limits of a QOS and of your account are not known",
+    "sacct": "how jobs ended is unknown once slurmctld forgets them",
+    "sacctmgr": "the limits of QOSs and of your account are unknown",
 }
 _TIMEOUT = 5.0
 _OLD = 365 * 86400
@@ -32,9 +32,9 @@ _OLD = 365 * 86400
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the page. state: ``ok``, ``wrong`` or ``not here``; hint: what to do.
+    """One line of the report. state: ``ok``, ``wrong``, or ``not here``. hint: what to do.
 
-    exit_code: of what goes wrong with it, where the state is ``wrong``; else 0.
+    exit_code: the exit code of the problem if the state is ``wrong``, otherwise 0.
     """
 
     name: str
@@ -53,8 +53,8 @@ def _failed(name: str, error: NeuronctlError) -> Check:
 
 
 def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
-    """Look at everything; a look that fails is a line of its own, never an error."""
-    looks: Tuple[Callable[[], Iterator[Check]], ...] = (
+    """Run all checks; a check that fails becomes a line of the report, never an error."""
+    probes: Tuple[Callable[[], Iterator[Check]], ...] = (
         _program,
         _commands,
         _slurm,
@@ -63,13 +63,13 @@ def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
         _software,
         _last_job,
     )
-    found: List[Check] = []
-    for look in looks:
+    checks: List[Check] = []
+    for probe in probes:
         try:
-            found += look()
+            checks += probe()
         except NeuronctlError as error:
-            found.append(_failed(look.__name__.strip("_<>"), error))
-    return tuple(found)
+            checks.append(_failed(probe.__name__.strip("_<>"), error))
+    return tuple(checks)
 
 
 def _program() -> Iterator[Check]:
@@ -79,24 +79,24 @@ def _program() -> Iterator[Check]:
 
 def _commands() -> Iterator[Check]:
     name = "slurm commands"
-    there = {one: shutil.which(one) for one in (*_NEEDED, *_WITHOUT)}
-    missing = [one for one in _NEEDED if there[one] is None]
-    if not any(there.values()):
-        hint = "log in to the cluster's login node; 'neuronctl generate' works without"
+    paths = {command: shutil.which(command) for command in (*_NEEDED, *_WITHOUT)}
+    missing = [command for command in _NEEDED if paths[command] is None]
+    if not any(paths.values()):
+        hint = "log in to the cluster's login node; 'neuronctl generate' works without Slurm"
         yield Check(name, ABSENT, "none on PATH", hint)
         return
     if missing:
         words = f"not on PATH: {', '.join(missing)}"
-        yield _wrong(name, words, "put Slurm's directory on PATH", SlurmUnavailableError)
+        yield _wrong(name, words, "add Slurm's directory to PATH", SlurmUnavailableError)
     else:
-        yield Check(name, GOOD, _paths([path for path in there.values() if path is not None]))
-    for one, words in _WITHOUT.items():
-        if there[one] is None:
-            yield Check(one, ABSENT, f"not on PATH: {words}")
+        yield Check(name, GOOD, _paths([path for path in paths.values() if path is not None]))
+    for command, words in _WITHOUT.items():
+        if paths[command] is None:
+            yield Check(command, ABSENT, f"not on PATH: {words}")
 
 
 def _paths(commands: List[str]) -> str:
-    """Full paths, a directory once; behind links, where they lead."""
+    """Full paths, grouped by directory, with the targets of links."""
     places: Dict[str, List[str]] = {}
     for path in commands:
         real = os.path.realpath(path)
@@ -128,42 +128,40 @@ def _slurm() -> Iterator[Check]:
     if limits.qos is None:
         yield Check("accounting", ABSENT, f"{_WITHOUT['sacctmgr']}: {_silence()}")
     else:
-        accounts = ", ".join(dict.fromkeys(one.account for one in limits.associations))
+        accounts = ", ".join(dict.fromkeys(row.account for row in limits.associations))
         enforced = ", ".join(config.enforce) or "nothing"
-        yield Check("accounting", GOOD, f"your accounts: {accounts or 'none'}; holds to {enforced}")
+        yield Check("accounting", GOOD, f"your accounts: {accounts or 'none'}; enforces {enforced}")
 
 
 def _no_answer(error: NeuronctlError) -> Check:
-    """What is the matter with Slurm, in plain words where its own are not."""
+    """Why Slurm is not responding, in plain English if its own message is unclear."""
     from neuronctl.slurm.cluster import config_file
 
     failed = _failed("slurm", error)
     asked = os.environ.get("SLURM_CONF")
     words, hint = failed.words, failed.hint
     if asked and config_file() is None:
-        words = f"$SLURM_CONF names {asked}, which cannot be read"
-        hint = "name the cluster's slurm.conf, or unset it"
+        words = f"cannot read {asked}, which $SLURM_CONF names"
+        hint = "set SLURM_CONF to the cluster's slurm.conf, or unset it"
     elif "munge" in words.lower() or "credential" in words.lower():
-        words = f"Slurm does not learn who you are, as munge does not answer here: {words}"
-        hint = "tell the site's administrators"
-    elif "unable to contact slurm controller" in words.lower():
-        words = f"the controller (slurmctld) does not answer: {words}"
+        words = f"Slurm cannot verify your identity: munge is not responding: {words}"
+        hint = "report this to your site's administrators"
     return Check("slurm", BAD, words, hint, failed.exit_code)
 
 
 def _silence() -> str:
-    """Why sacctmgr did not tell the QOS, in its own words."""
+    """Why sacctmgr did not list any QOS, in its own words."""
     from neuronctl.slurm.process import run
 
     argv = ["sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name"]
     try:
-        told = run(argv, timeout=_TIMEOUT)
+        result = run(argv, timeout=_TIMEOUT)
     except NeuronctlError as error:
         return error.message
-    if told.returncode:
-        said = "; ".join(told.words.splitlines()) or "no words"
-        return f"sacctmgr refuses with exit code {told.returncode}: {said}"
-    return "sacctmgr names no QOS"
+    if result.returncode:
+        message = "; ".join(result.words.splitlines()) or "no message"
+        return f"sacctmgr failed with exit code {result.returncode}: {message}"
+    return "sacctmgr lists no QOS"
 
 
 def _catalog(file: Optional[str]) -> Iterator[Check]:
@@ -176,7 +174,7 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
     except NeuronctlError as error:
         yield _failed("catalog", error)
         return
-    yield Check("catalog", GOOD, " under ".join(known.files))
+    yield Check("catalog", GOOD, ", overridden by ".join(known.files))
     try:
         asked = configured_cluster()
         cluster, _ = recognise(known, asked)
@@ -188,9 +186,9 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
     if asked is not None:
         how = f"your configuration, {how}" if own else "your configuration"
     age = _age(cluster.date)
-    words = f"{cluster.name}, by {how}; {cluster.source}, {cluster.date}"
+    words = f"{cluster.name}, from {how}; {cluster.source}, {cluster.date}"
     if age is not None and age > _OLD:
-        hint = "'neuronctl catalog diff' compares it with Slurm"
+        hint = "compare it with Slurm: 'neuronctl catalog diff'"
         yield Check("cluster", GOOD, f"{words}: {age // 86400} days old", hint)
     else:
         yield Check("cluster", GOOD, words)
@@ -201,14 +199,14 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
         if os.path.isdir(place):
             yield Check("submit from", GOOD, place)
         elif own:
-            words = f"{place} does not exist, and jobs may be submitted from there only"
-            yield _wrong("submit from", words, "ask the site to make it", PolicyError)
+            words = f"{place} does not exist, but jobs must be submitted from there"
+            yield _wrong("submit from", words, "ask your site to create it", PolicyError)
         else:
-            yield Check("submit from", ABSENT, f"{place}, on this machine")
+            yield Check("submit from", ABSENT, f"no {place} on this machine")
 
 
 def _age(date: str) -> Optional[int]:
-    """Seconds since the end of a day, month or year; None where the date is in no such form."""
+    """Seconds since a day, month, or year; None if the date has another form."""
     for form in ("%Y-%m-%d", "%Y-%m", "%Y"):
         try:
             return int(time.time() - time.mktime(time.strptime(date, form)))
@@ -233,24 +231,24 @@ def _directories() -> Iterator[Check]:
             return
         yield Check("configuration", GOOD, f"{config}, {count} defaults")
     else:
-        yield Check("configuration", ABSENT, f"{config}")
+        yield Check("configuration", ABSENT, config)
 
 
 def _writable(name: str, path: str) -> Check:
-    there = path
-    while not os.path.exists(there) and there != os.path.dirname(there):
-        there = os.path.dirname(there)
-    if not os.access(there, os.W_OK | os.X_OK) or not os.path.isdir(there):
-        hint = "make it yours, or name another with $XDG_STATE_HOME and $XDG_CACHE_HOME"
-        return _wrong(name, f"{there} is not a directory you can write in", hint, RecordError)
-    free = shutil.disk_usage(there).free >> 20
+    existing = path
+    while not os.path.exists(existing) and existing != os.path.dirname(existing):
+        existing = os.path.dirname(existing)
+    if not os.access(existing, os.W_OK | os.X_OK) or not os.path.isdir(existing):
+        hint = "change its permissions, or set XDG_STATE_HOME and XDG_CACHE_HOME"
+        return _wrong(name, f"{existing} is not a writable directory", hint, RecordError)
+    free = shutil.disk_usage(existing).free >> 20
     if free < 10:
-        return _wrong(name, f"{path}: {free} MB are free there", "make room", RecordError)
+        return _wrong(name, f"{path}: only {free} MB free", "free some space", RecordError)
     made = os.path.exists(path)
     if made and os.stat(path).st_mode & 0o077:
         hint = f"chmod 700 {path}"
-        return _wrong(name, f"{path} can be read by others", hint, RecordError)
-    return Check(name, GOOD, f"{path}{'' if made else ', made when it is needed'}")
+        return _wrong(name, f"other users can access {path}", hint, RecordError)
+    return Check(name, GOOD, f"{path}{'' if made else ', created when needed'}")
 
 
 def _software() -> Iterator[Check]:
@@ -265,11 +263,11 @@ def _software() -> Iterator[Check]:
         else Check("modules", ABSENT, "neither LMOD_CMD nor MODULESHOME is set in this shell")
     )
     runtimes = [shutil.which(one) for one in ("singularity", "apptainer", "enroot")]
-    found = [one for one in runtimes if one is not None]
+    found = [path for path in runtimes if path is not None]
     yield (
         Check("containers", GOOD, ", ".join(found))
         if found
-        else Check("containers", ABSENT, "no singularity, apptainer or enroot on PATH")
+        else Check("containers", ABSENT, "no singularity, apptainer, or enroot on PATH")
     )
 
 
@@ -281,7 +279,7 @@ def _last_job() -> Iterator[Check]:
     for warning in store.warnings:
         yield _wrong("records", warning, "", RecordError)
     if not newest:
-        yield Check("last job", ABSENT, "none is recorded")
+        yield Check("last job", ABSENT, "no recorded jobs")
         return
     record = newest[0]
     words = f"{record.job_id} ({record.job_name}) in {record.partition}"

@@ -1,7 +1,7 @@
-"""Where files lie: the user's XDG directories, and the data that ships with neuronctl.
+"""File locations: the user's XDG directories and the data that ships with neuronctl.
 
-Paths are plain strings here and wherever a short command comes by: importing pathlib takes as
-long as reading fifty job records.
+Paths are plain strings here and in every module that a short command imports: importing pathlib
+takes as long as reading fifty job records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cache_dir() -> str:
 def data_path(name: str) -> str:
     """A file or directory that ships with neuronctl: ``"templates"``, ``"partitions.yaml"``.
 
-    A wheel carries them in the package; in a checkout they lie at the top, beside the package.
+    A wheel has them inside the package; a checkout has them at the top level, beside the package.
     """
     packaged = os.path.join(_PACKAGE, "_data", name)
     return packaged if os.path.exists(packaged) else os.path.join(os.path.dirname(_PACKAGE), name)
@@ -39,13 +39,14 @@ def data_path(name: str) -> str:
 
 def _xdg(variable: str, below_home: str) -> str:
     base = os.environ.get(variable, "")
-    # The XDG specification says that a relative path there is to be ignored.
+    # The XDG specification requires relative paths to be ignored.
     if os.path.isabs(base):
         return os.path.join(base, "neuronctl")
     home = os.path.expanduser("~")
     if not os.path.isabs(home):
         raise UsageError(
-            "no home directory: HOME is not a full path, or not set without a password entry",
-            f"set HOME, or {variable} to a directory of your own",
+            "no home directory: HOME is not an absolute path, or is unset and your user has no "
+            "password entry",
+            f"set HOME, or set {variable} to a directory that you own",
         )
     return os.path.join(home, below_home, "neuronctl")

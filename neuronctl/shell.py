@@ -1,4 +1,4 @@
-"""Words of a shell command: literal text to be quoted, or shell text to be evaluated."""
+"""Words of a shell command: literal text to quote, or shell text to evaluate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import List, Sequence, Tuple, Union
 
 
 class Shell(str):
-    """Text the shell shall evaluate, such as ``"$MASTER_ADDR"``; everything else is a literal."""
+    """Text for the shell to evaluate, such as ``"$MASTER_ADDR"``; a plain str is a literal."""
 
     __slots__ = ()
 
@@ -20,21 +20,21 @@ BASHS_OWN = frozenset(
     + ("BASH_COMMAND", "BASH_ARGC", "BASH_ARGV", "BASH_LINENO", "BASH_SOURCE", "BASH_ALIASES")
     + ("BASH_CMDS", "HISTCMD", "_")
 )
-"""Variables that no script can set: with bash 5.2 an export of the first six fails, and the others
-have a value of bash's own whenever they are read, or none."""
+"""Variables that no script can set: in bash 5.2, exporting any of the first six fails, and the
+others always read as bash's own value, or as empty."""
 
 
 def quote(word: Word) -> str:
-    """``word`` as it stands in a script: a literal quoted, shell text as it is.
+    """Return ``word`` as a script spells it: a literal is quoted, shell text is unchanged.
 
-    Newlines, quotes, Unicode and the empty string arrive byte for byte. A NUL byte cannot be an
-    argument of any program; callers refuse it (ValueError here, as the last line of defence).
+    Newlines, quotes, Unicode, and the empty string are preserved byte for byte. No argument can
+    contain a NUL byte; callers reject it first, and ValueError here is the last line of defense.
     """
     if isinstance(word, Shell):
         return str(word)
     if "\0" in word:
-        raise ValueError("an argument of a program cannot hold a NUL byte")
-    # --option=value reads better as --option='the value' than as '--option=the value'.
+        raise ValueError("a program argument cannot contain a NUL byte")
+    # --option='the value' is easier to read than '--option=the value'.
     name, equals, value = word.partition("=")
     if equals and name.startswith("--") and shlex.quote(name) == name and value:
         return f"{name}={_literal(value)}"
@@ -42,20 +42,20 @@ def quote(word: Word) -> str:
 
 
 def _literal(word: str) -> str:
-    # sbatch refuses a script with CR LF anywhere in it.
+    # sbatch rejects a script with CR LF anywhere in it.
     return shlex.quote(word).replace("\r", "'$'\\r''")
 
 
 def join(words: Sequence[Word]) -> str:
-    """A command line of quoted words."""
+    """Join quoted words into a command line."""
     return " ".join(quote(word) for word in words)
 
 
 def positional(words: Sequence[Word]) -> Tuple[str, Tuple[Word, ...]]:
-    """Shell text that stands for ``words``, and the arguments that the shell is to be given.
+    """Shell text that expands to ``words``, and the arguments to pass to that shell.
 
-    srun, salloc and mpirun begin another command at an argument ``:``, wherever it stands; such a
-    word goes into the text and not among the arguments.
+    srun, salloc, and mpirun start another command at every argument ``:``; such a word therefore
+    goes into the shell text instead of the arguments.
     """
     if ":" not in words:
         return '"$@"', tuple(words)

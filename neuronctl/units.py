@@ -1,6 +1,6 @@
 """Slurm's own grammars: time, memory, host lists, log-file patterns, arrays, dependencies, mail.
 
-Pure; raises ValueError.
+Pure functions; invalid input raises ValueError.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import re
 from typing import Dict, Iterable, List, Optional, Tuple
 
 UNLIMITED = -1
-"""A wall time without limit, in place of a number of seconds."""
+"""An unlimited wall time, used in place of a number of seconds."""
 
-TIME_FORMS = "MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or UNLIMITED"
-MEMORY_FORMS = "a whole number of MB, or one with K, M, G or T"
+TIME_FORMS = "MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, or UNLIMITED"
+MEMORY_FORMS = "a whole number of MB, or a whole number with the suffix K, M, G, or T"
 
 MAX_HOSTS = 65536
-"""A host list that stands for more names than this is an error, not a hang."""
+"""A host list that expands to more names than this is an error, not a hang."""
 
 _MAX_SECONDS = 2**31 - 1  # Slurm keeps a time limit in a C int
 _MAX_MEMORY_MB = 2**53
@@ -26,10 +26,10 @@ _NO_VAL = 0xFFFFFFFE
 
 
 def parse_time(text: str) -> int:
-    """Seconds of a wall time as ``--time`` reads it, or UNLIMITED.
+    """The seconds of a wall time as ``--time`` reads it, or UNLIMITED.
 
-    A bare number is minutes, two numbers are minutes and seconds; zero is no limit. Raises
-    ValueError naming the forms. Note that Slurm itself rounds up to whole minutes.
+    A bare number is minutes; two numbers are minutes and seconds; zero means no limit. Raises
+    ValueError with the accepted forms. Slurm itself rounds up to whole minutes.
     """
     if text.upper() in ("UNLIMITED", "INFINITE", "-1"):
         return UNLIMITED
@@ -37,13 +37,13 @@ def parse_time(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Seconds of a span of time in Slurm's forms, where zero is zero (``squeue``'s ``0:00``)."""
-    # re.ASCII: int() would take other scripts' digits, Slurm does not.
+    """The seconds of a duration in Slurm's forms; zero means zero (``squeue`` prints ``0:00``)."""
+    # re.ASCII: int() accepts the digits of other scripts; Slurm does not.
     number = r"(\d{1,10})"
     form = f"(?:{number}-{number}|{number})(?::{number})?(?::{number})?"
     match = re.fullmatch(form, text, re.ASCII)
     if match is None:
-        raise ValueError(f"{text!r} is not a time; Slurm knows {TIME_FORMS}")
+        raise ValueError(f"{text!r} is not a valid time; use {TIME_FORMS}")
     days, hours, first, second, third = (int(group or 0) for group in match.groups())
     if match[1] is not None:
         seconds = ((days * 24 + hours) * 60 + second) * 60 + third
@@ -52,7 +52,7 @@ def parse_duration(text: str) -> int:
     else:
         seconds = first * 60 + second
     if seconds > _MAX_SECONDS:
-        raise ValueError(f"{text!r} is longer than the {_MAX_SECONDS} seconds Slurm can count")
+        raise ValueError(f"{text!r} exceeds Slurm's maximum of {_MAX_SECONDS} seconds")
     return seconds
 
 
@@ -61,7 +61,7 @@ def format_time(seconds: int) -> str:
     if seconds == UNLIMITED:
         return "UNLIMITED"
     if seconds < 0:
-        raise ValueError(f"{seconds} seconds is no span of time")
+        raise ValueError(f"a time limit cannot be negative: {seconds} seconds")
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
@@ -73,14 +73,14 @@ def format_time(seconds: int) -> str:
 
 
 def parse_memory(text: str) -> int:
-    """MB (2**20 bytes) of a memory size as ``--mem`` reads it; KB are rounded up."""
+    """The MB (2**20 bytes) of a memory size as ``--mem`` reads it; KB are rounded up."""
     match = re.fullmatch(r"(\d{1,18})(?:([KMGT])B?)?", text, re.ASCII | re.IGNORECASE)
     if match is None:
-        raise ValueError(f"{text!r} is not a memory size; Slurm knows {MEMORY_FORMS}")
+        raise ValueError(f"{text!r} is not a valid memory size; use {MEMORY_FORMS}")
     number, unit = int(match[1]), (match[2] or "M").upper()
     megabytes = -(-number // 1024) if unit == "K" else number * 1024 ** "MGT".index(unit)
     if megabytes > _MAX_MEMORY_MB:
-        raise ValueError(f"{text!r} is more memory than Slurm can count")
+        raise ValueError(f"{text!r} exceeds the largest memory size that Slurm accepts")
     return megabytes
 
 
@@ -88,11 +88,11 @@ def parse_memory(text: str) -> int:
 
 
 def expand_hostlist(text: str) -> List[str]:
-    """Host names of a Slurm host list, in its order: ``gpu[01-03,07],cpu1`` gives five names.
+    """The host names in a Slurm host list, in order: ``gpu[01-03,07],cpu1`` gives five names.
 
-    A name may carry several brackets (``r[1-2]n[01-04]``), of which the last runs fastest, and
-    may go on after them (which Slurm 22.05 does not read). Raises ValueError for what is no host
-    list, and beyond MAX_HOSTS names.
+    A name may have several brackets (``r[1-2]n[01-04]``); the last one varies fastest. Text after
+    a bracket is accepted too, although Slurm 22.05 does not read it. Raises ValueError for an
+    invalid host list and for more than MAX_HOSTS names.
     """
     names: List[str] = []
     for item in _split_outside_brackets(text):
@@ -100,24 +100,24 @@ def expand_hostlist(text: str) -> List[str]:
         pieces = re.split(r"\[([^\[\]]*)\]", item)
         literals = pieces[::2]
         if not item or not all(re.fullmatch(r"[A-Za-z0-9._-]*", part) for part in literals):
-            raise ValueError(f"host list {text!r}: {item!r} is no host name")
-        found = [literals[0]]
+            raise ValueError(f"host list {text!r}: {item!r} is not a host name")
+        expanded = [literals[0]]
         for inside, literal in zip(pieces[1::2], literals[1:]):
             numbers = _expand_ranges(inside, text)
-            if len(found) * len(numbers) > MAX_HOSTS:
+            if len(expanded) * len(numbers) > MAX_HOSTS:
                 raise _too_many(text)
-            found = [name + number + literal for name in found for number in numbers]
-        if len(names) + len(found) > MAX_HOSTS:
+            expanded = [name + number + literal for name in expanded for number in numbers]
+        if len(names) + len(expanded) > MAX_HOSTS:
             raise _too_many(text)
-        names += found
+        names += expanded
     return names
 
 
 def compress_hostlist(names: Iterable[str]) -> str:
-    """The host list of the names, as squeue prints it: ``cpu1,gpu[01-03,07]``.
+    """The host list for these names, as squeue prints it: ``cpu1,gpu[01-03,07]``.
 
-    Sorted, without doubles; only numbers that a range would write equally are folded, so that
-    expanding gives the same names again.
+    Sorted, without duplicates. Numbers are folded only where a range reproduces them exactly, so
+    that expanding the list returns the same names.
     """
     groups: Dict[Tuple[str, int], List[int]] = {}
     folded: List[Tuple[str, int, str]] = []
@@ -126,13 +126,13 @@ def compress_hostlist(names: Iterable[str]) -> str:
         if match is None:
             folded.append((name, -1, name))
             continue
-        # Width 0 means "as short as can be": gpu9 and gpu10 are one range, gpu09 is another.
+        # Width 0 means "not padded": gpu9 and gpu10 form one range, gpu09 another.
         padded = match[2].startswith("0") and len(match[2]) > 1
         groups.setdefault((match[1], len(match[2]) if padded else 0), []).append(int(match[2]))
     for (prefix, width), numbers in groups.items():
         unpadded = groups.get((prefix, 0), [])
         if width:
-            # gpu10 carries no zero of its own, but goes with gpu09.
+            # gpu10 has no leading zero, but belongs with gpu09.
             same_width = [number for number in unpadded if len(str(number)) == width]
             numbers += same_width
             unpadded[:] = [number for number in unpadded if number not in same_width]
@@ -143,20 +143,20 @@ def compress_hostlist(names: Iterable[str]) -> str:
 
 
 def _too_many(whole: str) -> ValueError:
-    return ValueError(f"host list {whole[:60]!r} stands for more than {MAX_HOSTS} names")
+    return ValueError(f"host list {whole[:60]!r} expands to more than {MAX_HOSTS} names")
 
 
 def _split_outside_brackets(text: str) -> List[str]:
     items, inside, start = [], False, 0
     for position, char in enumerate(text):
         if (char == "[" and inside) or (char == "]" and not inside):
-            raise ValueError(f"host list {text!r} has brackets that do not pair")
+            raise ValueError(f"host list {text!r} has unbalanced brackets")
         inside = char == "[" or (inside and char != "]")
         if char == "," and not inside:
             items.append(text[start:position])
             start = position + 1
     if inside:
-        raise ValueError(f"host list {text!r} has a bracket that is not closed")
+        raise ValueError(f"host list {text!r} has an unclosed bracket")
     return [*items, text[start:]]
 
 
@@ -165,10 +165,10 @@ def _expand_ranges(inside: str, whole: str) -> List[str]:
     for piece in inside.split(","):
         match = re.fullmatch(r"(\d{1,15})(?:-(\d{1,15}))?", piece, re.ASCII)
         if match is None:
-            raise ValueError(f"host list {whole!r}: {piece!r} is no number and no range")
+            raise ValueError(f"host list {whole!r}: {piece!r} is neither a number nor a range")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low:
-            raise ValueError(f"host list {whole!r}: the range {piece!r} runs backwards")
+            raise ValueError(f"host list {whole!r}: the range {piece!r} runs backward")
         if len(numbers) + high - low >= MAX_HOSTS:
             raise _too_many(whole)
         numbers += [str(number).zfill(len(match[1])) for number in range(low, high + 1)]
@@ -204,21 +204,21 @@ def expand_log_pattern(
     node: str = "",
     any_task: bool = False,
 ) -> str:
-    """The file name sbatch makes of an ``--output`` pattern (man sbatch, "filename pattern").
+    """The file name that sbatch makes of an ``--output`` pattern (man sbatch, "filename pattern").
 
     ``%%`` is a percent sign, ``%A`` the array's job id (the job's own outside an array), ``%a``
     the array index, ``%j`` the job id, ``%J`` the same for a batch script, ``%n`` and ``%t`` the
     node and task number (0 for a batch script), ``%N`` the short host name, ``%s`` the step,
     ``%u`` and ``%x`` the user and job name. ``%5j`` pads numbers with zeros, to at most ten
-    digits. A backslash anywhere switches all replacement off, and stands for the character
-    after it; what Slurm does not know stays as it stands.
+    digits. A backslash anywhere disables all replacements and escapes the next character. Slurm
+    leaves unknown symbols unchanged.
 
-    any_task: the answer is a pattern for the tasks of an array, in which what is not the same for
-    all of them, and ``%%``, stay as they stand.
+    any_task: return a pattern for the tasks of an array, in which symbols that differ between
+    tasks, and ``%%``, are left unchanged.
     """
     if "\\" in pattern:
         return re.sub(r"\\(.?)", r"\1", pattern, flags=re.DOTALL)
-    # Outside an array Slurm prints its "no value" for the index.
+    # Outside an array, Slurm prints its NO_VAL constant for the index.
     numbers = {
         "A": job_id if array_job_id is None else array_job_id,
         "a": _NO_VAL if array_task_id is None else array_task_id,
@@ -256,59 +256,55 @@ DEPENDENCIES = (
 
 
 def check_array(text: str) -> None:
-    """ValueError unless ``--array`` can read ``text``: ``0-9``, ``1,3,8-16:4``, ``0-9%2``.
+    """Raise ValueError unless ``--array`` accepts ``text``: ``0-9``, ``1,3,8-16:4``, ``0-9%2``.
 
-    Slurm drops what stands behind a ``%`` that is no number, and the indexes behind it too;
+    After ``%``, Slurm silently drops anything that is not a number, and any indexes that follow;
     here that is an error.
     """
     indexes, percent, most = text.partition("%")
     if percent and not re.fullmatch(r"0*[1-9]\d{0,8}", most, re.ASCII):
-        raise ValueError(f"'{most}' behind the % is no number of tasks; it ends the list")
+        raise ValueError(f"'{most}' after % is not a number of tasks; %N must end the list")
     for item in indexes.split(","):
         match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::0*[1-9]\d{0,8})?)?", item, re.ASCII)
         if match is None:
-            raise ValueError(f"'{item}' is no index and no range of indexes")
+            raise ValueError(f"'{item}' is neither an index nor a range of indexes")
         if match[2] is not None and int(match[2]) < int(match[1]):
-            raise ValueError(f"the range '{item}' runs backwards")
+            raise ValueError(f"the range '{item}' runs backward")
 
 
 def check_dependency(text: str) -> None:
-    """ValueError unless ``--dependency`` can read ``text``.
+    """Raise ValueError unless ``--dependency`` accepts ``text``.
 
-    TYPE:JOB[:JOB…] or ``singleton``, several behind ``,`` (all of them) or ``?`` (any of them);
-    a job may have a delay in minutes (``after:17+5``), be one task of an array (``17_3``), or
-    stand alone, as afterany.
+    TYPE:JOB[:JOB…] or ``singleton``, separated by ``,`` (all) or ``?`` (any). A job may have a
+    delay in minutes (``after:17+5``) or be one task of an array (``17_3``); a bare job means
+    afterany.
     """
     if "," in text and "?" in text:
-        raise ValueError("it is either , (all of them) or ? (any of them), not both")
+        raise ValueError("use either ',' (all of the jobs) or '?' (any of the jobs), not both")
     job = r" ?\d{1,10}(?:_\d{1,9}|_\*)?(?:\+\d{1,9})?"
     for item in re.split("[,?]", text):
         kind, colon, jobs = item.partition(":")
         if not colon and (kind.lower() == "singleton" or re.fullmatch(job, item, re.ASCII)):
             continue
         if kind.lower() not in DEPENDENCIES:
-            raise ValueError(
-                f"'{kind}' is no kind of dependency; Slurm knows {', '.join(DEPENDENCIES)}"
-            )
+            raise ValueError(f"'{kind}' is not a dependency type; use {', '.join(DEPENDENCIES)}")
         if kind.lower() == "singleton":
-            raise ValueError("singleton stands alone: it waits for jobs of the same name")
+            raise ValueError("singleton takes no job id: it waits for jobs with the same name")
         if not jobs:
-            raise ValueError(f"'{item}' names no job id")
-        for one in jobs.split(":"):
-            if not re.fullmatch(job, one, re.ASCII):
-                raise ValueError(f"'{one}' in '{item}' is no job id")
+            raise ValueError(f"'{item}' has no job id")
+        for word in jobs.split(":"):
+            if not re.fullmatch(job, word, re.ASCII):
+                raise ValueError(f"'{word}' in '{item}' is not a job id")
 
 
 def check_mail_type(text: str) -> None:
-    """ValueError unless ``--mail-type`` can read ``text``: names of MAIL_TYPES and commas.
+    """Raise ValueError unless ``--mail-type`` accepts ``text``: names of MAIL_TYPES and commas.
 
-    Slurm passes over a name that it does not know behind one that it does; here it is an error.
+    Slurm ignores an unknown name that follows a known one; here it is an error.
     """
-    names = [one.strip().upper() for one in text.split(",")]
+    names = [name.strip().upper() for name in text.split(",")]
     for name in names:
         if name not in MAIL_TYPES:
-            raise ValueError(
-                f"'{name}' is no occasion for mail; Slurm knows {', '.join(MAIL_TYPES)}"
-            )
+            raise ValueError(f"'{name}' is not a mail type; use {', '.join(MAIL_TYPES)}")
     if "NONE" in names and len(names) > 1:
-        raise ValueError("NONE stands alone")
+        raise ValueError("NONE cannot be combined with other mail types")

@@ -1,4 +1,4 @@
-"""Who runs this: the login name, written once."""
+"""The name of the current user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def login_name() -> str:
-    """The login name; the uid where there is no password entry."""
+    """The login name, or ``$USER`` or the uid if the user has no password entry."""
     import pwd
 
     try:

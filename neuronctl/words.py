@@ -1,4 +1,4 @@
-"""Numbers in sentences, moments in JSON."""
+"""Counts in sentences and timestamps in JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def counted(number: int, thing: str) -> str:
 
 
 def verb(number: int) -> str:
-    """``is`` for one, else ``are``."""
+    """``is`` for 1, otherwise ``are``."""
     return "is" if number == 1 else "are"
 
 
 def utc(moment: Optional[int]) -> Optional[str]:
-    """Seconds since the epoch as every time in JSON: ISO 8601, UTC."""
+    """Format seconds since the epoch the way all JSON output does: ISO 8601, UTC."""
     if moment is None:
         return None
     from datetime import datetime, timezone

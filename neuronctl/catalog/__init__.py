@@ -1,1 +1,1 @@
-"""The partition catalog: which clusters and partitions exist, their limits, and who says so."""
+"""The partition catalog: clusters, partitions, and limits, each with its source."""

@@ -1,6 +1,6 @@
 """The JSON Schema of a catalog file, for editors. Pure.
 
-It knows the same keys as schema.py, whose errors say more; a test holds the two together.
+It has the same keys as schema.py, which reports better errors; a test keeps the two in sync.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def _choice(*words: str) -> Schema:
 
 
 def _object(kind: type, properties: Mapping[str, Schema]) -> Schema:
-    """A mapping with exactly the keys of a model; a value may be null, which takes it out."""
+    """A mapping with exactly the keys of a model; a null value removes the key."""
     assert set(properties) == set(fields(kind)), set(properties) ^ set(fields(kind))
     return {
         "type": ["object", "null"],
-        "properties": {key: {"anyOf": [one, _NULL]} for key, one in properties.items()},
+        "properties": {key: {"anyOf": [value, _NULL]} for key, value in properties.items()},
         "additionalProperties": False,
     }
 
@@ -55,7 +55,7 @@ def _by_name(values: Schema) -> Schema:
 
 
 def catalog_schema() -> Schema:
-    """The schema of a partitions.yaml: a whole catalog, or a layer that names what differs."""
+    """The schema of a partitions.yaml: a complete catalog, or a layer with only what differs."""
     wall_time = _object(model.WallTime, {key: _TIME for key in fields(model.WallTime)})
     comment = _object(
         model.CommentPolicy,

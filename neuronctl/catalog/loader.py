@@ -1,9 +1,9 @@
-"""Reads the catalog's layers, lays them over one another and checks the result.
+"""Read the catalog's layers, merge them, and check the result.
 
-Lowest first: the shipped partitions.yaml, /etc/neuronctl/partitions.yaml, the user's
-partitions.yaml, $NEURONCTL_CATALOG, --catalog FILE. A layer names only what it changes:
-mappings are merged key by key, lists are replaced, ``null`` takes a value (or a whole
-partition or cluster) out.
+From lowest to highest: the shipped partitions.yaml, /etc/neuronctl/partitions.yaml, the user's
+partitions.yaml, $NEURONCTL_CATALOG, --catalog FILE. A layer contains only what it changes:
+mappings are merged key by key, lists are replaced, and ``null`` removes a value, a partition, or a
+cluster.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ SITE_FILE = "/etc/neuronctl/partitions.yaml"
 def load(option_file: Optional[str] = None) -> Catalog:
     """The catalog of all layers; ``option_file`` is the value of ``--catalog``.
 
-    Raises CatalogError with file and line. The site's and the user's file may be missing; one
-    named by ``--catalog`` or $NEURONCTL_CATALOG may not.
+    Raises CatalogError with file and line. The site's and the user's files are optional; a file
+    named by ``--catalog`` or $NEURONCTL_CATALOG must exist.
     """
     files = [data_path("partitions.yaml")]
     own = os.path.join(config_dir(), "partitions.yaml")
     files += [file for file in (SITE_FILE, own) if _present(file)]
     if option_file == "":
-        raise CatalogError("--catalog: an empty word names no file", "name one, or leave it out")
+        raise CatalogError("--catalog: empty file name", "name a file, or omit the option")
     named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
     files += [os.path.expanduser(name) for name in named if name]
     return merge([yamlfile.read(file, CatalogError, keep=True) for file in files])
 
 
 def merge(layers: List[yamlfile.Document]) -> Catalog:
-    """The catalog that the layers say together, lowest first."""
+    """Merge layers, lowest first, into one catalog."""
     data: Dict[str, Any] = {}
     locations: Dict[Path, Location] = {}
     for layer in layers:
         _lay_over(data, layer.data, (), layer, locations)
-    # A catalog path begins with the cluster; "clusters" itself would only be noise in it.
+    # Catalog paths begin with the cluster; "clusters" itself would only add noise.
     files = tuple(layer.file for layer in layers)
     node = CheckedMapping(data, (), locations, files)
     node.check_keys(("default_cluster", "clusters"))
@@ -54,9 +54,9 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     default = node.text("default_cluster", "")
     if not clusters:
         below = [("clusters", name) for name in clusters_node.data]
-        raise node.fail("clusters", "no cluster is left", EMPTY_HINT, *below)
+        raise node.fail("clusters", "all clusters are removed", EMPTY_HINT, *below)
     if default and clusters_node.data.get(default, "") is None:
-        raise clusters_node.fail(default, "has no value, and is the default_cluster", EMPTY_HINT)
+        raise clusters_node.fail(default, "has no value but is the default_cluster", EMPTY_HINT)
     if default not in clusters:
         raise node.fail(
             "default_cluster",
@@ -76,16 +76,16 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
 
 
 def _check_slurm_names(clusters: Mapping[str, Cluster], node: CheckedMapping) -> None:
-    """A ClusterName by which two clusters would be recognised is an error."""
+    """Reject a ClusterName that would identify two clusters."""
     owners: Dict[str, str] = {}
     for name, cluster in clusters.items():
-        for one in dict.fromkeys((name, *cluster.slurm_cluster_names)):
-            other = owners.setdefault(one.lower(), name)
+        for alias in dict.fromkeys((name, *cluster.slurm_cluster_names)):
+            other = owners.setdefault(alias.lower(), name)
             if other != name:
                 raise node.fail(
                     name,
-                    f"Slurm's ClusterName {one!r} means {other} already",
-                    "a cluster is known by its name and its slurm_cluster_names: mend one of them",
+                    f"the ClusterName {alias!r} already belongs to {other}",
+                    "a cluster's name and its slurm_cluster_names must be unique: change one",
                     (name, "slurm_cluster_names"),
                     (other, "slurm_cluster_names"),
                 )
@@ -108,7 +108,7 @@ def _present(file: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        pass  # there, but not to be looked at: reading it says why
+        pass  # it exists but is inaccessible: reading it reports why
     return True
 
 
@@ -119,7 +119,7 @@ def _lay_over(
     layer: yamlfile.Document,
     locations: Dict[Path, Location],
 ) -> None:
-    """Merge ``above`` into ``below``. A null stays as a key, so that its name is checked too."""
+    """Merge ``above`` into ``below``. A null keeps its key, so that the name is checked too."""
     for key, value in above.items():
         here = (*path, key)
         place = Location(layer.file, layer.lines[here])
@@ -139,7 +139,7 @@ def _lay_over(
 
 
 def _inherit(clusters: Mapping[str, Cluster], locations: Dict[Path, Location]) -> None:
-    """Give values that a partition has from elsewhere the place they were read from."""
+    """Record where the values that a partition inherits were read from."""
     wall_time: type = WallTime
     for name, cluster in clusters.items():
         for partition in cluster.partitions:

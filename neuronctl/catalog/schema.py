@@ -1,8 +1,7 @@
-"""What may stand in a catalog: plain YAML values to the model's dataclasses, or an error.
+"""The catalog's schema: turn plain YAML values into the model's dataclasses, or raise an error.
 
-The keys are the model's field names, so a field that is added there is known here; how its
-value is read stands in the functions below. Every error names file and line, the key, the value
-and what is allowed.
+The keys are the model's field names; the functions below read their values. Every error names the
+file and line, the key, the value, and what is allowed.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 
 @functools.cache
 def fields(model: type) -> Tuple[str, ...]:
-    """The keys of a model's mapping: its field names, without the name it is listed under."""
+    """The keys of a model's mapping: its field names, except ``name``."""
     return tuple(item.name for item in dataclasses.fields(model) if item.name != "name")
 
 
 def cluster(name: str, node: CheckedMapping) -> Cluster:
-    """One cluster of the catalog, with all its partitions."""
+    """Read one cluster of the catalog, with all its partitions."""
     _check_name(name, node)
     node.check_keys(fields(Cluster))
     for key in ("source", "date"):
         if not node.given(key):
-            hint = f"say where the figures are from: '{key}: …'"
+            hint = f"add '{key}: …' to state where the figures come from"
             hint = EMPTY_HINT if key in node.data else hint
-            raise node.fail("", f"has no {key}", hint, (key,))
+            raise node.fail("", f"{key} is missing", hint, (key,))
     date = node.text("date", "", or_number=True)
     if not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
-        raise node.fail("date", f"{date!r} is not a date", "allowed: 2026-08-12, 2026-08 or 2026")
+        raise node.fail("date", f"{date!r} is not a date", "write 2026-08-12, 2026-08, or 2026")
     wall_time = _wall_time(node.mapping("wall_time"), WallTime())
     arch = node.choice("arch", ARCHITECTURES, "x86_64")
     partitions_node = node.mapping("partitions")
@@ -59,15 +58,15 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         for key in partitions_node.present()
     }
     if not partitions:
-        hint = "give it at least one under 'partitions:'"
+        hint = "add at least one under 'partitions:'"
         hint = EMPTY_HINT if "partitions" in node.data else hint
-        taken_out = [("partitions", one) for one in partitions_node.data]
-        raise node.fail("", "has no partitions", hint, ("partitions",), *taken_out)
+        removed = [("partitions", key) for key in partitions_node.data]
+        raise node.fail("", "the cluster has no partitions", hint, ("partitions",), *removed)
     default_partition = node.text("default_partition", None)
     if default_partition is not None and default_partition not in partitions:
         raise node.fail(
             "default_partition",
-            f"{default_partition!r} is not a partition of it",
+            f"the cluster has no partition {default_partition!r}",
             did_you_mean(default_partition, partitions),
             ("partitions",),
             ("partitions", default_partition),
@@ -94,7 +93,7 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
 def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) -> Partition:
     _check_name(name, node)
     if name == "auto":
-        raise node.fail("", "is no name for a partition", "-p auto lets neuronctl choose one")
+        raise node.fail("", "reserved name", "-p auto lets neuronctl choose a partition")
     node.check_keys(fields(Partition))
     nodes = node.whole("nodes", 1)
     node_list = node.text("node_list", None)
@@ -104,27 +103,27 @@ def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) 
             names = units.expand_hostlist(node_list)
         except ValueError as problem:
             raise node.fail(
-                "node_list", str(problem), "allowed: e.g. gpu[01-05,07],gpu10"
+                "node_list", str(problem), "write a host list such as gpu[01-05,07],gpu10"
             ) from None
-        twice = [one for one, count in Counter(names).items() if count > 1]
+        twice = [host for host, count in Counter(names).items() if count > 1]
         if twice:
-            words = f"names {', '.join(twice[:3])} more than once"
-            raise node.fail("node_list", words, "name every node once")
+            words = f"lists {', '.join(twice[:3])} more than once"
+            raise node.fail("node_list", words, "list every node once")
         named = len(names)
         if nodes is None:
             nodes = named
         if named > nodes:
             raise node.fail(
                 "node_list",
-                f"names {named} nodes, but nodes is {nodes}",
-                "mend one of the two",
+                f"lists {named} nodes, but nodes is {nodes}",
+                "correct one of the two",
                 ("nodes",),
             )
     if len(cores) > 1 and nodes is not None and len(cores) != nodes:
         raise node.fail(
             "cores_per_node",
-            f"has {len(cores)} figures for {nodes} nodes",
-            "allowed: one figure for all nodes, or a list with one for each",
+            f"has {len(cores)} values for {nodes} nodes",
+            "write one number for all nodes, or a list with one number per node",
             ("nodes",),
             ("node_list",),
         )
@@ -157,31 +156,31 @@ def _check_against_node_size(partition: Partition, node: CheckedMapping) -> None
     if partition.max_gpus is not None and partition.max_gpus < gpus:
         raise node.fail(
             "max_gpus",
-            f"{partition.max_gpus} is less than the {gpus} GPUs of one node",
-            "it is what one user may hold in all; mend it or gpus_per_node",
+            f"{partition.max_gpus} is less than the {gpus} GPUs per node",
+            "max_gpus is the limit per user over all nodes; correct it or gpus_per_node",
             ("gpus_per_node",),
         )
     for key in ("max_gpus", "gpu", "interconnect"):
         if node.given(key) and not gpus:
             raise node.fail(
                 key,
-                "says something of GPUs, but gpus_per_node is 0",
-                f"give gpus_per_node too, or take it out with '{key}: null'",
+                "requires GPUs, but gpus_per_node is 0",
+                f"set gpus_per_node, or remove this key with '{key}: null'",
                 ("gpus_per_node",),
             )
     if partition.cores_total is not None and largest and partition.cores_total < largest:
         raise node.fail(
             "cores_total",
-            f"{partition.cores_total} is less than the {largest} cores of one node",
-            "it is the sum over all nodes; mend it or cores_per_node",
+            f"{partition.cores_total} is less than the {largest} cores per node",
+            "cores_total is the sum over all nodes; correct it or cores_per_node",
             ("cores_per_node",),
         )
     for key, whole in (("max_running_jobs", "max_submit_jobs"), ("max_nodes", "nodes")):
         part, most = getattr(partition, key), getattr(partition, whole)
-        # Where a layer lowers the whole, the part that stands below it only loses its meaning.
+        # If a higher layer lowers the total, a part from a lower layer merely loses its effect.
         if part is None or most is None or part <= most or not node.as_high(key, whole):
             continue
-        raise node.fail(key, f"{part} is more than {whole}, {most}", "mend one of the two")
+        raise node.fail(key, f"{part} is more than {whole}, {most}", "correct one of the two")
 
 
 def _cores_per_node(node: CheckedMapping) -> Tuple[int, ...]:
@@ -194,7 +193,7 @@ def _cores_per_node(node: CheckedMapping) -> Tuple[int, ...]:
             raise node.fail(
                 "cores_per_node",
                 f"{show(figure)} is not allowed",
-                "allowed: a whole number from 1, or a list with one for each node: [48, 56]",
+                "write a whole number of at least 1, or a list with one per node: [48, 56]",
             )
     return tuple(figures)
 
@@ -202,7 +201,7 @@ def _cores_per_node(node: CheckedMapping) -> Tuple[int, ...]:
 def _wall_time(node: CheckedMapping, inherited: WallTime) -> WallTime:
     node.check_keys(fields(WallTime))
     values: Dict[str, Optional[int]] = {
-        # null says "no such limit here", whatever the cluster says.
+        # null means "no such limit here", whatever the cluster says.
         key: node.duration(key) if key in node.data else getattr(inherited, key)
         for key in fields(WallTime)
     }
@@ -213,17 +212,17 @@ def _wall_time(node: CheckedMapping, inherited: WallTime) -> WallTime:
                 "default",
                 f"{units.format_time(default)} is more than the maximum,"
                 f" {units.format_time(maximum)}",
-                "give both where one changes",
+                "set both when you change one",
                 ("maximum",),
             )
-        # A short partition of a cluster with a longer default: Slurm takes the maximum then.
+        # The cluster's default exceeds the partition's maximum: Slurm uses the maximum.
         values["default"] = maximum
     return WallTime(**values)
 
 
-def _longer(one: int, other: int) -> bool:
+def _longer(time: int, other: int) -> bool:
     infinity = float("inf")
-    return (infinity if one == units.UNLIMITED else one) > (
+    return (infinity if time == units.UNLIMITED else time) > (
         infinity if other == units.UNLIMITED else other
     )
 
@@ -233,7 +232,9 @@ def _policy(node: CheckedMapping) -> Policy:
     fraction = node.data.get("memory_fraction")
     if fraction is not None and (type(fraction) not in (int, float) or not 0 < fraction <= 1):
         raise node.fail(
-            "memory_fraction", f"{show(fraction)} is not allowed", "allowed: above 0, at most 1"
+            "memory_fraction",
+            f"{show(fraction)} is not allowed",
+            "write a number above 0 and at most 1",
         )
     submit_from = node.texts("submit_from")
     for directory in submit_from:
@@ -241,7 +242,7 @@ def _policy(node: CheckedMapping) -> Policy:
     options = node.mapping("forbidden_options")
     for option in options.present():
         if option.startswith("-"):
-            raise options.fail(option, "is written with dashes", f"write {option.lstrip('-')!r}")
+            raise options.fail(option, "has leading dashes", f"write {option.lstrip('-')!r}")
     cores = node.mapping("cores")
     cores.check_keys(fields(CorePolicy))
     return Policy(
@@ -268,7 +269,7 @@ def _rules_off(node: CheckedMapping) -> Tuple[str, ...]:
     for code in codes:
         if code not in CODES:
             raise node.fail(
-                "rules_off", f"there is no rule '{code}'", did_you_mean(code.upper(), CODES)
+                "rules_off", f"unknown rule '{code}'", did_you_mean(code.upper(), CODES)
             )
     return codes
 
@@ -280,12 +281,12 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
         if node.given(key) and form != only:
             raise node.fail(
                 key,
-                f"goes with 'form: {only}', but form is {form}",
-                f"take it out with '{key}: null'",
+                f"requires 'form: {only}', but form is {form}",
+                f"remove it with '{key}: null'",
                 ("form",),
             )
     parts: List[CommentField] = []
-    items = node.typed("fields", list, "a list of 'key:' and 'values:'") or []
+    items = node.typed("fields", list, "a list of 'key:' and 'values:' entries") or []
     for number, item in enumerate(items):
         path = (*node.path, "fields", str(number))
         if not isinstance(item, dict):
@@ -294,11 +295,11 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
         part.check_keys(fields(CommentField))
         key = part.text("key", "")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
-            raise part.fail("key", f"{key!r} is not a word", "write e.g. 'key: field'")
+            raise part.fail("key", f"{key!r} is not a word", "write, for example, 'key: field'")
         parts.append(CommentField(key, part.texts("values")))
     if form == "fields" and not parts:
         hint = "list them under 'fields:'"
-        raise node.fail("", "has 'form: fields' without fields", hint, ("fields",), ("form",))
+        raise node.fail("", "'form: fields' has no fields", hint, ("fields",), ("form",))
     return CommentPolicy(
         required=node.boolean("required", False),
         form=form,
@@ -326,11 +327,9 @@ def _containers(node: CheckedMapping) -> Containers:
 def _environment(node: CheckedMapping) -> Dict[str, str]:
     for name in node.present():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise node.fail(name, "is no name for a variable", "allowed: letters, digits and '_'")
+            raise node.fail(name, "not a variable name", "use letters, digits, and '_'")
         if name in BASHS_OWN:
-            raise node.fail(
-                name, "belongs to bash itself, which lets no script set it", "take it out"
-            )
+            raise node.fail(name, "bash does not let scripts set this variable", "remove it")
     return {name: node.text(name, "", or_number=True) for name in node.present()}
 
 
@@ -346,10 +345,10 @@ def _check_directory(node: CheckedMapping, key: str, value: str) -> None:
         raise node.fail(
             key,
             f"{value!r} is not allowed",
-            "allowed: a full path, in which {user} stands for the login name",
+            "write an absolute path, in which {user} stands for the login name",
         )
 
 
 def _check_name(name: str, node: CheckedMapping) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise node.fail("", "is no name", "allowed: letters, digits, '.', '_' and '-'")
+        raise node.fail("", "invalid name", "use letters, digits, '.', '_', and '-'")

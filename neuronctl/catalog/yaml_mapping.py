@@ -1,4 +1,4 @@
-"""One mapping of a catalog while it is read: typed values, or an error with file and line."""
+"""A catalog mapping while it is being read: typed values, or an error with file and line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from neuronctl.errors import CatalogError, did_you_mean
 
 T = TypeVar("T")
 
-EMPTY_HINT = "a key without a value takes out what lower files say: give it one, or leave it out"
+EMPTY_HINT = "a key without a value removes what lower files set: give it a value, or omit the key"
 
 
 class CheckedMapping:
-    """One mapping of the merged catalog, and the place of every value in it."""
+    """One mapping of the merged catalog, and the location of every value in it."""
 
     def __init__(
         self,
@@ -27,14 +27,14 @@ class CheckedMapping:
         self.path = path
         self.places = places
         self.files = files
-        """Those that were laid over one another, lowest first."""
+        """The merged files, lowest first."""
 
     def fail(self, key: str, message: str, hint: str = "", *others: Path) -> CatalogError:
-        """An error about ``key`` of this mapping (about the mapping itself where it is "").
+        """Make an error about ``key`` of this mapping ("": about the mapping itself).
 
-        others: further places below it that it clashes with; the one in the highest layer is to
-        blame, as what lies below was right without it. Of two in one layer ``key`` is to blame,
-        or the place inside it.
+        others: paths below the mapping that conflict with it. The location in the highest layer is
+        blamed, because the lower layers were valid without it. Within one layer, ``key`` or a path
+        inside it is blamed.
         """
         path = (*self.path, key) if key else self.path
         place = path
@@ -43,20 +43,20 @@ class CheckedMapping:
         own = self.places.get(place)
         blamed = own
         for other in others:
-            found = self.places.get((*self.path, *other))
-            if found is None:
+            conflicting = self.places.get((*self.path, *other))
+            if conflicting is None:
                 continue
             inside = other[0] == key
-            if blamed is None or self._rank(found) + inside > self._rank(blamed):
-                blamed = found
+            if blamed is None or self._rank(conflicting) + inside > self._rank(blamed):
+                blamed = conflicting
         if own is not None and blamed != own and place == path:
             message += f" ({path[-1]}: {own})"
         prefix = f"{blamed}: " if blamed is not None else ""
         return CatalogError(f"{prefix}{'.'.join(path)}: {message}", hint)
 
     def as_high(self, key: str, other: str) -> bool:
-        """Whether ``key`` is said by no lower layer than ``other``."""
-        places = [self.places.get((*self.path, one)) for one in (key, other)]
+        """Whether ``key`` is set in the same layer as ``other`` or in a higher one."""
+        places = [self.places.get((*self.path, name)) for name in (key, other)]
         own, its = (-1 if place is None else self._rank(place) for place in places)
         return own >= its
 
@@ -72,15 +72,15 @@ class CheckedMapping:
         return self.data.get(key) is not None
 
     def present(self) -> List[str]:
-        """The keys that a layer above has not taken out with null."""
+        """The keys that no higher layer has removed with null."""
         return [key for key in self.data if self.given(key)]
 
     def typed(self, key: str, kind: type, allowed: str) -> Any:
-        """The value, or None where there is none; ``allowed`` says what it may be."""
+        """The value, or None if there is none; ``allowed`` says what it may be."""
         value = self.data.get(key)
         # bool is an int to Python, but not to a person who writes `nodes: true`.
         if value is not None and (type(value) is not kind):
-            raise self.fail(key, f"{show(value)} is not allowed", f"allowed: {allowed}")
+            raise self.fail(key, f"{show(value)} is not allowed", f"write {allowed}")
         return value
 
     def mapping(self, key: str) -> CheckedMapping:
@@ -88,14 +88,14 @@ class CheckedMapping:
         return CheckedMapping(value or {}, (*self.path, key), self.places, self.files)
 
     def text(self, key: str, default: T, *, or_number: bool = False) -> Any:
-        """One line of text; a whole number as its digits where ``or_number``."""
+        """One line of text; with ``or_number``, a whole number is returned as its digits."""
         if or_number and type(self.data.get(key)) is int:
             return str(self.data[key])
-        value = self.typed(key, str, "text (in quotes where it looks like a number)")
+        value = self.typed(key, str, "text (quote it if it looks like a number)")
         if value is None:
             return default
         if not value.isprintable():
-            raise self.fail(key, f"{value!r} is not one line of text", "allowed: one line of text")
+            raise self.fail(key, f"{value!r} is not one line of text", "write one line of text")
         return value
 
     def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
@@ -109,10 +109,10 @@ class CheckedMapping:
         return default if value is None else bool(value)
 
     def whole(self, key: str, least: int) -> Optional[int]:
-        allowed = f"a whole number from {least}"
+        allowed = f"a whole number of at least {least}"
         value: Optional[int] = self.typed(key, int, allowed)
         if value is not None and value < least:
-            raise self.fail(key, f"{value} is below {least}", f"allowed: {allowed}")
+            raise self.fail(key, f"{value} is less than {least}", f"write {allowed}")
         return value
 
     def texts(self, key: str) -> Tuple[str, ...]:
@@ -122,17 +122,17 @@ class CheckedMapping:
                 raise self.fail(
                     key,
                     f"entry {number + 1}, {show(item)}, is not allowed",
-                    "allowed: a list of words: [one, two]; in quotes where one looks like a number",
+                    "write a list of words: [one, two]; quote words that look like numbers",
                 )
             if item in items[:number]:
-                raise self.fail(key, f"{item!r} is listed twice", "keep one of the two")
+                raise self.fail(key, f"{item!r} is listed twice", "keep only one of them")
         return tuple(items)
 
     def duration(self, key: str) -> Optional[int]:
         value = self.data.get(key)
         if value is None:
             return None
-        hint = f"allowed: {units.TIME_FORMS}; a bare number is minutes"
+        hint = f"use {units.TIME_FORMS}; a bare number is minutes"
         if type(value) not in (int, str):
             raise self.fail(key, f"{show(value)} is not a time", hint)
         try:
@@ -142,12 +142,12 @@ class CheckedMapping:
                 return units.UNLIMITED
             raise self.fail(key, f"{show(value)} is not a time", hint) from None
         if seconds == 0:
-            raise self.fail(key, "0 is not a limit", "write UNLIMITED where there is none")
+            raise self.fail(key, "0 is not a time limit", "write UNLIMITED if there is no limit")
         return seconds
 
 
 def show(value: object) -> str:
-    """A value as its writer knows it, cut where it is long."""
+    """A value as its author wrote it, truncated if long."""
     if isinstance(value, bool):
         return str(value).lower()
     text = "a mapping" if isinstance(value, dict) else repr(value)

@@ -1,7 +1,7 @@
-"""Why a job waits or how it ended: evidence in, a cause and a remedy out. Pure.
+"""Diagnose why a job is waiting or how it ended: evidence in, cause and remedy out. Pure.
 
-What Slurm says is a fact; what is read from an exit code or a line of the log is only likely, and
-``certain`` tells the two apart.
+What Slurm reports is a fact; what an exit code or a log line suggests is only likely. ``certain``
+tells the two apart.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from neuronctl.tracking import job_status as jobstatus
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    """The cause of what became of a job."""
-    found = _diagnose(evidence)
-    return replace(found, remedy=found.remedy.replace("{memory}", evidence.more_memory))
+    """Diagnose a job from the evidence."""
+    diagnosis = _diagnose(evidence)
+    return replace(diagnosis, remedy=diagnosis.remedy.replace("{memory}", evidence.more_memory))
 
 
 def _diagnose(evidence: Evidence) -> Diagnosis:
@@ -37,9 +37,9 @@ def _diagnose(evidence: Evidence) -> Diagnosis:
     if status.state == jobstatus.UNKNOWN:
         return Diagnosis(
             "unknown",
-            f"nobody can say how it ended: {status.reason}",
-            remedy="its log may tell, if there is one; where accounting is off, 'neuronctl logs "
-            "-f' while a job runs keeps its end",
+            f"how it ended is unknown: {status.reason}",
+            remedy="check its log, if there is one; without accounting, 'neuronctl logs -f' "
+            "records the end of a job that it follows",
             line=found_line(evidence, search(evidence)) or last_line(evidence),
         )
     if not status.ended:
@@ -58,52 +58,52 @@ _BY_STATE: Dict[str, Tuple[str, str, str]] = {
     "TIMEOUT": (
         "time-limit",
         "Slurm ended it at its time limit{limit}",
-        "ask for more with -t ('neuronctl partitions' shows the most that a partition gives), or "
-        "save checkpoints: --signal B:USR1@120 --setup \"trap 'touch save-now' USR1\" makes a file "
-        "two minutes before, for the program to look for",
+        "request more with -t ('neuronctl partitions' shows each partition's maximum), or save "
+        "checkpoints: --signal B:USR1@120 --setup \"trap 'touch save-now' USR1\" creates a file "
+        "two minutes before the limit, which your program can check for",
     ),
     "DEADLINE": (
         "deadline",
         "Slurm ended it because its --deadline had passed",
-        "give a later deadline, or none",
+        "set a later deadline, or none",
     ),
     "OUT_OF_MEMORY": (
         "out-of-memory",
-        "a process was killed because the memory that the job had on a node was full",
-        "{memory}, or need less: fewer DataLoader workers, fewer processes a node, smaller caches",
+        "a process was killed because the job exceeded its memory limit on a node",
+        "{memory}, or use less: fewer DataLoader workers, fewer processes per node, smaller caches",
     ),
     "NODE_FAIL": (
         "node-failure",
-        "Slurm lost contact with a node of it{nodes}",
-        "this is not the program's fault: submit it again ('neuronctl resubmit {id}'); with "
-        "--requeue Slurm does so by itself",
+        "Slurm lost contact with one of its nodes{nodes}",
+        "the program is not at fault: resubmit it ('neuronctl resubmit {id}'); with --requeue, "
+        "Slurm does this automatically",
     ),
     "BOOT_FAIL": (
         "node-failure",
-        "a node did not boot for it{nodes}",
-        "submit it again, and tell the site's support if it happens twice",
+        "a node failed to boot{nodes}",
+        "resubmit it; if it happens again, contact your site's support",
     ),
     "LAUNCH_FAILED": (
         "launch-failure",
         "Slurm could not start it on its nodes{nodes}",
-        "submit it again, and tell the site's support if it happens twice",
+        "resubmit it; if it happens again, contact your site's support",
     ),
     "RECONFIG_FAIL": (
         "launch-failure",
-        "a node could not be set up for it{nodes}",
-        "submit it again, and tell the site's support if it happens twice",
+        "a node could not be reconfigured for it{nodes}",
+        "resubmit it; if it happens again, contact your site's support",
     ),
     "PREEMPTED": (
         "preempted",
-        "it had to make room for a job of higher priority",
-        "submit it again; with --requeue Slurm does so by itself, and checkpoints keep the work",
+        "preempted by a job with higher priority",
+        "resubmit it; with --requeue, Slurm does this automatically, and checkpoints save the work",
     ),
     "REVOKED": (
         "revoked",
-        "another cluster of the federation runs it",
-        "ask there",
+        "it runs on another cluster of the federation",
+        "check its state there",
     ),
-    "CANCELLED": ("cancelled", "it was cancelled{by}", ""),
+    "CANCELLED": ("cancelled", "cancelled{by}", ""),
 }
 
 
@@ -118,10 +118,10 @@ def _by_state(evidence: Evidence) -> Diagnosis:
     if status.state == "CANCELLED":
         by += f" after {clock(status.elapsed)}" if began(status) else " before it started"
         if status.reason.startswith("DependencyNeverSatisfied"):
-            kind, by = "dependency", f"{by}: the job it depends on did not end as asked for"
-            remedy = "mend and submit that job first, then 'neuronctl resubmit {id}'"
+            kind, by = "dependency", f"{by}: the job it depends on did not end as required"
+            remedy = "fix and resubmit that job first, then run 'neuronctl resubmit {id}'"
         elif status.cancelled_by == 0 and evidence.canceller != "you":
-            remedy = "root is an administrator, or Slurm itself: ask the site's support why"
+            remedy = "root means an administrator or Slurm itself: ask your site's support why"
         elif evidence.canceller and evidence.canceller != "you":
             remedy = f"ask {evidence.canceller} why"
     what = what.format(limit=limit, nodes=nodes, by=by)
@@ -134,21 +134,21 @@ def _by_state(evidence: Evidence) -> Diagnosis:
 
 
 def _again(id: JobId) -> str:
-    """What ``neuronctl resubmit`` takes for the job, or for the tasks of an array alone."""
+    """The arguments of ``neuronctl resubmit`` for the job, or for only these array tasks."""
     tasks = id.tasks if id.task is None else str(id.task)
     return str(id.job) if tasks is None else f"{id.job} --array {tasks}"
 
 
 def _completed(evidence: Evidence) -> Diagnosis:
     status = evidence.status
-    what = f"it ended well, with exit code 0, after {clock(status.elapsed)}"
+    what = f"completed with exit code 0 after {clock(status.elapsed)}"
     found = search(evidence)
     if found is not None and found[1].kind == "exception":
         return Diagnosis(
             "completed",
             what,
-            "the script went on after a Python exception and ended with exit code 0 all the same",
-            "'set -e' in a script ends it at the first error",
+            "the script continued after a Python exception and still ended with exit code 0",
+            "add 'set -e' to a script to end it at the first error",
             certain=False,
             line=found_line(evidence, found),
         )
@@ -158,15 +158,15 @@ def _completed(evidence: Evidence) -> Diagnosis:
 def _launch_failure(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     path = status.stdout or ""
-    what = "it ended before its first line ran: Slurm gave it exit code 0:53"
+    what = "it ended before its script started: Slurm reported exit code 0:53"
     if evidence.directory_problem:
         cause = f"its log could not be opened: {evidence.directory_problem}"
     elif path and not evidence.log_guessed:
         cause = f"its log {path} could not be opened on the node"
     else:
-        cause = "its log could not be opened: the directory was missing, or not writable for you"
+        cause = "its log could not be opened: the directory is missing or you cannot write to it"
     remedy = (
-        "make the log's directory before you submit, on a file system that the nodes see, and "
+        "create the log directory before you submit, on a file system that the nodes can see, and "
         "name it without shell variables (#SBATCH lines do not expand them)"
     )
     return Diagnosis("log-directory", what, cause, remedy, certain=False)
@@ -174,82 +174,82 @@ def _launch_failure(evidence: Evidence) -> Diagnosis:
 
 # signal -> what it usually means, what to do
 _SIGNALS: Dict[int, Tuple[str, str]] = {
-    2: ("it was interrupted as by Ctrl-C", ""),
+    2: ("it was interrupted, as by Ctrl-C", ""),
     4: (
-        "the program was built for another processor than this node's",
+        "the program was built for a different processor than the node's",
         "build it on a node of that partition",
     ),
-    6: ("the program gave up by itself (abort), as libraries do after a fatal error", ""),
+    6: ("the program aborted, as libraries do after a fatal error", ""),
     7: (
-        "a file or shared memory that it had mapped went away or was full (/dev/shm)",
-        "fewer DataLoader workers; look at 'df -h /dev/shm' on the node",
+        "a mapped file disappeared, or shared memory (/dev/shm) was full",
+        "use fewer DataLoader workers; check 'df -h /dev/shm' on the node",
     ),
-    8: ("it divided by zero, in whole numbers", ""),
+    8: ("the program divided an integer by zero", ""),
     9: (
-        "it was killed from outside, most often because the node's memory was full",
+        "it was killed from outside, most often because the node ran out of memory",
         "{memory}",
     ),
     10: (
-        "it was sent SIGUSR1 (--signal, or cancel --signal) and does not handle it",
-        "handle the signal in the program; or --signal B:USR1@120 --setup \"trap 'touch save-now' "
-        'USR1" makes a file, for the program to look for',
+        "it received SIGUSR1 (--signal, or cancel --signal) and does not handle it",
+        "handle the signal in the program; or use --signal B:USR1@120 --setup \"trap 'touch "
+        "save-now' USR1\" to create a file that your program can check for",
     ),
     11: (
-        "the program or a library of it has a defect, or was built for other libraries",
-        "'--env PYTHONFAULTHANDLER=1' shows where Python was",
+        "the program or one of its libraries has a bug, or was built for other libraries",
+        "use '--env PYTHONFAULTHANDLER=1' to see where Python crashed",
     ),
     12: (
-        "it was sent SIGUSR2 (--signal, or cancel --signal) and does not handle it",
-        "handle the signal in the program; or --signal B:USR2@120 --setup \"trap 'touch save-now' "
-        'USR2" makes a file, for the program to look for',
+        "it received SIGUSR2 (--signal, or cancel --signal) and does not handle it",
+        "handle the signal in the program; or use --signal B:USR2@120 --setup \"trap 'touch "
+        "save-now' USR2\" to create a file that your program can check for",
     ),
-    13: ("whatever read its output had gone", ""),
-    15: ("it was asked to end (SIGTERM), by Slurm, by its launcher or by somebody", ""),
-    24: ("it used more CPU time than a limit (ulimit -t) allows", ""),
-    25: ("a file grew over a limit (ulimit -f)", ""),
+    13: ("the process that read its output was gone", ""),
+    15: ("Slurm, its launcher, or a user asked it to terminate (SIGTERM)", ""),
+    24: ("it exceeded a CPU time limit (ulimit -t)", ""),
+    25: ("a file exceeded a size limit (ulimit -f)", ""),
 }
 
 # exit code of a shell, env or timeout -> kind, cause, remedy
 _CODES: Dict[int, Tuple[str, str, str]] = {
-    2: ("usage", "the program did not understand its arguments", "look at its last lines"),
-    124: ("time-limit", "a 'timeout' in the script ended the program", "give it more time"),
-    126: ("permission", "the program is there and cannot be run", "chmod +x, and look at '#!'"),
+    2: ("usage", "the program rejected its arguments", "check the last lines of its log"),
+    124: ("time-limit", "a 'timeout' in the script ended the program", "allow it more time"),
+    126: ("permission", "the program exists but is not executable", "use chmod +x; check '#!'"),
     127: (
         "command-not-found",
         "a program was not found on the node",
-        "load its module with --module or name its environment with --conda or --venv",
+        "load its module with --module, or activate its environment with --conda or --venv",
     ),
 }
 
 
 def _failed(evidence: Evidence) -> Diagnosis:
-    """FAILED, and states that this table does not know."""
+    """FAILED, and states that are not in the table above."""
     status = evidence.status
     exit = status.exit
     number = 0
     if exit is None:
-        what = "it failed, and nobody knows its exit code"
+        what = "failed; its exit code is unknown"
     elif exit.signal and not exit.code:
         number = exit.signal
-        what = f"it was ended by {endings.signal_name(number)}"
+        what = f"killed by {endings.signal_name(number)}"
     else:
-        what = f"it ended with exit code {exit.code}"
+        what = f"failed with exit code {exit.code}"
         if 128 < exit.code <= 192:
             number = exit.code - 128
-            what += f": a program in it was ended by {endings.signal_name(number)}"
+            what += f": a program in it was killed by {endings.signal_name(number)}"
         elif status.exit_low and says_signal(evidence, exit.code):
-            # sacct of 22.05 prints 139 as 11; the shell's own word for the signal decides.
+            # sacct 22.05 prints 139 as 11; the shell's name for the signal decides.
             number = exit.code
             what += (
-                f", which accounting may have made of {128 + number}: a program in it was ended "
-                f"by {endings.signal_name(number)}"
+                f" (accounting's form of {128 + number}): a program in it was killed by "
+                f"{endings.signal_name(number)}"
             )
     if status.state != "FAILED":
-        what = f"it is {status.state}: {what}"
+        what = f"{status.state}: {what}"
     found = search(evidence)
     line = found_line(evidence, found)
-    # What a log says in so many words goes before what a number usually means, unless all the
-    # log has is that another process died.
+    # An explicit log message outweighs the usual meaning of a signal, unless the log only says
+    # that another process died.
     if found is not None and not (number and found[1].kind in ("child", "peer")):
         return Diagnosis(
             found[1].kind, what, found[1].cause, found[1].remedy, certain=False, line=line
@@ -263,7 +263,7 @@ def _failed(evidence: Evidence) -> Diagnosis:
     if not cause and line is not None:
         err = " --err" if line.path == status.stderr != status.stdout else ""
         remedy = (
-            "nothing in the end of its log is well known here: read it with "
+            "the end of its log matches no known error: read it with "
             f"'neuronctl logs {status.id}{err}'"
         )
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)

@@ -1,4 +1,4 @@
-"""What is known of a job, what its logs tell of it, and the form of the answer. Pure."""
+"""The evidence about a job, the log lines that explain it, and the form of a diagnosis. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from neuronctl.units import UNLIMITED
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of a log: ``number`` counted from the end (1: the last)."""
+    """A log line; ``number`` counts from the end (1: the last line)."""
 
     path: str
     text: str
@@ -26,13 +26,13 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of one job (or one task of an array).
+    """What is known about one job (or one array task).
 
-    canceller: login name, "you", or "" where not known. logs: those there are. log_guessed: no
-    record tells their path. directory_problem: why the log's directory cannot be written to, as
-    seen from here. queue: the jobs of its partition, for a job that waits. figure: of the limit
-    that it waits for (``8 of 8 GPUs``). earlier: its runs before a requeue, the newest first.
-    more_memory: how to ask for it on this cluster. now: epoch seconds.
+    canceller: login name, "you", or "" if unknown. logs: the logs that exist. log_guessed: their
+    path is not recorded. directory_problem: why the log's directory is not writable, as seen from
+    this machine. queue: for a pending job, the jobs of its partition. figure: the figure of the
+    limit that the job waits for (``8 of 8 GPUs``). earlier: its runs before a requeue, newest
+    first. more_memory: how to request more memory on this cluster. now: epoch seconds.
     """
 
     status: JobStatus
@@ -44,14 +44,15 @@ class Evidence:
     queue: Tuple[PartitionJob, ...] = ()
     figure: str = ""
     earlier: Tuple[AccountingJob, ...] = ()
-    more_memory: str = "ask for more with --mem (or for more cores, where memory comes with them)"
+    more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """what: the facts, one sentence. cause: why, "" where ``what`` says it all. remedy: what to do.
+    """The diagnosis of a job.
 
-    kind: a word for programs. certain: whether ``cause`` is a fact and not only likely.
+    what: the facts, in one sentence. cause: why, "" if ``what`` is sufficient. remedy: what to do.
+    kind: a keyword for programs. certain: whether ``cause`` is a fact rather than only likely.
     """
 
     kind: str
@@ -63,7 +64,7 @@ class Diagnosis:
 
 
 def search(evidence: Evidence) -> Optional[Tuple[LogTail, signs.Found]]:
-    """The best line of all logs: a cause before a consequence; standard error's first."""
+    """The best line of all logs: causes before consequences, standard error first."""
     best = None
     for log in reversed(evidence.logs):
         found = signs.search(log.lines)
@@ -79,7 +80,7 @@ def found_line(
 
 
 def line_with(evidence: Evidence, words: str) -> Optional[LogLine]:
-    """Slurm's own line that says it."""
+    """The last log line from slurmstepd or srun that contains ``words``."""
     for log in reversed(evidence.logs):
         for number, line in enumerate(reversed(log.lines), start=1):
             if re.match(r"(?:slurmstepd|srun)\S*: ", line) and words in line.lower():
@@ -88,7 +89,7 @@ def line_with(evidence: Evidence, words: str) -> Optional[LogLine]:
 
 
 def says_signal(evidence: Evidence, code: int) -> bool:
-    """Whether a shell or srun names the signal of this number in the last lines of a log."""
+    """Whether a shell or srun names signal ``code`` in the last lines of a log."""
     word = signal.strsignal(code) if 0 < code < signal.NSIG else None
     return word is not None and any(
         line.rstrip().endswith((word, f"{word} (core dumped)")) or f": {word} " in line
@@ -97,7 +98,7 @@ def says_signal(evidence: Evidence, code: int) -> bool:
     )
 
 
-# What srun says of every failed step, whatever the cause was.
+# What srun prints about every failed step, whatever the cause.
 _SRUN_AFTERWARDS = (
     r"srun: (?:error: \S+: tasks? [\d,-]+: (?:Exited|Terminated|Killed)"
     r"|Terminating |Job step aborted|Force Terminated|launch/slurm: _step_signal)"
@@ -106,7 +107,7 @@ _SRUN_AFTERWARDS = (
 
 
 def last_line(evidence: Evidence) -> Optional[LogLine]:
-    """The last line that is more than srun's word that a task has failed, or else that word."""
+    """The last line that is not srun's report of a failed task; failing that, srun's report."""
     afterwards = None
     for log in reversed(evidence.logs):
         for number, raw in enumerate(reversed(log.lines), start=1):
@@ -119,12 +120,12 @@ def last_line(evidence: Evidence) -> Optional[LogLine]:
 
 
 def began(status: JobStatus) -> bool:
-    """Whether a job ever started: it has nodes, or has run for a while."""
+    """Whether a job ever started: it has nodes or run time."""
     return bool(status.node_list) or bool(status.elapsed)
 
 
 def clock(seconds: Optional[int]) -> str:
-    """``45 s``, ``5 min``, ``1 h 20 min``, ``3 days 4 h``: two figures are enough for a person."""
+    """``45 s``, ``5 min``, ``1 h 20 min``, ``3 d 4 h``: the two largest units."""
     if seconds is None:
         return "an unknown time"
     if seconds == UNLIMITED:

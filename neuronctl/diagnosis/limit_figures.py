@@ -1,4 +1,4 @@
-"""The figures of a limit that keeps a job waiting: ``8 of 8 GPUs``. Pure."""
+"""The figures of a limit that keeps a job pending: ``8 of 8 GPUs``. Pure."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from neuronctl.units import format_time
 
 
 def has_figure(reason: str) -> bool:
-    """Whether a limit with a figure may stand behind the reason."""
+    """Whether the reason refers to a limit that may have a figure."""
     return reason.startswith(("QOS", "Assoc", "Partition"))
 
 
 def figure_words(status: JobStatus, mine: Iterable[JobStatus], limits: Limits) -> str:
-    """A limit that keeps a job waiting, with its figures: ``8 of 8 GPUs``; "" where not known.
+    """The figures of the limit that keeps a job pending: ``8 of 8 GPUs``; "" if unknown.
 
-    mine: the user's jobs. limits: the cluster's own.
+    mine: the user's jobs. limits: the cluster's limits.
     """
     limit = next((one for one in _limits_of(status, limits) if one.reason == status.reason), None)
     if limit is None:
         return ""
     if limit.about.counts == TIME:
-        return f"at most {format_time(limit.figure)}"
+        return f"limit {format_time(limit.figure)}"
     if limit.about.per != USER:
-        return f"at most {limit.figure} {limit.things}"
+        return f"limit {limit.figure} {limit.things}"
     here = [job for job in mine if job.partition == status.partition and not job.ended]
     running = [job for job in here if job.state != "PENDING"]
     if limit.about.counts == SUBMITTED:
@@ -36,7 +36,7 @@ def figure_words(status: JobStatus, mine: Iterable[JobStatus], limits: Limits) -
     elif limit.tres == "gres/gpu":
         used = sum(job.gpus or 0 for job in running)
     else:
-        return f"at most {limit.figure} {limit.things}"
+        return f"limit {limit.figure} {limit.things}"
     return f"{used} of {limit.figure} {limit.things}"
 
 

@@ -1,4 +1,4 @@
-"""The end of a log, however large it is and whatever it holds: bounded, decoded, in lines."""
+"""Read the end of a log of any size and content: bounded, decoded, split into lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Tuple
 from neuronctl.frozen import dataclass
 
 TAIL = 256 * 1024
-"""Bytes that are read from the end of a log."""
+"""Bytes to read from the end of a log."""
 
 _LONGEST = 2000  # characters of a line; a binary file may have no line ends at all
 _ESCAPES = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
@@ -18,9 +18,9 @@ _ESCAPES = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-
 
 @dataclass(frozen=True)
 class LogTail:
-    """The last lines of a file, without colours and with progress bars as they stood last.
+    """The last lines of a file, without colors, with progress bars in their last state.
 
-    problem: why there are none to read, else "".
+    problem: why there is nothing to read, otherwise "".
     """
 
     path: str
@@ -29,7 +29,7 @@ class LogTail:
 
 
 def read_tail(path: str, most: int = TAIL) -> LogTail:
-    """The last ``most`` bytes of a log as lines; never raises, never waits for a pipe's writer."""
+    """The last ``most`` bytes of a log as lines; never raises and never blocks on a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
@@ -37,21 +37,21 @@ def read_tail(path: str, most: int = TAIL) -> LogTail:
     kind = os.fstat(descriptor)
     if not stat.S_ISREG(kind.st_mode):
         os.close(descriptor)
-        return LogTail(path, problem="not a file whose content is kept")
+        return LogTail(path, problem="not a regular file")
     with os.fdopen(descriptor, "rb") as file:
         start = max(0, kind.st_size - most)
         try:
             file.seek(start)
             data = file.read(most)
         except OSError as error:
-            return LogTail(path, problem=error.strerror or "cannot be read")
+            return LogTail(path, problem=error.strerror or "cannot read it")
     lines = text_lines(data)
-    # The first line is half a line, unless that is all there is.
+    # The first line is incomplete; drop it unless it is the only one.
     return LogTail(path, lines[1:] if start and len(lines) > 1 else lines)
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:
-    """Lines as a terminal would have left them; bytes that are no UTF-8 become U+FFFD."""
+    """Lines as a terminal would show them; invalid UTF-8 becomes U+FFFD."""
     text = data.decode("utf-8", "replace")
     lines = text.split("\n")
     if lines and not lines[-1]:

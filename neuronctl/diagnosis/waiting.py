@@ -1,4 +1,4 @@
-"""Why a job waits, and how one that runs is doing. Pure; the ended ones are ended.py's."""
+"""Why a job is pending, and how a running job is doing. Pure; ended.py covers ended jobs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from neuronctl.tracking.endings import ENDINGS
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
 
-# Seconds between the end of a run and the new submission that a requeue is.
+# Maximum seconds between the end of a run and its resubmission by a requeue.
 _REQUEUE_TAKES = 60
 
 
 def running(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     where = f" on {status.node_list}" if status.node_list else ""
-    what = f"it is {status.state}{where}, {clock(status.elapsed)} after its start"
+    what = f"{status.state}{where} for {clock(status.elapsed)}"
     if status.time_limit == UNLIMITED:
-        what += ", without a time limit"
+        what += ", with no time limit"
     elif status.time_limit is not None and status.elapsed is not None:
-        what += f"; {clock(max(0, status.time_limit - status.elapsed))} are left"
+        what += f"; {clock(max(0, status.time_limit - status.elapsed))} left"
     if evidence.earlier:
         what += f"; {_earlier_words(evidence)}"
     found = search(evidence)
@@ -32,7 +32,7 @@ def running(evidence: Evidence) -> Diagnosis:
         return Diagnosis(
             "running",
             what,
-            f"its log already has a bad line: {found[1].cause}",
+            f"its log already shows an error: {found[1].cause}",
             found[1].remedy,
             certain=False,
             line=found_line(evidence, found),
@@ -43,15 +43,15 @@ def running(evidence: Evidence) -> Diagnosis:
 def waiting(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     reason = explain(status.reason, str(status.id.job))
-    words = reason.words or "Slurm has not looked at it yet"
+    words = reason.words or "Slurm has not considered it yet"
     if evidence.figure:
         words += f", {evidence.figure}"
     since = ""
     if status.submit is not None and evidence.now > status.submit:
         since = f" for {clock(evidence.now - status.submit)}"
     if evidence.earlier:
-        since += " since it was put back into the queue"
-    what = f"it has waited{since}: {words}"
+        since += " since it was requeued"
+    what = f"pending{since}: {words}"
     kind = "waiting"
     cause, remedy = "", reason.advice
     name = status.reason.partition(",")[0]
@@ -59,11 +59,11 @@ def waiting(evidence: Evidence) -> Diagnosis:
     if name.startswith("Dependency"):
         kind = "dependency"
         cause = _dependency_words(own.dependency if own is not None else "")
-        remedy = ""  # the advice is to ask here
+        remedy = ""  # the advice is to run this command
         if name == "DependencyNeverSatisfied":
             remedy = (
-                f"it will wait for ever: 'neuronctl cancel {status.id.job}', mend the job it "
-                "depends on, then submit both again"
+                f"it will never start: run 'neuronctl cancel {status.id.job}', fix the job that it "
+                "depends on, then resubmit both"
             )
     elif own is not None and name in ("Priority", "Resources"):
         cause = _turn(evidence, own, name)
@@ -78,28 +78,26 @@ def waiting(evidence: Evidence) -> Diagnosis:
     return Diagnosis(kind, what, cause, remedy)
 
 
-_PUT_BACK = {"REQUEUED": "it was requeued by hand", **ENDINGS}
+_PUT_BACK = {"REQUEUED": "requeued by a user", **ENDINGS}
 
 
 def _earlier_words(evidence: Evidence) -> str:
-    """How its last run ended: ``it ran before, for 3 s on gpu36, until a node failed``."""
+    """How its last run ended: ``its previous run on gpu36 ended after 3 s: a node failed``."""
     if not evidence.earlier:
         return ""
     last = evidence.earlier[0]
-    times = "" if len(evidence.earlier) == 1 else f" {len(evidence.earlier)} times"
-    until = _PUT_BACK.get(last.state, "it ended")
     where = f" on {last.node_list}" if last.node_list else ""
-    word = ", the last time" if times else ","
-    return (
-        f"it ran before{times}{word} for {clock(last.elapsed)}{where}, until {until} ({last.state})"
-    )
+    cause = f": {_PUT_BACK[last.state]}" if last.state in _PUT_BACK else ""
+    words = f"its previous run{where} ended after {clock(last.elapsed)}{cause} ({last.state})"
+    count = len(evidence.earlier)
+    return words if count == 1 else f"{words}; it ran {count} times before"
 
 
 def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[AccountingJob, ...]:
-    """The runs from which a job was put back into the queue, the newest first.
+    """The runs after which a job was requeued, newest first.
 
-    rows: sacct's with duplicates. A requeue is a new submission at the moment of the run's end;
-    what has the same number otherwise is another job.
+    rows: sacct's rows with duplicates. A requeue is a new submission at the time the run ended;
+    other rows with the same job id belong to another job.
     """
     found = []
     later = status.submit
@@ -113,32 +111,32 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
 
 
 def _dependency_words(dependency: str) -> str:
-    """``afterok:12(unfulfilled),…`` in words."""
+    """Put ``afterok:12(unfulfilled),…`` into words."""
     parts = []
     meaning = {
-        "after": "started",
-        "afterany": "ended",
-        "afterok": "ended well",
-        "afternotok": "ended badly",
-        "aftercorr": "ended its same task well",
+        "after": "start",
+        "afterany": "end",
+        "afterok": "complete successfully",
+        "afternotok": "fail",
+        "aftercorr": "complete the corresponding task",
     }
     for part in dependency.replace("?", ",").split(","):
         kind, _, rest = part.partition(":")
         job, _, state = rest.partition("(")
         if kind in meaning and job:
-            failed = " and did not" if state.startswith("failed") else ""
-            parts.append(f"job {job} has to have {meaning[kind]}{failed}")
+            failed = " but did not" if state.startswith("failed") else ""
+            parts.append(f"job {job} must {meaning[kind]} first{failed}")
         elif kind == "singleton" or part.startswith("singleton"):
-            parts.append("your other jobs of the same name have to have ended")
+            parts.append("your other jobs with the same name must end first")
         elif part:
             parts.append(part)
     return "; ".join(parts)
 
 
 def _turn(evidence: Evidence, own: PartitionJob, reason: str) -> str:
-    # Those that wait for another job, or are held (priority 0), are before nobody.
+    # Jobs that wait for another job, or are held (priority 0), are ahead of nobody.
     waiting = [row for row in evidence.queue if row.state == "PENDING" and not row.dependency]
-    # Of two with the same priority (all, where it has no weights) the older one goes first.
+    # Of two jobs with the same priority (all, without priority weights), the older one is first.
     ahead = sum(
         1
         for row in waiting
@@ -148,16 +146,17 @@ def _turn(evidence: Evidence, own: PartitionJob, reason: str) -> str:
     others = [row for row in evidence.queue if row.user != own.user]
     if not others and not (running if reason == "Resources" else ahead):
         return (
-            f"no jobs but yours can be seen in {evidence.status.partition}: others' may be hidden "
-            "(PrivateData) or be in another partition of the same nodes, and nodes may be down"
+            f"you can see only your own jobs in {evidence.status.partition}: other users' jobs may "
+            "be hidden (PrivateData) or in another partition with the same nodes, or nodes may be "
+            "down"
         )
-    where = f"waiting {'job' if ahead == 1 else 'jobs'} of {evidence.status.partition}"
-    words = f"{ahead or 'no'} other {where} {'is' if ahead == 1 else 'are'} before it"
+    where = f"pending {'job' if ahead == 1 else 'jobs'} in {evidence.status.partition}"
+    words = f"{ahead or 'no'} other {where} {'is' if ahead == 1 else 'are'} ahead of it"
     ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
     if running:
-        count = "1 job runs" if len(running) == 1 else f"{len(running)} jobs run"
-        words += f", {count} there"
+        count = "1 job is" if len(running) == 1 else f"{len(running)} jobs are"
+        words += f"; {count} running"
         if ends:
             left = clock(min(ends) - evidence.now)
-            words += f", the first of which ends in {left} at the latest"
+            words += f", and the first ends in {left} at the latest"
     return words

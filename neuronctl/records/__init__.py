@@ -1,1 +1,1 @@
-"""What was submitted: one private file a job, without its secrets, also where it was cut off."""
+"""Job records: one private file per job, without secrets, even if a submission is interrupted."""

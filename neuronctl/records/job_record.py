@@ -1,7 +1,8 @@
-"""What a record of a job holds, and its form as JSON; the store is store.py.
+"""The content of a job record and its JSON form. store.py stores the files.
 
-The first line of a file holds what a table of jobs needs, the second one the rest (the script, the
-program's text, the decisions), which is read when somebody asks for it. Both are one JSON object.
+The first line of a file has everything that a table of jobs needs; the second line has the rest
+(the script, the program's text, the decisions) and is read only on request. Together they are one
+JSON object.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from neuronctl.rules import Finding
 
 SCHEMA = 2
-"""Raised by whatever an older neuronctl could not read; 1 had all of the draft below "draft"."""
+"""Increased by every change that older versions cannot read; in 1 the whole draft was "draft"."""
 
 
 def _unknown_surroundings() -> Provenance:
@@ -31,11 +32,11 @@ def _unknown_surroundings() -> Provenance:
 
 @dataclass(frozen=True)
 class RecordDraft:
-    """What is known before sbatch. Times in seconds; rows of strings, as they are shown.
+    """What is known before sbatch runs. Times are in seconds; rows are strings, as displayed.
 
     request: JobRequest as plain JSON data. decisions: (name, value, source, why). findings:
-    (code, severity, title, message, source, hint). output, error: log patterns as sbatch takes
-    them, absolute; error None where standard error goes to output.
+    (code, severity, title, message, source, hint). output, error: absolute log patterns for
+    sbatch; error is None if standard error goes to output.
     """
 
     cwd: str
@@ -63,7 +64,7 @@ class RecordDraft:
 class SeenState:
     """A state as Slurm named it, and when (epoch seconds) it was first seen.
 
-    exit: ``code:signal`` of an ended job, "" where not known.
+    exit: ``code:signal`` of an ended job; "" if unknown.
     """
 
     at: int
@@ -74,13 +75,13 @@ class SeenState:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A record as read. status: ``"intent"``, ``"submitted"`` or ``"failed"``.
+    """A record as read. status: ``"intent"``, ``"submitted"``, or ``"failed"``.
 
-    begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None where not known.
-    tasks: of an array, the state in which each task that has ended was seen last, by its index.
-    user, host, pid: who submitted, from where, and the process. stdout, stderr: the logs' paths,
-    "" for an array; ``%N`` stays. cwd to time_limit: as in RecordDraft. details: the rest of the
-    draft, masked, as JSON.
+    begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None if unknown. tasks:
+    for an array, the last state seen of each ended task, by index. user, host, pid: who submitted
+    the job, on which host, in which process. stdout, stderr: the log paths, "" for an array;
+    ``%N`` is left in place. cwd to time_limit: as in RecordDraft. details: the rest of the draft,
+    masked, as JSON.
     """
 
     key: str
@@ -112,16 +113,16 @@ class JobRecord:
 
     @classmethod
     def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
-        """With what the draft says; ``given``: the rest."""
+        """Make a record from a draft; ``given`` has the other fields."""
         rest = asdict(draft)
         own = {name: rest.pop(name) for name in _SHARED}
         return cls(details=_json(rest), **own, **given)
 
     @property
     def draft(self) -> RecordDraft:
-        """All that was known before sbatch; ``script`` and ``command_line`` are masked.
+        """What was known before sbatch ran; ``script`` and ``command_line`` are masked.
 
-        Raises RecordError where that part of the file is damaged.
+        Raises RecordError if that part of the file is damaged.
         """
         try:
             return _draft(self, json.loads(self.details))
@@ -129,7 +130,7 @@ class JobRecord:
             raise self._damaged(error) from None
 
     def to_data(self) -> Dict[str, Any]:
-        """The record as it is stored; raises RecordError as ``draft`` does."""
+        """The record as stored; raises RecordError as ``draft`` does."""
         head = asdict(self)
         try:
             rest = json.loads(head.pop("details"))
@@ -140,7 +141,7 @@ class JobRecord:
     def _damaged(self, error: Exception) -> RecordError:
         return RecordError(
             f"the record {self.key} ({self.job_name}) is damaged: {error!r}",
-            "its job can be followed all the same; its script and plan are lost",
+            "its script and plan are lost, but you can still follow the job",
         )
 
     def log_path(
@@ -151,10 +152,10 @@ class JobRecord:
         node_list: str = "",
         err: bool = False,
     ) -> str:
-        """The log file of the job, or of one task of an array (``own_id``: the task's own number).
+        """The log file of the job, or of one array task (``own_id``: the task's own job id).
 
-        Standard error's where ``err`` and it has a file of its own. node_list: where it runs, for
-        ``%N``, which stays as it is until that is known.
+        err: the log of standard error, if it is separate. node_list: where the job runs, for
+        ``%N``, which stays unresolved until that is known.
         """
         from neuronctl.units import expand_hostlist, expand_log_pattern
 
@@ -180,7 +181,7 @@ def draft_of(
     forced: bool = False,
     verdict: str = "",
 ) -> RecordDraft:
-    """The draft of a plan's record. script: as submitted. command_line: the user's argv."""
+    """Draft the record of a plan. script: as submitted. command_line: the user's argv."""
     from neuronctl.records.provenance import look
 
     error = plan.error
@@ -244,44 +245,44 @@ def encode(record: JobRecord) -> bytes:
 
 
 def decode(content: bytes) -> JobRecord:
-    """The record of a file; ValueError where it is none, which says why."""
+    """Decode the content of a record file; raises ValueError that says why it is not a record."""
     head, between, details = content.partition(_BETWEEN)
     try:
-        # As text: json looks for the encoding of bytes, which takes as long as to read them.
+        # Decode first: json would detect the encoding of bytes, which doubles the time.
         data = json.loads((head + b"}" if between else content).decode("utf-8"))
     except (RecursionError, ValueError):
-        raise ValueError("not a whole record") from None
+        raise ValueError("incomplete record") from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, int):
-        raise ValueError("not a record of neuronctl's")
+        raise ValueError("not a neuronctl record")
     if schema > SCHEMA:
-        raise ValueError(f"written by a newer neuronctl (schema {schema})")
+        raise ValueError(f"written by a newer version of neuronctl (schema {schema})")
     if between and not details.endswith(b"}}\n"):
-        raise ValueError("not a whole record")
+        raise ValueError("incomplete record")
     try:
-        if not between:  # as a JSON program, or an earlier neuronctl, wrote it
+        if not between:  # written by an earlier neuronctl or another JSON program
             rest = data["draft"]
             data.update({name: rest.pop(name) for name in _SHARED if name in rest})
             details = _json(rest) + b"}\n"
         return _record(data, details[:-2])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not a record of neuronctl's ({error!r})") from None
+        raise ValueError(f"not a neuronctl record ({error!r})") from None
 
 
 _BETWEEN = b',\n"draft": '
 
-# What of a draft stands in the first line.
+# The draft's fields in the first line.
 _SHARED = (
     *("cwd", "job_name", "partition", "output", "error", "array", "nodes", "gpus_per_node"),
     "time_limit",
 )
 
-_LATEST = 253_402_300_799  # the end of the year 9999, beyond which no calendar goes
+_LATEST = 253_402_300_799  # the end of the year 9999, the last that datetime supports
 
 _TEXT, _NUMBER = (str,), (int,)
 _MAYBE_TEXT, _MAYBE_NUMBER = (str, type(None)), (int, type(None))
 
-# What each value has to be; states and tasks are looked into one by one.
+# The type of each value; states and tasks are checked one by one.
 _KINDS: Mapping[str, Tuple[type, ...]] = {
     **dict.fromkeys(("key", "status", "script_sha256", "user", "host", "version"), _TEXT),
     **dict.fromkeys(("failure", "stdout", "stderr"), _TEXT),
@@ -306,9 +307,9 @@ def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
     values = _checked(data, _KINDS)
     for moment in (values["begun_at"], values["submitted_at"] or 0):
         if not 0 <= moment <= _LATEST:
-            raise ValueError(f"{moment} is no moment")
+            raise ValueError(f"{moment} is not a valid time")
     if values["status"] == "submitted" and values["job_id"] is None:
-        raise ValueError("a submitted job has no id")
+        raise ValueError("a submitted job has no job id")
     return JobRecord(
         details=details,
         states=tuple([_seen(state) for state in data["states"]]),
@@ -354,5 +355,5 @@ def _strings(row: Sequence[Any], count: Optional[int] = None) -> Tuple[str, ...]
     if not isinstance(row, list) or not all([isinstance(item, str) for item in row]):
         raise TypeError(f"{row!r} is not a list of strings")
     if count is not None and len(row) != count:
-        raise ValueError(f"{row!r} has not {count} texts")
+        raise ValueError(f"{row!r} does not have {count} strings")
     return tuple(row)

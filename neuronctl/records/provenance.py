@@ -1,6 +1,6 @@
-"""What stood around a job when it was submitted: its program's text, the git commit it came from.
+"""Where a job came from: its program's text and git commit at submission time.
 
-``look`` sees them as they are now; ``drift`` tells what has changed since they were recorded.
+``look`` reads the current ones; ``drift`` lists what has changed since they were recorded.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from typing import Any, List, Mapping, Optional, Tuple
 from neuronctl.frozen import dataclass
 
 LARGEST = 128 * 1024
-"""Bytes up to which a program's text is kept in a record."""
+"""The largest program, in bytes, whose text is kept in a record."""
 
-_LONGEST = 64 * 1024 * 1024  # bytes up to which a program's digest is taken
-_PATIENCE = 3.0  # seconds for git on a slow file system
+_LONGEST = 64 * 1024 * 1024  # the largest program, in bytes, that is hashed
+_PATIENCE = 3.0  # seconds to wait for git on a slow file system
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """git_commit: "" where the directory is in no repository; git_dirty: None where not known.
+    """The program and repository of a job.
 
-    program: the absolute path of the program, "" where it is no file here. program_sha256: of the
-    file as it is. program_text: None where it is too long, no text, or held a secret.
+    git_commit: "" outside a repository. git_dirty: None if unknown. program: the absolute path of
+    the program, "" if there is no such file. program_sha256: of the whole file. program_text: None
+    if it is too large, is not text, or contains a secret.
     """
 
     git_commit: str = ""
@@ -34,7 +35,7 @@ class Provenance:
 
 
 def look(script: Optional[str], cwd: str) -> Provenance:
-    """The surroundings of a job whose program is ``script``, submitted from ``cwd``, now."""
+    """The current provenance of a job that runs ``script`` and is submitted from ``cwd``."""
     commit, dirty = _git(cwd)
     path = os.path.join(cwd, script) if script else ""
     data = _content(path) if path else None
@@ -46,36 +47,36 @@ def look(script: Optional[str], cwd: str) -> Provenance:
 
 
 def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
-    """What is different now, one line each; the program's own change is not among them."""
+    """What has changed, one line each, except for the program itself."""
     lines: List[str] = []
     if then.git_commit and now.git_commit and then.git_commit != now.git_commit:
         lines.append(
-            f"the working directory was at git commit {then.git_commit[:12]} and is at "
-            f"{now.git_commit[:12]} now"
+            f"the working directory was at git commit {then.git_commit[:12]} and is now at "
+            f"{now.git_commit[:12]}"
         )
     elif then.git_commit and not now.git_commit:
         lines.append(
-            f"the working directory was at git commit {then.git_commit[:12]}; what it is at now "
-            "is not known"
+            f"the working directory was at git commit {then.git_commit[:12]}; its current commit "
+            "is unknown"
         )
     if then.git_dirty:
-        lines.append("the working directory had uncommitted changes at the time")
+        lines.append("the working directory had uncommitted changes at that time")
     if now.git_dirty and not then.git_dirty:
-        lines.append("the working directory has uncommitted changes now")
+        lines.append("the working directory now has uncommitted changes")
     return tuple(lines)
 
 
 def program_changed(then: Provenance, now: Provenance) -> bool:
-    """Whether the program is known to be another one than it was; a missing one is."""
+    """Whether the program is known to have changed since; a missing program has."""
     return bool(then.program_sha256) and then.program_sha256 != now.program_sha256
 
 
 def from_data(data: Mapping[str, Any]) -> Provenance:
-    """From a record; TypeError where it is of another shape."""
+    """Build the provenance from a record's data; raises TypeError for another shape."""
     made = Provenance(**data)
     texts = (made.git_commit, made.program, made.program_sha256, made.program_text or "")
     if not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"surroundings are {data!r}")
+        raise TypeError(f"not a provenance: {data!r}")
     return made
 
 
@@ -96,7 +97,7 @@ def _text(data: bytes) -> Optional[str]:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    # Half a program is of no use, and a secret is not to be kept.
+    # A masked program would be useless, and a secret must not be kept.
     return text if Masker().text(text) == text else None
 
 

@@ -1,4 +1,4 @@
-"""Recorded jobs, found and compared: the record of a job, its request to plan from, differences."""
+"""Find and compare recorded jobs: a job's record, its request to plan from, and differences."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
 
 Change = Tuple[str, str, str]
-"""name, value of the first, value of the second; "" where one has none."""
+"""Name, first value, second value; "" if one has no value."""
 
 
 def record_of(store: RecordStore, job_id: int) -> JobRecord:
-    """The newest record of a job on this cluster; raises NoSuchJobError where there is none."""
+    """The newest record of a job on this cluster; raises NoSuchJobError if there is none."""
     from neuronctl.slurm.cluster import local_cluster
 
     record = store.get(job_id, local_cluster())
     if record is None:
         raise NoSuchJobError(
-            f"there is no record of job {job_id}",
-            # One that cannot be read may be the one.
+            f"no record of job {job_id}",
+            # A record that cannot be read may be this job's.
             "; ".join(store.warnings)
-            or "only jobs that neuronctl submitted have one; 'neuronctl history' lists them",
+            or "only jobs submitted with neuronctl have records; 'neuronctl history' lists them",
         )
     return record
 
 
 def request_layer(record: JobRecord) -> Layer:
-    """What was asked for at the time, to be laid under what is asked for now.
+    """The recorded request, as the lowest layer of a new one.
 
-    Values whose content was masked are left out; ``masked`` names them.
+    Masked values are left out; ``masked`` names them.
     """
     origin = Origin(Source.ASKED, f"record of job {record.job_id}")
     known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins"}
@@ -46,7 +46,7 @@ def request_layer(record: JobRecord) -> Layer:
 
 
 def masked(record: JobRecord) -> Tuple[List[str], List[str]]:
-    """What was masked in the request: names of variables, and of all other fields."""
+    """The names of the masked variables, and of the other masked fields, of the request."""
     request = record.draft.request
     variables = [name for name, value in request.get("env", ()) if MASK in value]
     fields = [
@@ -58,7 +58,7 @@ def masked(record: JobRecord) -> Tuple[List[str], List[str]]:
 
 
 def is_whole(record: JobRecord) -> bool:
-    """Whether the recorded script is the submitted one byte for byte (no secret was masked)."""
+    """Whether the recorded script equals the submitted one (no secret was masked)."""
     import hashlib
 
     script = record.draft.script.encode("utf-8", "surrogateescape")
@@ -68,19 +68,19 @@ def is_whole(record: JobRecord) -> bool:
 def changed_decisions(
     first: Iterable[Tuple[str, ...]], second: Iterable[Tuple[str, ...]]
 ) -> List[Change]:
-    """Values of two plans that differ; rows begin with a name and a value."""
-    one = {row[0]: row[1] for row in first}
-    two = {row[0]: row[1] for row in second}
-    names = list(dict.fromkeys([*one, *two]))
+    """The values that differ between two plans; rows begin with a name and a value."""
+    before = {row[0]: row[1] for row in first}
+    after = {row[0]: row[1] for row in second}
+    names = list(dict.fromkeys([*before, *after]))
     return [
-        (name, one.get(name, ""), two.get(name, ""))
+        (name, before.get(name, ""), after.get(name, ""))
         for name in names
-        if one.get(name) != two.get(name)
+        if before.get(name) != after.get(name)
     ]
 
 
 def text_diff(first: str, second: str, first_name: str, second_name: str) -> List[str]:
-    """A unified diff, line by line; empty where the texts are the same."""
+    """A unified diff, line by line; empty if the texts are equal."""
     lines = difflib.unified_diff(
         first.splitlines(), second.splitlines(), first_name, second_name, lineterm=""
     )
@@ -88,20 +88,20 @@ def text_diff(first: str, second: str, first_name: str, second_name: str) -> Lis
 
 
 def one_job(text: str) -> int:
-    """The job number of JOB, for commands that speak of whole jobs."""
+    """The job id in ``text``, for commands that work on whole jobs."""
     from neuronctl.slurm.job_id import JobId
 
     asked = JobId.parse(text)
     if asked.task is not None or asked.tasks is not None:
         raise UsageError(
-            f"'{text}' is a part of an array, and the record is the whole job's",
-            f"say {asked.job}",
+            f"'{text}' is part of a job array, and the record describes the whole job",
+            f"use {asked.job}",
         )
     return asked.job
 
 
 def program_text(record: JobRecord) -> Optional[str]:
-    """The program's text as it was at the submission; None where it is not recorded."""
+    """The program's text at submission time; None if it was not recorded."""
     return record.draft.surroundings.program_text
 
 

@@ -1,8 +1,8 @@
-"""Submissions that were cut off: their jobs are found again, or said never to have arrived.
+"""Interrupted submissions: find their jobs again, or report that they never reached Slurm.
 
-An intent that is still open was left by a neuronctl that ended between its record and sbatch's
-answer. Its key went with the job (``sbatch(mark=key)``), so that the answer of the next
-squeue or sacct names the job beyond doubt. Nothing is ever submitted again.
+An open intent was left by a neuronctl that was killed between writing its record and sbatch's
+answer. The job carries its key (``sbatch(mark=key)``), so that the next squeue or sacct identifies
+the job with certainty. Nothing is ever submitted twice.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
 
 IN_FLIGHT = 60
-"""Seconds for which a submission may simply not be over yet."""
+"""Seconds during which a submission may still be in progress."""
 
 SETTLED = 600
-"""Seconds after which no sbatch still tries (it does for about two minutes)."""
+"""Seconds after which no sbatch is still retrying (it retries for about two minutes)."""
 
 Row = Union[QueueJob, AccountingJob]
 
 
 class Recovery:
-    """The submissions in a store that were cut off, and what Slurm's answers tell of them.
+    """The interrupted submissions in a store, resolved from Slurm's answers.
 
-    notes: what the user should hear. open: those of which nothing is known yet.
+    notes: messages for the user. open: the submissions that are not resolved yet.
     """
 
     def __init__(self, store: RecordStore, now: Optional[float] = None) -> None:
@@ -55,7 +55,7 @@ class Recovery:
 
     @property
     def since(self) -> int:
-        """From when on sacct has to be asked (epoch seconds)."""
+        """The start of the period to query sacct for (epoch seconds)."""
         return min(record.begun_at for record in self.open.values()) - CLOCK_SKEW
 
     def match(self, rows: Iterable[Row], cluster: Optional[str]) -> None:
@@ -72,16 +72,16 @@ class Recovery:
     def _complete(self, record: JobRecord, row: Row, cluster: Optional[str]) -> None:
         try:
             self.store.complete(record.key, row.id.job, cluster, submitted_at=row.submit)
-            then = "its record is complete again"
+            then = "its record is now complete"
         except RecordError as error:
             then = error.message
         del self.open[record.key]
         self.notes.append(
-            f"the submission of {_name(record)} was cut off, and is job {row.id.job}: {then}"
+            f"the interrupted submission of {_name(record)} is job {row.id.job}: {then}"
         )
 
     def _look_alike(self, row: Row) -> None:
-        # Where a site's own sbatch dropped the mark, this keeps us from calling the job lost.
+        # If a site's sbatch wrapper drops the mark, this keeps us from reporting the job as lost.
         for record in self.open.values():
             if (
                 row.name == record.job_name
@@ -93,13 +93,13 @@ class Recovery:
 
     def _is_another(self, row: Row) -> None:
         for key, rows in self._maybe.items():
-            self._maybe[key] = [one for one in rows if one.id.job != row.id.job]
+            self._maybe[key] = [maybe for maybe in rows if maybe.id.job != row.id.job]
 
     def look_closer(self, cluster: Optional[str]) -> None:
-        """Ask sacct about jobs in the queue that look alike: newer Slurms have the mark only there.
+        """Ask sacct about similar jobs in the queue: newer Slurm versions have the mark only there.
 
-        By their numbers, since it leaves held jobs out of an answer about a span of time. An
-        accounting that does not answer leaves things as they are.
+        Ask by job id, because a query for a period omits held jobs. If accounting cannot be
+        reached, nothing changes.
         """
         alike = {one.id.job for rows in self._maybe.values() for one in rows}
         alike -= set(self.store.find(alike, cluster))
@@ -110,42 +110,42 @@ class Recovery:
             self.match(sacct(asked, marks=True).jobs, cluster)
 
     def settle(self, accounting: Accounting) -> None:
-        """After squeue and sacct have been asked for all of the user's jobs: what is left."""
+        """Resolve the rest, after squeue and sacct have reported all of the user's jobs."""
         for record in list(self.open.values()):
             self.notes.append(self._settle(record, accounting))
 
     def _settle(self, record: JobRecord, accounting: Accounting) -> str:
-        said = f"the submission of {_name(record)} was cut off"
+        start = f"the submission of {_name(record)} was interrupted"
         alike = [row for row in self._maybe.get(record.key, ()) if not self._has_record(row)]
         if alike:
             names = ", ".join(sorted({str(row.id.job) for row in alike}))
-            return f"{said}; job {names} has its name and directory, and may be it"
+            return f"{start}; job {names} has the same name and directory and may be this job"
         if self.now - record.begun_at < SETTLED:
-            return f"{said}; Slurm knows no such job so far, look again before you repeat it"
+            return f"{start}; Slurm does not list the job yet: check again before you resubmit"
         if not accounting.off:
-            words = "it never reached Slurm: neither squeue nor sacct knows such a job"
+            words = "it never reached Slurm: neither squeue nor sacct lists the job"
         elif accounting.switched_off:
             words = (
-                "the controller knows no such job (any more), and accounting is switched off: "
-                "if it ran, nobody can tell"
+                "slurmctld does not list the job, and accounting is disabled, so there is no way "
+                "to tell whether it ran"
             )
         else:
-            return f"{said}; {accounting.off}, so whether it arrived is not known"
+            return f"{start}; {accounting.off}, so it is unknown whether the job reached Slurm"
         try:
             self.store.failed(record.key, words)
         except RecordError as error:
             return error.message
         del self.open[record.key]
-        return f"{said}; {words}"
+        return f"{start}; {words}"
 
     def _has_record(self, row: Row) -> bool:
         return row.id.job in self.store.find((row.id.job,))
 
 
 def recover(store: RecordStore) -> Tuple[str, ...]:
-    """Ask Slurm about submissions that were cut off; what the user should hear of them.
+    """Ask Slurm about interrupted submissions, and return messages for the user.
 
-    No process is started where there is none. A Slurm that does not answer leaves them open.
+    Starts no process if there are none. If Slurm cannot be reached, they stay open.
     """
     try:
         recovery = Recovery(store)
@@ -162,7 +162,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
             recovery.match(accounting.jobs, cluster)
             recovery.settle(accounting)
     except NeuronctlError as error:
-        return (f"a submission was cut off, and what became of it cannot be seen: {error.message}",)
+        return (f"cannot check the state of an interrupted submission: {error.message}",)
     return tuple(recovery.notes)
 
 

@@ -1,26 +1,26 @@
-"""One record for each job: what was asked, decided and submitted, and every state seen.
+"""The record of each job: what was requested, decided, and submitted, and every state seen.
 
-How it is used::
+Usage::
 
     store = RecordStore.default()
     key = store.begin(draft)               # before sbatch: an intent
-    store.complete(key, job_id, cluster)   # after sbatch took it
-    store.failed(key, "sbatch's words")    # or after it did not
+    store.complete(key, job_id, cluster)   # after sbatch accepted the job
+    store.failed(key, "sbatch's message")  # or after sbatch rejected it
     store.get(4711) / store.find(ids) / store.recent(100, since=…) / store.iter()
-    store.saw(record, "RUNNING")           # a state seen later; saw_tasks: how an array's ended
+    store.saw(record, "RUNNING")           # a state seen later; saw_tasks: ended array tasks
 
 ``draft_of(plan, script=…, command_line=…, cwd=…, findings=…)`` makes a plan's draft. Every method
-raises RecordError (exit 9) where the directory cannot be read or written; the caller decides
-whether that is worth more than a warning. Files that are not whole, not ours or newer than this
-program are left where they are, skipped, and named in ``store.warnings``.
+raises RecordError (exit 9) if the directory cannot be read or written; the caller decides whether
+that is more than a warning. Files that are incomplete, foreign, or newer than this program are
+left alone, skipped, and named in ``store.warnings``.
 
-On disk: ``KEY.intent.json`` becomes ``KEY.CLUSTER.JOBID.json`` or ``KEY.failed.json``. The key
-begins with the time, so names alone answer "the newest" and "job 4711", and no file is read that
-is not asked for. Each file is written aside, synced and renamed, which is safe on NFS and Lustre
-and between login nodes. An intent that is still there belongs to a submission that was cut off:
-its job, if there is one, carries the key (recovery.py).
+On disk, ``KEY.intent.json`` becomes ``KEY.CLUSTER.JOBID.json`` or ``KEY.failed.json``. The key
+begins with the time, so that file names alone answer "the newest" and "job 4711", and no other
+file is read. Each file is written to a temporary file, synced, and renamed, which is safe on NFS
+and Lustre and across login nodes. A remaining intent belongs to an interrupted submission; its
+job, if any, carries the key (recovery.py).
 
-Secrets are masked in what is stored (masking.py); ``script_sha256`` is of the script as submitted.
+Stored text has its secrets masked (masking.py); ``script_sha256`` is of the script as submitted.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _NAME = re.compile(
 )
 
 _INTENT = ".intent.json"
-_SETTLED = 2.0  # seconds after a change from when on a directory's time tells of the next
+_SETTLED = 2.0  # seconds after which a directory's modification time reveals another change
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A file of the store, as far as its name tells."""
+    """What the name of a store file says about it."""
 
     name: str
     key: str
@@ -69,7 +69,7 @@ class _Entry:
 
 
 class RecordStore:
-    """The records in one directory, which is made (0700) at the first write."""
+    """The records in one directory, which is created (0700) on the first write."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -78,7 +78,7 @@ class RecordStore:
 
     @classmethod
     def default(cls) -> RecordStore:
-        """The user's own: ``$XDG_STATE_HOME/neuronctl/jobs``."""
+        """The user's own store: ``$XDG_STATE_HOME/neuronctl/jobs``."""
         from neuronctl.paths import state_dir
 
         return cls(os.path.join(state_dir(), "jobs"))
@@ -86,7 +86,7 @@ class RecordStore:
     # ------------------------------------------------------------------ writing
 
     def begin(self, draft: RecordDraft) -> str:
-        """Write the intent to submit; the key by which to complete it."""
+        """Write the intent to submit, and return the key to complete it with."""
         import hashlib
 
         from neuronctl import __version__
@@ -118,7 +118,7 @@ class RecordStore:
         *,
         submitted_at: Optional[int] = None,
     ) -> JobRecord:
-        """sbatch took it: the intent becomes the job's record. Once is enough, twice no harm."""
+        """Turn the intent into the job's record after sbatch accepted the job. Idempotent."""
         name = f"{key}.{_file_word(cluster)}.{job_id}.json"
         if not os.path.exists(self._file(f"{key}.intent.json")):
             done = self._read(name)
@@ -138,7 +138,7 @@ class RecordStore:
         return record
 
     def failed(self, key: str, error: str) -> None:
-        """sbatch did not take it; ``error``: its words."""
+        """Mark the intent as failed; ``error`` is sbatch's message."""
         from neuronctl.masking import Masker
 
         record = replace(self._intent(key), status="failed", failure=Masker().text(error))
@@ -146,12 +146,12 @@ class RecordStore:
         self._forget(f"{key}.intent.json")
 
     def saw(self, record: JobRecord, state: str, reason: str = "", exit: str = "") -> JobRecord:
-        """Add a state to a submitted job's record, unless it is the last one seen."""
+        """Add a state to a submitted job's record, unless it was also the last one seen."""
         assert record.job_id is not None
         if _is_last(record, state, exit):
             return record
         name = f"{record.key}.{_file_word(record.cluster)}.{record.job_id}.json"
-        # Another neuronctl may have seen more meanwhile.
+        # Another neuronctl process may have added states meanwhile.
         fresh = self._read(name) or record
         if _is_last(fresh, state, exit):
             return fresh
@@ -161,7 +161,7 @@ class RecordStore:
         return fresh
 
     def saw_tasks(self, record: JobRecord, ends: Mapping[int, Tuple[str, str]]) -> JobRecord:
-        """Keep how tasks of an array ended: (state, exit) by index, as ``saw`` takes them."""
+        """Record how array tasks ended: (state, exit) by index, as for ``saw``."""
         if _all_kept(record, ends):
             return record
         name = f"{record.key}.{_file_word(record.cluster)}.{record.job_id}.json"
@@ -177,18 +177,18 @@ class RecordStore:
     # ------------------------------------------------------------------ reading
 
     def get(self, job_id: int, cluster: Optional[str] = None) -> Optional[JobRecord]:
-        """The newest record of this job id (ids are used again when a controller is set up anew).
+        """The newest record with this job id (a reinstalled controller reuses job ids).
 
-        cluster: only one of this cluster, or one whose cluster is not known.
+        cluster: consider only records of this cluster or of an unknown cluster.
         """
         return self.find((job_id,), cluster).get(job_id)
 
     def find(self, job_ids: Iterable[int], cluster: Optional[str] = None) -> Dict[int, JobRecord]:
-        """As ``get``, for many job ids; those without a record are left out."""
+        """Like ``get`` for many job ids; ids without a record are omitted."""
         wanted = {str(job_id): job_id for job_id in job_ids}
         found: Dict[int, JobRecord] = {}
         for name in self._names() if wanted else ():
-            # Of thousands of names, only those of these jobs are worth a closer look.
+            # Of thousands of names, parse only those of these jobs.
             word = name[:-5].rpartition(".")[2]
             entry = _entry(name) if word in wanted else None
             if entry is None or not _same_cluster(entry.cluster, cluster):
@@ -205,7 +205,7 @@ class RecordStore:
     ) -> List[JobRecord]:
         """Submitted jobs, newest first: at most ``limit``, begun at or after ``since`` (epoch).
 
-        An older record of an id that was used again on the same cluster is left out.
+        If a job id was reused on the same cluster, its older records are omitted.
         """
         found: List[JobRecord] = []
         ids = set()
@@ -222,34 +222,34 @@ class RecordStore:
         return found
 
     def open_intents(self) -> List[JobRecord]:
-        """Submissions of which it is not recorded what became of them, newest first."""
+        """Submissions whose outcome was not recorded, newest first."""
         names = self._names()
         intents = []
         for name in names:
             if not name.endswith(_INTENT) or _entry(name) is None:
                 continue
             key = name[: -len(_INTENT)]
-            # Cut off between writing the record and removing the intent: the record counts.
+            # Interrupted between writing the record and removing the intent: the record counts.
             if not any(other.startswith(f"{key}.") and other != name for other in names):
                 record = self._read(name)
                 intents += [record] if record is not None else []
         return intents
 
     def iter(self) -> Iterator[JobRecord]:
-        """Every record, newest first: intents and failed submissions too."""
+        """Every record, newest first, including intents and failed submissions."""
         for entry in self._entries():
             record = self._read(entry.name)
             if record is not None:
                 yield record
 
     def _names(self) -> List[str]:
-        """The files' names, the newest record's first."""
+        """The file names, newest record first."""
         try:
             changed = os.stat(self.directory).st_mtime
             if self._listed is None or self._listed[0] != changed:
                 listed_at = time.time()
                 names = sorted(os.listdir(self.directory), reverse=True)
-                if listed_at - changed < _SETTLED:  # a clock tick may hide one more change
+                if listed_at - changed < _SETTLED:  # the clock's resolution may hide a change
                     return names
                 self._listed = (changed, names)
             return self._listed[1]
@@ -257,22 +257,22 @@ class RecordStore:
             return []
         except OSError as error:
             raise RecordError(
-                f"the job records in {self.directory} cannot be read: {error.strerror}",
-                "set XDG_STATE_HOME to a directory of your own",
+                f"cannot read the job records in {self.directory}: {error.strerror}",
+                "set XDG_STATE_HOME to a directory that you own",
             ) from None
 
     def _entries(self) -> Iterator[_Entry]:
-        """The records by their names, newest first; no further than the caller looks."""
+        """The entries, newest first; lists no more than the caller consumes."""
         held: Optional[_Entry] = None
         for name in self._names():
             entry = _entry(name)
             if entry is None:
                 if not name.startswith("."):
-                    self._warn(name, "not a record of neuronctl's")
+                    self._warn(name, "not a neuronctl record")
                 continue
             if held is not None and held.key != entry.key:
                 yield held
-            # Cut off between writing the record and removing the intent: the record counts.
+            # Interrupted between writing the record and removing the intent: the record counts.
             elif held is not None and name.endswith(_INTENT):
                 continue
             held = entry
@@ -282,7 +282,7 @@ class RecordStore:
     def _intent(self, key: str) -> JobRecord:
         record = self._read(f"{key}.intent.json")
         if record is None:
-            raise RecordError(f"the record {key} in {self.directory} is gone or damaged")
+            raise RecordError(f"record {key} in {self.directory} is missing or damaged")
         return record
 
     def _file(self, name: str) -> str:
@@ -296,13 +296,13 @@ class RecordStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._warn(name, error.strerror or "cannot be read")
+            self._warn(name, error.strerror or "cannot read it")
         except ValueError as error:
             self._warn(name, str(error))
         return None
 
     def _warn(self, name: str, why: str) -> None:
-        warning = f"record {self._file(name)} skipped: {why}"
+        warning = f"skipped record {self._file(name)}: {why}"
         if warning not in self.warnings:
             self.warnings.append(warning)
 
@@ -313,17 +313,17 @@ class RecordStore:
             write_private(self._file(name), encode(record), sync=True)
         except OSError as error:
             raise RecordError(
-                f"the job's record cannot be written to {self.directory}: {error.strerror}",
-                "make room there, or set XDG_STATE_HOME to a directory of your own",
+                f"cannot write the job's record to {self.directory}: {error.strerror}",
+                "free some space there, or set XDG_STATE_HOME to a directory that you own",
             ) from None
 
     def _forget(self, name: str) -> None:
-        with contextlib.suppress(OSError):  # a stale intent beside its record counts for nothing
+        with contextlib.suppress(OSError):  # a stale intent beside its record is ignored
             os.unlink(self._file(name))
 
 
 def _entry(name: str) -> Optional[_Entry]:
-    """What a file's name tells; None where it is no record's."""
+    """Parse a file name; None if it is not a record's."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None

@@ -1,1 +1,1 @@
-"""What can be asked for, on the command line and in files, and what was."""
+"""Job requests: the options of a job, and what a user requested with them."""

@@ -1,4 +1,4 @@
-"""The moments that ``--begin`` takes, read as Slurm reads them. Pure."""
+"""Parse the times that ``--begin`` accepts the way Slurm does. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from typing import Optional, Tuple
 
 EXAMPLES = "now+1hour, tomorrow, noon, 16:00, 2026-12-01 or 2026-12-01T10:00"
-"""What Slurm takes."""
+"""Forms that Slurm accepts."""
 
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 _HOURS = {"midnight": 0, "noon": 12, "fika": 15, "teatime": 16}
 _DAYS = {"today": 0, "tomorrow": 1}
 
+# Slurm treats T as the separator between date and time wherever it occurs.
 _RELATIVE = r"(?ai)now[ \t]*(?:([+-])\s*(\d[\d\s]*)(seconds?|minutes?|hours?|days?|weeks?)?)?"
-# Slurm takes a T for the sign between day and hour wherever it stands: no word starts with one.
 _BETWEEN = " \tT-"
 _PARTS = {
     "word": r"(?i)(?:today|tomorrow|midnight|noon|fika|teatime)",
@@ -27,10 +27,10 @@ Day = Tuple[int, int, int]
 
 
 def moment(text: str, now: int) -> Optional[int]:
-    """The moment (epoch seconds) in this machine's time zone; ``now`` is the time of asking.
+    """The time (epoch seconds) in this machine's time zone; ``now`` is the current time.
 
-    A time of the day that is past is tomorrow's, a day without year that is past next year's.
-    None: versions of Slurm differ in it. Raises ValueError for what Slurm refuses.
+    A time of day that has passed means tomorrow; a date without a year that has passed means next
+    year. None: Slurm versions disagree. Raises ValueError for what Slurm rejects.
     """
     relative = re.match(_RELATIVE, text)
     if relative is not None:
@@ -61,7 +61,7 @@ def _after(match: re.Match[str], text: str, now: int) -> Optional[int]:
     rest = text[match.end() :]
     if rest:
         if unit:
-            return None  # a further moment
+            return None  # a second time follows
         raise ValueError(text)
     if count is None:
         return now
@@ -76,8 +76,8 @@ def _day(moment: int) -> Day:
 
 
 def _parts(text: str, now: int) -> Tuple[Optional[Day], Optional[Day]]:
-    """((hour, minute, second), (year, month, day)), each None where it is not said; the last one
-    counts. The year is -1 where it is not said.
+    """((hour, minute, second), (year, month, day)), each None if not given; the last one given
+    counts. The year is -1 if not given.
     """
     clock: Optional[Day] = None
     day: Optional[Day] = None

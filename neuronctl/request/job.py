@@ -1,8 +1,8 @@
-"""What a user asked for: one flat description of a job, from three places.
+"""What a user asked for: one flat description of a job, from three sources.
 
 The command line overrides the job file, which overrides the user's configuration. ``None`` (or
-an empty tuple) means "not asked"; nothing here is derived and nothing here is checked against a
-cluster: that is the plan's and the rules' work.
+an empty tuple) means "not requested". Nothing here is derived or checked against a cluster; the
+plan and the rules do that.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from neuronctl.frozen import dataclass
 
 
 class Source(enum.Enum):
-    """Who decided a value; the words are shown to users."""
+    """What determined a value; the text is shown to users."""
 
-    ASKED = "asked for"
+    ASKED = "requested"
     JOB_FILE = "job file"
     CONFIG = "your configuration"
     CLUSTER = "cluster"
@@ -37,12 +37,12 @@ class Origin:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A job as asked for. Names and meanings are sbatch's own unless said otherwise."""
+    """A job as requested. Names and meanings are sbatch's unless stated otherwise."""
 
     script: Optional[str] = None
-    """The program: a Python file, or anything executable; None for an interactive allocation."""
+    """The program: a Python file or anything executable; None for an interactive allocation."""
     args: Tuple[str, ...] = ()
-    """Its arguments, to arrive byte for byte."""
+    """The program's arguments, passed on byte for byte."""
 
     job_name: Optional[str] = None
     partition: Optional[str] = None
@@ -51,16 +51,16 @@ class JobRequest:
     ntasks_per_node: Optional[int] = None
     cpus_per_task: Optional[int] = None
     gpus_per_node: Optional[int] = None
-    """GPUs a node, from ``--gpus-per-node`` or ``--gres=gpu[:TYPE]:N``."""
+    """GPUs per node, from ``--gpus-per-node`` or ``--gres=gpu[:TYPE]:N``."""
     gpus: Optional[int] = None
     """GPUs on all nodes together (``--gpus``)."""
     gpu_type: Optional[str] = None
     gpu_models: Tuple[str, ...] = ()
-    """GPU models that will do (``--gpu``); the partition's has to be one of them."""
+    """Acceptable GPU models (``--gpu``); the partition's GPU must be one of them."""
     gres: Tuple[str, ...] = ()
     """Generic resources other than GPUs, as typed."""
     time_limit: Optional[str] = None
-    """As typed, in a form that units.parse_time takes."""
+    """As typed, in a form that units.parse_time accepts."""
     account: Optional[str] = None
     qos: Optional[str] = None
     comment: Optional[str] = None
@@ -79,47 +79,48 @@ class JobRequest:
     output: Optional[str] = None
     error: Optional[str] = None
     sbatch: Tuple[str, ...] = ()
-    """Any other sbatch option, without dashes: ``"nice=100"``, ``"hold"``."""
+    """Other sbatch options, without dashes: ``"nice=100"``, ``"hold"``."""
 
     cluster: Optional[str] = None
     launcher: Optional[str] = None
     env: Tuple[Tuple[str, str], ...] = ()
     modules: Tuple[str, ...] = ()
     container: Optional[str] = None
-    """Image to run in."""
+    """The image to run in."""
     container_runtime: Optional[str] = None
     binds: Tuple[str, ...] = ()
-    """Directories to bind into the container beside scratch and the working directory."""
+    """Directories to bind into the container, besides scratch and the working directory."""
     cleanenv: Optional[bool] = None
     preflight: Optional[bool] = None
-    """Whether every node is looked at before the launch; None: where there are several."""
+    """Whether to check every node before the launch; None: only with several nodes."""
     conda: Optional[str] = None
     venv: Optional[str] = None
     setup: Tuple[str, ...] = ()
-    """Shell lines of the user's own, run before the launch; the user's words, never quoted."""
+    """The user's own shell lines, run before the launch; never quoted."""
     field: Optional[str] = None
     """``field=`` of a structured comment (Neuron since 2026-08-12)."""
     appl: Optional[str] = None
     """``appl=`` of a structured comment."""
 
     origins: Mapping[str, Origin] = frozen.field(default_factory=dict, compare=False)
-    """Field name -> where its value came from, for every field that was asked for."""
+    """Field name -> where its value came from, for every requested field."""
 
     def origin(self, name: str) -> Origin:
-        """Where the field ``name`` came from; only for fields that were asked for."""
+        """Where the field ``name`` came from; only for requested fields."""
         return self.origins.get(name, Origin(Source.ASKED))
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The fields one place sets: JobRequest field name -> value, and where each stands."""
+    """The fields that one source sets: JobRequest field name -> value, and where each was set."""
 
     values: Mapping[str, Any]
     origins: Mapping[str, Origin]
 
 
-# Fields that are one wish in two spellings: a layer that sets any of a group speaks for all of
-# it, so that --gres=gpu:2 on the command line is not mixed with gpus-per-node from the job file.
+# Fields that express one request in several ways: a layer that sets one field of a group overrides
+# the whole group, so that --gres=gpu:2 on the command line is not mixed with gpus-per-node from the
+# job file.
 _GROUPS = (
     ("gpus_per_node", "gpus", "gpu_type"),
     ("comment", "field", "appl"),
@@ -130,7 +131,7 @@ _GROUPS = (
 
 
 def build_request(layers: Sequence[Layer]) -> JobRequest:
-    """Lay ``layers`` over one another, lowest first, into one request.
+    """Merge ``layers``, lowest first, into one request.
 
     Environment variables are merged by name; every other field is replaced as a whole.
     """
@@ -139,7 +140,7 @@ def build_request(layers: Sequence[Layer]) -> JobRequest:
     for layer in layers:
         for group in _GROUPS:
             if any(name in layer.values for name in group):
-                # `field` set once in the configuration and `appl` in the job file add up.
+                # `field` in the configuration and `appl` in the job file complement each other.
                 drop = group if group[0] in layer.values else group[:1]
                 for name in drop:
                     values.pop(name, None)

@@ -1,4 +1,4 @@
-"""job.yaml and the user's config.yaml: the command line's options as a file."""
+"""job.yaml and the user's config.yaml: command-line options in a file."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from neuronctl.errors import JobFileError
 from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.request.options import BY_NAME, Option, find
 
-# Only of a job, never of a person's defaults.
+# Allowed in a job file, but not among a user's defaults.
 _PROGRAM_KEYS = ("script", "args")
 
-# Under which a secret may stand, and nothing of them is written elsewhere.
+# These keys may contain a secret; a file that uses them is never cached.
 _PRIVATE_KEYS = ("env", "setup")
 
 
 def read_job_file(path: str) -> Layer:
-    """The job that ``path`` describes; raises JobFileError with file:line."""
+    """Read the job that ``path`` describes; raises JobFileError with file:line."""
     if not path:
-        raise JobFileError("an empty word names no job file", "name a YAML file of options")
+        raise JobFileError("empty job file name", "name a YAML file with options")
     if _is_program(path):
         raise JobFileError(
-            f"{path} is a program and no job file",
-            "-f takes a YAML file of options; a program stands behind the options, without -f",
+            f"{path} is a program, not a job file",
+            "-f takes a YAML file with options; put the program after the options, without -f",
         )
     return _read(path, Source.JOB_FILE, _PROGRAM_KEYS)
 
 
 def read_config(path: str) -> Layer:
-    """The user's defaults; an absent file says nothing. Raises JobFileError with file:line."""
+    """Read the user's defaults; a missing file sets none. Raises JobFileError with file:line."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -40,7 +40,7 @@ def read_config(path: str) -> Layer:
 
 
 def configured_cluster() -> Optional[str]:
-    """The cluster that the user's configuration names. Raises JobFileError with file:line."""
+    """The cluster in the user's configuration, or None. Raises JobFileError with file:line."""
     from neuronctl.paths import config_dir
 
     asked = read_config(os.path.join(config_dir(), "config.yaml")).values.get("cluster")
@@ -50,7 +50,7 @@ def configured_cluster() -> Optional[str]:
 def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
     from neuronctl import yamlfile
 
-    # Most commands read the configuration, and few people have more in it than their defaults.
+    # Most commands read the configuration, so it is cached.
     config = source is Source.CONFIG
     document = yamlfile.read(path, JobFileError, keep=config, private=_PRIVATE_KEYS)
     values: Dict[str, Any] = {}
@@ -59,7 +59,7 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
         place = document.where((key,))
 
         def text(value: Any, *below: str, key: str = key, place: str = place) -> str:
-            # A number as it was typed: 1.10 is not 1.1 to a program.
+            # A number as it was typed: to a program, 1.10 is not 1.1.
             raw = document.raw.get((key, *below))
             if value is None or isinstance(value, (dict, list)):
                 raise JobFileError(
@@ -81,7 +81,8 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
         for name, value in fields.items():
             if name in values:
                 raise JobFileError(
-                    f"{place}: {key} says again what {origins[name].where} says", "keep one of them"
+                    f"{place}: {key} sets the same value as {origins[name].where}",
+                    "keep only one of them",
                 )
             values[name] = value
             origins[name] = Origin(source, place)
@@ -95,7 +96,7 @@ def _is_program(path: str) -> bool:
         with open(path, "rb") as file:
             return file.read(2) == b"#!"
     except OSError:
-        return False  # what reads it as YAML says why
+        return False  # the YAML reader reports why
 
 
 def _program(key: str, data: Any, text: Callable[..., str], place: str) -> Dict[str, Any]:
@@ -104,17 +105,17 @@ def _program(key: str, data: Any, text: Callable[..., str], place: str) -> Dict[
     if not isinstance(data, list):
         raise JobFileError(
             f"{place}: args: expected a list, found {_kind(data)}",
-            'write one argument an entry: args: [--lr, "0.1"]',
+            'write one argument per entry: args: [--lr, "0.1"]',
         )
     args = tuple(text(item, str(index)) for index, item in enumerate(data))
     for arg in args:
         if "\0" in arg:
-            raise JobFileError(f"{place}: args: an argument cannot hold a NUL byte")
+            raise JobFileError(f"{place}: args: an argument cannot contain a NUL byte")
     return {"args": args}
 
 
 def _texts(option: Option, data: Any, text: Callable[..., str], place: str) -> List[str]:
-    """``data`` as the texts that the same option would have had on the command line."""
+    """``data`` as the texts that the same option takes on the command line."""
     if option.kind in ("flag", "switch"):
         if not isinstance(data, bool):
             raise JobFileError(
@@ -148,5 +149,5 @@ def _unknown_key(key: str, place: str, program_keys: Sequence[str]) -> JobFileEr
     close = difflib.get_close_matches(key.replace("_", "-"), known, n=2)
     return JobFileError(
         f"{place}: unknown key '{key}'",
-        (f"did you mean {' or '.join(close)}? " if close else "") + "keys are: " + ", ".join(known),
+        (f"did you mean {' or '.join(close)}? " if close else "") + "valid: " + ", ".join(known),
     )

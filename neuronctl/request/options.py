@@ -1,7 +1,7 @@
-"""The options of a job, once for the command line, the job file and the configuration file.
+"""The options of a job, declared once for the command line, job files, and the configuration file.
 
-Each entry knows its sbatch spelling, the JobRequest fields it sets and the grammar of its
-value. The command line and the YAML files both go through ``Option.parse``.
+Each entry has its sbatch spelling, the JobRequest fields that it sets, and the grammar of its
+value. The command line and the YAML files both use ``Option.parse``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Fields = Dict[str, Any]
 class Option:
     """One option. ``parse`` turns texts into JobRequest fields, or raises ValueError.
 
-    kind: ``"value"`` takes one text, ``"flag"`` none (parse gets ``"true"`` or ``"false"``),
-    ``"switch"`` is a flag that can also be said no to (``--no-requeue``),
-    ``"list"`` may be given often (parse gets all texts at once).
-    batch_only: salloc has no such option, since nobody sits at a log file or a requeued job.
+    kind: ``"value"`` takes one text; ``"flag"`` takes none (parse gets ``"true"`` or ``"false"``);
+    ``"switch"`` is a flag with a negative form (``--no-requeue``); ``"list"`` may be repeated
+    (parse gets all texts at once). batch_only: salloc does not have the option, because an
+    interactive job has no log file and is not requeued.
     """
 
     long: str
@@ -37,7 +37,7 @@ class Option:
 
     @property
     def usage(self) -> str:
-        """What to type, and what it means: for hints."""
+        """What to type and what it means, for hints."""
         return f"--{self.long} {self.metavar}: {self.help}"
 
 
@@ -47,17 +47,17 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def one_line(text: str) -> str:
-    """``text``, unless it could end a ``#SBATCH`` line early or vanish (ValueError)."""
-    found = _CONTROL.search(text)
-    if found:
+    """Return ``text``; raise ValueError if it would break a ``#SBATCH`` line or is empty."""
+    control = _CONTROL.search(text)
+    if control:
         raise ValueError(
-            f"contains the control character {found.group()!r} at position {found.start() + 1}; "
-            "a line of a job script cannot hold it"
+            f"control character {control.group()!r} at position {control.start() + 1} "
+            "is not allowed in a job script"
         )
     if _SURROGATE.search(text):
-        raise ValueError("is not valid UTF-8")
+        raise ValueError("not valid UTF-8")
     if not text.strip():
-        raise ValueError("is empty")
+        raise ValueError("the value is empty")
     return text
 
 
@@ -74,7 +74,7 @@ def _flag(field: str) -> Callable[[Sequence[str]], Fields]:
 
 
 def parse_count(text: str) -> int:
-    """A whole number of at least 1, in ASCII digits."""
+    """Parse a whole number of at least 1, in ASCII digits."""
     if not re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII) or int(text) < 1:
         raise ValueError(f"'{text}' is not a whole number of at least 1")
     return int(text)
@@ -89,7 +89,7 @@ def _time(texts: Sequence[str]) -> Fields:
     if amount:
         number, unit = amount.groups()
         slurms = {"d": f"{number}-00:00:00", "h": f"{number}:00:00"}.get(unit.lower(), number)
-        raise ValueError(f"'{texts[0]}' is not a time to Slurm; it writes {slurms}")
+        raise ValueError(f"'{texts[0]}' is not a Slurm time; write {slurms}")
     units.parse_time(texts[0])
     return {"time_limit": texts[0].strip()}
 
@@ -115,7 +115,7 @@ def _gpus_in_all(texts: Sequence[str]) -> Fields:
 
 
 def _checked(field: str, check: Callable[[str], None]) -> Callable[[Sequence[str]], Fields]:
-    """A text of which Slurm has a grammar, for a field that keeps it as typed."""
+    """Parse a text that Slurm has a grammar for, into a field that keeps it as typed."""
 
     def parse(texts: Sequence[str]) -> Fields:
         check(one_line(texts[0]))
@@ -125,10 +125,10 @@ def _checked(field: str, check: Callable[[str], None]) -> Callable[[Sequence[str
 
 
 def _models(texts: Sequence[str]) -> Fields:
-    names = tuple(one for one in one_line(texts[0]).split(",") if one)
+    names = tuple(name for name in one_line(texts[0]).split(",") if name)
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
-            raise ValueError(f"'{name}' is no GPU model; write a100 or a100,h200")
+            raise ValueError(f"'{name}' is not a GPU model; write, for example, a100 or a100,h200")
     return {"gpu_models": names}
 
 
@@ -142,9 +142,9 @@ def _gres(texts: Sequence[str]) -> Fields:
                 raise ValueError(f"'{item}' is not NAME[:TYPE]:NUMBER")
             others.append(item)
         elif "gpus_per_node" in fields:
-            raise ValueError("names gpu twice; a job is given one kind of GPU")
+            raise ValueError("gpu is listed twice; a job gets only one type of GPU")
         else:
-            # 'gpu' alone and 'gpu:a100' mean one, as in Slurm.
+            # 'gpu' and 'gpu:a100' mean one GPU, as in Slurm.
             rest = rest or "1"
             fields.update(_gpus(rest if re.search(r"(^|:)[0-9]+\Z", rest) else rest + ":1"))
     if others:
@@ -157,7 +157,7 @@ def _memory(texts: Sequence[str]) -> Fields:
     return {"mem": texts[0].strip()}
 
 
-# Those that sbatch takes by name; seen with Slurm 22.05.
+# The signals that sbatch accepts by name (tested with Slurm 22.05).
 _SIGNALS = (
     *("HUP", "INT", "QUIT", "ABRT", "KILL", "ALRM", "TERM", "USR1", "USR2"),
     *("URG", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "XCPU"),
@@ -170,22 +170,22 @@ def _signal(texts: Sequence[str]) -> Fields:
     name, _, seconds = texts[0].rpartition(":")[2].partition("@")
     name = name[3:] if name.startswith("SIG") else name
     if name not in _SIGNALS and not (name.isdigit() and int(name)):
-        raise ValueError(f"'{name}' is no signal; Slurm knows {', '.join(_SIGNALS)} and numbers")
+        raise ValueError(f"'{name}' is not a signal; use a number or {', '.join(_SIGNALS)}")
     if int(seconds or 0) > 65535:
-        raise ValueError(f"{seconds} seconds before the end are more than Slurm takes, 65535")
+        raise ValueError(f"{seconds} seconds exceed Slurm's maximum of 65535")
     return {"signal": texts[0]}
 
 
 def _setup(texts: Sequence[str]) -> Fields:
     lines = []
     for text in texts:
-        # A block of a YAML file is several lines; a tab may be indentation or a here-document's.
+        # A YAML block has several lines; a tab may be indentation or part of a here-document.
         for line in text.rstrip("\n").split("\n"):
             if line.strip():
                 one_line(line.replace("\t", " "))
             lines.append(line)
         if not text.strip():
-            raise ValueError("is empty")
+            raise ValueError("the value is empty")
     return {"setup": tuple(lines)}
 
 
@@ -194,13 +194,13 @@ def _env(texts: Sequence[str]) -> Fields:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not _NAME.match(name):
-            # The value is not repeated: it may be a secret.
+            # Do not repeat the value: it may be a secret.
             shown = f"{name}=…" if equals else text
-            raise ValueError(f"'{shown}' is not NAME=VALUE with a shell variable's name")
+            raise ValueError(f"'{shown}' is not NAME=VALUE with a valid variable name")
         if name in BASHS_OWN:
-            raise ValueError(f"{name} belongs to bash itself, which lets no script set it")
+            raise ValueError(f"bash does not let scripts set {name}")
         if "\0" in value:
-            raise ValueError(f"the value of {name} contains a NUL byte, which no variable can hold")
+            raise ValueError(f"the value of {name} contains a NUL byte")
         if _SURROGATE.search(value):
             raise ValueError(f"the value of {name} is not valid UTF-8")
         pairs[name] = value
@@ -214,21 +214,21 @@ def _sbatch(texts: Sequence[str]) -> Fields:
         option = one_line(text).lstrip("-")
         name = option.partition("=")[0]
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
-            raise ValueError(f"'{text}' is not an sbatch option in its long form, such as nice=100")
-        # --exclusive is a flag of neuronctl's; --exclusive=user is Slurm's alone.
+            raise ValueError(f"'{text}' is not a long sbatch option, such as nice=100")
+        # neuronctl has the flag --exclusive; only Slurm has --exclusive=user.
         if name in known and not (known[name].kind in ("flag", "switch") and option != name):
-            raise ValueError(f"--{name} is an option of neuronctl itself: write --{option}")
+            raise ValueError(f"neuronctl has this option itself: write --{option}")
         if name in _NOT_IN_A_SCRIPT:
-            raise ValueError(f"--{name} has no place in a job script: {_NOT_IN_A_SCRIPT[name]}")
+            raise ValueError(f"--{name} cannot be used in a job script: {_NOT_IN_A_SCRIPT[name]}")
         options.append(option)
     return {"sbatch": tuple(options)}
 
 
-# sbatch takes these from a script too, and then does something else than submit it.
+# sbatch reads these from a script too, and then does not simply submit it.
 _NOT_IN_A_SCRIPT = {
     "wait": "use 'neuronctl submit --wait'",
     "test-only": "use 'neuronctl submit --dry-run'",
-    "wrap": "name the program as SCRIPT, its arguments behind it",
+    "wrap": "name the program as SCRIPT, followed by its arguments",
     "parsable": "use 'neuronctl submit --json'",
     "help": "see 'man sbatch'",
     "usage": "see 'man sbatch'",
@@ -238,35 +238,35 @@ _NOT_IN_A_SCRIPT = {
 _ENV = "Environment"
 
 OPTIONS: Tuple[Option, ...] = (
-    Option("job-name", "Name of the job (default: the script's).", _text("job_name"), "J", "NAME"),
-    Option("partition", "Partition, or auto.", _text("partition"), "p", "NAME"),
+    Option("job-name", "Job name (default: the script's name).", _text("job_name"), "J", "NAME"),
+    Option("partition", "Partition, or auto to choose one.", _text("partition"), "p", "NAME"),
     Option("nodes", "Number of nodes.", _count("nodes"), "N", "N"),
-    Option("ntasks", "Tasks on all nodes together.", _count("ntasks"), "n", "N"),
+    Option("ntasks", "Total number of tasks.", _count("ntasks"), "n", "N"),
     Option(
         "ntasks-per-node",
-        "Tasks a node (default: as the launcher wants it).",
+        "Tasks per node (default: what the launcher needs).",
         _count("ntasks_per_node"),
         metavar="N",
     ),
     Option(
         "cpus-per-task",
-        "Cores a task (default: what comes with the GPUs).",
+        "Cores per task (default: the cores that come with the GPUs).",
         _count("cpus_per_task"),
         "c",
         "N",
     ),
     Option(
-        "gpus-per-node", "GPUs a node, such as 2 or a100:2.", _gpus_per_node, metavar="[TYPE:]N"
+        "gpus-per-node", "GPUs per node, such as 2 or a100:2.", _gpus_per_node, metavar="[TYPE:]N"
     ),
-    Option("gpus", "GPUs on all nodes together.", _gpus_in_all, "G", "[TYPE:]N"),
-    Option("gpu", "GPU models that will do.", _models, metavar="LIST", group="Job"),
-    Option("gres", "Generic resources a node, such as gpu:2.", _gres, metavar="LIST"),
-    Option("time", "Wall time at most: 90 (minutes), 8:00:00 or 1-12:00:00.", _time, "t", "TIME"),
+    Option("gpus", "Total number of GPUs.", _gpus_in_all, "G", "[TYPE:]N"),
+    Option("gpu", "Acceptable GPU models, such as a100,h200.", _models, "", "LIST", group="Job"),
+    Option("gres", "Generic resources per node, such as gpu:2.", _gres, metavar="LIST"),
+    Option("time", "Time limit: 90 (minutes), 8:00:00, or 1-12:00:00.", _time, "t", "TIME"),
     Option("account", "Account to charge.", _text("account"), "A", "NAME"),
     Option("qos", "Quality of service.", _text("qos"), "q", "NAME"),
-    Option("comment", "Comment, where the site wants one.", _text("comment"), metavar="TEXT"),
-    Option("mem", "Memory a node, such as 80G.", _memory, metavar="SIZE"),
-    Option("exclusive", "Whole nodes, shared with nobody.", _flag("exclusive"), kind="flag"),
+    Option("comment", "Comment, if the site requires one.", _text("comment"), metavar="TEXT"),
+    Option("mem", "Memory per node, such as 80G.", _memory, metavar="SIZE"),
+    Option("exclusive", "Do not share nodes with other jobs.", _flag("exclusive"), kind="flag"),
     Option("constraint", "Features that the nodes must have.", _text("constraint"), "C", "LIST"),
     Option("reservation", "Reservation to use.", _text("reservation"), metavar="NAME"),
     Option("nodelist", "Nodes to use, such as gpu[35-36].", _text("nodelist"), "w", "LIST"),
@@ -280,7 +280,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "array",
-        "An array of jobs: 0-9, at most two at a time: 0-9%2.",
+        "Job array: 0-9, or 0-9%2 to run at most two tasks at a time.",
         _checked("array", units.check_array),
         "a",
         "INDEXES",
@@ -288,13 +288,13 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "signal",
-        "Signal before the time is up, such as B:USR1@120.",
+        "Signal to send before the time limit, such as B:USR1@120.",
         _signal,
         metavar="[B:]SIG[@SECONDS]",
     ),
     Option(
         "requeue",
-        "Start again when a node failed, or never do.",
+        "Allow or forbid requeuing after a node failure.",
         _flag("requeue"),
         kind="switch",
         batch_only=True,
@@ -305,10 +305,10 @@ OPTIONS: Tuple[Option, ...] = (
         _checked("mail_type", units.check_mail_type),
         metavar="TYPE",
     ),
-    Option("mail-user", "Where to send it.", _text("mail_user"), metavar="ADDRESS"),
+    Option("mail-user", "Where to send mail.", _text("mail_user"), metavar="ADDRESS"),
     Option(
         "output",
-        "Log file (default %x_%j.out: job's name and id).",
+        "Log file (default: %x_%j.out, the job's name and id).",
         _text("output"),
         "o",
         "FILE",
@@ -316,7 +316,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "error",
-        "Log of standard error (default %x_%j.err; with -o the same file).",
+        "Standard error log (default: %x_%j.err; with -o, the same file).",
         _text("error"),
         "e",
         "FILE",
@@ -327,7 +327,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "cluster",
-        "Cluster of the catalog to plan for.",
+        "Catalog cluster to plan for.",
         _text("cluster"),
         metavar="NAME",
         group="Job",
@@ -338,8 +338,8 @@ OPTIONS: Tuple[Option, ...] = (
     Option("appl", "Application, for the site's comment.", _text("appl"), "", "NAME", group="Job"),
     Option(
         "launcher",
-        "What starts the program: python, srun, torchrun, torchrun_jsc, accelerate, horovodrun, "
-        "horovodrun-mpi or mpirun (default: by nodes, tasks and GPUs).",
+        "How to start the program: python, srun, torchrun, torchrun_jsc, accelerate, horovodrun, "
+        "horovodrun-mpi, or mpirun (default: depends on nodes, tasks, and GPUs).",
         _text("launcher"),
         "",
         "NAME",
@@ -347,7 +347,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "preflight",
-        "Look at every node before the launch (default with several nodes).",
+        "Check every node before the launch (default with several nodes).",
         _flag("preflight"),
         kind="switch",
         group="Job",
@@ -355,7 +355,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "env",
-        "Export a variable; NAME alone takes its value from here.",
+        "Export a variable; NAME alone uses its current value.",
         _env,
         "",
         "NAME=VALUE",
@@ -364,7 +364,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "module",
-        "Load a module, after a purge; again for more.",
+        "Load a module, after 'module purge'; repeatable.",
         _texts("modules"),
         "",
         "NAME",
@@ -378,7 +378,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "container-runtime",
-        "singularity, apptainer or pyxis (default: the cluster's).",
+        "singularity, apptainer, or pyxis (default: the cluster's).",
         _text("container_runtime"),
         "",
         "NAME",
@@ -386,7 +386,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "bind",
-        "Bind a directory into the container; again for more.",
+        "Bind a directory into the container; repeatable.",
         _texts("binds"),
         "",
         "SRC[:DST]",
@@ -402,7 +402,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "setup",
-        "A shell line to run before the launch; again for more.",
+        "Shell line to run before the launch; repeatable.",
         _setup,
         "",
         "LINE",
@@ -415,5 +415,5 @@ BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
 
 
 def find(name: str) -> Optional[Option]:
-    """The option a YAML key names: sbatch's long name, ``-`` and ``_`` alike."""
+    """The option that a YAML key names: sbatch's long name, with ``-`` or ``_``."""
     return BY_NAME.get(name.replace("_", "-"))

@@ -1,9 +1,9 @@
 """A real Slurm on one machine, built from a catalog cluster.
 
-``layout`` decides on nodes and names, ``slurmconf`` and ``joblua`` turn it into the text of Slurm's
-own files (all pure); ``init`` is the first process of the namespaces and runs the daemons;
-``client`` finds it from outside, brings it up and takes it down, ``enter`` runs commands in it.
-``kernel`` holds the system calls. Nothing is kept on disk: what the daemons write lies in a tmpfs
-that only exists in the namespace, and a running sandbox is found by the socket its first process
-listens on.
+``layout`` decides on nodes and names; ``slurm_conf`` and ``job_submit_lua`` turn that into the text
+of Slurm's own files (all pure). ``init`` is the first process of the namespaces and runs the
+daemons; ``client`` finds, starts, and stops it from outside; ``enter`` runs commands in it.
+``kernel`` has the system calls. Nothing is stored on disk: the daemons write to a tmpfs that exists
+only in the namespace, and a running sandbox is found by the socket that its first process listens
+on.
 """

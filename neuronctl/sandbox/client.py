@@ -1,8 +1,8 @@
-"""The sandbox from outside: find it, bring it up, take it down.
+"""The sandbox from outside: find it, start it, stop it.
 
-A running sandbox is known by an abstract socket, named after the user, that its first process
-listens on: it ends with that process, so nothing can be stale, and binding it is the lock that
-makes two `up` one.
+A running sandbox is identified by an abstract socket, named after the user, that its first process
+listens on. The socket disappears with that process, so it is never stale; and because only one
+process can bind it, two concurrent `up` commands start a single sandbox.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from neuronctl.sandbox.setup import Running, Setup, User, config_files
 from neuronctl.sandbox.view import MACHINE, View
 
 NAME_VARIABLE = "NEURONCTL_SANDBOX"
-"""Environment variable that names another sandbox of the same user; empty is the usual one."""
+"""Environment variable that names an additional sandbox of the same user; empty: the default."""
 
 _ANSWER_TIMEOUT = 90.0
 _MADE_USER = "neuron"
@@ -38,7 +38,7 @@ _MADE_HOME = "/home01"
 
 
 def find() -> Optional[Running]:
-    """The user's sandbox, or None. While it is being brought up, this waits for it."""
+    """The user's sandbox, or None. Waits for a sandbox that is starting."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_TIMEOUT)
         try:
@@ -46,8 +46,8 @@ def find() -> Optional[Running]:
             pid, uid = _peer(connection)
             if not _is_ours(uid):
                 raise SlurmUnavailableError(
-                    f"the sandbox's name is taken by process {pid} of uid {uid}",
-                    f"set {NAME_VARIABLE} to a name of your own",
+                    f"the sandbox's socket name is in use by process {pid} of uid {uid}",
+                    f"set {NAME_VARIABLE} to another name",
                 )
             answer = b""
             while True:
@@ -57,34 +57,34 @@ def find() -> Optional[Running]:
                 answer += part
         except socket.timeout:
             raise SlurmUnavailableError(
-                f"the sandbox did not answer in {_ANSWER_TIMEOUT:.0f} s",
-                "take it down with 'neuronctl sandbox down'",
+                f"the sandbox did not respond within {_ANSWER_TIMEOUT:.0f} s",
+                "stop it with 'neuronctl sandbox down'",
             ) from None
         except OSError:
             return None
-    if not answer:  # it failed while we waited for it
+    if not answer:  # it failed to start while we waited
         return None
     try:
         return Running(**{**json.loads(answer), "pid": pid})
     except TypeError:
         raise SlurmUnavailableError(
-            "the sandbox that is up was started by another version of neuronctl",
-            "take it down: 'neuronctl sandbox down'",
+            "the running sandbox was started by another version of neuronctl",
+            "stop it with 'neuronctl sandbox down'",
         ) from None
 
 
 def require() -> Running:
-    """The user's sandbox, which must be up."""
+    """The user's sandbox; raises SlurmUnavailableError if none is running."""
     running = find()
     if running is None:
-        raise SlurmUnavailableError("no sandbox is up", "bring one up: 'neuronctl sandbox up'")
+        raise SlurmUnavailableError("no sandbox is running", "start one: 'neuronctl sandbox up'")
     return running
 
 
 def _address() -> str:
     name = os.environ.get(NAME_VARIABLE, "")
     if len(name.encode()) > 60 or "\0" in name:
-        raise UsageError(f"{NAME_VARIABLE} is longer than 60 bytes", "choose a shorter name")
+        raise UsageError(f"{NAME_VARIABLE} is longer than 60 bytes", "use a shorter name")
     return f"\0neuronctl-sandbox/{os.getuid()}/{name}"
 
 
@@ -96,7 +96,7 @@ def _peer(connection: socket.socket) -> Tuple[int, int]:
 
 
 def _is_ours(uid: int) -> bool:
-    """Whether a process of ``uid`` is of our making; in our user namespace root is a sub-id."""
+    """Whether ``uid`` can be our own sandbox's; root in our user namespace has a subordinate id."""
     if uid == os.getuid():
         return True
     ids = requirements.sub_ids("/etc/subuid", os.getuid()) if os.getuid() else None
@@ -107,10 +107,10 @@ def _is_ours(uid: int) -> bool:
 
 
 def up(layout: Layout, view: View = MACHINE) -> Tuple[Running, bool]:
-    """Bring it up, or find it up; True if this call did it.
+    """Start the sandbox, or find it running; the second value is True if this call started it.
 
-    Raises SlurmUnavailableError with the log of what failed, and UsageError where a sandbox with
-    other partitions, nodes or another root is up.
+    Raises SlurmUnavailableError with the log of what failed, and UsageError if the running sandbox
+    has other partitions, other nodes, or another root.
     """
     listener = _claim()
     if listener is None:
@@ -118,14 +118,14 @@ def up(layout: Layout, view: View = MACHINE) -> Tuple[Running, bool]:
         wanted = {each.partition.name: list(each.nodes) for each in layout.partitions}
         if (running.cluster, running.partitions) != (layout.cluster.name, wanted):
             raise UsageError(
-                f"another sandbox is up already: {running.cluster} with "
+                f"another sandbox is already running: {running.cluster} with "
                 + ", ".join(f"{name}={len(nodes)}" for name, nodes in running.partitions.items()),
-                "take it down first: 'neuronctl sandbox down'",
+                "stop it first: 'neuronctl sandbox down'",
             )
         if running.root != view.root:
             raise UsageError(
-                f"the sandbox that is up already has {running.root} for its root",
-                "take it down first: 'neuronctl sandbox down'",
+                f"a sandbox with the root directory {running.root} is already running",
+                "stop it first: 'neuronctl sandbox down'",
             )
         return running, False
     with listener:
@@ -157,7 +157,7 @@ def up(layout: Layout, view: View = MACHINE) -> Tuple[Running, bool]:
 
 
 def _claim() -> Optional[socket.socket]:
-    """The sandbox's socket, bound; None if another process has it and is, or comes, up."""
+    """The sandbox's bound socket; None if another process has it and its sandbox is running."""
     deadline = time.monotonic() + _ANSWER_TIMEOUT
     while time.monotonic() < deadline:
         listener = socket.socket(socket.AF_UNIX)
@@ -170,8 +170,8 @@ def _claim() -> Optional[socket.socket]:
             return None
         time.sleep(0.05)
     raise SlurmUnavailableError(
-        "another 'neuronctl sandbox up' has been at work for a long time",
-        "see what it does, or end it",
+        "another 'neuronctl sandbox up' is still running",
+        "wait for it, or end it",
     )
 
 
@@ -181,7 +181,7 @@ def _converse(
     user_ids: Optional[SubIds],
     group_ids: Optional[SubIds],
 ) -> None:
-    """Talk with the first process until it is ready (see init for what is said)."""
+    """Exchange messages with the first process until it is ready (see init for the protocol)."""
     assert process.stdin and process.stdout and process.stderr
     with process.stdin as to, process.stdout as answers, process.stderr as errors:
         pickle.dump(setup, to)
@@ -189,15 +189,15 @@ def _converse(
         while True:
             line = answers.readline()
             if not line:
-                words = errors.read().decode(errors="replace").strip().splitlines()
-                said = f": {words[-1]}" if words else ""
-                raise SlurmUnavailableError(f"the sandbox ended while it was starting{said}")
+                lines = errors.read().decode(errors="replace").strip().splitlines()
+                detail = f": {lines[-1]}" if lines else ""
+                raise SlurmUnavailableError(f"the sandbox exited during startup{detail}")
             message: Dict[str, Any] = json.loads(line)
             if "error" in message:
                 if os.environ.get("NEURONCTL_DEBUG"):
                     print(message.get("trace", ""), file=sys.stderr)
                 raise SlurmUnavailableError(
-                    f"the sandbox did not come up: {message['error']}", message.get("hint", "")
+                    f"the sandbox failed to start: {message['error']}", message.get("hint", "")
                 )
             if "ids" in message and user_ids and group_ids:
                 _map_ids("newuidmap", process.pid, os.getuid(), user_ids)
@@ -210,9 +210,9 @@ def _converse(
 
 
 def _map_ids(program: str, pid: int, own: int, ids: SubIds) -> None:
-    """Give the namespace a root and the system's users out of the sub-ids, and the user herself.
+    """Map the namespace's root and system users to subordinate ids, and the user to their own id.
 
-    She keeps her own id, so that her files are hers on both sides.
+    The user therefore owns the same files on both sides.
     """
     below = min(own, ids.count)
     triples = [(0, ids.first, below), (own, own, 1)]
@@ -224,8 +224,8 @@ def _map_ids(program: str, pid: int, own: int, ids: SubIds) -> None:
     )
     if done.returncode != 0:
         raise SlurmUnavailableError(
-            f"{program} refused to map the ids of the sandbox: {done.stderr.strip()}",
-            "check your lines in /etc/subuid and /etc/subgid (man newuidmap)",
+            f"{program} could not map the sandbox's ids: {done.stderr.strip()}",
+            "check your entries in /etc/subuid and /etc/subgid (man newuidmap)",
         )
 
 
@@ -258,7 +258,7 @@ def _package_root() -> str:
 
 
 def exposed_directories() -> Tuple[str, ...]:
-    """What must be readable inside at its own path: Python, its packages, and neuronctl."""
+    """Directories that must be readable inside at the same path: Python, packages, neuronctl."""
     wanted: List[str] = []
     for path in (sys.base_prefix, sys.prefix, _package_root()):
         for form in (str(Path(path).absolute()), str(Path(path).resolve())):
@@ -268,7 +268,7 @@ def exposed_directories() -> Tuple[str, ...]:
 
 
 def _check_readable(setup: Setup) -> None:
-    """The made user must be able to read what runs neuronctl; nothing in there can grant it."""
+    """Check that the created user can read what runs neuronctl; the sandbox cannot grant that."""
     if not setup.user.made:
         return
     for path in (*setup.exposed, str(Path(sys.executable).resolve()), neuronctl.__file__):
@@ -276,8 +276,8 @@ def _check_readable(setup: Setup) -> None:
             Path(path).is_dir() or not Path(path).stat().st_mode & 0o004
         ):
             raise SlurmUnavailableError(
-                f"{path} is closed to ordinary users, and jobs in the sandbox run as one",
-                f"open it: chmod -R o+rX {path}",
+                f"{path} is not readable by ordinary users, and sandbox jobs run as one",
+                f"make it readable: chmod -R o+rX {path}",
             )
 
 
@@ -285,10 +285,10 @@ def _check_readable(setup: Setup) -> None:
 
 
 def down() -> bool:
-    """End the sandbox and all its processes; False if there was none.
+    """Stop the sandbox and all its processes; False if there was none.
 
-    Killing the first process is all it takes: the kernel ends the others before it lets go of
-    that one, and mounts and interfaces go with the last of them.
+    Killing the first process is enough: the kernel then kills the others, and mounts and interfaces
+    disappear with the last of them.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         try:
@@ -317,4 +317,4 @@ def _wait_for_end(handle: int) -> None:
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     if not poll.poll(30_000):
-        raise SlurmUnavailableError("the sandbox's first process does not end", "try again")
+        raise SlurmUnavailableError("the sandbox's first process did not exit", "try again")

@@ -1,4 +1,4 @@
-"""The sandbox's daemons and the commands that set them up: started, waited for, with their logs."""
+"""Start the sandbox's daemons and setup commands, wait for them, and keep their logs."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from neuronctl.sandbox.requirements import clean_environment
 
 LOGS = f"{RUN}/log"
 TIMEOUT = 60.0
-"""Seconds in which a daemon has to be ready."""
+"""Seconds within which a daemon must be ready."""
 _POLL = 0.02
 
 
 class Failure(Exception):
-    """A daemon did not come up; the text names it and shows the end of its log."""
+    """A daemon failed to start; the text names it and shows the end of its log."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Daemon:
-    """A process in the foreground whose output goes to a log file of its own name."""
+    """A foreground process whose output goes to a log file named after it."""
 
     name: str
     process: subprocess.Popen[bytes]
 
     def wait_for(self, ready: Callable[[], bool]) -> None:
-        """Return once ``ready`` says so; Failure where the daemon ends or takes too long.
+        """Return once ``ready`` returns True; raise Failure if the daemon exits or takes too long.
 
-        A question that fails is asked again: a controller drops some while it is busy.
+        A check that raises Failure is repeated: a busy slurmctld drops some queries.
         """
         deadline = time.monotonic() + TIMEOUT
         while True:
-            said = ""
+            detail = ""
             try:
                 if ready():
                     return
             except Failure as failure:
-                said = f": {failure}"
+                detail = f": {failure}"
             if self.process.poll() is not None:
-                raise Failure(f"{self.name} ended by itself{said}{tail(self.name)}")
+                raise Failure(f"{self.name} exited{detail}{tail(self.name)}")
             if time.monotonic() > deadline:
-                words = f"{self.name} was not ready in {TIMEOUT:.0f} s"
-                raise Failure(f"{words}{said}{tail(self.name)}")
+                words = f"{self.name} was not ready within {TIMEOUT:.0f} s"
+                raise Failure(f"{words}{detail}{tail(self.name)}")
             time.sleep(_POLL)
 
 
 def tail(name: str) -> str:
-    """The end of a daemon's log, to stand behind a message; "" where there is none."""
+    """The end of a daemon's log, to append to a message; "" if there is none."""
     try:
         lines = Path(LOGS, f"{name}.log").read_text(errors="replace").splitlines()
     except OSError:
@@ -59,7 +59,7 @@ def tail(name: str) -> str:
 
 
 def spawn(name: str, argv: Sequence[str]) -> Daemon:
-    """Start a daemon that stays in the foreground, with a log of its own."""
+    """Start a daemon in the foreground, with its own log."""
     with Path(LOGS, f"{name}.log").open("ab") as log:
         process = subprocess.Popen(
             list(argv),
@@ -73,11 +73,11 @@ def spawn(name: str, argv: Sequence[str]) -> Daemon:
 
 
 def run(argv: Sequence[str], text: str = "") -> str:
-    """The output of a command that must end with 0."""
+    """Run a command and return its output; raises Failure for a nonzero exit code."""
     done = subprocess.run(
         list(argv), input=text, capture_output=True, text=True, env=clean_environment()
     )
     if done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip()).replace("\n", "; ")
-        raise Failure(f"'{' '.join(argv)}' ended with exit code {done.returncode}: {words}")
+        raise Failure(f"'{' '.join(argv)}' failed with exit code {done.returncode}: {words}")
     return done.stdout

@@ -17,12 +17,12 @@ from neuronctl.sandbox.setup import CONFIG, STATE, Running
 
 _KINDS = ("mnt", "uts", "ipc", "net", "pid")
 
-# What a login session would have from the terminal; the rest of the caller's environment stays out.
+# What a login session takes from the terminal; the rest of the caller's environment is dropped.
 _KEPT = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "LANG", "TZ")
 
 
 def environment(running: Running) -> Dict[str, str]:
-    """The environment of a fresh login there, with this neuronctl first on PATH."""
+    """The environment of a fresh login in the sandbox, with this neuronctl first on PATH."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -37,17 +37,17 @@ def environment(running: Running) -> Dict[str, str]:
     env["HOME"] = running.home
     env["USER"] = env["LOGNAME"] = running.user
     env["SHELL"] = running.shell
-    # Records and settings of the sandbox are not mixed with those of a real cluster.
+    # Keep the sandbox's records and settings separate from those of a real cluster.
     env["XDG_STATE_HOME"] = STATE
     env["XDG_CONFIG_HOME"] = CONFIG
     return env
 
 
 def run(running: Running, argv: Sequence[str]) -> int:
-    """Run ``argv`` on this process's terminal and files; its exit code, 128+n for a signal.
+    """Run ``argv`` on this process's terminal and files; return its exit code (128+n for signal n).
 
-    Signals sent to this process are passed on; if it is killed, the command is too. As the
-    command would not be found or started, 127 or 126, as in a shell.
+    Signals sent to this process are passed on; if it is killed, the command is killed too. As in a
+    shell, the exit code is 127 if the command is not found and 126 if it cannot be started.
     """
     try:
         if os.getuid() != 0:
@@ -58,8 +58,8 @@ def run(running: Running, argv: Sequence[str]) -> int:
         kernel.join(namespaces[-1])
     except OSError as error:
         raise SlurmUnavailableError(
-            f"the sandbox cannot be entered: {error.strerror}",
-            "see 'neuronctl sandbox status'",
+            f"cannot enter the sandbox: {error.strerror}",
+            "check 'neuronctl sandbox status'",
         ) from error
     sys.stdout.flush()
     sys.stderr.flush()
@@ -80,13 +80,13 @@ def run(running: Running, argv: Sequence[str]) -> int:
 
 def _wait(child: int, signals: set[signal.Signals]) -> int:
     while True:
-        # Before the first wait too: the child may have ended already.
+        # Also before the first wait: the child may have exited already.
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
         arrived = signal.sigwaitinfo(signals)
-        # What the terminal sends (si_code above zero, from the kernel) the child gets by itself.
+        # Signals from the terminal (si_code above zero, from the kernel) reach the child directly.
         if arrived.si_signo != signal.SIGCHLD and arrived.si_code <= 0:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, arrived.si_signo)
@@ -95,7 +95,7 @@ def _wait(child: int, signals: set[signal.Signals]) -> int:
 def _become(
     running: Running, namespaces: List[int], argv: Sequence[str], env: Dict[str, str]
 ) -> NoReturn:
-    """The child: go inside, become the user, run the command."""
+    """In the child: enter the sandbox, become the user, and run the command."""
     code = 126
     try:
         for namespace in namespaces:
@@ -107,10 +107,10 @@ def _become(
         os.umask(0o022)
         try:
             os.chdir(running.scratch)
-        except OSError:  # the user took it away
+        except OSError:  # the user removed it
             os.chdir("/")
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(argv[0], list(argv), env)
     except FileNotFoundError:
@@ -122,9 +122,9 @@ def _become(
 
 
 def copy(running: Running, path: str) -> None:
-    """Copy a file or directory into the scratch directory, as the user and with her rights.
+    """Copy a file or directory into the scratch directory, with the user's permissions.
 
-    It is unpacked inside, by the user, so that a link planted there can lead nowhere else.
+    The user unpacks it inside the sandbox, so that a planted link cannot redirect it elsewhere.
     """
     argv = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--", "tar", "-x", "-f", "-"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
@@ -137,5 +137,5 @@ def copy(running: Running, path: str) -> None:
         process.stdin.close()
     if process.returncode != 0:
         raise SlurmUnavailableError(
-            f"{path} could not be copied to {running.scratch}", "see the lines above"
+            f"cannot copy {path} to {running.scratch}", "see the messages above"
         )

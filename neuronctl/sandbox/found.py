@@ -1,4 +1,4 @@
-"""What the sandbox's own file system has, looked up from within it once its root is in place."""
+"""Optional software that the sandbox has, detected from inside once its root is in place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Tuple
 
 from neuronctl.sandbox import modules, requirements, ssh
 
-# Debian package -> what of the sandbox is not there without it; it comes up all the same.
+# Debian package -> the feature that needs it; the sandbox starts without these packages too.
 OPTIONAL_PACKAGES = {
     "openssh-server": "ssh between the nodes",
     "openssh-client": "ssh between the nodes",
@@ -20,7 +20,7 @@ OPTIONAL_PACKAGES = {
 
 @dataclass(frozen=True)
 class Found:
-    """``slurm`` is the version as Slurm writes it, such as ``22.05.8``."""
+    """The detected software; ``slurm`` is Slurm's version, such as ``22.05.8``."""
 
     slurm: str
     pmix: bool
@@ -29,12 +29,12 @@ class Found:
 
     @property
     def release(self) -> Tuple[int, ...]:
-        """The version in numbers, to compare: (22, 5, 8)."""
+        """The version as numbers, for comparisons: (22, 5, 8)."""
         return tuple(int(number) for number in re.findall("[0-9]+", self.slurm))
 
 
 def look(slurmctld_version: str) -> Found:
-    """``slurmctld_version`` is what ``slurmctld -V`` prints, such as ``slurm-wlm 22.05.8``."""
+    """Detect the software; ``slurmctld_version`` is the output of ``slurmctld -V``."""
     return Found(
         slurm=slurmctld_version.split()[-1],
         pmix=requirements.has_pmix(),

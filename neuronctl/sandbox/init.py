@@ -1,9 +1,10 @@
-"""The sandbox's first process: makes the namespaces, starts the daemons, and is their end.
+"""The sandbox's first process: it creates the namespaces and starts the daemons, which end with it.
 
-Started by ``client.up`` as ``python -m neuronctl.sandbox.init``. It reads a pickled Setup from
-standard input and writes one JSON object a line to standard output: ``{"ids": true}`` when the
-user's sub-ids are to be mapped (answered by a line), then ``{"ready": true}`` or ``{"error": …}``.
-The socket it inherits stays open for as long as it lives, which is how the sandbox is found.
+``client.up`` starts it as ``python -m neuronctl.sandbox.init``. It reads a pickled Setup from
+standard input and writes one JSON object per line to standard output: ``{"ids": true}`` to request
+the mapping of the user's subordinate ids (answered with a line), then ``{"ready": true}`` or
+``{"error": …}``. The socket that it inherits stays open while it runs; that is how others find the
+sandbox.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from neuronctl.sandbox.setup import (
 
 
 def main() -> None:
-    """Set up the namespaces, leave the first process in them, and end."""
+    """Create the namespaces, start the first process in them, and exit."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     listener.set_inheritable(False)
     setup: Setup = pickle.load(sys.stdin.buffer)
@@ -69,8 +70,8 @@ def main() -> None:
         )
     except OSError as error:
         _say(
-            error=f"the kernel refuses to make namespaces ({error.strerror})",
-            hint="in a container, start that with more rights (docker run --privileged)",
+            error=f"the kernel does not allow new namespaces ({error.strerror})",
+            hint="in a container, run it with more privileges (docker run --privileged)",
         )
         sys.exit(1)
     if os.fork() == 0:
@@ -81,7 +82,7 @@ def _say(**message: Any) -> None:
     try:
         print(json.dumps(message), flush=True)
     except BrokenPipeError:
-        # `up` was interrupted: nobody asked for this sandbox any more.
+        # `up` was interrupted: nobody needs this sandbox any longer.
         os._exit(1)
 
 
@@ -109,7 +110,7 @@ def _end(number: int, frame: Optional[FrameType]) -> None:
 
 
 def _serve(listener: socket.socket, answer: bytes) -> None:
-    """Tell whoever asks what runs here, and collect the processes that end."""
+    """Answer every connection with the sandbox's description, and reap processes that exit."""
     wake, woken = socket.socketpair()
     for end in (wake, woken, listener):
         end.setblocking(False)
@@ -124,7 +125,7 @@ def _serve(listener: socket.socket, answer: bytes) -> None:
             if key.fileobj is wake:
                 wake.recv(4096)
                 continue
-            # A client that has gone again is no reason to end.
+            # A client that has disconnected is no reason to exit.
             with contextlib.suppress(OSError):
                 connection, _ = listener.accept()
                 with connection:
@@ -230,7 +231,7 @@ def _start(setup: Setup, has: Found) -> Running:
     run(["sacctmgr", "--immediate", "add", "cluster", layout.cluster.name])
     slurmctld = spawn("slurmctld", ["slurmctld", "-D"])
     slurmctld.wait_for(lambda: _listens(layout.login_address, 6817))
-    # A controller may answer before the database has heard from it what there is to count.
+    # slurmctld may respond before it has registered its TRES with the database.
     slurmctld.wait_for(lambda: "gres|gpu" in run(slurmconf.tres_argv()).splitlines())
     for command in slurmconf.sacctmgr_commands(layout, setup.user.name, ACCOUNT):
         run(command)
@@ -241,7 +242,7 @@ def _start(setup: Setup, has: Found) -> Running:
         holder.tell(b"slurmd!")
     slurmctld.wait_for(lambda: set(_node_states()) == {"idle"})
     user = setup.user
-    # The database tells the controller of its changes in its own time, the user's last of all.
+    # The database propagates its changes to slurmctld with a delay, the user's last of all.
     slurmctld.wait_for(lambda: f"UserName={user.name}(" in run(slurmconf.user_argv(user.name)))
     return Running(
         pid=0,
@@ -283,7 +284,7 @@ def _node_states() -> List[str]:
 
 
 class _Holder:
-    """A compute node: a process that holds its namespaces, and whose children are its daemons."""
+    """A compute node: a process that holds its namespaces; its children are the node's daemons."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -291,7 +292,7 @@ class _Holder:
         self._ours, self._its = socket.socketpair()
 
     def fork(self, setup: Setup, has: Found) -> None:
-        """Start it; it makes its namespaces and then waits to be told to go on."""
+        """Start the process; it creates its namespaces and then waits for ``tell``."""
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -302,13 +303,13 @@ class _Holder:
         self._its.close()
 
     def wait(self) -> int:
-        """Its pid, once its namespaces are there."""
+        """Its pid, once its namespaces exist."""
         if self._ours.recv(1) != b"+":
-            raise Failure(f"node {self.node.name} did not come up{tail(self.node.name)}")
+            raise Failure(f"node {self.node.name} failed to start{tail(self.node.name)}")
         return self.pid
 
     def tell(self, step: bytes) -> None:
-        """Let it do its next step (7 bytes)."""
+        """Tell it to perform its next step (7 bytes)."""
         with contextlib.suppress(BrokenPipeError):
             self._ours.sendall(step)
 
@@ -340,7 +341,7 @@ class _Holder:
 
 
 def node_services(node: Node, has: Found) -> List[Tuple[str, List[str]]]:
-    """The daemons of a compute node: a name for the log, and the command in the foreground."""
+    """The daemons of a compute node: the name of the log and the foreground command."""
     services = [("slurmd", ["slurmd", "-D", "-N", node.name])]
     sshd = shutil.which("sshd", path=SEARCH_PATH)
     if has.ssh and sshd is not None:

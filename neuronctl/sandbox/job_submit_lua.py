@@ -1,6 +1,6 @@
-"""The site's policy as job_submit.lua, so that Slurm itself refuses what the site refuses. Pure.
+"""The site's policy as job_submit.lua, so that Slurm itself rejects what the site rejects. Pure.
 
-Only the tables at the top come from the catalog; the rules below them are always the same text.
+Only the tables at the top come from the catalog; the rules below them are fixed text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Iterable, List, Mapping
 
 from neuronctl.sandbox.layout import Layout, cores_per_gpu
 
-# What the lua code can see of a job, by the sbatch option that sets it.
+# The sbatch options whose effect the Lua code can see.
 DETECTABLE_OPTIONS = (
     "array",
     "constraint",
@@ -25,10 +25,10 @@ DETECTABLE_OPTIONS = (
 
 
 def job_submit_lua(layout: Layout, user: str) -> str:
-    """job_submit.lua for the policy of the layout's cluster; ``user`` is the sandbox's one user.
+    """job_submit.lua for the policy of the layout's cluster; ``user`` is the sandbox's only user.
 
-    Of ``forbidden_options``, those in DETECTABLE_OPTIONS are enforced: Slurm's plugin cannot see
-    the others.
+    Of ``forbidden_options``, only those in DETECTABLE_OPTIONS are enforced: Slurm's plugin cannot
+    see the others.
     """
     policy = layout.cluster.policy
     partitions = []
@@ -72,7 +72,7 @@ def job_submit_lua(layout: Layout, user: str) -> str:
 
 
 def quote(text: str) -> str:
-    """A Lua string that stands for exactly ``text``."""
+    """A Lua string literal for exactly ``text``."""
     return '"' + "".join(_escape(byte) for byte in text.encode()) + '"'
 
 
@@ -96,7 +96,7 @@ def _bool(value: bool) -> str:
 
 
 _RULES = r"""
--- What Slurm holds where a number was not given (16, 32 and 64 bits).
+-- Slurm's NO_VAL constants for 16, 32, and 64 bits mean that no number was given.
 local function given(number)
   if number == nil or number == 65534 or number == 4294967294 or number >= 18446744073709551614 then
     return nil
@@ -120,7 +120,7 @@ local function contains(list, value)
   return false
 end
 
--- The GPUs in "gres:gpu:a100:2,gres:other:1", or nil where it names none.
+-- The GPUs in "gres:gpu:a100:2,gres:other:1", or nil if it names none.
 local function gpus_in(tres)
   local found = nil
   for item in string.gmatch(tres or "", "[^,]+") do
@@ -254,7 +254,7 @@ local function time_problem(job, partition)
   if not asked then
     job.time_limit = most
   elseif asked > most then
-    return string.format("interactive jobs may run for at most %d minutes (%d were asked for)",
+    return string.format("interactive jobs may run for at most %d minutes (requested %d)",
       most, asked)
   end
   return nil

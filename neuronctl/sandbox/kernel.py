@@ -1,6 +1,6 @@
-"""The few Linux calls Python has no function for: mounts and namespaces.
+"""The few Linux calls that Python does not provide: mounts and namespaces.
 
-Each raises OSError with the path or the call that failed.
+Each raises OSError with the path or call that failed.
 """
 
 from __future__ import annotations
@@ -50,33 +50,33 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 
 def keep_mounts_private() -> None:
-    """No mount made from here on reaches another namespace, nor comes from one."""
+    """Stop mount events from propagating to and from other namespaces."""
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
 
 
 def bind(source: str, target: str) -> None:
-    """Show ``source``, a file or a directory with all mounted below it, at ``target`` too."""
+    """Bind-mount ``source``, a file or a directory with all mounts below it, at ``target``."""
     _mount(source, target, "", _MS_BIND | _MS_REC)
 
 
 def mount_tmpfs(target: str, mode: int) -> None:
-    """An empty directory in memory at ``target``; devices work in it."""
+    """Mount an empty in-memory directory at ``target``; devices work in it."""
     _mount("tmpfs", target, "tmpfs", _MS_NOSUID, f"mode={mode:o}")
 
 
 def mount_proc(target: str) -> None:
-    """The processes of this process's pid namespace."""
+    """Mount /proc of this process's pid namespace."""
     _mount("proc", target, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
 def unmount(target: str) -> None:
-    """Take the mount and all below it out of sight at once."""
+    """Detach the mount and everything below it at once."""
     _call("umount2", os.fsencode(target), _MNT_DETACH, about=target)
 
 
 def pivot_root(new_root: str, old_root: str) -> None:
-    """Make the mount at ``new_root`` the root; the old one appears at ``old_root`` below it."""
-    # The call has no function in libc, and a number of its own on each architecture.
+    """Make the mount at ``new_root`` the root; the old root appears at ``old_root`` below it."""
+    # libc has no function for this call, and its number differs between architectures.
     done = subprocess.run(["pivot_root", new_root, old_root], capture_output=True, text=True)
     if done.returncode != 0:
         raise OSError(0, done.stderr.strip(), new_root)
@@ -84,12 +84,12 @@ def pivot_root(new_root: str, old_root: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """New namespaces for this process (for its children, in the case of CLONE_NEWPID)."""
+    """Create new namespaces for this process (with CLONE_NEWPID, for its children)."""
     _call("unshare", flags, about="namespaces")
 
 
 def enter(pid: int, kind: str) -> int:
-    """An open descriptor of a namespace (``mnt``, ``net``, ``user``…) of ``pid``, for join."""
+    """Open a namespace (``mnt``, ``net``, ``user``…) of ``pid``, for join."""
     return os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -99,13 +99,13 @@ def join(namespace: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it ends.
+    """Have the kernel kill this process when its parent exits.
 
-    To be called after the last change of user, which resets it.
+    Call it after the last change of user, which resets it.
     """
     _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0, about="parent death signal")
 
 
 def stay_visible() -> None:
-    """Let the owner of the user namespace see /proc/PID of this process, also after setuid."""
+    """Keep /proc/PID of this process accessible to the user namespace's owner after setuid."""
     _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0, about="dumpable")

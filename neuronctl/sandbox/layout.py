@@ -1,4 +1,4 @@
-"""Which nodes the sandbox gets, and where its files lie: decided before anything starts. Pure."""
+"""Decide, before anything starts, which nodes the sandbox has and where its files are. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ LOGIN_NODE = "glogin01"
 DEFAULT_PARTITIONS = ("amd_a100nv_8", "cas_v100nv_8")
 DEFAULT_NODES = 2
 MAX_NODES = 64
-"""Nodes of a sandbox in all; each costs a slurmd and a network of its own."""
+"""Maximum nodes of a sandbox; each needs its own slurmd and network."""
 
 ACCOUNT = "sandbox"
-"""The one account there is, which is the user's default."""
+"""The only account, which is the user's default."""
 
 RUN = "/run/neuronctl"
-"""Everything the daemons write, inside the namespace."""
+"""The directory, inside the namespace, for everything that the daemons write."""
 
 _HOSTS = "10.77"
 PREFIX = 16
 NETWORK = f"{_HOSTS}.0.0/{PREFIX}"
-"""All nodes and the login node; it exists in the namespaces only, so it collides with nothing."""
+"""The network of all nodes; it exists only in the namespaces, so it cannot conflict."""
 
 _CORES = 8
 _MEMORY_MB_PER_CORE = 4000
@@ -33,7 +33,7 @@ _MEMORY_MB_PER_CORE = 4000
 
 @dataclass(frozen=True)
 class Node:
-    """A compute node: what slurm.conf says of it, and its address."""
+    """A compute node: its slurm.conf values and its address."""
 
     name: str
     address: str
@@ -45,7 +45,7 @@ class Node:
 
 @dataclass(frozen=True)
 class SandboxPartition:
-    """A partition of the catalog with the names of the nodes it gets here."""
+    """A catalog partition with the names of its nodes in the sandbox."""
 
     partition: Partition
     nodes: Tuple[str, ...]
@@ -53,7 +53,7 @@ class SandboxPartition:
 
 @dataclass(frozen=True)
 class Layout:
-    """A sandbox before it runs."""
+    """The plan of a sandbox."""
 
     cluster: Cluster
     nodes: Tuple[Node, ...]
@@ -68,11 +68,11 @@ class Layout:
 
 
 def build(cluster: Cluster, wanted: Mapping[str, int]) -> Layout:
-    """The nodes of ``cluster`` that the sandbox stands for.
+    """Choose the nodes of ``cluster`` that the sandbox simulates.
 
-    ``wanted`` is partition -> number of nodes, laid over two nodes for each of
-    DEFAULT_PARTITIONS that the cluster has (without any: two of its first partition); 0 leaves a
-    partition out. Raises UsageError for an unknown partition or more nodes than it has.
+    ``wanted`` maps partitions to numbers of nodes. It overrides the default of two nodes for each
+    of DEFAULT_PARTITIONS (if the cluster has none of them, two nodes of its first partition); 0
+    omits a partition. Raises UsageError for an unknown partition or too many nodes.
     """
     counts = _counts(cluster, wanted)
     nodes: Dict[str, Node] = {}
@@ -86,13 +86,13 @@ def build(cluster: Cluster, wanted: Mapping[str, int]) -> Layout:
                 nodes[node] = _node(partition, node, index, len(nodes))
     if not nodes:
         raise UsageError(
-            "a sandbox needs at least one node, and every partition was given 0",
-            "use --nodes PARTITION=N with N of 1 or more",
+            "a sandbox needs at least one node, but every partition has 0",
+            "use --nodes PARTITION=N with N of at least 1",
         )
     if len(nodes) > MAX_NODES:
         raise UsageError(
-            f"{len(nodes)} nodes were asked for; a sandbox has at most {MAX_NODES}",
-            "ask for fewer with --nodes PARTITION=N",
+            f"requested {len(nodes)} nodes; a sandbox can have at most {MAX_NODES}",
+            "request fewer with --nodes PARTITION=N",
         )
     return Layout(cluster, tuple(nodes.values()), tuple(partitions))
 
@@ -103,15 +103,15 @@ def _counts(cluster: Cluster, wanted: Mapping[str, int]) -> Dict[str, int]:
         if partition is None:
             raise UsageError(
                 f"cluster {cluster.name} has no partition '{name}'",
-                f"it has {', '.join(cluster.partitions)}",
+                f"valid: {', '.join(cluster.partitions)}",
             )
         most = partition.nodes
         if most is None and partition.node_list is not None:
             most = len(units.expand_hostlist(partition.node_list))
         if most is not None and count > most:
             raise UsageError(
-                f"{count} nodes were asked for in {name}, which has {most} on {cluster.name}",
-                f"use --nodes {name}={most} or less",
+                f"requested {count} nodes in {name}, which has {most} on {cluster.name}",
+                f"use --nodes {name}={most} or fewer",
             )
     usual = [name for name in DEFAULT_PARTITIONS if name in cluster.partitions]
     usual = usual or ([] if wanted else list(cluster.partitions)[:1])
@@ -143,7 +143,7 @@ def _node(partition: Partition, name: str, index: int, position: int) -> Node:
         count = partition.cores_total // partition.nodes
     else:
         count = max(_CORES, _CORES * partition.gpus_per_node)
-    # 250 to a subnet keeps .0 and .255 free, which some programs take for a broadcast.
+    # 250 per subnet avoid .0 and .255, which some programs treat as broadcast addresses.
     third, fourth = divmod(position, 250)
     return Node(
         name=name,
@@ -156,7 +156,7 @@ def _node(partition: Partition, name: str, index: int, position: int) -> Node:
 
 
 def cores_per_gpu(layout: Layout, each: SandboxPartition) -> Optional[int]:
-    """The cores that go with a GPU of a partition by the site's rule; None if it has no rule."""
+    """Cores per GPU of a partition by the site's rule; None if it has no such rule."""
     policy = layout.cluster.policy.cores
     nodes = [node for node in layout.nodes if node.name in each.nodes and node.gpus]
     if policy.rule == "none" or not each.partition.gpus_per_node or not nodes:
@@ -165,7 +165,7 @@ def cores_per_gpu(layout: Layout, each: SandboxPartition) -> Optional[int]:
 
 
 def scratch(layout: Layout, user: str) -> str:
-    """The user's scratch directory: the catalog's, unless it lies where the system needs room."""
+    """The user's scratch directory: the catalog's, unless it is in a system directory."""
     pattern = layout.cluster.scratch or "/scratch/{user}"
     path = posixpath.normpath(pattern.replace("{user}", user))
     system = {"", "bin", "dev", "etc", "home", "lib", "proc", "root", "run", "sys", "usr", "var"}
@@ -176,9 +176,9 @@ def scratch(layout: Layout, user: str) -> str:
 
 
 def hosts_file(layout: Layout) -> str:
-    """/etc/hosts of every node: all nodes by their address, and no name on a loopback but its own.
+    """/etc/hosts of every node: all nodes, with only localhost on the loopback address.
 
-    Where the cluster's nodes have a second name on the fast network (gpu1i), it is there too.
+    If the cluster's nodes have a second name on the fast network (gpu1i), it is included.
     """
     suffix = layout.cluster.network.host_suffix
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
@@ -186,6 +186,6 @@ def hosts_file(layout: Layout) -> str:
     everyone += [(node.address, node.name) for node in layout.nodes]
     for address, name in everyone:
         lines.append(f"{address} {name} {name}{suffix}" if suffix else f"{address} {name}")
-        # PyTorch asks for the name behind this form of the address, and warns where there is none.
+        # PyTorch looks up the name of this form of the address, and warns if there is none.
         lines.append(f"::ffff:{address} {name}.{layout.cluster.name}")
     return "\n".join(lines) + "\n"

@@ -1,8 +1,8 @@
-"""The cluster's modules, by the names its catalog entry gives them, for a real ``module load``.
+"""The cluster's modules, with the names from its catalog entry, for a real ``module load``.
 
-A module sets a variable that says it is loaded, and puts a directory of its own first on PATH.
-That directory leads to the machine's own programs of that kind, where there are any: the module
-is real, the version in its name is the cluster's and not the machine's. Pure.
+Each module sets a variable that says it is loaded, and puts its own directory first on PATH. That
+directory links to the machine's programs of that kind, if there are any: the module is real, but
+the version in its name is the cluster's, not the machine's. Pure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ PROGRAM = "modulecmd"
 DIRECTORY = f"{RUN}/modulefiles"
 SOFTWARE = f"{RUN}/software"
 INITRC = "environment-modules/initrc"
-"""Below /etc: what `module` reads first in every shell."""
+"""The file below /etc that `module` reads first in every shell."""
 
 _NAME = re.compile(r"\w[\w.+:-]*(/\w[\w.+:-]*)*", re.ASCII)
 
-# What a module whose name holds the word brings.
+# The programs of a module whose name contains the word.
 _PROGRAMS = {
     "gcc": ("gcc", "g++", "gfortran"),
     "openmpi": ("mpirun", "mpiexec", "mpicc", "mpicxx", "ompi_info"),
@@ -32,15 +32,15 @@ _PROGRAMS = {
 
 
 def initrc() -> str:
-    """The module command's own start-up file, with the cluster's modules for all there are."""
+    """The module command's startup file, with only the cluster's modules."""
     return f"#%Module5.0\nmodule use --append {{{DIRECTORY}}}\n"
 
 
 def files(names: Iterable[str]) -> Dict[str, str]:
     """A modulefile for each of the catalog's modules, by its name, which becomes its path.
 
-    A name that is no path of plain words is left out, and so is one that stands for all its
-    versions (``gcc`` beside ``gcc/11.5.0``), as `module` finds the latest by itself.
+    A name that is not a path of plain words is omitted, and so is a name that stands for all
+    versions (``gcc`` beside ``gcc/11.5.0``), because `module` finds the latest by itself.
     """
     plain = [name for name in names if _NAME.fullmatch(name)]
     families = {parent for name in plain for parent in map(str, PurePosixPath(name).parents)}
@@ -48,17 +48,17 @@ def files(names: Iterable[str]) -> Dict[str, str]:
 
 
 def programs(name: str) -> List[str]:
-    """The programs of a module, which its ``bin`` directory links to where the machine has them."""
+    """The programs of a module; its ``bin`` directory links to those that the machine has."""
     return [program for word, them in _PROGRAMS.items() if word in name for program in them]
 
 
 def bin_directory(name: str) -> str:
-    """The directory a module puts on PATH."""
+    """The directory that a module adds to PATH."""
     return f"{SOFTWARE}/{name}/bin"
 
 
 def variable(name: str) -> str:
-    """The environment variable a module sets to its own full name."""
+    """The environment variable that a module sets to its full name."""
     product = re.split("[/:]", name)[:-1] or [name]
     return "MODULE_" + re.sub("[^A-Z0-9]+", "_", "_".join(product).upper())
 

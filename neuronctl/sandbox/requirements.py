@@ -1,4 +1,4 @@
-"""What the sandbox needs from the machine, and how to say what is missing."""
+"""What the sandbox requires of the machine, and how to report what is missing."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Dict, List, Optional, Tuple
 from neuronctl.errors import SlurmUnavailableError
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where daemons and their tools are sought; an ordinary user's PATH lacks the sbin ones."""
+"""Where to find daemons and their tools; an ordinary user's PATH lacks the sbin directories."""
 
-# Debian package -> the programs of it that the sandbox starts; all are installed by
-# `neuronctl sandbox packages`, and a missing one is reported by its package.
+# Debian package -> the programs that the sandbox starts from it. `neuronctl sandbox packages` lists
+# all packages; a missing program is reported by its package.
 PACKAGES = {
     "slurm-wlm": ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo"),
     "slurm-wlm-basic-plugins": (),
@@ -29,25 +29,25 @@ PACKAGES = {
     "uidmap": ("newuidmap", "newgidmap"),
 }
 
-# These make the namespaces, and so run before another root is in place.
+# These create the namespaces and therefore run before another root is in place.
 _ON_THE_MACHINE = ("util-linux", "uidmap")
 
-# Packages without a program of their own are known by a file.
+# Packages without programs are detected by a file.
 _FILES = {"slurm-wlm-basic-plugins": "slurm-wlm/job_submit_lua.so"}
 
 
 @dataclass(frozen=True)
 class SubIds:
-    """A range of ids that belongs to an ordinary user, from /etc/subuid or /etc/subgid."""
+    """A user's range of subordinate ids, from /etc/subuid or /etc/subgid."""
 
     first: int
     count: int
 
 
 def missing_packages(*, as_root: bool, root: str = "/") -> List[str]:
-    """The packages of which a program or a file is not there, in the order of PACKAGES.
+    """The packages with a missing program or file, in the order of PACKAGES.
 
-    Of another ``root`` than the machine's, those that are needed in there.
+    For a ``root`` other than the machine's, the packages that are needed inside it.
     """
     missing = []
     path = ":".join(root.rstrip("/") + directory for directory in SEARCH_PATH.split(":"))
@@ -62,10 +62,10 @@ def missing_packages(*, as_root: bool, root: str = "/") -> List[str]:
 
 
 def has_pmix() -> bool:
-    """Whether Slurm's PMIx plugin can work here, which MPI programs started by srun want.
+    """Whether Slurm's PMIx plugin, which MPI programs started by srun need, can work.
 
-    Debian 12's plugin opens the library by the name that only libpmix-dev carries; without it
-    every srun would fail. Later ones open it by its real name.
+    Debian 12's plugin opens the library by a name that only libpmix-dev provides; without it, every
+    srun would fail. Later plugins use the library's real name.
     """
     plugin = _library("slurm-wlm/mpi_pmix.so")
     if plugin is None:
@@ -75,19 +75,19 @@ def has_pmix() -> bool:
 
 
 def _library(name: str, root: str = "/") -> Optional[Path]:
-    """The path of a file below /usr/lib or the directory of the architecture in it."""
+    """The path of a file in an architecture's directory below /usr/lib, or None."""
     return next((path for path in Path(root, "usr/lib").glob(f"*/{name}")), None)
 
 
 def sub_ids(file: str, uid: int) -> Optional[SubIds]:
-    """The largest range that ``/etc/subuid`` or ``/etc/subgid`` gives to a user, or None."""
+    """The largest range that ``/etc/subuid`` or ``/etc/subgid`` assigns to a user, or None."""
     names = {str(uid), _user_name(uid)}
     mine = (ids for owner, ids in _ranges(file) if owner in names)
     return max(mine, key=lambda ids: ids.count, default=None)
 
 
 def free_range(*files: str) -> str:
-    """A range of ids that none of the files gives to anybody yet, as usermod wants it."""
+    """An unassigned range of ids, in the form that usermod expects."""
     ends = [ids.first + ids.count for file in files for _, ids in _ranges(file)]
     first = max([100_000, *ends])
     return f"{first}-{first + _LOT - 1}"
@@ -107,27 +107,27 @@ def _ranges(file: str) -> List[Tuple[str, SubIds]]:
     return found
 
 
-_FEWEST_IDS = 1000  # the ids of the system's own users
+_FEWEST_IDS = 1000  # the ids of the system users
 _LOT = 65536
 
 
 def check(uid: int, root: str = "/") -> Tuple[Optional[SubIds], Optional[SubIds]]:
-    """The user's ranges of sub-ids (None, None for root), or one error that names all missing."""
+    """The user's subordinate ids (None, None for root); one error lists all that is missing."""
     problems, remedies = [], []
     if not sys.platform.startswith("linux"):
         raise SlurmUnavailableError(
-            f"the sandbox needs Linux, and this is {sys.platform}",
+            f"the sandbox requires Linux; this machine runs {sys.platform}",
             "run it in a Debian 12 virtual machine",
         )
     missing = missing_packages(as_root=uid == 0)
     if root != "/":
         missing = [package for package in missing if package in _ON_THE_MACHINE]
     if missing:
-        problems.append(f"Debian packages not installed: {' '.join(missing)}")
+        problems.append(f"missing Debian packages: {' '.join(missing)}")
         remedies.append(f"apt-get install --no-install-recommends {' '.join(missing)}")
     inside = missing_packages(as_root=uid == 0, root=root) if root != "/" else []
     if inside:
-        problems.append(f"Debian packages not installed in {root}: {' '.join(inside)}")
+        problems.append(f"missing Debian packages in {root}: {' '.join(inside)}")
         remedies.append(f"chroot {shlex.quote(root)} apt-get install {' '.join(inside)}")
     users = groups = None
     if uid != 0:
@@ -138,12 +138,12 @@ def check(uid: int, root: str = "/") -> Tuple[Optional[SubIds], Optional[SubIds]
             ("/etc/subgid", groups, "--add-subgids"),
         ):
             if found is None or found.count < _FEWEST_IDS:
-                problems.append(f"no {_FEWEST_IDS} ids for {name} in {file}")
+                problems.append(f"{file} has no range of at least {_FEWEST_IDS} ids for {name}")
                 free = free_range("/etc/subuid", "/etc/subgid")
                 remedies.append(f"usermod {option} {free} {name}")
         forbidden = _user_namespaces_forbidden()
         if forbidden:
-            problems.append(f"user namespaces are forbidden here ({forbidden[0]})")
+            problems.append(f"user namespaces are disabled ({forbidden[0]})")
             remedies.append(forbidden[1])
     if problems:
         raise SlurmUnavailableError(
@@ -161,7 +161,7 @@ def _user_name(uid: int) -> str:
 
 
 def _user_namespaces_forbidden() -> Optional[Tuple[str, str]]:
-    """The kernel setting that forbids user namespaces to an ordinary user, and the remedy."""
+    """The kernel setting that disables user namespaces for ordinary users, and the remedy."""
     settings = (
         ("user/max_user_namespaces", "0", "15000"),
         ("kernel/unprivileged_userns_clone", "0", "1"),
@@ -179,6 +179,6 @@ def _user_namespaces_forbidden() -> Optional[Tuple[str, str]]:
 
 
 def clean_environment() -> Dict[str, str]:
-    """What a daemon gets for an environment, whatever the caller's holds."""
+    """The environment of a daemon, independent of the caller's."""
     kept = {name: os.environ[name] for name in ("TZ",) if name in os.environ}
     return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "HOME": "/", **kept}

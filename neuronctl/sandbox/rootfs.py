@@ -1,8 +1,8 @@
-"""The sandbox's own view of the file system: the machine's, with some places of its own.
+"""The sandbox's view of the file system: the machine's, with some directories of its own.
 
-Runs in the first process only, in a mount namespace that nobody else sees. The root is an empty
-tmpfs into which the machine's directories are bound, so that /scratch can exist where the machine
-has none; /run, /tmp and the scratch file system are new and empty.
+Runs only in the first process, in a mount namespace that nobody else sees. The root is an empty
+tmpfs into which the machine's directories are bound, so that /scratch can exist even if the machine
+has none. /run, /tmp, and the scratch file system are new and empty.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _OLD = "/.old"
 SYSTEM = frozenset(
     "bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr var".split()  # noqa: SIM905
 )
-"""Top-level directories the machine's own take no part in where another system is the root."""
+"""Top-level directories that are never the machine's if another system is the root."""
 
-# A root directory holds neither devices nor what the kernel shows.
+# These always come from the machine: a root directory has neither devices nor /sys.
 _MACHINES_OWN = ("dev", "sys")
 
 
@@ -34,13 +34,12 @@ def build(
     *,
     for_others: bool,
 ) -> None:
-    """Replace the root of this mount namespace by the directory ``root``: ``/``, or another system.
+    """Replace this mount namespace's root with the directory ``root``: ``/`` or another system.
 
-    ``fresh`` names top-level directories that are empty in here (``"tmp"``). ``exposed``
-    directories are there all the same, at their own paths; with ``for_others`` also where a
-    directory above them is closed to ordinary users (root's own home), of which nothing else
-    shows. ``binds`` are directories of the machine that show at another path, which exists or
-    lies where one can be made.
+    ``fresh`` names top-level directories that start empty (``"tmp"``). ``exposed`` directories
+    stay visible at their own paths; with ``for_others``, even if a directory above them is closed
+    to ordinary users (such as root's home), of which nothing else is visible. ``binds`` are
+    directories of the machine that appear at another path, which must exist or be creatable.
     """
     kernel.keep_mounts_private()
     kernel.mount_tmpfs("/tmp", 0o755)
@@ -62,10 +61,10 @@ def build(
     for name in new - {_OLD[1:]}:
         Path("/", name).mkdir(exist_ok=True)
     Path("/tmp").chmod(0o1777)
-    # While the machine's /proc is still in sight, else the kernel refuses it in a user namespace.
+    # Mount this while the machine's /proc is visible; a user namespace may not mount it later.
     kernel.mount_proc("/proc")
     covered: Set[str] = set()
-    # A directory before those in it: .venv lies in the checkout and must not stand for all of it.
+    # Parents first: .venv is in the checkout and must not hide the rest of it.
     for path in sorted(exposed):
         _expose(path, new, covered, for_others)
     for source, place in binds:
@@ -93,7 +92,7 @@ def _expose(path: str, new: Set[str], covered: Set[str], for_others: bool) -> No
 
 
 def _first_closed(path: str) -> Optional[str]:
-    """The highest directory above ``path`` that others may not pass through."""
+    """The topmost directory above ``path`` that others cannot traverse."""
     for parent in reversed(Path(path).parents):
         if not Path(_OLD + str(parent)).stat().st_mode & stat.S_IXOTH:
             return str(parent)
@@ -101,7 +100,7 @@ def _first_closed(path: str) -> Optional[str]:
 
 
 def new_tmp(exposed: Sequence[str]) -> None:
-    """An empty /tmp and /dev/shm for a node, with what is exposed below /tmp still there."""
+    """Give a node an empty /tmp and /dev/shm, but keep exposed directories below /tmp."""
     kept: Tuple[Tuple[str, int], ...] = tuple(
         (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
         for path in exposed
@@ -116,7 +115,7 @@ def new_tmp(exposed: Sequence[str]) -> None:
 
 
 def write_files(directory: str, files: Mapping[str, str], mode: int = 0o644) -> None:
-    """Write the files, each whole, below ``directory``, which is made."""
+    """Write the files below ``directory``, which is created."""
     base = Path(directory)
     base.mkdir(parents=True, exist_ok=True, mode=0o755)
     for name, text in files.items():
@@ -126,15 +125,15 @@ def write_files(directory: str, files: Mapping[str, str], mode: int = 0o644) -> 
 
 
 def lay_over_etc(directory: str, names: Iterable[str]) -> None:
-    """Show the files of ``directory`` in place of the machine's files in /etc."""
+    """Bind the files of ``directory`` over the machine's files in /etc."""
     for name in names:
         if not os.path.exists(f"/etc/{name}"):
-            raise FileNotFoundError(f"this machine has no /etc/{name}: 'touch /etc/{name}' first")
+            raise FileNotFoundError(f"/etc/{name} is missing: run 'touch /etc/{name}' first")
         kernel.bind(str(Path(directory, name)), f"/etc/{name}")
 
 
 def make_devices(pattern: str, count: int) -> None:
-    """``count`` device files that Slurm takes for GPUs; /dev/null, as no other can be made here."""
+    """Create ``count`` GPU device files for Slurm; all are /dev/null, the only device available."""
     Path(pattern).parent.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         path = Path(f"{pattern}{number}")
@@ -143,7 +142,7 @@ def make_devices(pattern: str, count: int) -> None:
 
 
 def own_directory(path: str, uid: int, gid: int, mode: int) -> None:
-    """Make ``path`` and give it to a user; the directories above it are readable by all."""
+    """Create ``path`` and give it to a user; the directories above it are readable by all."""
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     place.mkdir(exist_ok=True)
@@ -152,9 +151,9 @@ def own_directory(path: str, uid: int, gid: int, mode: int) -> None:
 
 
 def open_fuse(path: str) -> None:
-    """Let every user mount a FUSE file system, as Apptainer does with an image, on /dev/fuse.
+    """Let every user mount FUSE file systems, as Apptainer does with images.
 
-    Only the machine's root can make a device, at ``path``; elsewhere /dev/fuse stays as it is.
+    Only the machine's root can create the device, at ``path``; otherwise /dev/fuse is unchanged.
     """
     try:
         device = os.stat("/dev/fuse").st_rdev

@@ -1,4 +1,4 @@
-"""What the first process is told: a layout, a user, and the files to write. Pure."""
+"""The input of the first process: a layout, a user, and the files to write. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, RUN, Layout, host
 
 @dataclass(frozen=True)
 class User:
-    """The ordinary user of the sandbox; ``made`` if she exists in there only."""
+    """The ordinary user of the sandbox; ``made``: the user exists only there."""
 
     name: str
     uid: int
@@ -27,12 +27,12 @@ class User:
 
 @dataclass(frozen=True)
 class Setup:
-    """All the first process needs.
+    """Everything that the first process needs.
 
-    ``root`` is the directory all programs come from, ``/`` or another system's; ``exposed`` are the
-    machine's directories that show at their own paths (Python, neuronctl itself), ``binds`` those
-    that show at another: (the machine's, the path inside). ``config`` the files of the
-    user's configuration directory in there, by name.
+    root: the directory that all programs come from, ``/`` or another system's. exposed: the
+    machine's directories that appear at their own paths (Python, neuronctl itself). binds: those
+    that appear at another path: (the machine's, the path inside). config: the files of the user's
+    configuration directory inside, by name.
     """
 
     layout: Layout
@@ -50,7 +50,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Running:
-    """A sandbox that is up, as seen from outside. ``pid`` is its first process."""
+    """A running sandbox, as seen from outside. ``pid`` is its first process."""
 
     pid: int
     cluster: str
@@ -66,15 +66,15 @@ class Running:
     started: float
     """Seconds since the epoch."""
     root: str
-    """The directory all programs come from; ``/`` is the machine's own."""
+    """The directory that all programs come from; ``/`` is the machine's own."""
     slurm: str
     """The version of the daemons."""
     ssh: bool
-    """Whether the nodes can be reached from one another with ssh, without a password."""
+    """Whether ssh between the nodes works without a password."""
     modules: bool
     """Whether the cluster's modules can be loaded."""
     catalog: Optional[str]
-    """The file $NEURONCTL_CATALOG names in there, if it names one."""
+    """The file that $NEURONCTL_CATALOG names inside, if any."""
 
 
 def slurm_files(setup: Setup, found: Found, *, with_qos: bool) -> Dict[str, str]:
@@ -90,7 +90,7 @@ def slurm_files(setup: Setup, found: Found, *, with_qos: bool) -> Dict[str, str]
 
 
 def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
-    """Files that take the place of the machine's in /etc; ``passwd`` and ``group`` are its own."""
+    """Files that replace the machine's in /etc; ``passwd`` and ``group`` are the machine's."""
     user = setup.user
     comment = "user of the Slurm sandbox"
     if not any(line.startswith(f"{user.name}:") for line in passwd.splitlines()):
@@ -112,16 +112,16 @@ def _ended(text: str) -> str:
 
 CONFIG = f"{RUN}/user/config"
 STATE = f"{RUN}/user/state"
-"""XDG directories of the user in there: records of real jobs and sandbox jobs never mix."""
+"""The user's XDG directories inside: records of real jobs and sandbox jobs are separate."""
 
 
 def config_files(
     cluster: Cluster, user_catalog: Optional[str], named_catalog: Optional[str]
 ) -> Dict[str, str]:
-    """What neuronctl reads inside: the sandbox's cluster is the default, and the catalog is the
+    """The configuration that neuronctl reads inside the sandbox.
 
-    one the sandbox was built from (the text of the user's own partitions.yaml and of the file in
-    $NEURONCTL_CATALOG, where there are any).
+    The sandbox's cluster is the default. The catalog is the one that the sandbox was built from:
+    the texts are the user's own partitions.yaml and the file in $NEURONCTL_CATALOG, if any.
     """
     config = {"cluster": cluster.name}
     if cluster.policy.account_required:
@@ -138,7 +138,7 @@ NAMED_CATALOG = "catalog.yaml"
 
 
 def mariadb_argv(directory: str) -> List[str]:
-    """mariadbd for a database that need not outlive the sandbox: small, and never synced."""
+    """mariadbd for a temporary database: small and never synced."""
     return [
         "mariadbd",
         "--no-defaults",
@@ -157,7 +157,7 @@ def mariadb_argv(directory: str) -> List[str]:
 
 
 def mariadb_install_argv(directory: str) -> List[str]:
-    """The system tables of an empty database."""
+    """The command that creates the system tables of an empty database."""
     return [
         "mariadb-install-db",
         "--no-defaults",
@@ -170,7 +170,7 @@ def mariadb_install_argv(directory: str) -> List[str]:
 
 
 def _small() -> List[str]:
-    # A tmpfs knows no asynchronous I/O.
+    # tmpfs does not support asynchronous I/O.
     return [
         "--innodb-log-file-size=16M",
         "--innodb-buffer-pool-size=64M",
@@ -180,7 +180,7 @@ def _small() -> List[str]:
 
 
 def network_batch(layout: Layout, pids: List[int]) -> str:
-    """What ``ip -batch`` does on the login node: a bridge, and a cable to each node's namespace.
+    """``ip -batch`` input for the login node: a bridge, and a link to each node's namespace.
 
     ``pids``: a process of each node, in the layout's order.
     """
@@ -196,13 +196,13 @@ def network_batch(layout: Layout, pids: List[int]) -> str:
 
 
 def node_network_batch(layout: Layout, address: str) -> str:
-    """What ``ip -batch`` does on a node."""
+    """``ip -batch`` input for a node."""
     return "\n".join(_own_interface(layout.interface, address)) + "\n"
 
 
 def _own_interface(name: str, address: str) -> List[str]:
-    # Slurm's daemons write a message in pieces and each waits for the other's acknowledgement,
-    # which the kernel holds back for 40 ms: with it at once, sacctmgr takes 25 ms and not 370.
+    # Slurm's daemons write messages in pieces and wait for acknowledgements, which the kernel
+    # delays by 40 ms. With quickack, sacctmgr takes 25 ms instead of 370.
     own = f"dev {name} proto kernel src {address} quickack 1"
     return [
         "link set lo up",

@@ -1,4 +1,4 @@
-"""Slurm's own files for a layout, as text. Pure."""
+"""Slurm's configuration files for a layout, as text. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.sandbox.layout import RUN, Layout, Node, SandboxPartition, cores_per_gpu
 
 GPU_DEVICE = f"{RUN}/dev/nvidia"
-"""Followed by the GPU's number on its node; Slurm takes CUDA_VISIBLE_DEVICES from it."""
+"""Followed by the GPU's number on its node; Slurm derives CUDA_VISIBLE_DEVICES from it."""
 
 
 def qos_name(partition: str) -> str:
-    """The QOS that carries a partition's limits for one user; Slurm lowers the case of all."""
+    """The QOS with a partition's limits per user; Slurm converts QOS names to lower case."""
     return f"p_{partition}".lower()
 
 
 def slurm_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
     """slurm.conf.
 
-    ``with_qos=False`` is for the controller's first start: a partition whose QOS does not exist
-    yet stops it, and the QOS cannot count GPUs before the controller has registered them.
+    ``with_qos=False`` is for slurmctld's first start: it does not start with a partition whose QOS
+    does not exist yet, and a QOS cannot limit GPUs before slurmctld has registered them.
     """
     cluster = layout.cluster
     lines = [
@@ -36,12 +36,12 @@ def slurm_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
         f"SlurmctldPidFile={RUN}/slurmctld.pid",
         f"SlurmdPidFile={RUN}/slurmd-%n.pid",
         "MailProg=/bin/true",
-        "# The nodes claim the cluster's cores, memory and GPUs, whatever this machine has.",
+        "# Nodes report the cluster's cores, memory, and GPUs, whatever this machine has.",
         "SlurmdParameters=config_overrides",
         "ReturnToService=2",
         "ProctrackType=proctrack/linuxproc",
-        "# No TaskPlugin: task/affinity lays tasks out on the cores this machine has, and a step",
-        "# that fills a node with more of them fails to start.",
+        "# No TaskPlugin: task/affinity binds tasks to this machine's cores, and a step that uses",
+        "# more cores than the machine has would fail to start.",
         *(["MpiDefault=pmix"] if pmix else []),
         "GresTypes=gpu",
         "SelectType=select/cons_tres",
@@ -49,7 +49,7 @@ def slurm_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
         "SchedulerParameters=bf_interval=1,sched_interval=1",
         "MaxJobCount=50000",
         "MaxArraySize=10001",
-        "# The site's rules.",
+        "# The site's rules",
         "JobSubmitPlugins=lua",
         "EnforcePartLimits=ALL",
         "AccountingStorageType=accounting_storage/slurmdbd",
@@ -127,15 +127,15 @@ def gres_conf(layout: Layout) -> str:
 
 
 def gpu_count(layout: Layout) -> int:
-    """How many device files there must be: those of the node with the most GPUs."""
+    """The number of device files needed: the GPUs of the node with the most."""
     return max((node.gpus for node in layout.nodes), default=0)
 
 
 def cgroup_conf(version: Tuple[int, ...]) -> str:
-    """cgroup.conf: no plugin in use needs cgroups, but slurmd reads the file and stops at an error.
+    """cgroup.conf: no enabled plugin needs cgroups, but slurmd reads the file and exits on errors.
 
-    An older Slurm cannot do without; its mount point is an empty directory, so that it is the
-    same wherever the sandbox runs.
+    Older versions cannot disable cgroups; their mount point is an empty directory, so that the
+    sandbox behaves the same on every machine.
     """
     if version >= (24, 5):
         return "CgroupPlugin=disabled\n"
@@ -143,7 +143,7 @@ def cgroup_conf(version: Tuple[int, ...]) -> str:
 
 
 def slurmdbd_conf(layout: Layout) -> str:
-    """slurmdbd.conf; Slurm wants the file to be its user's own and private (0600)."""
+    """slurmdbd.conf; Slurm requires that its user owns the file and that it is private (0600)."""
     lines = [
         f"DbdHost={layout.login_node}",
         f"DbdAddr={layout.login_address}",
@@ -159,10 +159,10 @@ def slurmdbd_conf(layout: Layout) -> str:
 
 
 def qos_limits(partition: Partition) -> List[str]:
-    """The limits of a partition for one user, as sacctmgr's words.
+    """A partition's limits per user, as sacctmgr arguments.
 
-    There is no DenyOnLimit flag: over the running jobs or the GPUs a job waits, and only one
-    that is over the submitted jobs is refused, as the guides of the clusters say.
+    There is no DenyOnLimit flag: a job that exceeds the limits on running jobs or GPUs waits, and
+    only a job that exceeds the limit on submitted jobs is rejected, as the clusters' guides say.
     """
     words = []
     if partition.max_submit_jobs is not None:
@@ -175,17 +175,17 @@ def qos_limits(partition: Partition) -> List[str]:
 
 
 def tres_argv() -> List[str]:
-    """What the database can set limits on, a line each: ``gres|gpu``."""
+    """The command that lists the TRES in the database, one per line: ``gres|gpu``."""
     return ["sacctmgr", "--noheader", "--parsable2", "show", "tres", "format=type,name"]
 
 
 def user_argv(user: str) -> List[str]:
-    """What shows the user's associations once the controller knows of them."""
+    """The command that shows the user's associations once slurmctld knows them."""
     return ["scontrol", "show", "assoc_mgr", f"users={user}", "flags=assoc"]
 
 
 def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]]:
-    """What sacctmgr must be told, in order, before the partitions can name their QOS."""
+    """The sacctmgr commands, in order, that must run before partitions can name their QOS."""
     commands = [
         ["add", "qos", qos_name(each.partition.name), *qos_limits(each.partition)]
         for each in layout.partitions

@@ -1,7 +1,7 @@
-"""ssh without a password between the nodes, which horovodrun and mpirun start their parts with.
+"""Passwordless ssh between the nodes, which horovodrun and mpirun use to start processes.
 
-Keys and files are made in the sandbox and seen nowhere else; what the user has in ~/.ssh is
-neither read by the nodes nor changed. Pure.
+Keys and files are created in the sandbox and visible only there; the nodes neither read nor change
+the user's ~/.ssh. Pure.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ PROGRAMS = ("sshd", "ssh", "ssh-keygen")
 DIRECTORY = f"{RUN}/ssh"
 HOST_KEY = f"{DIRECTORY}/host_key"
 CONFIG = "/etc/ssh/ssh_config"
-"""Of the client; the sandbox lays its own over it."""
+"""The client's configuration; the sandbox binds its own file over it."""
 
 _USER_KEY = "id_ed25519"
 
 
 def user_directory() -> str:
-    """Where the user's key lies, hers alone."""
+    """The private directory of the user's key."""
     return f"{RUN}/user/ssh"
 
 
 def keygen_argv(path: str) -> List[str]:
-    """Make a key without a passphrase at ``path``, and ``path``.pub."""
+    """The command that creates a key without a passphrase at ``path`` and ``path``.pub."""
     return ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "sandbox", "-f", path]
 
 
@@ -44,7 +44,7 @@ def files(user: str) -> Dict[str, str]:
         "UsePAM no",
         "PidFile none",
         "PrintMotd no",
-        "# A launcher opens one connection a process, all at once.",
+        "# A launcher opens one connection per process, all at once.",
         "MaxStartups 200",
     ]
     client = [
@@ -60,5 +60,5 @@ def files(user: str) -> Dict[str, str]:
 
 
 def sshd_argv(program: str) -> List[str]:
-    """sshd in the foreground; ``program`` is its full path, which it asks for."""
+    """sshd in the foreground; ``program`` must be its full path."""
     return [program, "-D", "-e", "-f", f"{DIRECTORY}/sshd_config"]

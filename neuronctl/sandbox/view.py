@@ -1,4 +1,4 @@
-"""What of the machine's files the sandbox sees, as the user of ``sandbox up`` chose it."""
+"""The machine's files that the sandbox sees, as chosen with the options of ``sandbox up``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from neuronctl.sandbox.setup import User
 
 @dataclass(frozen=True)
 class View:
-    """``root`` is the directory all programs come from.
+    """The machine's files that are visible inside.
 
-    ``exposed`` directories of the machine show at their own paths, and ``binds``, (the machine's,
-    the path inside), at others.
+    root: the directory that all programs come from. exposed: directories of the machine that appear
+    at their own paths. binds: those that appear at others: (the machine's, the path inside).
     """
 
     root: str = "/"
@@ -26,16 +26,16 @@ class View:
     binds: Tuple[Tuple[str, str], ...] = ()
 
     def fit(self, user: User, python: str) -> User:
-        """The user as she can be in the other root.
+        """Adapt the user to the other root.
 
-        Raises SlurmUnavailableError where ``python``, which runs neuronctl, is a system's own
-        (/usr/bin/python3) and is not in the root.
+        Raises SlurmUnavailableError if ``python``, which runs neuronctl, is the system's
+        (/usr/bin/python3) and does not exist in the root.
         """
         program = str(Path(python).resolve())
         if Path(program).parts[1] in SYSTEM and not os.path.exists(self.root + program):
             raise SlurmUnavailableError(
-                f"neuronctl runs with {program}, which {self.root} does not have",
-                "put it there, or install neuronctl for a Python outside of /usr",
+                f"neuronctl runs with {program}, which does not exist in {self.root}",
+                "install it there, or install neuronctl with a Python outside /usr",
             )
         if os.path.exists(self.root + user.shell):
             return user
@@ -47,33 +47,37 @@ MACHINE = View()
 
 
 def view(root: str, binds: Iterable[str]) -> View:
-    """``binds`` are written ``SOURCE`` or ``SOURCE:PLACE``, and ``root`` is a directory.
+    """The view for ``root``, a directory, and ``binds``, written ``SOURCE`` or ``SOURCE:PLACE``.
 
-    Raises UsageError for what is no directory, or for a place that cannot be made.
+    Raises UsageError for something that is not a directory and for a place that cannot be created.
     """
     root = os.path.realpath(root)
     if not Path(root, "etc").is_dir():
         raise UsageError(
-            f"{root} is no root directory: it has no etc", "name one that debootstrap made"
+            f"{root} is not a root directory: it has no etc", "create one with debootstrap"
         )
     exposed, placed = [], []
     for text in binds:
         source, _, place = text.partition(":")
         source = os.path.abspath(source)
         if not os.path.isdir(source):
-            raise UsageError(f"--bind {text}: {source} is not a directory", "name one that exists")
+            raise UsageError(
+                f"--bind {text}: {source} is not a directory", "name an existing directory"
+            )
         place = os.path.normpath(place) if place else source
         if place == source:
             exposed.append(source)
             continue
         top = Path(place).parts[:2]
         if not os.path.isabs(place) or place == "/":
-            raise UsageError(f"--bind {text}: {place} is not a full path", "begin it with a slash")
+            raise UsageError(
+                f"--bind {text}: {place} is not an absolute path", "start it with a slash"
+            )
         if not os.path.isdir(root + place) and os.path.exists(root.rstrip("/") + "".join(top)):
             raise UsageError(
-                f"--bind {text}: {place} does not exist, and would be made in {''.join(top)}, "
-                "which is not the sandbox's own",
-                "choose a place at the top, such as /apps/images",
+                f"--bind {text}: {place} does not exist, and cannot be created in {''.join(top)}, "
+                "which belongs to the machine",
+                "use a new top-level directory, such as /apps/images",
             )
         placed.append((source, place))
     return View(root, tuple(exposed), tuple(placed))

@@ -1,4 +1,4 @@
-"""The allocation a process stands in, as Slurm's variables tell it. Pure."""
+"""The allocation that a process runs in, from Slurm's environment variables. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neuronctl.frozen import dataclass
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a job has; counts are per node, None where its variables do not say.
+    """The resources of a job; counts are per node, None if the variables do not say.
 
     partition: its name, or "". cores: of the node with the fewest.
     """
@@ -26,11 +26,11 @@ class Allocation:
 
 
 def from_environment(environ: Mapping[str, str]) -> Allocation:
-    """The allocation that ``environ`` describes; raises UsageError where there is none."""
+    """The allocation that ``environ`` describes; raises UsageError if there is none."""
     job_id, nodes = environ.get("SLURM_JOB_ID"), environ.get("SLURM_JOB_NODELIST")
     if not job_id or not nodes:
         raise UsageError(
-            "this is no allocation: SLURM_JOB_ID and SLURM_JOB_NODELIST are not set",
+            "not inside an allocation: SLURM_JOB_ID and SLURM_JOB_NODELIST are not set",
             "open one with 'neuronctl salloc', or submit a batch job with 'neuronctl submit'",
         )
     try:
@@ -44,15 +44,15 @@ def from_environment(environ: Mapping[str, str]) -> Allocation:
         )
     except ValueError as error:
         raise UsageError(
-            f"the allocation's variables cannot be read: {error}",
-            "they are Slurm's (env | grep SLURM_): open a shell with 'neuronctl salloc' again",
+            f"cannot read the allocation from Slurm's variables: {error}",
+            "check them with 'env | grep SLURM_', or open a new shell with 'neuronctl salloc'",
         ) from None
 
 
 def _gpus(environ: Mapping[str, str]) -> Optional[int]:
-    """GPUs a node; None in the shell that a bare salloc leaves on the login node, as a rule."""
+    """GPUs per node; usually None in the shell that a plain salloc opens on the login node."""
     if "SLURM_GPUS" in environ and environ.get("SLURM_JOB_NUM_NODES") != "1":
-        return None  # so many in all: the nodes may differ
+        return None  # a total: the nodes may differ
     count = _number(environ.get("SLURM_GPUS_ON_NODE"))
     if count is not None:
         return count
@@ -61,16 +61,16 @@ def _gpus(environ: Mapping[str, str]) -> Optional[int]:
         return sum(int(one.rpartition(":")[2]) for one in each.split(","))
     visible = environ.get("SLURM_JOB_GPUS")
     if not visible and environ.get("SLURMD_NODENAME"):
-        visible = environ.get("CUDA_VISIBLE_DEVICES")  # elsewhere it is not the job's
+        visible = environ.get("CUDA_VISIBLE_DEVICES")  # on other machines it is not the job's
     return len([one for one in visible.split(",") if one]) if visible else None
 
 
 def _number(text: Optional[str]) -> Optional[int]:
-    # "2(x3)" where all nodes are alike.
+    # "2(x3)" if all nodes are alike.
     match = re.match(r"\d+", text or "")
     return int(match.group()) if match else None
 
 
 def _counts(text: str) -> Tuple[int, ...]:
-    """``16(x2),8`` -> (16, 8): the different counts of a per-node list."""
+    """Parse ``16(x2),8`` into (16, 8): the distinct counts of a per-node list."""
     return tuple(int(count) for count in re.findall(r"(\d+)(?:\(x\d+\))?", text))

@@ -1,4 +1,4 @@
-"""Which cluster this is, read from slurm.conf; no process is started for it."""
+"""Identify the local cluster from slurm.conf, without starting a process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-ll
 
 
 def local_cluster() -> Optional[str]:
-    """ClusterName in the slurm.conf that Slurm's commands here would read, in lower case.
+    """ClusterName, in lower case, from the slurm.conf that Slurm's commands would read.
 
-    None where no such file can be read (a configless login node without slurmd's copy).
+    None if no such file can be read (a configless login node without slurmd's copy).
     """
     path = config_file()
     if path is None:
@@ -27,23 +27,23 @@ def local_cluster() -> Optional[str]:
 
 
 def config_file() -> Optional[str]:
-    """The slurm.conf that Slurm's commands here would read; None where there is none to read."""
+    """The slurm.conf that Slurm's commands would read; None if none is readable."""
     asked = os.environ.get("SLURM_CONF")
     places = (asked,) if asked else _PLACES
     return next((place for place in places if os.access(place, os.R_OK)), None)
 
 
 def parse_cluster_name(text: str) -> Optional[str]:
-    """The value of ``ClusterName=`` in a slurm.conf; Slurm itself lowers its case."""
+    """The value of ``ClusterName=`` in a slurm.conf, in lower case as in Slurm."""
     match = re.search(r"^[ \t]*ClusterName[ \t]*=[ \t]*(\S+)", text, re.IGNORECASE | re.MULTILINE)
     return match[1].strip('"').lower() if match else None
 
 
 def recognise(catalog: Catalog, asked: Optional[str] = None) -> Tuple[Cluster, str]:
-    """The cluster asked for, else the one whose Slurm is configured here, else the default one.
+    """The requested cluster, else the one whose Slurm is configured here, else the default.
 
-    The second is how it was found: ``""`` where it was asked for. CatalogError where there is no
-    cluster of the name asked for.
+    The second value says how it was found: ``""`` if it was requested. Raises CatalogError if the
+    requested cluster does not exist.
     """
     if asked is not None:
         return catalog.cluster(asked), ""
@@ -55,6 +55,6 @@ def recognise(catalog: Catalog, asked: Optional[str] = None) -> Tuple[Cluster, s
 
 
 def is_cluster(cluster: Cluster, name: str) -> bool:
-    """Whether a ClusterName is this cluster's."""
-    names = {cluster.name.lower(), *(one.lower() for one in cluster.slurm_cluster_names)}
+    """Whether a ClusterName belongs to this cluster."""
+    names = {cluster.name.lower(), *(alias.lower() for alias in cluster.slurm_cluster_names)}
     return name.lower() in names

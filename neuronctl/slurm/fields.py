@@ -1,4 +1,4 @@
-"""What Slurm prints in single fields: times, counts, GPUs, exit codes. Pure."""
+"""Parse single fields of Slurm's output: times, counts, GPUs, exit codes. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from neuronctl.frozen import dataclass
 from neuronctl.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"
-"""Between fields: a control character, which stands in no state, host list or time."""
+"""Separates fields: a control character that occurs in no state, host list, or time."""
 
 CLOCK_SKEW = 300
-"""Seconds by which a login node's clock may be ahead of the controller's."""
+"""Seconds by which a login node's clock may be ahead of slurmctld's."""
 
-# Thousands of rows have few different values in a column.
+# Even thousands of rows have few distinct values per column.
 _remembered = functools.lru_cache(maxsize=2048)
 
 
@@ -27,8 +27,8 @@ def parse_timestamp(text: str) -> Optional[int]:
 
 
 def epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
-    """Seconds since the epoch of a moment in UTC (datetime would cost its import at each start)."""
-    # The year begins in March here, so that February's length is no case apart.
+    """Seconds since the epoch of a time in UTC (importing datetime would slow down every start)."""
+    # Here the year begins in March, so that February's length needs no special case.
     year -= month < 3
     shifted = (month + 9) % 12
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 + day - 1
@@ -48,7 +48,7 @@ def parse_seconds(text: str) -> Optional[int]:
 
 
 def parse_minutes(text: str) -> Optional[int]:
-    """sacct's TimelimitRaw (whole minutes) in seconds; UNLIMITED; None where it is not known."""
+    """sacct's TimelimitRaw (whole minutes) in seconds; UNLIMITED; None if unknown."""
     text = text.strip()
     if text == "UNLIMITED":
         return UNLIMITED
@@ -57,7 +57,7 @@ def parse_minutes(text: str) -> Optional[int]:
 
 @_remembered
 def parse_count(text: str) -> Optional[int]:
-    """A whole number; ``1-4`` (squeue's node range of a waiting job) is its smallest; else None."""
+    """A whole number, or the lower end of a range (squeue's ``1-4`` nodes); otherwise None."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         return int(text)
@@ -67,7 +67,7 @@ def parse_count(text: str) -> Optional[int]:
 
 @_remembered
 def parse_gres_gpus(text: str) -> Optional[int]:
-    """GPUs a node in squeue's ``gres:gpu:a100:4(S:0-1),gres:x:1``; None where none are named."""
+    """GPUs per node in squeue's ``gres:gpu:a100:4(S:0-1),gres:x:1``; None if it has no GPUs."""
     counts = [
         int(match[1] or 1)
         for match in re.finditer(
@@ -79,7 +79,7 @@ def parse_gres_gpus(text: str) -> Optional[int]:
 
 @_remembered
 def parse_tres_gpus(text: str) -> Optional[int]:
-    """GPUs of a whole job in sacct's ``cpu=8,gres/gpu:a100=4,gres/gpu=4,node=2``; None without."""
+    """GPUs of a whole job in sacct's ``cpu=8,gres/gpu:a100=4,gres/gpu=4``; None if it has none."""
     total = None
     typed = []
     for part in text.split(","):
@@ -103,7 +103,7 @@ def parse_tres_memory(text: str) -> Optional[int]:
 
 
 def mark_of(command: str) -> str:
-    """The mark in a Command or SubmitLine; "" where there is none."""
+    """The mark in a Command or SubmitLine; "" if there is none."""
     rest = command.partition("/dev/stdin neuronctl-")[2]
     return rest.split(maxsplit=1)[0] if rest[:1].strip() else ""
 
@@ -117,16 +117,16 @@ class ExitCode:
 
     @classmethod
     def parse(cls, text: str) -> Optional[ExitCode]:
-        """Read ``1:0``; None for anything else."""
+        """Parse ``1:0``; None for anything else."""
         match = re.fullmatch(r"(\d+):(\d+)", text.strip())
         return cls(int(match[1]), int(match[2])) if match else None
 
     @classmethod
     def of_wait_status(cls, status: int) -> ExitCode:
-        """From what wait(2) gives: 34560 is 135:0, 9 is 0:9.
+        """Decode a wait(2) status: 34560 is 135:0, 9 is 0:9.
 
-        Slurm puts its own error numbers into the same field (4021: the log could not be opened)
-        and reads them like the rest: 0:53.
+        Slurm stores its own error numbers in the same field (4021: the log could not be opened) and
+        decodes them the same way: 0:53.
         """
         signal = status & 0x7F
         return cls(0, signal) if signal else cls(status >> 8 & 0xFF, 0)

@@ -1,4 +1,4 @@
-"""scancel and scontrol: end jobs, and the controller's own page on one job."""
+"""scancel and scontrol: cancel jobs, and show slurmctld's details of a job."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run
 from neuronctl.units import expand_hostlist
 
-# Values that are the rest of their line, blanks and all.
+# Keys whose value is the rest of the line, including spaces.
 _WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "JobName", "Reason")
 
 
 @dataclass(frozen=True)
 class ControlJob:
-    """What ``scontrol show job`` says of one job; paths are resolved, "" where there is none
-    (``%N`` stays until the job has nodes).
+    """What ``scontrol show job`` reports about one job.
 
-    ``exit`` is 0:0 until the job has ended.
+    Paths are resolved, "" if there is none; ``%N`` stays until the job has nodes. ``exit`` is 0:0
+    until the job has ended.
     """
 
     id: JobId
@@ -35,18 +35,18 @@ class ControlJob:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """What became of a scancel. refused: job id -> Slurm's words."""
+    """The result of scancel. refused: job id -> Slurm's message."""
 
     refused: Dict[str, str]
 
 
 def scontrol_show_job_argv(job: JobId) -> List[str]:
-    """``scontrol show job``, one line an attribute group."""
+    """``scontrol show job`` for one job."""
     return ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
 
 
 def parse_show_job(text: str) -> List[ControlJob]:
-    """The blocks of ``scontrol show job`` (an array has several)."""
+    """Parse the blocks of ``scontrol show job`` (an array has several)."""
     return [
         job
         for block in re.split(r"\n\s*\n", text)
@@ -92,7 +92,7 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
     node_list = found.get("NodeList", "").replace("(null)", "")
 
     def path(name: str) -> str:
-        # Slurm resolves all of the pattern but the first node's name.
+        # Slurm resolves the whole pattern except the first node's name.
         value = found.get(name, "")
         return value.replace("%N", expand_hostlist(node_list)[0]) if node_list else value
 
@@ -109,13 +109,13 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
 
 
 def scontrol_show_job(job: JobId, *, timeout: float = 10.0) -> Tuple[ControlJob, ...]:
-    """The controller's page on a job (one a task for an array); empty where it knows none.
+    """slurmctld's details of a job (of each task of an array); empty if it does not know the job.
 
-    Raises SlurmUnavailableError, SlurmRefusedError.
+    Raises SlurmUnavailableError and SlurmRefusedError.
     """
     result = run(scontrol_show_job_argv(job), timeout=timeout)
     if result.returncode != 0:
-        # The second is what it says of a task that a known array does not have (any more).
+        # The second form is for a task that a known array does not have (any longer).
         if re.search(r"invalid job id|^job \S+ not found", result.words.lower()):
             return ()
         raise failure(result)
@@ -123,8 +123,9 @@ def scontrol_show_job(job: JobId, *, timeout: float = 10.0) -> Tuple[ControlJob,
 
 
 def parse_job_gpus(text: str) -> Dict[str, int]:
-    """GPUs by node, from the lines ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)`` of
-    ``scontrol show job -d``; empty where it has no such lines.
+    """GPUs by node, from ``scontrol show job -d``; empty if it lists none.
+
+    A line looks like ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)``.
     """
     found: Dict[str, int] = {}
     for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
@@ -136,7 +137,7 @@ def parse_job_gpus(text: str) -> Dict[str, int]:
 def job_gpus(job_id: int, *, timeout: float = 10.0) -> Dict[str, int]:
     """The GPUs that a running job has on each of its nodes.
 
-    Raises SlurmUnavailableError, SlurmRefusedError.
+    Raises SlurmUnavailableError and SlurmRefusedError.
     """
     result = run(["scontrol", "show", "job", "-d", str(job_id)], timeout=timeout)
     if result.returncode != 0:
@@ -147,21 +148,21 @@ def job_gpus(job_id: int, *, timeout: float = 10.0) -> Dict[str, int]:
 def scancel_argv(
     job_ids: Sequence[JobId], signal: Optional[str] = None, batch: bool = False
 ) -> List[str]:
-    """One scancel for all; with ``signal`` (``USR1``) they are only sent that signal.
+    """One scancel for all jobs; with ``signal`` (``USR1``), it only sends them that signal.
 
-    batch: the signal goes to the batch shell instead of the job steps.
+    batch: send the signal to the batch shell instead of the job steps.
     """
     argv = ["scancel"]
     if signal is not None:
         argv.append("--signal=" + signal)
     if batch:
         argv.append("--batch")
-    # scancel knows no "%2" (how many may run at once) behind the tasks.
+    # scancel does not accept "%2" (how many may run at once) after the tasks.
     return argv + [re.sub(r"%\d+\]$", "]", str(job)) for job in job_ids]
 
 
 def parse_scancel(stderr: str) -> Dict[str, str]:
-    """``Kill job error on job id 4711: Access/permission denied`` as ``{"4711": "Access/…"}``."""
+    """Parse ``Kill job error on job id 4711: Access/…`` into ``{"4711": "Access/…"}``."""
     return {
         match[1]: match[2].strip()
         for match in re.finditer(
@@ -177,10 +178,10 @@ def scancel(
     batch: bool = False,
     timeout: float = 30.0,
 ) -> Cancelled:
-    """Cancel (or signal) jobs with one scancel; what Slurm refused is in the answer, by id.
+    """Cancel (or signal) jobs with one scancel; the result lists what Slurm refused, by id.
 
-    batch: the signal goes to the batch shell instead of the job steps.
-    Raises SlurmUnavailableError, and SlurmRefusedError where Slurm's words name no job.
+    batch: send the signal to the batch shell instead of the job steps. Raises
+    SlurmUnavailableError, and SlurmRefusedError if Slurm's message names no job.
     """
     result = run(scancel_argv(job_ids, signal, batch), timeout=timeout)
     refused = parse_scancel(result.stderr)

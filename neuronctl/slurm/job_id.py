@@ -1,4 +1,4 @@
-"""Job ids as Slurm writes them: a job, a task of an array, several tasks, a component. Pure."""
+"""Job ids as Slurm writes them: jobs, array tasks, and heterogeneous components. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _JOB_ID = (
 
 @dataclass(frozen=True)
 class JobId:
-    """A job, one task of an array (``4711_3``), its waiting tasks, or a heterogeneous component.
+    """A job, one array task (``4711_3``), its pending tasks, or a heterogeneous job component.
 
-    job: the number sbatch printed. task: the array index. tasks: waiting tasks as squeue folds
-    them (``1-5%2``). het: the component's offset in a heterogeneous job (``4711+1``).
+    job: the number that sbatch printed. task: the array index. tasks: the pending tasks as squeue
+    prints them (``1-5%2``). het: the component's offset in a heterogeneous job (``4711+1``).
     """
 
     job: int
@@ -29,14 +29,14 @@ class JobId:
 
     @classmethod
     def parse(cls, text: str) -> JobId:
-        """Read Slurm's spelling; UsageError for anything else."""
+        """Parse Slurm's spelling; raises UsageError for anything else."""
         text = text.strip()
         if text.isascii() and text.isdigit() and len(text) <= 10 and int(text):
             return cls(int(text))  # most of them
         match = re.fullmatch(_JOB_ID, text)
         if match is None or int(match["job"]) == 0:
             raise UsageError(
-                f"not a job id: {text!r}", "a job id looks like 4711, or 4711_3 for an array task"
+                f"invalid job id {text!r}", "a job id looks like 4711, or 4711_3 for an array task"
             )
         return cls(
             job=int(match["job"]),
@@ -56,11 +56,11 @@ class JobId:
 
     @property
     def count(self) -> int:
-        """How many tasks it stands for: 2 for ``4711_[1,5%1]``, 1 for a single job or task."""
+        """The number of tasks: 2 for ``4711_[1,5%1]``, 1 for a single job or task."""
         return 1 if self.tasks is None else len(_Tasks(self.tasks))
 
     def covers(self, other: JobId) -> bool:
-        """Whether ``other`` is this job or a part of it: 4711 and 4711_[1-5] cover 4711_3."""
+        """Whether ``other`` is this job or part of it: 4711 and 4711_[1-5] cover 4711_3."""
         if self.job != other.job:
             return False
         if self.task is None and self.tasks is None and self.het is None:
@@ -70,7 +70,7 @@ class JobId:
         return self == other
 
     def without(self, others: Sequence[JobId]) -> Optional[JobId]:
-        """The tasks of ``4711_[0-9]`` that are in none of ``others``; None where none is left."""
+        """The tasks of ``4711_[0-9]`` that are in none of ``others``; None if none remain."""
         known = {one.task for one in others}
         folded = [_Tasks(one.tasks) for one in others if one.tasks is not None]
         tasks = list(_Tasks(self.tasks or ""))
@@ -80,7 +80,7 @@ class JobId:
         return JobId(self.job, tasks=_folded(left)) if left else None
 
     def overlaps(self, other: JobId) -> bool:
-        """Whether some task is in both: 4711_[1-5] and 4711_[3-9%2]."""
+        """Whether both have a task in common, as 4711_[1-5] and 4711_[3-9%2] do."""
         if self.covers(other) or other.covers(self):
             return True
         if self.job != other.job or self.tasks is None or other.tasks is None:
@@ -88,12 +88,12 @@ class JobId:
         return _Tasks(self.tasks).meets(_Tasks(other.tasks))
 
 
-# Slurm takes no MaxArraySize above this, so no index that reaches it.
+# Slurm allows no MaxArraySize above this, so every index is lower.
 _ARRAY_END = 4_000_001
 
 
 def _distinct(group: Sequence[range]) -> int:
-    """How many indexes ranges that lie over one another have together."""
+    """The number of distinct indexes in overlapping ranges."""
     if len(group) <= 1:
         return sum(len(one) for one in group)
     first, end = group[0].start, max(one[-1] for one in group) + 1
@@ -119,7 +119,7 @@ def _folded(indexes: Sequence[int]) -> str:
 
 
 class _Tasks:
-    """Membership and size of an array expression, without expanding it (it may be millions)."""
+    """Membership and size of an array expression, without expanding it (to maybe millions)."""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
@@ -132,14 +132,14 @@ class _Tasks:
         return any(index in tasks for tasks in self._ranges())
 
     def __iter__(self) -> Iterator[int]:
-        """Distinct indexes, ascending; those that Slurm would take."""
+        """Distinct indexes in ascending order, up to Slurm's maximum."""
         found: Set[int] = set()
         for tasks in self._ranges():
             found.update(tasks[: max(0, _ARRAY_END - tasks.start)])
         return iter(sorted(found))
 
     def __len__(self) -> int:
-        """Distinct indexes: one that is named twice is one task."""
+        """The number of distinct indexes: one that is listed twice is one task."""
         count, last = 0, -1
         group: List[range] = []
         for tasks in sorted(filter(None, self._ranges()), key=lambda one: one.start):
@@ -151,5 +151,5 @@ class _Tasks:
         return count + _distinct(group)
 
     def meets(self, other: _Tasks) -> bool:
-        """Whether an index is in both."""
+        """Whether both have an index in common."""
         return any(index in other for tasks in self._ranges() for index in tasks)

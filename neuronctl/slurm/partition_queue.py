@@ -1,4 +1,4 @@
-"""squeue of one partition: who is before a waiting job, what it depends on, what ends next."""
+"""squeue of one partition: what is ahead of a pending job, what it depends on, what ends next."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _FIELDS = ("%i", "%A", "%T", "%Q", "%e", "%u", "%E")
 
 @dataclass(frozen=True)
 class PartitionJob:
-    """One job of the partition. priority: Slurm's number. end: epoch seconds, expected.
+    """One job of the partition. priority: Slurm's number. end: expected end, epoch seconds.
 
-    dependency: what is left of it (``afterok:12(unfulfilled)``), "" where there is none.
+    dependency: what remains of it (``afterok:12(unfulfilled)``), "" if there is none.
     """
 
     id: JobId
@@ -30,14 +30,14 @@ class PartitionJob:
 
 
 def partition_queue_argv(partition: str) -> List[str]:
-    """Waiting and running jobs of a partition (or several, with commas between)."""
+    """The pending and running jobs of a partition (or several, separated by commas)."""
     states = "--states=PENDING,RUNNING,COMPLETING"
     form = "--format=" + SEPARATOR.join(_FIELDS)
     return ["squeue", "--noheader", states, f"--partition={partition}", form]
 
 
 def parse_partition_queue(text: str) -> List[PartitionJob]:
-    """Rows of squeue; a line of another shape is left out."""
+    """Parse squeue's rows; other lines are skipped."""
     jobs = []
     for line in text.splitlines():
         fields = line.split(SEPARATOR)
@@ -66,7 +66,7 @@ def _job(fields: Sequence[str]) -> Optional[PartitionJob]:
 
 
 def partition_queue(partition: str, *, timeout: float = 10.0) -> Tuple[PartitionJob, ...]:
-    """Ask the controller. Raises SlurmUnavailableError, SlurmRefusedError."""
+    """Query slurmctld. Raises SlurmUnavailableError and SlurmRefusedError."""
     result = run(partition_queue_argv(partition), timeout=timeout)
     if result.returncode != 0:
         raise failure(result)

@@ -1,4 +1,4 @@
-"""Slurm's pending reasons in plain words, and what to do about them. Pure."""
+"""Slurm's pending reasons in plain English, and what to do about them. Pure."""
 
 from __future__ import annotations
 
@@ -7,119 +7,137 @@ from typing import Dict, Tuple
 
 from neuronctl.frozen import dataclass
 
-_USER_LIMIT = "it starts by itself when jobs of yours end"
-_SHARED_LIMIT = "it starts by itself when jobs of others who share it end"
-_NEVER = "cancel it and submit it again with less"
-_ADMIN = "ask the administrators if it lasts"
-_PARTITIONS = "'neuronctl partitions --live' shows the others"
+_USER_LIMIT = "it starts when other jobs of yours end"
+_SHARED_LIMIT = "it starts when other jobs that share the limit end"
+_NEVER = "cancel it and resubmit it with a smaller request"
+_ADMIN = "if this persists, ask your administrators"
+_PARTITIONS = "'neuronctl partitions --live' shows other partitions"
 
 # reason: (plain words, what to do)
 REASONS: Dict[str, Tuple[str, str]] = {
     "AccountNotAllowed": (
         "its account may not use the partition",
-        "'scontrol update jobid=ID account=NAME' with one that may",
+        "use 'scontrol update jobid=ID account=NAME' with an allowed account",
     ),
-    "AssocGrpCpuLimit": ("your account holds all the cores it may", _SHARED_LIMIT),
-    "AssocGrpGRES": ("your account holds all the GPUs it may", _SHARED_LIMIT),
-    "AssocGrpJobsLimit": ("your account runs as many jobs as it may", _SHARED_LIMIT),
-    "AssocGrpMemLimit": ("your account holds all the memory it may", _SHARED_LIMIT),
-    "AssocGrpNodeLimit": ("your account holds all the nodes it may", _SHARED_LIMIT),
-    "AssocGrpSubmitJobsLimit": ("your account has submitted all the jobs it may", _SHARED_LIMIT),
-    "AssocGrpCPUMinutesLimit": ("your account's core time is used up", _ADMIN),
-    "AssocGrpGRESMinutes": ("your account's GPU time is used up", _ADMIN),
-    "AssocMaxGRESPerJob": ("never starts: more GPUs than a job of your account may", _NEVER),
-    "AssocMaxJobsLimit": ("you run as many jobs as you may", _USER_LIMIT),
+    "AssocGrpCpuLimit": ("your account has reached its core limit", _SHARED_LIMIT),
+    "AssocGrpGRES": ("your account has reached its GPU limit", _SHARED_LIMIT),
+    "AssocGrpJobsLimit": ("your account has reached its limit on running jobs", _SHARED_LIMIT),
+    "AssocGrpMemLimit": ("your account has reached its memory limit", _SHARED_LIMIT),
+    "AssocGrpNodeLimit": ("your account has reached its node limit", _SHARED_LIMIT),
+    "AssocGrpSubmitJobsLimit": (
+        "your account has reached its limit on submitted jobs",
+        _SHARED_LIMIT,
+    ),
+    "AssocGrpCPUMinutesLimit": ("your account has used up its core minutes", _ADMIN),
+    "AssocGrpGRESMinutes": ("your account has used up its GPU minutes", _ADMIN),
+    "AssocMaxGRESPerJob": ("will never start: exceeds your account's GPUs per job", _NEVER),
+    "AssocMaxJobsLimit": ("you have reached your limit on running jobs", _USER_LIMIT),
     "AssocMaxWallDurationPerJobLimit": (
-        "never starts: more time than your account may",
-        "'scontrol update jobid=ID timelimit=TIME' with less",
+        "will never start: exceeds your account's time limit",
+        "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time",
     ),
-    "BadConstraints": ("never starts: no node has what it asks for", _NEVER),
+    "BadConstraints": ("will never start: no node meets its constraints", _NEVER),
     "BeginTime": (
-        "waits for its --begin time, or two minutes after a requeue",
-        "'scontrol update jobid=ID starttime=now' begins it at once",
+        "waiting for its --begin time, or two minutes after a requeue",
+        "use 'scontrol update jobid=ID starttime=now' to make it eligible now",
     ),
     "BurstBufferStageIn": ("its data is being staged in", ""),
-    "Cleaning": ("its former run is being cleaned up", ""),
-    "Dependency": ("waits for another job", "'neuronctl why ID' says for which"),
+    "Cleaning": ("its previous run is being cleaned up", ""),
+    "Dependency": ("waiting for another job", "'neuronctl why ID' shows which one"),
     "DependencyNeverSatisfied": (
-        "never starts: the job it depends on failed",
-        "cancel it, mend the job it depends on, submit both again",
+        "will never start: its dependency cannot be satisfied",
+        "cancel it, fix the job that it depends on, and resubmit both",
     ),
-    "FrontEndDown": ("the front end is down", _ADMIN),
+    "FrontEndDown": ("the front-end node is down", _ADMIN),
     "InactiveLimit": ("its allocation was idle for too long", ""),
-    "InvalidAccount": ("never starts: there is no such account", _NEVER),
-    "InvalidQOS": ("never starts: there is no such QOS for you", _NEVER),
-    "JobArrayTaskLimit": (
-        "waits for tasks of its own array",
-        "'scontrol update jobid=ID arraytaskthrottle=N' lets more run at once",
+    "InvalidAccount": (
+        "will never start: its account does not exist",
+        "cancel it and resubmit it with another --account",
     ),
-    "JobHeldAdmin": ("held by the administrators", "ask them"),
-    "JobHeldUser": ("held", "'scontrol release ID' lets it go"),
+    "InvalidQOS": (
+        "will never start: its QOS does not exist or is not yours",
+        "cancel it and resubmit it with another --qos",
+    ),
+    "JobArrayTaskLimit": (
+        "waiting for other tasks of its array",
+        "use 'scontrol update jobid=ID arraytaskthrottle=N' to run more at once",
+    ),
+    "JobHeldAdmin": ("held by an administrator", "ask your administrators"),
+    "JobHeldUser": ("held by its user", "release it with 'scontrol release ID'"),
     "JobHoldMaxRequeue": (
-        "held: requeued too often",
-        "see its log, then 'scontrol release ID'",
+        "held: requeued too many times",
+        "check its log, then use 'scontrol release ID'",
     ),
     "launch_failed_requeued_held": (
-        "held: it could not be launched and went back to the queue",
-        "see 'neuronctl why ID', then 'scontrol release ID'",
+        "held: its launch failed and it was requeued",
+        "check 'neuronctl why ID', then use 'scontrol release ID'",
     ),
-    "job_requeued_in_held_state": ("held after a requeue", "'scontrol release ID' lets it go"),
-    "Licenses": ("waits for a licence", "'scontrol show licenses' shows who has them"),
-    "MaxMemPerLimit": ("never starts: more memory than a node or core may give", _NEVER),
-    "NodeDown": ("a node it needs is down", _ADMIN),
+    "job_requeued_in_held_state": (
+        "held after a requeue",
+        "release it with 'scontrol release ID'",
+    ),
+    "Licenses": ("waiting for a license", "'scontrol show licenses' shows their use"),
+    "MaxMemPerLimit": ("will never start: exceeds the memory per node or core", _NEVER),
+    "NodeDown": ("a node that it needs is down", _ADMIN),
     "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions": (
-        "its nodes are down, drained or kept for others",
+        "its nodes are down, drained, or reserved",
         _PARTITIONS,
     ),
-    "PartitionConfig": ("the partition's own settings keep it from starting", _PARTITIONS),
+    "PartitionConfig": ("the partition's configuration does not allow it", _PARTITIONS),
     "PartitionDown": ("its partition is down", _PARTITIONS),
-    "PartitionInactive": ("its partition is switched off", _PARTITIONS),
-    "PartitionNodeLimit": ("never starts: more nodes than the partition gives", _NEVER),
+    "PartitionInactive": ("its partition is inactive", _PARTITIONS),
+    "PartitionNodeLimit": ("will never start: exceeds the partition's node limit", _NEVER),
     "PartitionTimeLimit": (
-        "never starts: more time than the partition gives",
-        "'scontrol update jobid=ID timelimit=TIME' with less",
+        "will never start: exceeds the partition's time limit",
+        "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time",
     ),
-    "Priority": ("others are before it", "a shorter --time may let it start in a gap"),
-    "Prolog": ("its nodes are being made ready", ""),
-    "QOSGrpGRES": ("all the GPUs of its QOS are taken", _SHARED_LIMIT),
-    "QOSGrpNodeLimit": ("all the nodes of its QOS are taken", _SHARED_LIMIT),
-    "QOSGrpCpuLimit": ("all the cores of its QOS are taken", _SHARED_LIMIT),
-    "QOSGrpJobsLimit": ("its QOS runs as many jobs as it may", _SHARED_LIMIT),
-    "QOSJobLimit": ("its QOS runs as many jobs as it may", _SHARED_LIMIT),
-    "QOSMaxCpuPerUserLimit": ("you hold all the cores you may", _USER_LIMIT),
-    "QOSMaxGRESPerJob": ("never starts: more GPUs than a job may", _NEVER),
-    "QOSMaxGRESPerUser": ("you hold all the GPUs you may", _USER_LIMIT),
-    "QOSMaxJobsPerUserLimit": ("you run as many jobs as you may", _USER_LIMIT),
-    "QOSMaxMemoryPerUser": ("you hold all the memory you may", _USER_LIMIT),
-    "QOSMaxNodePerJobLimit": ("never starts: more nodes than a job may", _NEVER),
-    "QOSMaxNodePerUserLimit": ("you hold all the nodes you may", _USER_LIMIT),
-    "QOSMaxSubmitJobPerUserLimit": ("you have submitted as many jobs as you may", _USER_LIMIT),
+    "Priority": (
+        "jobs with higher priority are ahead",
+        "with a shorter --time, it may start earlier by backfill",
+    ),
+    "Prolog": ("its nodes are being prepared", ""),
+    "QOSGrpGRES": ("its QOS has reached its GPU limit", _SHARED_LIMIT),
+    "QOSGrpNodeLimit": ("its QOS has reached its node limit", _SHARED_LIMIT),
+    "QOSGrpCpuLimit": ("its QOS has reached its core limit", _SHARED_LIMIT),
+    "QOSGrpJobsLimit": ("its QOS has reached its limit on running jobs", _SHARED_LIMIT),
+    "QOSJobLimit": ("its QOS has reached its limit on running jobs", _SHARED_LIMIT),
+    "QOSMaxCpuPerUserLimit": ("you have reached your core limit", _USER_LIMIT),
+    "QOSMaxGRESPerJob": ("will never start: exceeds the QOS's GPUs per job", _NEVER),
+    "QOSMaxGRESPerUser": ("you have reached your GPU limit", _USER_LIMIT),
+    "QOSMaxJobsPerUserLimit": ("you have reached your limit on running jobs", _USER_LIMIT),
+    "QOSMaxMemoryPerUser": ("you have reached your memory limit", _USER_LIMIT),
+    "QOSMaxNodePerJobLimit": ("will never start: exceeds the QOS's nodes per job", _NEVER),
+    "QOSMaxNodePerUserLimit": ("you have reached your node limit", _USER_LIMIT),
+    "QOSMaxSubmitJobPerUserLimit": ("you have reached your limit on submitted jobs", _USER_LIMIT),
     "QOSMaxWallDurationPerJobLimit": (
-        "never starts: more time than the QOS gives",
-        "'scontrol update jobid=ID timelimit=TIME' with less",
+        "will never start: exceeds the QOS's time limit",
+        "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time",
     ),
-    "QOSMinGRES": ("never starts: fewer GPUs than the QOS wants", "ask for more GPUs"),
+    "QOSMinGRES": ("will never start: fewer GPUs than its QOS requires", "request more GPUs"),
     "QOSNotAllowed": ("its QOS may not use the partition", _PARTITIONS),
-    "QOSTimeLimit": ("the time of its QOS is used up", _ADMIN),
+    "QOSTimeLimit": ("its QOS has used up its time", _ADMIN),
     "ReqNodeNotAvail": (
-        "a node it asks for is not available",
-        "'scontrol show reservation' may tell until when",
+        "a node that it requests is not available",
+        "'scontrol show reservation' may show until when",
     ),
-    "Reservation": ("waits for its reservation", "'scontrol show reservation' says when it is"),
-    "ReservationDeleted": ("never starts: its reservation is gone", _NEVER),
-    "Resources": ("waits for free nodes or GPUs", "it is the next whose turn it is"),
-    "SchedDefer": ("the scheduler starts jobs only now and then", ""),
+    "Reservation": ("waiting for its reservation", "'scontrol show reservation' shows its start"),
+    "ReservationDeleted": (
+        "will never start: its reservation was deleted",
+        "cancel it and resubmit it without that reservation",
+    ),
+    "Resources": ("waiting for free nodes or GPUs", "it is next in line"),
+    "SchedDefer": ("the scheduler has deferred it", ""),
     "TimeLimit": ("it reached its time limit", ""),
 }
 
-# Slurm makes the names of limits from parts; these are the ones that no table holds.
+# Slurm builds the names of limits from parts; this pattern covers those that the table lacks.
 _FAMILY = (
     r"(?P<whose>QOS|Assoc)(?P<kind>Grp|Max|Min)(?P<what>[A-Za-z]+?)(?P<minutes>(?:Run)?Minutes)?"
     r"(?:Per(?P<per>Job|Node|User))?(?:Limit|NotSatisfied)?"
 )
 _WHAT = {
     "Billing": "billing units", "BB": "burst buffer", "CPU": "cores", "Cpu": "cores",
-    "Energy": "energy", "GRES": "GPUs", "Jobs": "jobs", "Job": "jobs", "License": "licences",
+    "Energy": "energy", "GRES": "GPUs", "Jobs": "jobs", "Job": "jobs", "License": "licenses",
     "Mem": "memory", "Memory": "memory", "Node": "nodes", "SubmitJob": "submitted jobs",
     "SubmitJobs": "submitted jobs", "WallDuration": "time", "Wall": "time",
 }  # fmt: skip
@@ -127,14 +145,14 @@ _WHAT = {
 
 @dataclass(frozen=True)
 class Explained:
-    """A reason for a person: words, and what to do ("" where there is nothing to do)."""
+    """A reason in plain English, and what to do ("" if there is nothing to do)."""
 
     words: str
     advice: str = ""
 
 
 def explain(reason: str, job: str = "ID") -> Explained:
-    """A reason in plain words; as Slurm gave it where nobody has any. job: its id, for advice."""
+    """Explain a reason; an unknown one stays as Slurm gave it. job: its id, for the advice."""
     name, _, rest = reason.partition(",")
     known = REASONS.get(reason) or REASONS.get(name)
     if known is None:
@@ -148,7 +166,7 @@ def explain(reason: str, job: str = "ID") -> Explained:
 
 
 def reason_words(reason: str) -> str:
-    """A reason in plain words where there are any, else as Slurm gave it."""
+    """A reason in plain English, or as Slurm gave it if unknown."""
     return explain(reason).words
 
 
@@ -161,13 +179,13 @@ def _family(name: str) -> Tuple[str, str]:
     if match["minutes"]:
         what = f"minutes of {what}"
     if match["kind"] == "Min":
-        return f"never starts: {whose} wants more {what}", "ask for more"
+        return f"will never start: {whose} requires more {what}", "request more"
     if match["per"] == "User" or name == "AssocMaxSubmitJobLimit":
-        return f"{whose} gives you no more {what}", _USER_LIMIT
+        return f"you have reached the limit of {whose} on {what} per user", _USER_LIMIT
     if match["kind"] == "Max":
         each = (match["per"] or "Job").lower()
-        return f"never starts: more {what} than {whose} gives a {each}", _NEVER
-    # What runs gives its minutes back as it ends; what was used is gone until they are reset.
+        return f"will never start: exceeds the limit of {whose} on {what} per {each}", _NEVER
+    # A running job returns its unused minutes when it ends; used minutes are gone until a reset.
     if match["minutes"] == "Minutes" or what == "time":
         return f"{whose} has used up its {what}", _ADMIN
-    return f"{whose} gives no more {what}", _SHARED_LIMIT
+    return f"{whose} has reached its limit on {what}", _SHARED_LIMIT

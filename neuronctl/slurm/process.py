@@ -1,4 +1,4 @@
-"""Where Slurm's commands are started: argv in, text out, a time limit on each that only asks."""
+"""Run Slurm's commands: argv in, text out, with a timeout on every query."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.frozen import dataclass
 
-# Slurm's own variables that say how to reach the cluster, or what a site sets for everybody.
+# Slurm variables that say how to reach the cluster, or that a site sets for everybody.
 _KEPT = frozenset({"SLURM_CONF", "SLURM_JWT", "SLURM_MPI_TYPE"})
 
-# Options in disguise (they would override a script's own directives or change what a query
-# prints) and what an allocation, an MPI or a launcher said about *its* processes.
+# Variables that act as options (they would override a script's directives or change what a query
+# prints), and variables of an allocation, MPI, or launcher that describe *its* processes.
 _SCRUBBED_BEGINNINGS = (
     *("SLURM_", "SLURMD_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_"),
     *("SACCTMGR_", "SCANCEL_", "SCONTROL_", "SPRIO_", "SSTAT_"),
@@ -37,7 +37,7 @@ _SCRUBBED = frozenset(
     )
 )
 
-# What the Slurm commands say when the fault is with the cluster and not with the request.
+# What Slurm commands print when the fault lies with the cluster and not with the request.
 _UNREACHABLE = (
     r"(?i)unable to contact slurm controller|socket timed out"
     r"|connection (?:refused|timed out|reset)|zero bytes were transmitted|broken pipe"
@@ -48,13 +48,13 @@ _UNREACHABLE = (
     r"|incompatible versions of client and server"
 )
 
-# "sbatch: error: …", "salloc: fatal: …"; warnings keep that word.
+# "sbatch: error: …", "salloc: fatal: …"; "warning:" is kept.
 _PREFIX = r"(?m)^(?:s[a-z]+): (?:(?:error|fatal|info): )?"
 
 
 @dataclass(frozen=True)
 class Result:
-    """A command that ended: what was run and what came out, as text."""
+    """A finished command: its arguments and its output as text."""
 
     argv: Sequence[str]
     stdout: str
@@ -63,24 +63,24 @@ class Result:
 
     @property
     def words(self) -> str:
-        """What the command said about itself, without its own name in front of each line."""
+        """The command's message, without its name at the start of each line."""
         return plain_words(self.stderr) or plain_words(self.stdout)
 
 
 def plain_words(text: str) -> str:
-    """Slurm's own words without the ``sbatch: error:`` in front of each line."""
+    """Slurm's message without ``sbatch: error:`` at the start of each line."""
     return re.sub(_PREFIX, "", text).strip()
 
 
 def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str, str]:
     """The environment for a Slurm command.
 
-    SBATCH_* and the like override what a script says, SQUEUE_* and SLURM_TIME_FORMAT change what
-    is printed, and the variables of an allocation, an MPI or a torchrun that neuronctl stands in
-    would reach the new job through ``--export=ALL``. All of these go; SLURM_CONF stays, and
-    everything else a user exported stays too. ``for_job``: the command hands its environment on
-    to a job (sbatch, salloc), whose locale and time zone are the user's business; the queries
-    get LC_ALL=C and UTC, so that times read the same everywhere, and full array expressions.
+    SBATCH_* and similar variables override a script, SQUEUE_* and SLURM_TIME_FORMAT change the
+    output, and the variables of an allocation, MPI, or torchrun that neuronctl runs in would reach
+    the new job through ``--export=ALL``. All of these are removed; SLURM_CONF and everything else
+    that the user exported stay. ``for_job``: the command passes its environment to a job (sbatch,
+    salloc), so locale and time zone stay the user's. Queries get LC_ALL=C and UTC, so that times
+    are the same everywhere, and unabridged array expressions.
     """
     clean = {
         name: value for name, value in environ.items() if name in _KEPT or not _is_scrubbed(name)
@@ -91,7 +91,7 @@ def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str,
 
 
 def _is_scrubbed(name: str) -> bool:
-    if name.startswith("PMIX_MCA_"):  # the user's settings of PMIx
+    if name.startswith("PMIX_MCA_"):  # the user's PMIx settings
         return False
     return name in _SCRUBBED or name.startswith(_SCRUBBED_BEGINNINGS)
 
@@ -106,13 +106,13 @@ def run(
     environment: Optional[Mapping[str, str]] = None,
     silence: str = "",
 ) -> Result:
-    """Run a Slurm command and return what it said, whatever its exit code.
+    """Run a Slurm command and return its output, whatever its exit code.
 
-    environment: variables to set for the command beside the user's own.
-    timeout: seconds of wall time; afterwards the command and its children are killed.
-    silence: what to tell the user when the command did not answer in time.
+    environment: variables to set for the command, in addition to the user's. timeout: seconds;
+    after that, the command and its children are killed. silence: the hint for the user if the
+    command does not respond in time.
 
-    Raises SlurmUnavailableError where the command does not exist or does not answer.
+    Raises SlurmUnavailableError if the command does not exist or does not respond.
     """
     started = _start(argv, cwd, for_job, environment, input)
     try:
@@ -128,10 +128,10 @@ def run_together(
     timeout: float,
     meanwhile: Optional[Callable[[], None]] = None,
 ) -> List[Union[Result, SlurmUnavailableError]]:
-    """Run several queries, (argv, standard input) each, at the same time; their answers in order.
+    """Run several queries, each (argv, standard input), in parallel; return the answers in order.
 
-    timeout: seconds of wall time for all of them together. meanwhile: called while they run. A
-    command that does not exist or does not answer is an answer too, and leaves those of the others.
+    timeout: seconds for all of them together. meanwhile: called while they run. A command that
+    does not exist or does not respond yields its error and does not affect the others.
     """
     deadline = time.monotonic() + timeout
     started: List[Union[_Started, SlurmUnavailableError]] = []
@@ -144,27 +144,27 @@ def run_together(
                 started.append(error)
         if meanwhile is not None:
             meanwhile()
-        for one in started:
-            if isinstance(one, SlurmUnavailableError):
-                answers.append(one)
+        for command in started:
+            if isinstance(command, SlurmUnavailableError):
+                answers.append(command)
                 continue
             left = max(0.01, deadline - time.monotonic())
             try:
-                answers.append(_finish(one, left, "", said=timeout))
+                answers.append(_finish(command, left, "", said=timeout))
             except SlurmUnavailableError as error:
                 answers.append(error)
         return answers
     finally:
-        for one in started:
-            if isinstance(one, _Started) and one.process.returncode is None:
-                _kill(one.process)
+        for command in started:
+            if isinstance(command, _Started) and command.process.returncode is None:
+                _kill(command.process)
 
 
 class Asked:
-    """A query that runs while its caller does something else; to be closed in the end."""
+    """A query that runs while its caller does something else; close it when done."""
 
     def __init__(self, argv: Sequence[str], *, timeout: float) -> None:
-        """Start it. timeout: seconds from now."""
+        """Start the query. timeout: seconds from now."""
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
         self._started: Union[_Started, SlurmUnavailableError]
@@ -174,14 +174,14 @@ class Asked:
             self._started = error
 
     def result(self) -> Result:
-        """Wait for the answer; raises SlurmUnavailableError as ``run`` does."""
+        """Wait for the answer; raises SlurmUnavailableError like ``run``."""
         if isinstance(self._started, SlurmUnavailableError):
             raise self._started
         left = max(0.01, self._deadline - time.monotonic())
         return _finish(self._started, left, "", said=self._timeout)
 
     def close(self) -> None:
-        """End the command where it still runs."""
+        """Kill the command if it is still running."""
         if isinstance(self._started, _Started) and self._started.process.returncode is None:
             _kill(self._started.process)
 
@@ -201,12 +201,12 @@ def _start(
 ) -> _Started:
     for word in argv:
         if "\0" in word:
-            raise UsageError(f"{argv[0]}: an argument holds a NUL character: {word!r}")
+            raise UsageError(f"{argv[0]}: argument contains a NUL byte: {word!r}")
     stdin = None if input is None else _whole(input)
     process = None
     try:
-        # A session of its own: Ctrl-C reaches neuronctl, which then ends the command and
-        # whatever a site's wrapper around it has started.
+        # A new session: Ctrl-C reaches only neuronctl, which then kills the command and everything
+        # that a site's wrapper around it has started.
         with _ctrl_c_held_back():
             process = subprocess.Popen(
                 list(argv),
@@ -231,9 +231,9 @@ def _start(
 
 @contextlib.contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """Ctrl-C in here is raised behind it: the command may run long before Popen has returned.
+    """Delay Ctrl-C until the end of the block: the command may run long before Popen returns.
 
-    A second one is raised at once, for an exec that hangs.
+    A second Ctrl-C is raised at once, in case exec hangs.
     """
     pressed: List[int] = []
 
@@ -257,9 +257,10 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 
 def _whole(text: str) -> int:
-    """A file in memory with the text: a pipe from a neuronctl that is killed would be half of it.
+    """Put the text into a file in memory and return its descriptor.
 
-    sbatch submits what it has read, also where that is the first half of a script.
+    With a pipe, if neuronctl were killed, sbatch would submit the part of the script that it had
+    read so far.
     """
     file = os.memfd_create("stdin")
     rest = text.encode("utf-8", "surrogateescape")
@@ -280,52 +281,51 @@ def _finish(
         stdout, stderr = started.process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         raise SlurmUnavailableError(
-            f"{started.argv[0]} did not answer within {timeout if said is None else said:g} s",
-            silence or "the controller may be busy or restarting: try again in a while",
+            f"{started.argv[0]} did not respond within {timeout if said is None else said:g} s",
+            silence or "slurmctld may be busy or restarting: try again later",
         ) from None
     return Result(started.argv, _text(stdout), _text(stderr), started.process.returncode)
 
 
 def failure(result: Result, *, hint: str = "") -> Exception:
-    """The error for a command that ended with a non-zero exit code, in Slurm's own words."""
+    """The error for a command that ended with a nonzero exit code, with Slurm's message."""
     command = result.argv[0]
     if result.returncode < 0 and not result.stderr.strip():
         return SlurmUnavailableError(
             f"{command} was killed by signal {-result.returncode}", "try again"
         )
-    words = result.words or f"no words, exit code {result.returncode}"
+    words = result.words or f"no message, exit code {result.returncode}"
     if "could not establish a configuration source" in words.lower():
         return SlurmUnavailableError(
-            f"{command} finds no slurm.conf: this machine belongs to no cluster",
-            "log in to the cluster's login node; 'neuronctl generate' works without it",
+            f"{command} cannot find slurm.conf: this machine is not part of a cluster",
+            "log in to the cluster's login node; 'neuronctl generate' works without Slurm",
         )
     if unreachable(words):
         return SlurmUnavailableError(
-            f"{command} cannot reach Slurm: {words}",
-            "the controller may be down or restarting: try again in a while; "
-            "'neuronctl generate' works without it",
+            f"{command} cannot reach slurmctld: {words}",
+            "slurmctld may be down or restarting: try again later; "
+            "'neuronctl generate' works without Slurm",
         )
-    return SlurmRefusedError(f"{command} refused: {words}", hint)
+    return SlurmRefusedError(f"{command} refused the request: {words}", hint)
 
 
 def installed() -> bool:
-    """Whether there are Slurm commands here at all; where not, trying again is of no use."""
+    """Whether Slurm commands exist on this machine; if not, retrying is pointless."""
     import shutil
 
     return shutil.which("squeue") is not None
 
 
 def unreachable(words: str) -> bool:
-    """Whether Slurm's words speak of a cluster that is not there, not of a wrong request."""
+    """Whether Slurm's message means that the cluster is unreachable, not that a request is bad."""
     return re.search(_UNREACHABLE, words) is not None
 
 
 def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, str]] = None) -> int:
-    """Run a command (salloc) on the user's own terminal; return its exit code (128 + signal).
+    """Run a command (salloc) on the user's terminal; return its exit code (or 128 + signal).
 
-    environment: variables to set for the command beside the user's own.
-
-    Ctrl-C is the command's to handle, SIGTERM is passed on to it.
+    environment: variables to set for the command, in addition to the user's. The command handles
+    Ctrl-C itself; SIGTERM is passed on to it.
     """
     try:
         process = subprocess.Popen(
@@ -336,7 +336,7 @@ def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, s
         raise _cannot_start(argv[0], error, None) from None
 
     def ignore(number: int, frame: Any) -> None:
-        # A handler and not SIG_IGN, which the command would have inherited on exec.
+        # A handler, because the command would inherit SIG_IGN on exec.
         pass
 
     def hand_on(number: int, frame: Any) -> None:
@@ -357,11 +357,11 @@ def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Exception
         return UsageError(f"no such directory: {cwd}")
     if isinstance(error, FileNotFoundError):
         return SlurmUnavailableError(
-            f"{command} not found: there is no Slurm on this machine's PATH",
-            "log in to the cluster's login node, or put Slurm's bin directory on PATH; "
+            f"{command} not found: Slurm is not on PATH",
+            "log in to the cluster's login node, or add Slurm's bin directory to PATH; "
             "'neuronctl generate' works without Slurm",
         )
-    return SlurmUnavailableError(f"{command} cannot be started: {error.strerror}")
+    return SlurmUnavailableError(f"cannot start {command}: {error.strerror}")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""sacct: what became of jobs that the controller has forgotten."""
+"""sacct: jobs that slurmctld no longer knows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from neuronctl.slurm.fields import (
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run, unreachable
 
-# Names that every release since 20.02 knows; free text last.
+# Fields that every release since 20.02 has; free text comes last.
 _FIELDS = [
     "JobID",
     "JobIDRaw",
@@ -45,18 +45,18 @@ _WITH_MARKS = [*_FIELDS[:-1], "SubmitLine", "JobName"]  # since 21.08
 
 _ROW = rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}"
 
-_SWITCHED_OFF = "accounting is switched off on this cluster"
+_SWITCHED_OFF = "accounting is disabled on this cluster"
 _OFF = r"(?i)accounting storage is disabled|not running accounting"
 _DATABASE = r"(?i)slurmdbd|talking to the database|persist|dbd"
 
 
 @dataclass(frozen=True)
 class AccountingJob:
-    """One allocation in the accounting database (the newest run, where a job was requeued).
+    """One allocation in the accounting database (the latest run of a requeued job).
 
-    Times are seconds since the epoch, durations seconds, None: not known. state: as it came,
-    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job.
-    mark: as given to sbatch, "" where there is none or it was not asked for.
+    Times are seconds since the epoch, durations are seconds, None: unknown. state: as printed,
+    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job. mark: as
+    given to sbatch, "" if there is none or it was not requested.
     """
 
     id: JobId
@@ -82,14 +82,14 @@ class AccountingJob:
 
 @dataclass(frozen=True)
 class Accounting:
-    """The answer of sacct. ``off``: why there is none (switched off, database down), else ""."""
+    """sacct's answer. ``off``: why there is none (disabled, database down), otherwise ""."""
 
     jobs: Tuple[AccountingJob, ...] = ()
     off: str = ""
 
     @property
     def switched_off(self) -> bool:
-        """Whether the cluster has no accounting at all."""
+        """Whether accounting is disabled on the cluster."""
         return self.off == _SWITCHED_OFF
 
 
@@ -101,9 +101,9 @@ def sacct_argv(
     marks: bool = False,
     duplicates: bool = False,
 ) -> List[str]:
-    """One sacct for all ``job_ids``, or for a user's jobs since a moment (epoch seconds).
+    """One sacct for all ``job_ids``, or for a user's jobs since a time (epoch seconds).
 
-    duplicates: with the runs before a requeue, and other jobs that had the same number.
+    duplicates: include the runs before a requeue, and other jobs that had the same job id.
     """
     argv = ["sacct", "--allocations", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
     if duplicates:
@@ -125,7 +125,7 @@ def sacct_argv(
 
 
 def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
-    """Rows of sacct; a line that is no row of its own belongs to the text in the row before."""
+    """Parse sacct's rows; any other line continues the text of the previous row."""
     fields = len(_WITH_MARKS if marks else _FIELDS)
     jobs: List[AccountingJob] = []
     rows: List[str] = []
@@ -136,11 +136,11 @@ def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
         elif rows and line:
             rows[-1] += "\n" + line
     for row in rows:
-        found = row.split(SEPARATOR, fields - 1)
-        if len(found) != fields:
+        values = row.split(SEPARATOR, fields - 1)
+        if len(values) != fields:
             continue
-        mark = mark_of(found.pop(-2)) if marks else ""
-        job = _job(found, mark)
+        mark = mark_of(values.pop(-2)) if marks else ""
+        job = _job(values, mark)
         if job is not None:
             jobs.append(job)
     return jobs
@@ -187,12 +187,12 @@ def sacct(
     duplicates: bool = False,
     timeout: float = 10.0,
 ) -> Accounting:
-    """Ask the accounting database; jobs it does not know (yet) are simply absent.
+    """Query the accounting database; jobs that it does not know (yet) are missing.
 
-    job_ids: these only. user, since (epoch seconds): that user's jobs since then. marks: with
-    each job's mark, where this Slurm keeps it. duplicates: as for ``sacct_argv``. Accounting
-    that is switched off or whose database is down is an answer, not an error; a sacct that is
-    not there or does not answer raises SlurmUnavailableError.
+    job_ids: only these jobs. user, since (epoch seconds): that user's jobs since then. marks:
+    include each job's mark, if this Slurm stores it. duplicates: as for ``sacct_argv``. If
+    accounting is disabled or its database is down, that is an answer, not an error; if sacct does
+    not exist or does not respond, SlurmUnavailableError is raised.
     """
     argv = sacct_argv(job_ids, user, since, marks=marks, duplicates=duplicates)
     result = run(argv, timeout=timeout)
@@ -203,5 +203,5 @@ def sacct(
     if re.search(_OFF, result.stderr):
         return Accounting(off=_SWITCHED_OFF)
     if re.search(_DATABASE, result.stderr) or unreachable(result.words):
-        return Accounting(off="the accounting database does not answer")
+        return Accounting(off="cannot reach the accounting database (slurmdbd)")
     raise failure(result)

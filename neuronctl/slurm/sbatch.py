@@ -10,13 +10,13 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.slurm.process import failure, plain_words, run
 
-# The controller may have taken the job although its answer was lost on the way.
+# slurmctld may have accepted the job although its answer was lost.
 _ANSWER_LOST = r"(?i)socket timed out|zero bytes|connection reset"
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """An accepted job. cluster: where ``--clusters`` was used. warnings: sbatch's own words."""
+    """An accepted job. cluster: only with ``--clusters``. warnings: sbatch's messages."""
 
     job_id: int
     cluster: Optional[str] = None
@@ -24,17 +24,17 @@ class Submitted:
 
 
 def sbatch_argv(options: Sequence[str] = (), mark: str = "") -> List[str]:
-    """The command that reads the script from its standard input.
+    """The sbatch command that reads the script from standard input.
 
-    mark: becomes the script's first argument, which Slurm keeps with the job (squeue's and
-    scontrol's Command, sacct's SubmitLine) and no generated script reads.
+    mark: becomes the script's first argument, which Slurm stores with the job (Command in squeue
+    and scontrol, SubmitLine in sacct) and which generated scripts ignore.
     """
     argv = ["sbatch", "--parsable", *options]
     return [*argv, "/dev/stdin", f"neuronctl-{mark}"] if mark else argv
 
 
 def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
-    """``4711`` or ``4711;cluster`` on a line of its own; None where there is no such line."""
+    """Parse ``4711`` or ``4711;cluster`` on a line of its own; None if there is no such line."""
     for line in reversed(stdout.splitlines()):
         match = re.fullmatch(r"(\d+)(?:;(.+))?", line.strip())
         if match:
@@ -51,19 +51,19 @@ def sbatch(
     cwd: Optional[str] = None,
     environment: Optional[Mapping[str, str]] = None,
 ) -> Submitted:
-    """Submit a batch script, given as text on sbatch's standard input.
+    """Submit a batch script, passed to sbatch's standard input.
 
-    options: further sbatch arguments (``["--test-only"]`` is not one: it prints no job id).
-    mark: a word without blanks by which the job is known again. timeout: seconds.
-    cwd: the directory to submit from (the job's working directory).
-    environment: variables the job inherits beside the user's own (secrets, which no script holds).
+    options: other sbatch arguments, except ``--test-only``, which prints no job id. mark: a word
+    without spaces that identifies the job later. timeout: seconds. cwd: the directory to submit
+    from (the job's working directory). environment: variables that the job inherits in addition
+    to the user's (secrets, which no script contains).
 
-    Raises SlurmRefusedError with Slurm's words; SlurmUnavailableError where there is no sbatch,
-    no controller, or no answer in time. In the last case it is not known whether the job was
+    Raises SlurmRefusedError with Slurm's message, and SlurmUnavailableError if there is no sbatch,
+    no slurmctld, or no response in time. In the last case it is unknown whether the job was
     accepted, and the error says so.
     """
     unknown = (
-        "it is not known whether the job was accepted: look with 'neuronctl status' before you "
+        "it is unknown whether the job was accepted: check 'neuronctl status' before you "
         "submit it again"
     )
     result = run(
@@ -82,16 +82,16 @@ def sbatch(
         raise error
     submitted = parse_submitted(result.stdout, result.stderr)
     if submitted is None:
-        said = (result.stdout + result.stderr).strip() or "nothing"
-        raise SlurmUnavailableError(f"sbatch ended well but printed no job id: {said}", unknown)
+        output = (result.stdout + result.stderr).strip() or "no output"
+        raise SlurmUnavailableError(f"sbatch succeeded but printed no job id: {output}", unknown)
     return submitted
 
 
 def predict_start(options: Sequence[str], *, timeout: float) -> Optional[int]:
     """When Slurm expects a job with these sbatch options to start (epoch seconds).
 
-    None where it does not say. Nothing is submitted, but a job id is used up. Raises
-    SlurmRefusedError, SlurmUnavailableError.
+    None if Slurm does not say. Nothing is submitted, but a job id is used up. Raises
+    SlurmRefusedError and SlurmUnavailableError.
     """
     result = run(
         ["sbatch", "--test-only", *options],
@@ -106,6 +106,6 @@ def predict_start(options: Sequence[str], *, timeout: float) -> Optional[int]:
 
 
 def parse_predicted(stderr: str) -> Optional[int]:
-    """``sbatch: Job 7 to start at 2026-08-12T09:30:00 using …``, which it says on stderr."""
+    """Parse ``sbatch: Job 7 to start at 2026-08-12T09:30:00 using …`` from stderr."""
     match = re.search(r"to start at (\S+)", stderr)
     return None if match is None else parse_timestamp(match[1])

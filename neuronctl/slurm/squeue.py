@@ -1,4 +1,4 @@
-"""squeue: jobs that wait, run, or ended so lately that the controller still knows them."""
+"""squeue: pending, running, and recently ended jobs that slurmctld still knows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from neuronctl.slurm.fields import (
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import Asked, failure
 
-# Free text (the name, the directory) last. Explicit fields, since --json costs ten times as much,
-# by --Format, since --format has no letter for the exit code.
+# Free text (directory, name) comes last. Explicit fields, because --json takes ten times as long;
+# with --Format, because --format has no letter for the exit code.
 _FIELDS = (
     "JobArrayID",
     "JobID",
@@ -46,13 +46,13 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class QueueJob:
-    """One row of squeue. Times are seconds since the epoch, durations seconds, None: not known.
+    """One row of squeue. Times are seconds since the epoch, durations are seconds, None: unknown.
 
-    id: as shown (``4711_[1-5%2]`` for folded waiting tasks). job_id: the task's own number.
-    gpus_per_node: from ``--gres`` or ``--gpus-per-node``; None where GPUs were asked otherwise or
-    not at all. start, end: expected ones for a job that waits or runs.
-    mark: as given to sbatch, or "". exit: as the batch script's parent saw it, 0:0 until then; None
-    where this squeue prints none.
+    id: as shown (``4711_[1-5%2]`` for folded pending tasks). job_id: the task's own job id.
+    gpus_per_node: from ``--gres`` or ``--gpus-per-node``; None if GPUs were requested otherwise or
+    not at all. start, end: the expected times of a pending or running job. mark: as given to
+    sbatch, or "". exit: the exit code of the batch script, 0:0 until it ends; None if this squeue
+    does not print it.
     """
 
     id: JobId
@@ -79,9 +79,9 @@ class QueueJob:
 def squeue_argv(
     job_ids: Sequence[JobId] = (), user: Optional[str] = None, *, end: str = "\x1e"
 ) -> List[str]:
-    """One squeue for all ``job_ids``, for one user, or for everybody; ended jobs included.
+    """One squeue for all ``job_ids``, for one user, or for everybody, including ended jobs.
 
-    end: what stands after each row.
+    end: the text after each row.
     """
     argv = ["squeue", "--noheader", "--states=all"]
     fields = (f"{name}:{SEPARATOR}" for name in _FIELDS[:-1])
@@ -98,7 +98,7 @@ def _asked(job: JobId) -> str:
 
 
 def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
-    """Rows of squeue; a row of another shape (a message of a site's wrapper) is left out."""
+    """Parse squeue's rows; other lines (messages of a site's wrapper) are skipped."""
     jobs = []
     for row in text.split(end + "\n"):
         fields = row.split(SEPARATOR, len(_FIELDS) - 1)
@@ -113,7 +113,7 @@ def _job(fields: Sequence[str]) -> Optional[QueueJob]:
     (id, own, user, partition, qos, state, reason, nodes, gres, node_list) = fields[:10]
     (used, limit, submit, start, end, exit, command, work_dir, name) = fields[10:]
     try:
-        # What a site's wrapper prints before the rows stands before the first one's id.
+        # What a site's wrapper prints before the rows precedes the first row's id.
         job_id = JobId.parse(id.rpartition("\n")[2])
     except UsageError:
         return None
@@ -141,45 +141,45 @@ def _job(fields: Sequence[str]) -> Optional[QueueJob]:
 
 
 def _exit_code(text: str) -> Optional[ExitCode]:
-    """A wait status, as Slurm 22.05 prints it, or ``17:0``, as 24.11 does."""
+    """Parse a wait status (Slurm 22.05) or ``17:0`` (Slurm 24.11)."""
     if text.isdecimal():
         return ExitCode.of_wait_status(int(text))
     return ExitCode.parse(text)
 
 
 class Queue:
-    """A squeue under way, as ``squeue`` would ask; ``close`` it in the end."""
+    """A running squeue, with the arguments of ``squeue``; ``close`` it when done."""
 
     def __init__(
         self, job_ids: Sequence[JobId] = (), user: Optional[str] = None, timeout: float = 10.0
     ) -> None:
         self._by_id = bool(job_ids)
-        # Slurm lets any character into a job's name: a mark that nobody can guess ends each row.
+        # A job's name may contain any character, so each row ends with an unguessable marker.
         self._end = "\x1e" + os.urandom(8).hex()
         self._asked = Asked(squeue_argv(job_ids, user, end=self._end), timeout=timeout)
 
     def rows(self) -> Tuple[QueueJob, ...]:
-        """Its answer; raises SlurmUnavailableError, SlurmRefusedError."""
+        """Wait for the rows; raises SlurmUnavailableError and SlurmRefusedError."""
         result = self._asked.result()
         if result.returncode != 0:
-            # squeue exits 1 for one unknown id, and drops it silently among several.
+            # squeue exits with 1 for a single unknown id, and omits it silently among several.
             if self._by_id and "invalid job id" in result.stderr.lower():
                 return ()
             raise failure(result)
         return tuple(parse_squeue(result.stdout, end=self._end))
 
     def close(self) -> None:
-        """End it where it still runs."""
+        """Kill squeue if it is still running."""
         self._asked.close()
 
 
 def squeue(
     job_ids: Sequence[JobId] = (), *, user: Optional[str] = None, timeout: float = 10.0
 ) -> Tuple[QueueJob, ...]:
-    """Ask the controller; jobs it does not know (any more) are simply absent.
+    """Query slurmctld; jobs that it does not know (any longer) are missing from the answer.
 
-    job_ids: these only. user: a login name or uid; its jobs only. timeout: seconds. An array's
-    waiting tasks are one row. Raises SlurmUnavailableError, SlurmRefusedError.
+    job_ids: only these jobs. user: only the jobs of this login name or uid. timeout: seconds. An
+    array's pending tasks are one row. Raises SlurmUnavailableError and SlurmRefusedError.
     """
     queue = Queue(job_ids, user, timeout)
     try:

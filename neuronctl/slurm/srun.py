@@ -1,4 +1,4 @@
-"""srun beside the steps of a job that runs: a shell or a look at its nodes."""
+"""srun inside a running job, alongside its steps: a shell, or a survey of its nodes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import failure, run
 from neuronctl.units import compress_hostlist
 
-# What a node says of itself: one line a fact, "KIND<tab>values". nvidia-smi may be there and
-# find no GPU. Memory in MiB; the load and cores are the node's, the memory its own too.
+# What a node reports about itself: one fact per line, "KIND<tab>values". nvidia-smi may exist and
+# find no GPU. Load, cores, and memory are those of the whole node; GPU memory is in MiB.
 _LOOK = r"""printf '@node\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}"
 if command -v nvidia-smi >/dev/null; then
     facts=index,name,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu
@@ -30,7 +30,7 @@ ps -u "$(id -u)" -o pid=,pcpu=,rss=,comm= --sort=-pcpu 2>/dev/null | head -n 5 |
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as nvidia-smi sees it; None where it does not tell. use: percent, memory: MiB."""
+    """One GPU as nvidia-smi reports it; None if unknown. use: percent. memory: MiB."""
 
     index: str
     name: str
@@ -43,7 +43,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of the user on the node. cpu: percent of a core, memory: MiB resident."""
+    """A process of the user on the node. cpu: percent of a core. memory: resident MiB."""
 
     pid: int
     cpu: float
@@ -53,7 +53,7 @@ class Process:
 
 @dataclass(frozen=True)
 class NodeLook:
-    """A node of a job. load: of the last minute, cores: of the node, memory: MiB of the node."""
+    """A node of a job. load: average of the last minute. cores, memory (MiB): of the whole node."""
 
     node: str
     gpus: Tuple[Gpu, ...] = ()
@@ -67,7 +67,7 @@ class NodeLook:
 def overlap_argv(
     job_id: int, nodes: Sequence[str], program: Sequence[str], *, pty: bool = False
 ) -> List[str]:
-    """One task on each of the nodes, in the job's own allocation, beside its steps."""
+    """Run one task per node in the job's own allocation, alongside its steps."""
     argv = ["srun", f"--jobid={job_id}", "--overlap"]
     argv += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
     argv.append(f"--nodelist={compress_hostlist(nodes)}")
@@ -77,13 +77,13 @@ def overlap_argv(
 
 
 def look_argv(job_id: int, nodes: Sequence[str]) -> List[str]:
-    """One srun that asks every node of the job; each line with its task's number in front."""
+    """One srun that surveys every node of the job; each line begins with its task number."""
     argv = overlap_argv(job_id, nodes, ["bash", "-c", _LOOK])
     return [argv[0], "--label", *argv[1:]]
 
 
 def parse_look(text: str) -> List[NodeLook]:
-    """What the nodes said, in the order of their tasks; lines of another shape are left out."""
+    """Parse the nodes' reports, in task order; other lines are skipped."""
     said: Dict[int, List[Tuple[str, str]]] = {}
     for line in text.splitlines():
         match = re.match(r"\s*(\d+): @(\w+)\t(.*)", line)
@@ -139,9 +139,9 @@ def _whole(value: Optional[float]) -> Optional[int]:
 def look_at_nodes(
     job_id: int, nodes: Sequence[str], *, timeout: float = 30.0
 ) -> Tuple[NodeLook, ...]:
-    """Ask every node of a running job with one srun.
+    """Survey every node of a running job with one srun.
 
-    Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's words.
+    Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message.
     """
     result = run(look_argv(job_id, nodes), timeout=timeout)
     looks = tuple(parse_look(result.stdout))

@@ -1,1 +1,1 @@
-"""What became of a job: the questions, the answer, and following it until it ends."""
+"""Job status: query Slurm, merge the answers, and follow jobs until they end."""

@@ -1,4 +1,4 @@
-"""How a job ended, in words and as an exit code: from its state and Slurm's exit code. Pure."""
+"""How a job ended, in words and as an exit code, from its state and Slurm's exit code. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from neuronctl.slurm.fields import ExitCode
 if TYPE_CHECKING:
     from neuronctl.tracking.job_status import JobStatus
 
-# What ended a job, where the state says more than the exit code.
+# What ended a job, for states that say more than the exit code.
 ENDINGS = {
-    "BOOT_FAIL": "a node did not boot",
-    "DEADLINE": "its deadline passed",
+    "BOOT_FAIL": "a node failed to boot",
+    "DEADLINE": "deadline passed",
     "NODE_FAIL": "a node failed",
     "OUT_OF_MEMORY": "out of memory",
     "PREEMPTED": "preempted by another job",
@@ -22,18 +22,18 @@ ENDINGS = {
 
 
 def ending_words(status: JobStatus, canceller: str = "") -> str:
-    """How an ended job ended: ``exit code 1:0``, ``signal 9, SIGKILL``, ``time limit reached``.
+    """How a job ended: ``exit code 1:0``, ``signal 9, SIGKILL``, ``time limit reached``.
 
-    canceller: the name of who cancelled it, where known.
+    canceller: the name of the user who cancelled it, if known.
     """
     if status.state == "CANCELLED":
         who = canceller or ("" if status.cancelled_by is None else f"uid {status.cancelled_by}")
         return f"cancelled by {who}" if who else "cancelled"
     parts = [ENDINGS[status.state]] if status.state in ENDINGS else []
     if is_launch_failure(status):
-        parts.append("exit code 0:53: no log directory, or not writable")
+        parts.append("exit code 0:53: log directory missing or not writable")
     elif status.exit is None:
-        parts += [] if parts else ["exit code not known"]
+        parts += [] if parts else ["exit code unknown"]
     elif not parts and status.exit.signal and not status.exit.code:
         parts.append(signal_name(status.exit.signal))
     elif not parts or status.exit.code:
@@ -41,12 +41,12 @@ def ending_words(status: JobStatus, canceller: str = "") -> str:
     return ", ".join(parts)
 
 
-# Exit codes of accounting that are as likely these plus 128: a shell's word for a signal, or -1.
+# Exit codes in accounting that may just as well be 128 more: a shell's code for a signal, or -1.
 _LOWERED = frozenset((4, 6, 7, 8, 9, 11, 15, 127))
 
 
 def _or_more(status: JobStatus) -> str:
-    """What else accounting's exit code may stand for: `` (or 139, SIGSEGV)``."""
+    """What else accounting's exit code may mean: `` (or 139, SIGSEGV)``."""
     code = status.exit.code if status.exit is not None and status.exit_low else 0
     if code not in _LOWERED:
         return ""
@@ -56,19 +56,19 @@ def _or_more(status: JobStatus) -> str:
 
 
 def is_launch_failure(status: JobStatus) -> bool:
-    """Whether the job died before its first line: 0:53, which nearly always means its log file."""
+    """Whether the job ended before its script started: 0:53, nearly always due to its log file."""
     return status.exit == ExitCode(0, 53)
 
 
 def signal_name(number: int) -> str:
-    """``signal 9, SIGKILL``; only its number where it has no name."""
+    """``signal 9, SIGKILL``; only the number if the signal has no name."""
     try:
         return f"signal {number}, {signal.Signals(number).name}"
     except ValueError:
         return f"signal {number}"
 
 
-# As timeout(1) and the shell would say it, where Slurm itself only says 0:0.
+# What timeout(1) and the shell would return where Slurm reports only 0:0.
 _STATE_CODES = {
     "CANCELLED": 143,
     "DEADLINE": 124,
@@ -79,11 +79,11 @@ _STATE_CODES = {
 
 
 def exit_status(status: JobStatus) -> int:
-    """The exit code by which following or waiting for a job ends.
+    """The exit code of a command that follows or waits for the job.
 
-    The batch script's own where it is not zero; 124 for TIMEOUT and DEADLINE, 143 for CANCELLED
-    and PREEMPTED, 137 for OUT_OF_MEMORY; 128 + signal; 0 for COMPLETED; 1 for all else, also
-    where nobody knows.
+    The batch script's own if it is not zero; 124 for TIMEOUT and DEADLINE, 143 for CANCELLED
+    and PREEMPTED, 137 for OUT_OF_MEMORY; 128 + signal; 0 for COMPLETED; 1 for everything else,
+    including unknown.
     """
     if status.exit is not None and status.exit.code:
         return min(status.exit.code, 255)
@@ -95,6 +95,6 @@ def exit_status(status: JobStatus) -> int:
 
 
 def exit_text(status: JobStatus) -> str:
-    """``code:signal`` of a job that has ended, as a record keeps it: "" where not certain."""
+    """``code:signal`` of an ended job, as records store it; "" if not certain."""
     known = status.ended and status.exit is not None and not _or_more(status)
     return str(status.exit) if known else ""

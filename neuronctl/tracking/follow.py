@@ -1,11 +1,11 @@
-"""Following a job until it really ends: its states, its log as it grows, its exit code.
+"""Follow a job until it ends: its states, its growing log, and its exit code.
 
-``follow(job_id, record=…) -> int`` prints the log to standard output, and state changes and the log
-of standard error to standard error; ``wait(job_id) -> int`` prints nothing. Both return
-endings.exit_status(): the job's own exit code, and a non-zero one for every other bad end.
+``follow(job_id, record=…) -> int`` prints the log to standard output, and prints state changes and
+the log of standard error to standard error; ``wait(job_id) -> int`` prints nothing. Both return
+endings.exit_status(): the job's own exit code, or a nonzero one for every other failure.
 
-One squeue a poll, at first every second and then less and less often. A controller that does not
-answer is waited for. COMPLETING is not the end, and neither is a requeue.
+Each poll runs one squeue, at first every second, then less and less often. If slurmctld cannot be
+reached, they keep trying. Neither COMPLETING nor a requeue is the end.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.rank_filter import Sink
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, which ends the following and not the job."""
+"""The exit code after Ctrl-C, which stops following but not the job."""
 
-_TICK = 0.5  # seconds between two looks at the log
-_FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between two squeues
+_TICK = 0.5  # seconds between reads of the log
+_FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
 _GROWTH = 1.4
-_DRAIN = 5.0  # seconds for which the log of an ended job may still arrive over the network
-_ACCOUNTING_LAG = 10.0  # seconds for which sacct may lag behind a controller that has forgotten
+_DRAIN = 5.0  # seconds during which the log of an ended job may still arrive over the network
+_ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has forgotten a job
 
 
 def follow(
@@ -46,15 +46,15 @@ def follow(
     only_err: bool = False,
     through: Optional[Callable[[BinaryIO], Sink]] = None,
 ) -> int:
-    """Print a job's states and log until it ends; its exit code, or 130 after Ctrl-C.
+    """Print a job's states and log until it ends; return its exit code, or 130 after Ctrl-C.
 
-    record: the job's record, looked up in ``store`` (by default the user's own) where it is not
-    given; it tells the log's path and keeps the states seen. A job without one is followed too.
-    only_err: leave standard output's log away. through: wraps what the logs are written to, to
-    let only a part of their lines pass. An array is followed by counts, without logs.
+    record: the job's record; if not given, it is looked up in ``store`` (default: the user's). It
+    has the log paths and stores the states seen; a job without a record can be followed too.
+    only_err: omit the log of standard output. through: wraps the streams that the logs are written
+    to, to filter their lines. For an array, only counts are printed, without logs.
 
-    Raises NoSuchJobError where nobody knows the job, SlurmUnavailableError without Slurm
-    commands. A controller that does not answer is waited for.
+    Raises NoSuchJobError if the job is unknown, and SlurmUnavailableError if there are no Slurm
+    commands. If slurmctld cannot be reached, keeps trying.
     """
     job = job_id if isinstance(job_id, JobId) else JobId(job_id)
     watch = _watch(job, record, store)
@@ -66,15 +66,15 @@ def follow(
         return _follow(watch, screen, logs)
     except KeyboardInterrupt:
         screen.say(
-            f"stopped following; job {job} goes on. To follow it again: neuronctl logs -f {job}"
+            f"stopped following; job {job} continues; to follow it again: neuronctl logs -f {job}"
         )
         return INTERRUPTED
 
 
 def wait(job_id: Union[int, JobId], record: Optional[JobRecord] = None) -> int:
-    """Wait until a job ends, without a word; its exit code as ``follow`` gives it.
+    """Wait silently until a job ends; return its exit code like ``follow``.
 
-    Ctrl-C is raised as KeyboardInterrupt; the job goes on.
+    Ctrl-C raises KeyboardInterrupt; the job continues.
     """
     job = job_id if isinstance(job_id, JobId) else JobId(job_id)
     watch = _watch(job, record, None)
@@ -109,7 +109,7 @@ def _follow(watch: _Watch, screen: _Screen, logs: List[_Log]) -> int:
         _drain(logs, screen)
     for log in logs:
         if log.path is not None and not log.found:
-            screen.say(f"there is no log at {log.path}")
+            screen.say(f"no log found at {log.path}")
     screen.say(watch.last_words())
     return watch.exit_status
 
@@ -123,7 +123,7 @@ def _find(logs: List[_Log], watch: _Watch) -> None:
 
 
 def _drain(logs: Sequence[_Log], screen: _Screen) -> None:
-    """What a shared file system shows late: until nothing has come for a second."""
+    """Copy what a shared file system shows late, until nothing has arrived for a second."""
     sought = [log for log in logs if log.path is not None]
     give_up = time.monotonic() + _DRAIN
     quiet = 0
@@ -135,7 +135,7 @@ def _drain(logs: Sequence[_Log], screen: _Screen) -> None:
 
 
 class _Watch:
-    """One job (or all tasks of an array), asked about again and again."""
+    """Poll one job (or all tasks of an array)."""
 
     def __init__(self, job: JobId, record: Optional[JobRecord], store: RecordStore) -> None:
         self.job = job
@@ -150,7 +150,7 @@ class _Watch:
         self._paths: Dict[bool, str] = {}
 
     def poll(self) -> List[str]:
-        """Ask once; the lines a user should see."""
+        """Query once; return the lines to show to the user."""
         lines = []
         try:
             self._ask()
@@ -158,16 +158,16 @@ class _Watch:
             if not installed():
                 raise
             if not self._silent:
-                lines.append(f"{error.message}; trying on")
+                lines.append(f"{error.message}; retrying")
             self._silent = True
             self.interval = min(self.interval * _GROWTH, _LONGEST_WAITING)
             return lines
         if self._silent:
-            lines.append("Slurm answers again")
+            lines.append("Slurm is responding again")
             self._silent = False
         now = _summary(self.statuses)
         if now != self._before:
-            if not self.ended:  # the end has its own last words
+            if not self.ended:  # last_words() reports the end
                 lines.append(f"job {self.job}: {now}")
             self._before = now
             self.interval = _FIRST
@@ -188,7 +188,7 @@ class _Watch:
         self._ask_accounting()
 
     def _ask_accounting(self) -> None:
-        """The controller has forgotten the job (or never knew it)."""
+        """Query sacct after slurmctld has forgotten the job (or never knew it)."""
         accounting = sacct([self.job])
         past = jobstatus.merge(self.record, (), accounting.jobs)
         told = [status for status in past if status.source == "sacct"]
@@ -201,14 +201,14 @@ class _Watch:
         if self._absent_since is None:
             self._absent_since = now
         if accounting.off or now - self._absent_since > _ACCOUNTING_LAG:
-            # Over, and nobody can say how, unless squeue still showed its last state.
+            # It has ended, and how is unknown, unless squeue showed its final state.
             if not (self.statuses and all(status.ended for status in self.statuses)):
-                absent = accounting.off or "forgotten"
+                absent = accounting.off or "no longer known to Slurm"
                 self.statuses = self._with_earlier(jobstatus.merge(self.record, absent=absent))
             self.ended = True
 
     def _with_earlier(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
-        """With the tasks that had ended before, which the controller forgets one by one."""
+        """Add the tasks that ended earlier, which slurmctld forgets one by one."""
         gone = [
             one
             for one in self.statuses
@@ -221,7 +221,7 @@ class _Watch:
     def _remember(self) -> None:
         if self.record is None:
             return
-        # Whoever submitted the job has heard of a record store that cannot be written.
+        # If records cannot be written, the submission has already said so.
         with contextlib.suppress(RecordError):
             if self.record.array is not None:
                 ended = [one for one in self.statuses if one.ended and one.source != "record"]
@@ -234,7 +234,7 @@ class _Watch:
                 self.record = self.store.saw(self.record, one.state, one.reason, exit)
 
     def log_path(self, err: bool) -> Optional[str]:
-        """Where the job writes, as soon as that is known; None for an array."""
+        """The log path, as soon as it is known; None for an array."""
         if len(self.statuses) != 1 or self.statuses[0].id.tasks is not None:
             return None
         status = self.statuses[0]
@@ -254,7 +254,7 @@ class _Watch:
 
     @property
     def may_have_written(self) -> bool:
-        """Whether the job began at all, so that its log is worth waiting for."""
+        """Whether the job started, so that its log is worth waiting for."""
         return any(s.elapsed != 0 and not endings.is_launch_failure(s) for s in self.statuses)
 
     @property
@@ -263,24 +263,24 @@ class _Watch:
         return max((endings.exit_status(status) for status in self.statuses), default=1)
 
     def last_words(self) -> str:
-        """State and exit code, after the end."""
+        """The final state and exit code."""
         if len(self.statuses) != 1:
             return f"job {self.job} ended: {_summary(self.statuses)}"
         status = self.statuses[0]
         if status.state == jobstatus.UNKNOWN:
-            return f"job {self.job} ended, exit code not known ({status.reason})"
+            return f"job {self.job} ended, exit code unknown ({status.reason})"
         from neuronctl.tracking.lookup import canceller
 
         line = f"job {self.job} ended: {status.state}"
         more = endings.ending_words(status, canceller(status))
         if more.startswith("exit code"):
             return f"{line}, {more}"
-        line += f", exit code {status.exit or 'not known'}"
+        line += f", exit code {status.exit or 'unknown'}"
         return line if more == "cancelled" else f"{line} ({more})"
 
 
 def _summary(statuses: Sequence[JobStatus]) -> str:
-    """``PENDING (others are before it)``, ``RUNNING on gpu[30-31]``, ``3 COMPLETED, 1 RUNNING``."""
+    """``PENDING (waiting for free nodes)``, ``RUNNING on gpu1``, ``3 COMPLETED, 1 RUNNING``."""
     if len(statuses) == 1 and statuses[0].id.tasks is None:
         status = statuses[0]
         if status.state == "RUNNING" and status.node_list:
@@ -295,7 +295,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
 
 
 class _Log:
-    """A growing file, opened anew at each look so that NFS shows what other nodes wrote."""
+    """A growing file, reopened for each read so that NFS shows what other nodes wrote."""
 
     def __init__(self, sink: Sink, *, err: bool) -> None:
         self.sink = sink
@@ -306,7 +306,7 @@ class _Log:
         self.cut = False
 
     def read(self, most: int = 1 << 16) -> bytes:
-        """What has come since the last look, at most ``most`` bytes; sets ``cut`` after a cut."""
+        """Read up to ``most`` new bytes; sets ``cut`` if the file was truncated."""
         self.cut = False
         if self.path is None:
             return b""
@@ -314,7 +314,7 @@ class _Log:
             with open(self.path, "rb") as file:
                 size = file.seek(0, 2)
                 if size < self.position:
-                    # A requeued job starts its log anew.
+                    # A requeued job truncates its log.
                     self.position, self.cut = 0, True
                 file.seek(self.position)
                 data = file.read(most)
@@ -326,14 +326,14 @@ class _Log:
 
 
 class _Screen:
-    """The logs, each on its stream, and what is said about the job on standard error."""
+    """The output: each log on its stream, and messages about the job on standard error."""
 
     def __init__(self, err: TextIO) -> None:
         self.err = err
         self._mid_line = False
 
     def say(self, line: str) -> None:
-        """One line about the job, with the time of day."""
+        """Print one line about the job, with the time of day."""
         from neuronctl.console import print_text
 
         if self._mid_line:
@@ -343,15 +343,15 @@ class _Screen:
         self.err.flush()
 
     def copy(self, logs: Sequence[_Log]) -> bool:
-        """Show what the logs have gained; whether that was anything."""
+        """Print new log content; return whether there was any."""
         gained = False
         for log in logs:
             while data := log.read():
                 if log.cut:
-                    self.say("the log starts anew")
+                    self.say("the log was restarted")
                 gained = True
                 log.sink.write(data)
                 log.sink.flush()
-                # On a terminal the next line about the job would go on where the log stopped.
+                # On a terminal, the next message would continue the log's last line.
                 self._mid_line = log.sink.isatty() and not data.endswith(b"\n")
         return gained

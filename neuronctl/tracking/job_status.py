@@ -1,8 +1,8 @@
-"""What became of a job: record, squeue and sacct laid over one another. Pure.
+"""The status of a job, merged from its record, squeue, and sacct. Pure.
 
-squeue is asked first: it alone knows jobs that wait and run. sacct tells the end of those that
-the controller has forgotten, the record is the last resort. A job that is absent has not ended
-well: it is absent.
+squeue comes first: it alone knows pending and running jobs. sacct knows how jobs ended that
+slurmctld has forgotten; the record is the last resort. A missing job has not completed: it is only
+missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", "QueueJob", "AccountingJob")
 
 UNKNOWN = "UNKNOWN"
-"""Not one of Slurm's states: nobody can say (any more) what became of the job."""
+"""Not one of Slurm's states: it is unknown what became of the job."""
 
 ENDED = frozenset(
     (
@@ -42,19 +42,18 @@ ENDED = frozenset(
         "TIMEOUT",
     )
 )
-"""Slurm's states from which a job does not come back by itself; COMPLETING is none of them."""
+"""Slurm's final states; COMPLETING is not one of them."""
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """One job, or one task of an array, as far as anybody knows.
+    """The status of one job or one array task.
 
-    Times are seconds since the epoch, durations seconds (units.UNLIMITED: no limit), None: not
-    known. expected: when Slurm expects a job that waits to start; start: of one that has started.
-    state and reason: Slurm's own words, or UNKNOWN. gpus: of the whole job. source: who
-    said so, ``"squeue"``, ``"sacct"`` or ``"record"``. own_id: whether job_id is certain to be the
-    task's own number. exit_low: the exit code is sacct's, which takes 128 from those above 127
-    (139 becomes 11).
+    Times are seconds since the epoch, durations are seconds (units.UNLIMITED: no limit), None:
+    unknown. expected: when Slurm expects a pending job to start; start: when a job has started.
+    state and reason: as Slurm gives them, or UNKNOWN. gpus: of the whole job. source: ``"squeue"``,
+    ``"sacct"``, or ``"record"``. own_id: whether job_id is certain to be the task's own job id.
+    exit_low: the exit code is sacct's, which subtracts 128 from codes above 127 (139 becomes 11).
     """
 
     id: JobId
@@ -84,7 +83,7 @@ class JobStatus:
 
     @property
     def ended(self) -> bool:
-        """Whether the job is over, as far as anybody knows."""
+        """Whether the job is known to have ended."""
         return self.state in ENDED
 
     @property
@@ -94,16 +93,16 @@ class JobStatus:
 
     @property
     def stdout(self) -> Optional[str]:
-        """The file of standard output; None where only the controller may know it."""
+        """The file of standard output; None if only slurmctld may know it."""
         return self._log(err=False)
 
     @property
     def stderr(self) -> Optional[str]:
-        """The file of standard error, where it is one of its own; else as ``stdout``."""
+        """The file of standard error if it is separate, otherwise ``stdout``."""
         return self._log(err=True)
 
     def _log(self, err: bool) -> Optional[str]:
-        # Found when it is asked for: a table of a hundred jobs shows none.
+        # Computed on demand: a table of a hundred jobs shows no paths.
         if self.record is None:
             return None
         record, task = self.record, self.id.task
@@ -121,23 +120,23 @@ def merge(
     *,
     absent: str = "no longer in the queue",
 ) -> Tuple[JobStatus, ...]:
-    """Everything about one job number: one status, or one a task for an array, in order.
+    """Merge everything about one job id: one status, or for an array one per task, in order.
 
-    queue, accounting: rows of this job number. absent: why a job that only the record knows
-    could not be found elsewhere. Empty where nobody knows anything.
+    queue, accounting: the rows of this job id. absent: why a job that only the record knows could
+    not be found elsewhere. Empty if nothing is known.
     """
     if record is not None:
         ours = [row for row in queue if _is_of(record, row.submit, row.name, row.work_dir)]
         past = [row for row in accounting if _is_of(record, row.submit, row.name, row.work_dir)]
         if (queue or accounting) and not (ours or past):
-            # The number belongs to another job by now, and that is the one to show.
+            # The job id now belongs to another job, and that is the one to show.
             record = None
         else:
             queue, accounting = ours, past
     found: List[JobStatus] = []
     queue, accounting = _distinct(record, queue, accounting)
     told = {row.id: row for row in accounting}
-    # What sacct has of an array as a whole, or for a moment of its last task: 4711, not 4711_3.
+    # sacct's row for a whole array, or briefly for its last task: 4711, not 4711_3.
     whole = {row.job_id: row.id for row in accounting if row.id.task is None}
     for job in queue:
         own = told.pop(job.id, None)
@@ -145,7 +144,7 @@ def merge(
         found.append(_from_queue(job, own or other, record))
     waiting = [job.id for job in queue if job.id.tasks is not None]
     for id, row in told.items():
-        # Before its tasks start, sacct has one row for all of them, as squeue has.
+        # Before an array's tasks start, sacct has one row for all of them, as squeue does.
         if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
             found.append(_from_accounting(row, record))
     if record is not None and found:
@@ -159,10 +158,10 @@ def merge(
 def _distinct(
     record: Optional[JobRecord], queue: Sequence[QueueJob], accounting: Sequence[AccountingJob]
 ) -> Tuple[List[QueueJob], List[AccountingJob]]:
-    """The rows, with each task of an array in one of them only.
+    """The rows, with each array task in exactly one of them.
 
-    Waiting tasks that were cancelled are ``4711`` in squeue, and in accounting that or all of the
-    array (``4711_[0-9]``), whichever of its tasks have rows of their own.
+    Pending tasks that were cancelled are ``4711`` in squeue; in accounting they are ``4711`` or the
+    whole array (``4711_[0-9]``), even if some of its tasks have their own rows.
     """
     parts = [row.id for row in queue if row.id.task is not None or row.id.tasks is not None]
     parts += [row.id for row in accounting if row.id.task is not None]
@@ -173,7 +172,7 @@ def _distinct(
     def left(row: Union[QueueJob, AccountingJob]) -> Optional[JobId]:
         never_began = row.state in ENDED and not row.node_list
         if never_began and (array or parts) and row.id == JobId(row.id.job):
-            # Where nobody knows which tasks they were, they leave no trace.
+            # If it is unknown which tasks these were, they are omitted.
             return array.without(parts) if array is not None else None
         return row.id
 
@@ -200,7 +199,10 @@ def _array_id(record: JobRecord) -> JobId:
 
 
 def from_record(record: JobRecord, why: str) -> List[JobStatus]:
-    """What the record alone tells; ``why`` nobody else does. An array's tasks where it has them."""
+    """The status from the record alone; ``why`` says why there is no other source.
+
+    For an array, the recorded tasks come first.
+    """
     whole = _whole_from_record(record, why)
     if record.array is None:
         return [whole]
@@ -210,7 +212,7 @@ def from_record(record: JobRecord, why: str) -> List[JobStatus]:
 
 
 def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStatus]:
-    """Tasks whose end the record has seen, and which nobody else names (any more)."""
+    """Tasks whose end is recorded and that no other source lists (any longer)."""
     if not record.tasks:
         return []
     assert record.job_id is not None
@@ -273,7 +275,7 @@ def _from_queue(
     gpus = None if row.gpus_per_node is None else row.gpus_per_node * (row.nodes or 1)
     if past is not None:
         gpus = past.gpus if past.gpus is not None else gpus
-        # sacct lags: a row that still says RUNNING tells nothing of the end.
+        # sacct lags: a row that still says RUNNING says nothing about the end.
         if ended and past.state == row.state:
             cancelled_by = past.cancelled_by
             if exit is None and past.exit is not None:
@@ -283,7 +285,7 @@ def _from_queue(
         last = record.states[-1]
         exit = ExitCode.parse(last.exit) if last.state == row.state else None
     if exit is None and row.state == "COMPLETED":
-        exit = ExitCode(0, 0)  # that is what the word means
+        exit = ExitCode(0, 0)  # by definition
     if record is not None and gpus is None and record.gpus_per_node is not None:
         gpus = record.gpus_per_node * (row.nodes or 1)
     return JobStatus(
@@ -346,7 +348,7 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobSta
 
 
 def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
-    """With the exit code as the controller gave it at the time, where the record kept that."""
+    """Replace the exit code with slurmctld's, if the record has it."""
     seen = record.states[-1] if record.states else None
     if status.id.task is not None:
         seen = record.tasks.get(status.id.task, seen)

@@ -1,4 +1,4 @@
-"""Asks records, squeue and sacct about jobs: at most two processes, however many jobs."""
+"""Look up jobs in records, squeue, and sacct: at most two processes, however many jobs."""
 
 from __future__ import annotations
 
@@ -33,23 +33,24 @@ if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord, RecordStore
 
 RECENT = 24 * 3600
-"""Seconds for which a submitted job is shown without being asked for by id."""
+"""Seconds for which a submitted job is shown without being requested by id."""
 
 Row = TypeVar("Row", QueueJob, AccountingJob)
 
-# Seconds of a look after which no more states are written to records.
+# Seconds after which a lookup writes no more states to records.
 _REMEMBERING = 2.0
 
-# Beyond this many ids, squeue is asked for all jobs, sacct for the user's of that time.
+# Above this many ids, squeue is queried for all jobs, and sacct for the user's jobs of that period.
 _MANY_IDS = 500
 
 
 @dataclass(frozen=True)
 class Found:
-    """jobs: in the order of their ids. missing: asked for, and nobody knows them.
+    """The result of a lookup.
 
-    notes: what the user should hear of (damaged records, accounting off). unavailable: why
-    Slurm did not answer, so that ``jobs`` is what the records tell.
+    jobs: ordered by id. missing: requested ids that are unknown. notes: messages for the user
+    (damaged records, accounting disabled). unavailable: why Slurm did not respond; ``jobs`` then
+    comes from the records.
     """
 
     jobs: Tuple[JobStatus, ...]
@@ -61,13 +62,13 @@ class Found:
 def look_up(
     asked: Sequence[JobId], store: Optional[RecordStore] = None, *, accounting: bool = True
 ) -> Found:
-    """What became of these jobs. Raises SlurmRefusedError where Slurm will not answer.
+    """The status of these jobs. Raises SlurmRefusedError if Slurm rejects the query.
 
-    store: the records to look into, by default the user's own. accounting: whether to ask sacct
-    about what squeue has forgotten.
+    store: the records to search (default: the user's). accounting: whether to query sacct for jobs
+    that squeue no longer lists.
     """
     found = _search(asked, store, accounting=accounting)
-    # By number first: a thousand ids against thousands of rows are too many pairs to try.
+    # Index by job id: comparing a thousand ids with thousands of rows would be too slow.
     by_number: Dict[int, Set[JobId]] = {}
     for asked_id in asked:
         by_number.setdefault(asked_id.job, set()).add(asked_id)
@@ -84,9 +85,9 @@ def look_up(
 
 
 def by_name(word: str, store: RecordStore) -> Optional[JobId]:
-    """The newest job that neuronctl submitted under this name; None where ``word`` is like an id.
+    """The newest job that neuronctl submitted under this name; None if ``word`` looks like an id.
 
-    Raises NoSuchJobError where no record has the name.
+    Raises NoSuchJobError if no record has the name.
     """
     if word.lstrip("-+")[:1].isdigit() or not word:
         return None
@@ -94,37 +95,37 @@ def by_name(word: str, store: RecordStore) -> Optional[JobId]:
     for record in store.iter():
         if record.job_id is not None and record.job_name == word:
             newest = store.get(record.job_id, cluster)
-            # Another cluster's, or one whose number was used again, is not meant.
+            # Skip jobs of other clusters and jobs whose id was reused.
             if newest is not None and newest.key == record.key:
                 return JobId(record.job_id)
     raise NoSuchJobError(
-        f"not a job id: {word!r}, and no job that neuronctl submitted is named so",
-        "a job id looks like 4711, or 4711_3 for an array task; 'neuronctl status' shows yours",
+        f"{word!r} is neither a job id nor the name of a job submitted with neuronctl",
+        "a job id looks like 4711, or 4711_3 for an array task; 'neuronctl status' lists your jobs",
     )
 
 
 def mine(
     store: Optional[RecordStore] = None, *, everybody: bool = False, since: Optional[int] = None
 ) -> Found:
-    """The user's jobs in the queue and those recorded in the last day; or everybody's as well.
+    """The user's jobs in the queue and those recorded in the last day; optionally everybody's.
 
-    since: and all of the user's that accounting knows from then on (epoch seconds).
+    since: also all of the user's jobs in accounting from then on (epoch seconds).
     """
     return _search((), store, user=None if everybody else str(os.getuid()), since=since)
 
 
 def matches(asked: JobId, status: JobStatus) -> bool:
-    """Whether a status is an answer to this id: the job, its tasks, or a task's own number."""
+    """Whether a status matches this id: the job, its tasks, or a task's own job id."""
     if asked == JobId(asked.job):
         return asked.covers(status.id) or asked.job == status.job_id
     array = status.record is not None and status.record.array is not None
     if status.id == JobId(status.id.job) and asked.het is None and not array:
-        return False  # a job that is no array has no tasks
+        return False  # only an array has tasks
     return asked.overlaps(status.id)
 
 
 def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSuchJobError:
-    """What to say of ids that nobody knows; of an array's, which tasks it has."""
+    """The error for unknown ids; for an unknown task, it lists the array's tasks."""
     said = []
     cluster = local_cluster()
     for asked in missing:
@@ -133,15 +134,15 @@ def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSu
             record = None if asked == JobId(asked.job) else store.get(asked.job, cluster)
             array = None if record is None else record.array
             if record is not None and array is None:
-                words += f" (job {asked.job} is no array)"
+                words += f" (job {asked.job} is not an array)"
             if array is not None and not JobId(asked.job, tasks=array).overlaps(asked):
-                words += f" (array {asked.job} has the tasks {array.partition('%')[0]})"
+                words += f" (array {asked.job} has tasks {array.partition('%')[0]})"
         said.append(words)
-    return NoSuchJobError(f"no such job: {', '.join(said)}", hint)
+    return NoSuchJobError(f"no matching jobs: {', '.join(said)}", hint)
 
 
 def canceller(status: JobStatus) -> str:
-    """Who cancelled a job, by login name; "you", or "" where that is not known."""
+    """The login name of the user who cancelled a job; "you", or "" if unknown."""
     import pwd
 
     if status.cancelled_by is None:
@@ -151,7 +152,7 @@ def canceller(status: JobStatus) -> str:
     try:
         return pwd.getpwuid(status.cancelled_by).pw_name
     except KeyError:
-        # A container may have no users at all; 0 is root everywhere.
+        # A container may have no user database; 0 is root everywhere.
         return "root" if status.cancelled_by == 0 else ""
 
 
@@ -163,10 +164,10 @@ def _search(
     accounting: bool = True,
     since: Optional[int] = None,
 ) -> Found:
-    # Beyond some thousands of ids no command line holds them: all jobs are asked for then.
+    # Too many ids would exceed the command line's length limit, so query all jobs instead.
     queue = Queue(asked if len(asked) <= _MANY_IDS else (), user)
     try:
-        # While squeue runs, all that reads records is imported, and they are read.
+        # Import the record code and read the records while squeue runs.
         from neuronctl.records.store import RecordStore
 
         return _Search(store or RecordStore.default(), accounting, since).run(asked, queue)
@@ -198,7 +199,7 @@ class _Search:
             jobs = [
                 status
                 for record in records.values()
-                for status in jobstatus.from_record(record, "Slurm does not answer")
+                for status in jobstatus.from_record(record, "Slurm is not responding")
             ]
             return self._found(jobs, error)
         if self.recovery is not None and self.recovery.open:
@@ -249,18 +250,18 @@ class _Search:
         queue: Sequence[QueueJob],
         records: Dict[int, JobRecord],
     ) -> Accounting:
-        """sacct, for what squeue cannot tell: forgotten jobs, and how those it shows ended."""
+        """Query sacct for what squeue cannot tell: forgotten jobs, and how listed jobs ended."""
         ended = {row.id.job for row in queue if row.state in jobstatus.ENDED}
         active = {row.id.job for row in queue if row.state not in jobstatus.ENDED}
-        # Tasks of an array end, and are forgotten, one by one.
+        # The tasks of an array end, and are forgotten, one by one.
         parts = {number for number, record in records.items() if record.array is not None}
         if asked:
             parts.update(row.id.job for row in queue if row.id != JobId(row.id.job))
         wanted = ended | parts | set(records) | {id.job for id in asked}
         wanted -= active - ended - parts
-        # A task's own number (4713 for 4711_2) is answered by the row of its array.
+        # A task's own job id (4713 for 4711_2) is covered by the row of its array.
         wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
-        # Only an answer about all of the user's jobs tells what never arrived.
+        # Only a query for all of the user's jobs shows which jobs never arrived.
         lost = self.recovery if not asked and self.recovery and self.recovery.open else None
         if (not wanted and lost is None and self.since is None) or not self.accounting:
             return Accounting()
@@ -280,10 +281,10 @@ class _Search:
             recorded = set(lost.open)
             lost.match(accounting.jobs, self.cluster)
             lost.settle(accounting)
-            # Those found here are asked for by nobody, and belong to the answer all the same.
+            # Recovered jobs were not requested, but belong in the answer.
             wanted |= {row.id.job for row in accounting.jobs if row.mark in recorded}
         if accounting.off:
-            self.notes.append(f"{accounting.off}; how jobs ended may not be known")
+            self.notes.append(f"{accounting.off}; how jobs ended may be unknown")
         return Accounting(
             tuple(
                 row
@@ -301,7 +302,7 @@ class _Search:
         return "neither in the queue nor in accounting"
 
     def _remember(self, record: JobRecord, statuses: Sequence[JobStatus]) -> None:
-        """Add a state that is new; where many are, what is left over comes at the next look."""
+        """Record new states; if there are too many, the next lookup records the rest."""
         told = [status for status in statuses if status.source != "record"]
         if not told or time.monotonic() > self.remember_until:
             return
@@ -313,14 +314,14 @@ class _Search:
                 self.store.saw_tasks(record, {n: end for n, end in ends.items() if n is not None})
             if len(told) == len(statuses) == 1:
                 (one,) = told
-                # How some tasks ended is not how the others did.
+                # How some tasks ended says nothing about the others.
                 if record.array is not None and (one.id.task is not None or one.ended):
                     return
                 self.store.saw(record, one.state, one.reason, endings.exit_text(one))
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:
-        """A record store that cannot be read leaves Slurm's own answers."""
+        """If records cannot be read, continue with Slurm's answers alone."""
         try:
             yield
         except RecordError as error:

@@ -1,8 +1,8 @@
-"""One process's lines out of a log that many wrote to, where each line says whose it is.
+"""Filter the lines of one rank out of a shared log, if lines are labeled by rank.
 
-PyTorch writes ``[rank3]: `` in front of its own messages and tracebacks, ``srun --label`` ``3: ``
-in front of every line, torchrun's ``--tee`` ``[default3]:`` (counted on each node), and mpirun's
-``--tag-output`` ``[1,3]<stdout>:``.
+PyTorch prefixes its own messages and tracebacks with ``[rank3]: ``; ``srun --label`` prefixes every
+line with ``3: ``, torchrun's ``--tee`` with ``[default3]:`` (numbered per node), and mpirun's
+``--tag-output`` with ``[1,3]<stdout>:``.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ _LABEL = re.compile(
 
 
 class Sink(Protocol):
-    """What a log is written to."""
+    """A stream that a log is written to."""
 
     def write(self, data: bytes, /) -> int:
-        """Take all of it."""
+        """Write all of ``data``."""
 
     def flush(self) -> None:
-        """Let it be seen."""
+        """Flush the stream."""
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Whether the stream is a terminal."""
 
 
 class RankFilter:
-    """Hands on the lines of one rank, byte for byte. labelled: whether any line had a label."""
+    """Pass on the lines of one rank, byte for byte. labelled: whether any line had a label."""
 
     def __init__(self, sink: BinaryIO, rank: int) -> None:
         self.sink = sink
@@ -38,7 +38,7 @@ class RankFilter:
         self._rest = b""
 
     def write(self, data: bytes) -> int:
-        """Take a part of the log, which may end within a line."""
+        """Process a piece of the log, which may end in the middle of a line."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
         for line in lines:
@@ -56,11 +56,11 @@ class RankFilter:
             self.sink.write(line)
 
     def flush(self) -> None:
-        """Let what was handed on be seen."""
+        """Flush the underlying stream."""
         self.sink.flush()
 
     def finish(self) -> None:
-        """The log is over: its last line may have no end."""
+        """Process the last line, which may have no line break."""
         if self._rest:
             self._line(self._rest)
             self._rest = b""

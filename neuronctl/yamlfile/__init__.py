@@ -1,11 +1,11 @@
-"""Reading YAML: plain values, and the line that each of them is on.
+"""The YAML reader: plain values, each with its line number.
 
-The rules are stricter and simpler than those of YAML 1.1, to suit Slurm and people:
+Stricter and simpler than YAML 1.1, because people write these files for Slurm:
 
-- ``24:00:00`` and ``2026-08-12`` are text, not numbers and dates; so are ``on``, ``no``, ``1_000``
-  and ``010``. Only ``true`` and ``false`` are booleans; only ``null``, ``~`` and nothing are null.
-- A repeated key is an error, and so are tags (``!!python/…``), anchors, aliases and a second
-  document.
+- ``24:00:00`` and ``2026-08-12`` are text, not numbers and dates; so are ``on``, ``no``, ``1_000``,
+  and ``010``. Only ``true`` and ``false`` are booleans; only ``null``, ``~``, and an empty value
+  are null.
+- Duplicate keys, tags (``!!python/…``), anchors, aliases, and a second document are errors.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def read(
 ) -> Document:
     """Read one YAML file whose top level is a mapping with at least one key.
 
-    keep stores the document in the user's cache directory, so that the next read needs no parser;
-    not for a job file, which may contain a secret. A file with one of the top-level keys in
-    ``private``, which may contain one too, is not stored.
+    keep: cache the content in the user's cache directory, so that the next read needs no parser;
+    not for a job file, which may contain a secret. private: top-level keys that may contain one
+    too; a file with any of them is not cached.
 
     Raises ``error`` with file and line for anything else, and if the file cannot be read.
     """
@@ -45,12 +45,12 @@ def read(
         reason = getattr(problem, "strerror", None) or str(problem)
         raise error(f"cannot read {file}: {reason}") from None
     if len(content) > MAX_BYTES:
-        raise error(f"{file}: is larger than {MAX_BYTES} bytes", "check that this is a YAML file")
+        raise error(f"{file}: larger than {MAX_BYTES} bytes", "check that this is a YAML file")
     try:
         text = content.decode("utf-8")  # PyYAML removes a byte order mark itself
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
-        raise error(f"{file}:{line}: is not UTF-8 text", "save the file as UTF-8") from None
+        raise error(f"{file}:{line}: not UTF-8 text", "save the file as UTF-8") from None
     kept = cache.read(file, text) if keep else None
     if kept is not None:
         return kept
@@ -61,8 +61,8 @@ def read(
 
 
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
-    """Like read(), for the text of a file; messages name ``file``."""
-    # Importing yaml takes longer than reading a cached catalog.
+    """Parse text as read() does; messages refer to it as ``file``."""
+    # Importing yaml takes longer than everything else that a cached catalog needs.
     from neuronctl.yamlfile import parser
 
     return parser.parse(text, file, error)

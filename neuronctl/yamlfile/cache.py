@@ -10,7 +10,7 @@ from typing import Optional
 from neuronctl import cache
 from neuronctl.yamlfile.document import Document, KeyPath
 
-_SEPARATOR = "\0"  # in no key: YAML has no such character
+_SEPARATOR = "\0"  # never part of a key: YAML does not allow this character
 
 
 def read(file: str, text: str) -> Optional[Document]:

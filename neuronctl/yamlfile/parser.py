@@ -1,4 +1,4 @@
-"""YAML text to a Document; errors name file and line. The only module that imports yaml."""
+"""Turn YAML text into a Document; errors name file and line. The only module that imports yaml."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from neuronctl.yamlfile.document import Document, KeyPath
 
 MAX_DEPTH = 32
 
-_SYNTAX_HINT = "indent with spaces, not tabs; quote values that contain ': ' or '#'"
+_SYNTAX_HINT = "indent YAML with spaces, and quote values that contain ': ' or '#'"
 
 
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
-    """The document in a text; messages name ``file``."""
+    """Parse text as read() does; messages refer to it as ``file``."""
     try:
         return _Builder(text, file, error).document()
     except yaml.reader.ReaderError as problem:
@@ -30,14 +30,14 @@ def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
         mark = problem.problem_mark or problem.context_mark
         line = mark.line + 1 if mark is not None else 1
         what = " ".join(part for part in (problem.context, problem.problem) if part)
-        raise error(f"{file}:{line}: is not valid YAML: {what}", _SYNTAX_HINT) from None
+        raise error(f"{file}:{line}: invalid YAML: {what}", _SYNTAX_HINT) from None
 
 
 class _Builder:
-    """Turns the parser's events into plain values and notes their lines.
+    """Build plain values, with their lines, from the parser's events.
 
-    It does not use PyYAML's node graph: libyaml's composer recurses in C, so a file of 100,000
-    opening brackets would crash the process.
+    Events rather than PyYAML's node graph: libyaml's composer recurses in C, so that a file of
+    100,000 opening brackets crashes the process.
     """
 
     def __init__(self, text: str, file: str, error: Type[NeuronctlError]) -> None:
@@ -53,32 +53,32 @@ class _Builder:
         return self.error(f"{self.file}:{_line(event)}: {message}", hint)
 
     def document(self) -> Document:
-        next(self.events)  # the stream's start
+        next(self.events)  # the start of the stream
         event = next(self.events)
         if isinstance(event, yaml.DocumentStartEvent):
             event = next(self.events)
         if isinstance(event, yaml.StreamEndEvent) or (
             isinstance(event, yaml.ScalarEvent) and not event.value
         ):
-            hint = "write 'key: value' lines, or delete the file"
-            raise self.error(f"{self.file}:1: is empty", hint)
+            hint = "write 'key: value' lines, or remove the file"
+            raise self.error(f"{self.file}:1: the file is empty", hint)
         if not isinstance(event, yaml.MappingStartEvent):
-            raise self.fail(event, "is not a mapping", "write 'key: value' lines")
+            raise self.fail(event, "not a mapping", "write 'key: value' lines")
         data = self.value(event, ())
-        next(self.events)  # the document's end
+        next(self.events)  # the end of the document
         event = next(self.events)
         if not isinstance(event, yaml.StreamEndEvent):
-            raise self.fail(event, "starts a second document", "keep one document per file")
+            raise self.fail(event, "a second document starts here", "use one document per file")
         return Document(self.file, data, self.lines, self.raw)
 
     def value(self, event: Any, path: KeyPath) -> Any:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             name = event.anchor
-            raise self.fail(event, f"uses the YAML anchor {name!r}", "write the value out")
+            raise self.fail(event, f"YAML anchor {name!r} is not allowed", "write out the value")
         if event.tag is not None:
-            raise self.fail(event, f"has the tag {event.tag!r}", "write the value without a tag")
+            raise self.fail(event, f"YAML tag {event.tag!r} is not allowed", "remove the tag")
         if len(path) > MAX_DEPTH:
-            raise self.fail(event, f"is nested more than {MAX_DEPTH} levels deep")
+            raise self.fail(event, f"nested more than {MAX_DEPTH} levels deep")
         if isinstance(event, yaml.ScalarEvent):
             return self.scalar(event, path)
         if isinstance(event, yaml.MappingStartEvent):
@@ -101,7 +101,7 @@ class _Builder:
             return text
         self.raw[path] = text
         if match["int"]:
-            # No figure here has more digits, and int() is slow for very long numbers.
+            # No figure here has more digits, and int() is slow with very long ones.
             return int(text) if len(text) <= 18 else text
         if match["float"]:
             return float(text)
@@ -113,14 +113,14 @@ class _Builder:
             if isinstance(key_event, yaml.MappingEndEvent):
                 break
             if not isinstance(key_event, yaml.ScalarEvent) or not key_event.value:
-                raise self.fail(key_event, "has a key that is not plain text")
+                raise self.fail(key_event, "a key must be a plain word")
             key: str = key_event.value
             below = (*path, key)
             if key in result:
                 raise self.fail(
                     key_event,
-                    f"{'.'.join(below)} is given twice, first on line {self.lines[below]}",
-                    "keep one of the two",
+                    f"duplicate key {'.'.join(below)}, first set on line {self.lines[below]}",
+                    "keep only one of them",
                 )
             self.lines[below] = _line(key_event)
             result[key] = self.value(next(self.events), below)

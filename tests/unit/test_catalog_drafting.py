@@ -89,7 +89,7 @@ def test_nodes_that_differ_are_remarked_and_the_largest_memory_counts() -> None:
     mixed = dataclasses.replace(LIMITS, nodes=nodes)
     assert read(mixed).partitions["gpu"].memory_mb_per_node == 224000
     text = draft(mixed, "2026-11-21")
-    assert "# gpu: its nodes have memory of 192000 to 224000 MB; the largest is" in text
+    assert "# gpu: nodes have 192000 to 224000 MB of memory; the draft uses the largest" in text
     assert "# gpu:" not in draft(LIMITS, "2026-11-21")
 
 
@@ -102,7 +102,7 @@ def test_figures_that_no_catalog_takes_are_left_out() -> None:
     gpu = cluster.partitions["gpu"]
     assert (gpu.max_submit_jobs, gpu.max_running_jobs, gpu.max_nodes) == (2, None, None)
     assert list(cluster.partitions) == ["gpu"]
-    assert "# auto: left out" in draft(odd, "2026-11-21")
+    assert "# auto: omitted" in draft(odd, "2026-11-21")
 
 
 def test_every_figure_of_slurms_is_in_the_draft() -> None:
@@ -142,8 +142,8 @@ def test_differences_figure_by_figure() -> None:
     ours = dataclasses.replace(slurm, partitions={"gpu": gpu, "old": gpu})
     assert differences(ours, slurm) == (
         Difference("gpu", "max_gpus", "24", "16"),
-        Difference("old", "partition", "there", ""),
-        Difference("cpu", "partition", "", "there"),
+        Difference("old", "partition", "present", ""),
+        Difference("cpu", "partition", "", "present"),
     )
 
 

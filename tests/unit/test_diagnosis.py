@@ -62,12 +62,12 @@ def test_facts_of_the_states() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"canceller": "you", "cancelled_by": 5}, "it was cancelled by you after 1 min 2 s"),
+        ({"canceller": "you", "cancelled_by": 5}, "cancelled by you after 1 min 2 s"),
         ({"cancelled_by": 5}, "by the user with uid 5"),
-        ({}, "it was cancelled after"),
+        ({}, "cancelled after"),
         (
             {"elapsed": 0, "node_list": "", "canceller": "lee"},
-            "it was cancelled by lee before it started",
+            "cancelled by lee before it started",
         ),
         ({"elapsed": 0, "reason": "DependencyNeverSatisfied"}, "the job it depends on did not"),
     ],
@@ -84,13 +84,13 @@ def test_log_directory() -> None:
 @pytest.mark.parametrize(
     ("exit", "words", "cause"),
     [
-        (ExitCode(0, 9), "signal 9, SIGKILL", "memory was full"),
-        (ExitCode(139, 0), "ended by signal 11, SIGSEGV", "has a defect"),
+        (ExitCode(0, 9), "signal 9, SIGKILL", "ran out of memory"),
+        (ExitCode(139, 0), "killed by signal 11, SIGSEGV", "has a bug"),
         (ExitCode(127, 0), "exit code 127", "was not found"),
         (ExitCode(124, 0), "exit code 124", "timeout"),
         (ExitCode(5, 0), "exit code 5", ""),
         (ExitCode(255, 0), "exit code 255", ""),
-        (None, "nobody knows", ""),
+        (None, "exit code is unknown", ""),
     ],
 )
 def test_exit_codes(exit: Any, words: str, cause: str) -> None:
@@ -103,8 +103,8 @@ def test_exit_codes(exit: Any, words: str, cause: str) -> None:
 def test_a_signal_that_accounting_hides() -> None:
     lines = ["step 5", "srun: error: gpu35: task 0: Segmentation fault (core dumped)"]
     made = diagnose(evidence("FAILED", *lines, exit=ExitCode(11, 0), exit_low=True))
-    assert made.kind == "signal" and "may have made of 139" in made.what
-    assert "signal 11, SIGSEGV" in made.what and "has a defect" in made.cause
+    assert made.kind == "signal" and "accounting's form of 139" in made.what
+    assert "signal 11, SIGSEGV" in made.what and "has a bug" in made.cause
     made = diagnose(evidence("FAILED", "step 5", exit=ExitCode(11, 0), exit_low=True))
     assert made.kind == "exit-code", "nothing in the log says so"
     made = diagnose(evidence("FAILED", *lines, exit=ExitCode(11, 0)))
@@ -113,24 +113,24 @@ def test_a_signal_that_accounting_hides() -> None:
 
 def test_unknown_states_and_ends() -> None:
     made = diagnose(evidence("UNKNOWN", "step 9", reason="no longer in the queue"))
-    assert "nobody can say how it ended: no longer in the queue" in made.what
+    assert "how it ended is unknown: no longer in the queue" in made.what
     assert made.line is not None
     made = diagnose(evidence("NEWLY_INVENTED", "step 9"))
-    assert made.what.startswith("it is NEWLY_INVENTED on gpu[1-2]")
+    assert made.what.startswith("NEWLY_INVENTED on gpu[1-2]")
 
 
 def test_completed_in_spite_of_an_exception() -> None:
     lines = ["Traceback (most recent call last):", '  File "x"', "ValueError: y", "saved"]
     made = diagnose(evidence("COMPLETED", *lines, exit=ExitCode(0, 0)))
-    assert "went on after a Python exception" in made.cause and not made.certain
+    assert "continued after a Python exception" in made.cause and not made.certain
     assert diagnose(evidence("COMPLETED", "fine")).cause == ""
 
 
 def test_running() -> None:
     made = diagnose(evidence("RUNNING", "epoch 3"))
-    assert made.what == "it is RUNNING on gpu[1-2], 1 min 2 s after its start; 8 min 58 s are left"
+    assert made.what == "RUNNING on gpu[1-2] for 1 min 2 s; 8 min 58 s left"
     made = diagnose(evidence("RUNNING", "NCCL WARN something", time_limit=UNLIMITED))
-    assert "without a time limit" in made.what and "already has a bad line" in made.cause
+    assert "with no time limit" in made.what and "already shows an error" in made.cause
 
 
 def waiting(*rows: Tuple[int, str, int, int], **given: Any) -> str:
@@ -145,15 +145,15 @@ def waiting(*rows: Tuple[int, str, int, int], **given: Any) -> str:
 def test_waiting_for_its_turn() -> None:
     rows = [(7, "PENDING", 10, 0), (8, "PENDING", 11, 0), (9, "PENDING", 9, 0)]
     words = waiting(*rows, (5, "RUNNING", 1, 4600), (6, "RUNNING", 1, 1060), reason="Priority")
-    assert words.startswith("it has waited for 10 min: others are before it")
-    assert "1 other waiting job of gpu is before it, 2 jobs run there" in words
-    assert "the first of which ends in 1 min at the latest" in words
-    assert "no other waiting jobs of gpu are before it, 1 job runs there" in waiting(
+    assert words.startswith("pending for 10 min: jobs with higher priority are ahead")
+    assert "1 other pending job in gpu is ahead of it; 2 jobs are running" in words
+    assert "and the first ends in 1 min at the latest" in words
+    assert "no other pending jobs in gpu are ahead of it; 1 job is running" in waiting(
         rows[0], (5, "RUNNING", 1, 4600), reason="Resources"
     )
     # Without weights all priorities are 1, and the older job goes first.
     equal = [(6, "PENDING", 1, 0), (7, "PENDING", 1, 0), (8, "PENDING", 1, 0)]
-    assert "1 other waiting job of gpu is before it" in waiting(*equal, reason="Priority")
+    assert "1 other pending job in gpu is ahead of it" in waiting(*equal, reason="Priority")
     assert "Slurm expects it to start at" in waiting(rows[0], reason="Resources", expected=5000)
     assert "(in 1 h 6 min)" in waiting(rows[0], reason="Resources", expected=5000)
 
@@ -161,7 +161,10 @@ def test_waiting_for_its_turn() -> None:
 @pytest.mark.parametrize("reason", ["Priority", "Resources", "Resources, x"])
 def test_others_may_be_hidden(reason: str) -> None:
     words = waiting((7, "PENDING", 10, 0), (9, "PENDING", 9, 0), reason=reason)
-    assert "no jobs but yours can be seen in gpu: others' may be hidden (PrivateData)" in words
+    assert (
+        "you can see only your own jobs in gpu: other users' jobs may be hidden (PrivateData)"
+        in words
+    )
 
 
 def run_of(submit: int, end: int, state: str, **given: Any) -> AccountingJob:
@@ -182,21 +185,21 @@ def test_runs_before_a_requeue() -> None:
     assert earlier == (second, first)
     assert earlier_runs(job, [now, other]) == ()
     made = diagnose(Evidence(job, 1000, earlier=earlier))
-    assert made.what.startswith("it has waited for 1 min 40 s since it was put back into the queue")
+    assert made.what.startswith("pending for 1 min 40 s since it was requeued")
     assert made.cause.startswith(
-        "it ran before 2 times, the last time for 1 min 2 s on gpu9, until a node failed (NODE_F"
+        "its previous run on gpu9 ended after 1 min 2 s: a node failed (NODE_FAIL); it ran 2 times"
     )
     assert "Slurm expects it to start" in made.cause
     again = diagnose(Evidence(status("RUNNING", submit=300), 1000, earlier=(first,)))
-    assert "it ran before, for 1 min 2 s on gpu9, until it was requeued by hand" in again.what
+    assert "its previous run on gpu9 ended after 1 min 2 s: requeued by a user" in again.what
 
 
 def test_waiting_for_another_job() -> None:
     row = (7, "PENDING", 1, 0)
     words = waiting(row, reason="Dependency", on7="afterok:5(unfulfilled),afterany:6(unfulfilled)")
-    assert "job 5 has to have ended well; job 6 has to have ended" in words
+    assert "job 5 must complete successfully first; job 6 must end first" in words
     words = waiting(row, reason="DependencyNeverSatisfied", on7="afterok:5(failed)")
-    assert "job 5 has to have ended well and did not" in words
+    assert "job 5 must complete successfully first but did not" in words
     assert "'neuronctl cancel 7'" in words
     assert "same name" in waiting(row, reason="Dependency", on7="singleton(unfulfilled)")
 
@@ -219,7 +222,7 @@ LINES = [
      "cuda-out-of-memory", "GPU"),
     (["torch.cuda.OutOfMemoryError: CUDA out of memory."], "cuda-out-of-memory", "GPU"),
     (["RuntimeError: CUDA error: no kernel image is available for execution on the device"],
-     "no-kernel-image", "other GPUs"),
+     "no-kernel-image", "GPUs"),
     (["RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."],
      "driver-too-old", "newer"),
     (["RuntimeError: No CUDA GPUs are available"], "no-gpu", "no GPU"),
@@ -251,11 +254,11 @@ LINES = [
      "preflight", "gpu36: cannot reach"),
     (["gpu35 has no address that other nodes can reach: '127.0.1.1'"], "no-address", "gpu35"),
     (["torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the "
-      "C10d store has failed."], "rendezvous", "did not all meet"),
+      "C10d store has failed."], "rendezvous", "not all processes reached"),
     (["torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while "
-      "trying to connect to (gpu35, 29500)."], "rendezvous", "did not all meet"),
+      "trying to connect to (gpu35, 29500)."], "rendezvous", "not all processes reached"),
     (["[rank1]:[E1121 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation "
-      "timeout: WorkNCCL(SeqNum=5)"], "nccl-timeout", "waited for the others"),
+      "timeout: WorkNCCL(SeqNum=5)"], "nccl-timeout", "timed out in a collective"),
     (["torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1691, unhandled "
       "system error"], "nccl", "NCCL"),
     (["gpu35:71:92 [0] NCCL WARN Call to connect returned Connection refused"], "nccl", "NCCL"),

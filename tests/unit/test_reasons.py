@@ -33,36 +33,61 @@ def test_there_are_enough_and_each_has_words() -> None:
 
 def test_words_and_advice_name_the_job() -> None:
     held = explain("JobHeldUser", "4711")
-    assert (held.words, held.advice) == ("held", "'scontrol release 4711' lets it go")
+    assert (held.words, held.advice) == (
+        "held by its user",
+        "release it with 'scontrol release 4711'",
+    )
     assert explain("BecauseX").words == "BecauseX" and explain("BecauseX").advice == ""
     assert explain("ReqNodeNotAvail, UnavailableNodes:g1").words.endswith("(UnavailableNodes:g1)")
     drained = (
         "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_"
         "partitions"
     )
-    assert explain(drained).words == "its nodes are down, drained or kept for others"
+    assert explain(drained).words == "its nodes are down, drained, or reserved"
 
 
 # Names that no table holds, of Slurm 22.05 (src/common/slurm_protocol_defs.c).
 FAMILIES = {
-    "QOSMaxBillingPerUser": ("its QOS gives you no more billing units", "jobs of yours end"),
-    "QOSMaxBillingPerJob": ("never starts: more billing units than its QOS gives a job", "less"),
-    "AssocMaxMemPerNode": ("never starts: more memory than your account gives a node", "less"),
-    "AssocMaxCpuPerJobLimit": ("never starts: more cores than your account gives a job", "less"),
-    "AssocMaxNodePerJobLimit": ("never starts: more nodes than your account gives a job", "less"),
-    "AssocMaxSubmitJobLimit": ("your account gives you no more submitted jobs", "of yours end"),
-    "QOSGrpMemLimit": ("its QOS gives no more memory", "jobs of others"),
-    "QOSGrpBilling": ("its QOS gives no more billing units", "jobs of others"),
-    "QOSGrpGRESRunMinutes": ("its QOS gives no more minutes of GPUs", "jobs of others"),
-    "AssocGrpCPURunMinutesLimit": ("your account gives no more minutes of cores", "of others"),
+    "QOSMaxBillingPerUser": (
+        "you have reached the limit of its QOS on billing units per user",
+        "of yours",
+    ),
+    "QOSMaxBillingPerJob": (
+        "will never start: exceeds the limit of its QOS on billing units per job",
+        "smaller",
+    ),
+    "AssocMaxMemPerNode": (
+        "will never start: exceeds the limit of your account on memory per node",
+        "smaller",
+    ),
+    "AssocMaxCpuPerJobLimit": (
+        "will never start: exceeds the limit of your account on cores per job",
+        "smaller",
+    ),
+    "AssocMaxNodePerJobLimit": (
+        "will never start: exceeds the limit of your account on nodes per job",
+        "smaller",
+    ),
+    "AssocMaxSubmitJobLimit": (
+        "you have reached the limit of your account on submitted jobs per user",
+        "of yours",
+    ),
+    "QOSGrpMemLimit": ("its QOS has reached its limit on memory", "share the limit"),
+    "QOSGrpBilling": ("its QOS has reached its limit on billing units", "share the limit"),
+    "QOSGrpGRESRunMinutes": ("its QOS has reached its limit on minutes of GPUs", "share the limit"),
+    "AssocGrpCPURunMinutesLimit": (
+        "your account has reached its limit on minutes of cores",
+        "share the limit",
+    ),
     "QOSGrpMemoryMinutes": ("its QOS has used up its minutes of memory", "administrators"),
     "AssocGrpWallLimit": ("your account has used up its time", "administrators"),
     "QOSMaxCpuMinutesPerJobLimit": (
-        "never starts: more minutes of cores than its QOS gives a job", "less"
+        "will never start: exceeds the limit of its QOS on minutes of cores per job",
+        "smaller",
     ),
-    "QOSMinMemory": ("never starts: its QOS wants more memory", "ask for more"),
-    "QOSMinCpuNotSatisfied": ("never starts: its QOS wants more cores", "ask for more"),
-}  # fmt: skip
+    "QOSMinMemory": ("will never start: its QOS requires more memory", "request more"),
+    "QOSMinCpuNotSatisfied": ("will never start: its QOS requires more cores", "request more"),
+}
 
 
 @pytest.mark.parametrize("reason", sorted(FAMILIES))
@@ -79,8 +104,8 @@ def test_figures_of_limits() -> None:
     assert figure_words(waits, mine, LIMITS) == "4 of 4 GPUs"
     waits = status(3, reason="QOSMaxJobsPerUserLimit")
     assert figure_words(waits, mine, LIMITS) == "2 of 2 jobs"
-    assert figure_words(status(3, reason="PartitionTimeLimit"), mine, LIMITS) == "at most 02:00:00"
-    assert figure_words(status(3, reason="PartitionNodeLimit"), mine, LIMITS) == "at most 2 nodes"
+    assert figure_words(status(3, reason="PartitionTimeLimit"), mine, LIMITS) == "limit 02:00:00"
+    assert figure_words(status(3, reason="PartitionNodeLimit"), mine, LIMITS) == "limit 2 nodes"
     for unknown in ("QOSMaxSubmitJobPerUserLimit", "Priority"):
         assert figure_words(status(3, reason=unknown), mine, LIMITS) == ""
     assert has_figure("QOSMaxGRESPerUser") and not has_figure("Priority")

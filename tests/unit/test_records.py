@@ -210,7 +210,10 @@ def test_what_is_not_a_record_is_skipped_and_left(store: RecordStore) -> None:
     assert list(store.iter()) == [good]
     assert len(store.warnings) == 6
     said = "\n".join(store.warnings)
-    assert "written by a newer neuronctl (schema 99)" in said and "not a whole record" in said
+    assert (
+        "written by a newer version of neuronctl (schema 99)" in said
+        and "incomplete record" in said
+    )
     assert {name: (Path(store.directory) / name).read_text() for name in other} == other
 
 
@@ -264,7 +267,7 @@ def test_a_record_without_a_bottom_is_skipped(store: RecordStore) -> None:
     (file,) = Path(store.directory).iterdir()
     whole = file.read_bytes()
     file.write_bytes(b'{"schema": 2, "key": ' + b"[" * 200_000)
-    assert store.get(1) is None and "not a whole record" in store.warnings[0]
+    assert store.get(1) is None and "incomplete record" in store.warnings[0]
     head, _, _ = whole.partition(b"\n")
     file.write_bytes(head + b'\n"draft": ' + b"[" * 200_000 + b"}}\n")
     assert store.get(1) is not None and record.job_id == 1
@@ -279,7 +282,7 @@ def test_a_file_that_is_cut_off_is_skipped(store: RecordStore, length: int) -> N
     (file,) = Path(store.directory).iterdir()
     file.write_bytes(file.read_bytes()[:length])
     assert store.get(1) is None
-    assert "not a whole record" in store.warnings[0]
+    assert "incomplete record" in store.warnings[0]
 
 
 def test_the_first_line_is_all_that_a_table_needs(store: RecordStore) -> None:
@@ -319,7 +322,7 @@ def full_disk() -> Iterator[Path]:
 
 def test_a_directory_that_cannot_be_written(full_disk: Path) -> None:
     store = RecordStore(str(full_disk / "jobs"))
-    with pytest.raises(RecordError, match="cannot be written"):
+    with pytest.raises(RecordError, match="cannot write"):
         store.begin(draft())
     assert store.recent() == [] and store.get(1) is None
 
@@ -327,9 +330,9 @@ def test_a_directory_that_cannot_be_written(full_disk: Path) -> None:
 def test_a_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text("")
     store = RecordStore(str(tmp_path / "jobs"))
-    with pytest.raises(RecordError, match="cannot be written"):
+    with pytest.raises(RecordError, match="cannot write"):
         store.begin(draft())
-    with pytest.raises(RecordError, match="cannot be read"):
+    with pytest.raises(RecordError, match="cannot read"):
         store.recent()
 
 
@@ -351,7 +354,7 @@ def test_nothing_is_left_of_a_write_that_failed(
 
 
 def test_completing_what_is_gone(store: RecordStore) -> None:
-    with pytest.raises(RecordError, match="gone or damaged"):
+    with pytest.raises(RecordError, match="missing or damaged"):
         store.complete("20261121T004406399Z-00000000", 1)
 
 

@@ -101,9 +101,9 @@ def test_every_node_has_an_address_of_its_own() -> None:
     ("wanted", "message", "hint"),
     [
         ({"nope": 1}, "no partition 'nope'", "amd_a100nv_8"),
-        ({"amd_a100nv_8": 10}, "10 nodes were asked for in amd_a100nv_8, which has 9", "=9"),
+        ({"amd_a100nv_8": 10}, "requested 10 nodes in amd_a100nv_8, which has 9", "=9"),
         ({"amd_a100nv_8": 0}, "at least one node", "--nodes"),
-        ({"free": 65, "amd_a100nv_8": 0}, "65 nodes were asked for", "fewer"),
+        ({"free": 65, "amd_a100nv_8": 0}, "requested 65 nodes", "fewer"),
     ],
 )
 def test_nodes_that_cannot_be(wanted: Dict[str, int], message: str, hint: str) -> None:

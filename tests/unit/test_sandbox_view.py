@@ -38,9 +38,9 @@ def test_a_directory_shows_at_its_own_path_or_at_another(tmp_path: Path) -> None
     [
         ("/no/such/directory", "/no/such/directory is not a directory"),
         ("{here}/file", "/file is not a directory"),
-        ("{here}:images", "images is not a full path"),
-        ("{here}:/", "/ is not a full path"),
-        ("{here}:/usr/no/such", "would be made in /usr"),
+        ("{here}:images", "images is not an absolute path"),
+        ("{here}:/", "/ is not an absolute path"),
+        ("{here}:/usr/no/such", "cannot be created in /usr"),
     ],
 )
 def test_a_place_that_cannot_be_is_refused_before_anything_starts(
@@ -54,13 +54,13 @@ def test_a_place_that_cannot_be_is_refused_before_anything_starts(
 
 
 def test_a_root_without_a_system_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no root directory"):
+    with pytest.raises(UsageError, match="is not a root directory"):
         view(str(tmp_path), [])
 
 
 def test_a_place_in_another_root_is_judged_there(tmp_path: Path, other_root: Path) -> None:
     assert view(str(other_root), [f"{tmp_path}:/usr/bin"]).binds == ((str(tmp_path), "/usr/bin"),)
-    with pytest.raises(UsageError, match="would be made in /usr"):
+    with pytest.raises(UsageError, match="cannot be created in /usr"):
         view(str(other_root), [f"{tmp_path}:/usr/share"])
 
 
@@ -73,7 +73,7 @@ def test_a_shell_the_other_root_lacks_becomes_bash(other_root: Path) -> None:
 
 def test_the_systems_own_python_must_be_in_the_other_root(other_root: Path) -> None:
     there = View(str(other_root))
-    with pytest.raises(SlurmUnavailableError, match="does not have"):
+    with pytest.raises(SlurmUnavailableError, match="does not exist in"):
         there.fit(USER, "/usr/bin/python3.999")
     (other_root / "usr/bin/python3.999").touch()
     there.fit(USER, "/usr/bin/python3.999")

@@ -53,7 +53,7 @@ def test_job_ids(text: str, expected: JobId) -> None:
     "text", ["", "0", "-1", "x", "4711_", "4711.batch", "4711_3_4", "12345678901", "4711 4712"]
 )
 def test_what_is_no_job_id(text: str) -> None:
-    with pytest.raises(UsageError, match="not a job id"):
+    with pytest.raises(UsageError, match="invalid job id"):
         JobId.parse(text)
 
 

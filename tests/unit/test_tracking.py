@@ -161,7 +161,7 @@ def test_a_number_that_was_used_again() -> None:
 def test_unknown_states_and_reasons_stay_as_they_came() -> None:
     (status,) = merge(None, [queue(state="DISCOMBOBULATED", reason="BecauseX")])
     assert status.state == "DISCOMBOBULATED" and reason_words(status.reason) == "BecauseX"
-    assert reason_words("Priority") == "others are before it"
+    assert reason_words("Priority") == "jobs with higher priority are ahead"
     assert reason_words("ReqNodeNotAvail, UnavailableNodes:gpu30") == (
         "a node it asks for is not available (UnavailableNodes:gpu30)"
     )
@@ -171,22 +171,22 @@ def test_unknown_states_and_reasons_stay_as_they_came() -> None:
     ("state", "exit", "code", "words"),
     [
         ("COMPLETED", "0:0", 0, "exit code 0:0"),
-        ("COMPLETED", "", 0, "exit code not known"),
+        ("COMPLETED", "", 0, "exit code unknown"),
         ("FAILED", "3:0", 3, "exit code 3:0"),
         ("FAILED", "0:9", 137, "signal 9, SIGKILL"),
-        ("FAILED", "0:53", 181, "exit code 0:53: no log directory, or not writable"),
-        ("FAILED", "", 1, "exit code not known"),
+        ("FAILED", "0:53", 181, "exit code 0:53: log directory missing or not writable"),
+        ("FAILED", "", 1, "exit code unknown"),
         ("FAILED", "300:0", 255, "exit code 300:0"),
         ("TIMEOUT", "0:0", 124, "time limit reached"),
         ("TIMEOUT", "0:15", 124, "time limit reached"),
         ("TIMEOUT", "5:0", 5, "time limit reached, exit code 5:0"),
-        ("DEADLINE", "0:0", 124, "its deadline passed"),
+        ("DEADLINE", "0:0", 124, "deadline passed"),
         ("OUT_OF_MEMORY", "0:125", 137, "out of memory"),
         ("CANCELLED", "0:0", 143, "cancelled by uid 1000"),
         ("PREEMPTED", "0:0", 143, "preempted by another job"),
         ("NODE_FAIL", "0:0", 1, "a node failed"),
         ("NODE_FAIL", "1:0", 1, "a node failed, exit code 1:0"),
-        ("BOOT_FAIL", "0:0", 1, "a node did not boot"),
+        ("BOOT_FAIL", "0:0", 1, "a node failed to boot"),
     ],
 )
 def test_endings(state: str, exit: str, code: int, words: str) -> None:
@@ -298,7 +298,7 @@ def test_tasks_that_nobody_names_any_more() -> None:
 def test_the_states_page_is_true(root: Path) -> None:
     """docs/reference/states.md lists every end, reason and word that neuronctl knows."""
     text = (root / "docs/reference/states.md").read_text(encoding="utf-8")
-    ends = text.partition("These are the end:")[2].partition("\n## ")[0]
+    ends = text.partition("These states are final:")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([A-Z_, ]+) \|", ends, re.MULTILINE)
     assert {state for row in rows for state in row.split(", ")} == ENDED
     for name, (words, advice) in REASONS.items():

@@ -46,7 +46,7 @@ def test_parse_time_reads_every_form_of_the_manual(text: str, seconds: int) -> N
      "10 ", "1-UNLIMITED", "٣", "1--2", "1:-2", "9" * 5000, "99999999-0", "1_000"],
 )  # fmt: skip
 def test_parse_time_refuses_and_names_the_forms_or_the_bound(text: str) -> None:
-    with pytest.raises(ValueError, match=r"D-HH:MM:SS|Slurm can count"):
+    with pytest.raises(ValueError, match=r"D-HH:MM:SS|maximum of"):
         units.parse_time(text)
 
 
@@ -232,18 +232,18 @@ def test_arrays(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "'' is no index"),
-        ("x", "'x' is no index"),
-        ("1,,2", "'' is no index"),
-        ("-1", "'-1' is no index"),
-        ("1-", "'1-' is no index"),
-        ("0-9:0", "'0-9:0' is no index"),
-        ("5-2", "the range '5-2' runs backwards"),
-        ("0-9%", "'' behind the %"),
-        ("0-9%0", "'0' behind the %"),
-        ("0-1%2,5", "'2,5' behind the %"),
-        ("%2", "'' is no index"),
-        ("\u0661", "is no index"),
+        ("", "'' is neither an index"),
+        ("x", "'x' is neither an index"),
+        ("1,,2", "'' is neither an index"),
+        ("-1", "'-1' is neither an index"),
+        ("1-", "'1-' is neither an index"),
+        ("0-9:0", "'0-9:0' is neither an index"),
+        ("5-2", "the range '5-2' runs backward"),
+        ("0-9%", "'' after %"),
+        ("0-9%0", "'0' after %"),
+        ("0-1%2,5", "'2,5' after %"),
+        ("%2", "'' is neither an index"),
+        ("\u0661", "is neither an index"),
     ],
 )
 def test_no_arrays(text: str, words: str) -> None:
@@ -266,17 +266,17 @@ def test_dependencies(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "'' is no kind"),
-        ("x", "'x' is no kind"),
-        ("ok:17", "'ok' is no kind of dependency; Slurm knows after, afterany"),
-        ("afterok", "'afterok' names no job id"),
-        ("afterok:", "'afterok:' names no job id"),
-        ("afterok:x", "'x' in 'afterok:x' is no job id"),
-        ("afterok:17:", "'' in 'afterok:17:' is no job id"),
+        ("", "'' is not a dependency type"),
+        ("x", "'x' is not a dependency type"),
+        ("ok:17", "'ok' is not a dependency type; use after, afterany"),
+        ("afterok", "'afterok' has no job id"),
+        ("afterok:", "'afterok:' has no job id"),
+        ("afterok:x", "'x' in 'afterok:x' is not a job id"),
+        ("afterok:17:", "'' in 'afterok:17:' is not a job id"),
         ("after:17+x", r"'17\+x' in"),
-        ("17:18", "'17' is no kind"),
-        ("singleton:17", "singleton stands alone"),
-        ("afterok:17,", "'' is no kind"),
+        ("17:18", "'17' is not a dependency type"),
+        ("singleton:17", "singleton takes no job id"),
+        ("afterok:17,", "'' is not a dependency type"),
         ("afterok:17,afterany:18?after:19", "not both"),
     ],
 )
@@ -288,6 +288,10 @@ def test_no_dependencies(text: str, words: str) -> None:
 def test_mail_types() -> None:
     for text in ("END", "end,FAIL", "END, FAIL", "NONE", "TIME_LIMIT_80", "ALL,ARRAY_TASKS"):
         units.check_mail_type(text)
-    for text, words in (("END,x", "'X' is no occasion"), ("", "''"), ("NONE,END", "stands alone")):
+    for text, words in (
+        ("END,x", "'X' is not a mail type"),
+        ("", "''"),
+        ("NONE,END", "cannot be combined"),
+    ):
         with pytest.raises(ValueError, match=words):
             units.check_mail_type(text)

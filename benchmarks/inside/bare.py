@@ -2,8 +2,8 @@
 
 ``bare.py submit COMMANDS`` imports click, asks Slurm a part of what the gate asks while jinja2 is
 imported, and submits; it judges nothing, renders nothing and records nothing. ``bare.py table
-SQUEUE`` imports click, and rich while squeue runs, and draws a table of one row. Libraries are
-imported as neuronctl does, which leaves out what it can. COMMANDS and SQUEUE are JSON.
+SQUEUE`` imports click, and rich while squeue runs, and draws a table of one row. COMMANDS and
+SQUEUE are JSON.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import os
 import subprocess
 import sys
 from typing import List
-
-from neuronctl.cli.later import SELDOM_USED, import_later
 
 
 def ask(argv: List[str]) -> subprocess.Popen[bytes]:
@@ -44,7 +42,6 @@ def table(argv: List[str]) -> None:
 
 
 if __name__ == "__main__":
-    import_later(*SELDOM_USED)
     importlib.import_module("click")
     (submit if sys.argv[1] == "submit" else table)(json.loads(sys.argv[2]))
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""``neuronctl doctor``: what works here and what does not."""
+"""``neuronctl doctor``: what works on this machine and what does not."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Optional
 
 import click
 
-from neuronctl.cli.option import option
-
 
 @click.command("doctor")
 @click.pass_context
-@option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
-@option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--catalog", metavar="FILE", help="Catalog file that overrides the others.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(context: click.Context, catalog: Optional[str], as_json: bool) -> None:
-    """Say on one page what works here: Slurm, catalog, directories, software, last job.
+    """Check Slurm, catalog, directories, software and the last job on this machine.
 
-    Nothing is changed and nothing is submitted. The exit code is 0 where nothing is wrong, else
-    that of the first line that is.
+    Nothing is changed and nothing is submitted. The exit code is 0 if nothing is wrong, else that
+    of the first problem.
     """
     from neuronctl import console
     from neuronctl.doctor import examine

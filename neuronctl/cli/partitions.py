@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl import console, units
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
-from neuronctl.cli.option import option
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.cluster import recognise
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.gate.partition_board import PartitionNow
 
@@ -28,11 +26,11 @@ _TIMEOUT = 20.0
 
 @click.command(name="partitions")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@option("--cluster", metavar="NAME", help="Cluster to show instead of the default one.")
-@option("--catalog", metavar="FILE", help="Catalog file to lay over all others.")
-@option("--where", is_flag=True, help="Show the file and line each value comes from.")
-@option("--live", is_flag=True, help="Show what is free, and what is mine, now.")
-@option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
+@click.option("--catalog", metavar="FILE", help="Catalog file that overrides the others.")
+@click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
+@click.option("--live", is_flag=True, help="Show what is free and what is yours, now.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     names: Tuple[str, ...],
     cluster: Optional[str],
@@ -41,16 +39,16 @@ def command(
     live: bool,
     as_json: bool,
 ) -> None:
-    """Show the partitions of a cluster, or the NAMEd ones in detail.
+    """Show the partitions of a cluster, or those NAMEd in detail.
 
-    The figures are the catalog's: what a guide of the date shown says. With --live they are
-    Slurm's own, of this moment.
+    The figures are the catalog's, from the guide and date shown. With --live they are Slurm's own,
+    as of now.
     """
     known = load(catalog)
     cluster = cluster or configured_cluster()
     if live:
         if where:
-            raise UsageError("--live and --where exclude each other", "keep one of them")
+            raise UsageError("--live cannot be combined with --where", "keep one of them")
         _live(known, cluster, names, as_json)
         return
     chosen, _ = recognise(known, cluster)
@@ -77,7 +75,7 @@ def command(
 
 
 def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: bool) -> None:
-    from neuronctl.cli.job import verdict_data
+    from neuronctl.cli.json_data import verdict_data
     from neuronctl.gate.ask import ask_slurm
     from neuronctl.gate.partition_board import partitions_now
     from neuronctl.planning import plan
@@ -88,7 +86,7 @@ def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: 
     there = {one.name: one for one in look.limits.partitions}
     for one in names:
         if one not in there:
-            known = ", which stands in the catalog" if one in cluster.partitions else ""
+            known = "; the catalog has one" if one in cluster.partitions else ""
             raise PolicyError(f"Slurm has no partition {one!r}{known}", did_you_mean(one, there))
     found = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
     only_catalog = [one for one in cluster.partitions if one not in there]
@@ -107,7 +105,7 @@ def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: 
 
 
 def _print_live(found: Sequence[PartitionNow], now: int) -> None:
-    """On a terminal the reasons stand below the table; elsewhere a partition is one line."""
+    """On a terminal the reasons are below the table; elsewhere each partition is one line."""
     terminal = console.is_terminal()
     columns = [
         console.Column("PARTITION", style="bold", no_wrap=True),
@@ -153,7 +151,7 @@ def _print_live(found: Sequence[PartitionNow], now: int) -> None:
     console.print_text("")
     used, free, down = tuple(signs)
     _print_note(
-        f"{used} used, {free} free, {down} down. MY GPUS, RUNNING, JOBS: mine, of what I may have."
+        f"{used} used, {free} free, {down} down. MY GPUS, RUNNING, JOBS: yours, of your limit."
     )
 
 
@@ -193,7 +191,7 @@ def _print_overview(cluster: Cluster) -> None:
     rows = [_overview_row(partition) for partition in cluster.partitions.values()]
     console.print_table(columns, rows)
     console.print_text("")
-    legend = "CORES, GPUS: of one node. SUBMIT, RUN, MAX GPUS: limits of one user."
+    legend = "CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user."
     console.print_text(legend, "dim")
     lines = _rules(cluster)
     for partition in cluster.partitions.values():
@@ -229,7 +227,7 @@ def _overview_row(partition: Partition) -> List[str]:
 
 
 def _rules(cluster: Cluster) -> List[Tuple[str, str]]:
-    """The site's policy, a line a rule."""
+    """The site's policy, one line per rule."""
     policy = cluster.policy
     lines: List[Tuple[str, str]] = []
     if policy.submit_from:
@@ -246,7 +244,7 @@ def _rules(cluster: Cluster) -> List[Tuple[str, str]]:
     if policy.cores.rule != "none":
         share = policy.cores.cores_per_gpu or "a node's cores / its GPUs"
         word = "at most" if policy.cores.rule == "cap" else "by default"
-        lines.append(("cores a GPU", f"{word} {share}"))
+        lines.append(("cores per GPU", f"{word} {share}"))
     interactive = cluster.wall_time.interactive_maximum
     if interactive is not None:
         lines.append(("interactive jobs", f"at most {_time(interactive)}"))
@@ -267,7 +265,7 @@ def _print_partition(cluster: Cluster, partition: Partition) -> None:
             rows.append([field.name, _text(value)])
     cores = cluster.cores_per_gpu(partition)
     if partition.gpus_per_node and cores is not None:
-        rows.append(["cores a GPU", _text(cores)])
+        rows.append(["cores per GPU", _text(cores)])
         memory = cluster.memory_mb(partition, cores)
         if memory is not None:
             rows.append(["memory with them", f"{memory} MB"])
@@ -356,7 +354,7 @@ def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -
 
 
 def _json_time(wall_time: WallTime) -> Dict[str, Any]:
-    """Seconds, null where nothing is said, and the word UNLIMITED where there is no limit."""
+    """Seconds, null where not known, and the word UNLIMITED where there is no limit."""
     return {
         key: "UNLIMITED" if seconds == units.UNLIMITED else seconds
         for key, seconds in dataclasses.asdict(wall_time).items()

@@ -1,8 +1,8 @@
-"""The figures of a limit that keeps a job waiting: ``8 of 8 GPUs``. Pure."""
+"""The figures of a limit that keeps a job waiting: ``8 of 8 GPUs``."""
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator
+from typing import Dict, Iterable, Iterator, Sequence
 
 from neuronctl.slurm.limits import RUNNING, SUBMITTED, TIME, USER, Limit
 from neuronctl.slurm.snapshot import Limits
@@ -13,6 +13,26 @@ from neuronctl.units import format_time
 def has_figure(reason: str) -> bool:
     """Whether a limit with a figure may stand behind the reason."""
     return reason.startswith(("QOS", "Assoc", "Partition"))
+
+
+def limit_figures(waiting: Sequence[JobStatus], jobs: Sequence[JobStatus]) -> Dict[str, str]:
+    """Job id -> figures of the limit it waits for, by the limits that were read last.
+
+    jobs: what counts against the limits. Jobs whose limit is not known are left out.
+    """
+    waiting = [job for job in waiting if job.state == "PENDING" and has_figure(job.reason)]
+    if not waiting:
+        return {}
+    from neuronctl.gate import limits_cache
+
+    known = limits_cache.read(limits_cache.key())
+    if known is None:
+        return {}
+    figures = {}
+    for job in waiting:
+        own = [other for other in jobs if other.user == job.user]
+        figures[str(job.id)] = figure_words(job, own, known[0])
+    return figures
 
 
 def figure_words(status: JobStatus, mine: Iterable[JobStatus], limits: Limits) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Sequence, Tuple
 
-from neuronctl.diagnosis.evidence import Diagnosis, Evidence, clock, found_line, last_line, search
+from neuronctl.diagnosis.evidence import Diagnosis, Evidence, found_line, last_line, search
 from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.pending_reasons import explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.tracking.endings import ENDINGS
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
+from neuronctl.words import duration
 
 # Seconds between the end of a run and the new submission that a requeue is.
 _REQUEUE_TAKES = 60
@@ -20,11 +21,11 @@ _REQUEUE_TAKES = 60
 def running(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     where = f" on {status.node_list}" if status.node_list else ""
-    what = f"it is {status.state}{where}, {clock(status.elapsed)} after its start"
+    what = f"it is {status.state}{where}, {duration(status.elapsed)} after its start"
     if status.time_limit == UNLIMITED:
         what += ", without a time limit"
     elif status.time_limit is not None and status.elapsed is not None:
-        what += f"; {clock(max(0, status.time_limit - status.elapsed))} are left"
+        what += f"; {duration(max(0, status.time_limit - status.elapsed))} are left"
     if evidence.earlier:
         what += f"; {_earlier_words(evidence)}"
     found = search(evidence)
@@ -48,7 +49,7 @@ def waiting(evidence: Evidence) -> Diagnosis:
         words += f", {evidence.figure}"
     since = ""
     if status.submit is not None and evidence.now > status.submit:
-        since = f" for {clock(evidence.now - status.submit)}"
+        since = f" for {duration(evidence.now - status.submit)}"
     if evidence.earlier:
         since += " since it was put back into the queue"
     what = f"it has waited{since}: {words}"
@@ -69,7 +70,7 @@ def waiting(evidence: Evidence) -> Diagnosis:
         cause = _turn(evidence, own, name)
     if status.expected is not None and status.expected > evidence.now:
         moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.expected))
-        ahead = clock(status.expected - evidence.now)
+        ahead = duration(status.expected - evidence.now)
         expected = f"Slurm expects it to start at {moment} (in {ahead})"
         cause = f"{cause}; {expected}" if cause else expected
     before = _earlier_words(evidence)
@@ -90,9 +91,8 @@ def _earlier_words(evidence: Evidence) -> str:
     until = _PUT_BACK.get(last.state, "it ended")
     where = f" on {last.node_list}" if last.node_list else ""
     word = ", the last time" if times else ","
-    return (
-        f"it ran before{times}{word} for {clock(last.elapsed)}{where}, until {until} ({last.state})"
-    )
+    ran = duration(last.elapsed)
+    return f"it ran before{times}{word} for {ran}{where}, until {until} ({last.state})"
 
 
 def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[AccountingJob, ...]:
@@ -158,6 +158,6 @@ def _turn(evidence: Evidence, own: PartitionJob, reason: str) -> str:
         count = "1 job runs" if len(running) == 1 else f"{len(running)} jobs run"
         words += f", {count} there"
         if ends:
-            left = clock(min(ends) - evidence.now)
+            left = duration(min(ends) - evidence.now)
             words += f", the first of which ends in {left} at the latest"
     return words

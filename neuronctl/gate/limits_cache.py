@@ -13,13 +13,13 @@ import os
 import time
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
-from neuronctl import __version__
 from neuronctl.errors import NeuronctlError
 from neuronctl.files import write_private
 from neuronctl.slurm.limits import KINDS, Limit
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
 from neuronctl.slurm.scontrol import SiteConfig, SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits
+from neuronctl.version import __version__
 
 MAX_AGE = 3600
 """Seconds after which the limits are read anew."""

@@ -88,7 +88,7 @@ class RecordStore:
         """Write the intent to submit; the key by which to complete it."""
         import hashlib
 
-        from neuronctl import __version__
+        from neuronctl.version import __version__
 
         now = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))

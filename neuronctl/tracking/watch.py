@@ -64,7 +64,7 @@ class _Picture:
             fell_silent = self.silent_since is None
             if self.silent_since is None:
                 self.silent_since = time.time()
-            self.silence = found.unavailable.message.partition("; what you see")[0]
+            self.silence = found.unavailable.message
             if self.found is None:
                 self.found = found
             self.interval = min(self.interval * _GROWTH, _LONGEST_SILENT)

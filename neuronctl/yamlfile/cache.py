@@ -12,10 +12,10 @@ import os
 import zlib
 from typing import Any, Optional
 
-from neuronctl import __version__
 from neuronctl.errors import NeuronctlError
 from neuronctl.files import write_private
 from neuronctl.paths import cache_dir
+from neuronctl.version import __version__
 from neuronctl.yamlfile.document import Document, KeyPath
 
 _SEPARATOR = "\0"  # in no key: YAML has no such character

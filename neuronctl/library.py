@@ -116,8 +116,9 @@ def submit(
 ) -> Submission:
     """Judge a plan, submit its script with sbatch from this directory, and record it.
 
-    force: submit in spite of errors. Raises PolicyError for errors otherwise, SlurmRefusedError,
-    and SlurmUnavailableError, after which the job may be in the queue all the same.
+    force: override errors of the rules, which otherwise raise PolicyError. Also raises
+    SlurmRefusedError, and SlurmUnavailableError, after which the job may be in the queue
+    nevertheless.
     """
     job = judge_job(PlannedJob(plan, load(catalog)))
     if job.errors and not force:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Mapping, Optional
 
 import click
 
+from neuronctl.cli.job_options import catalog_option
+
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
     from neuronctl.slurm.snapshot import Limits
@@ -70,7 +72,7 @@ def import_(write: Optional[str], force: bool) -> None:
 
 @command.command()
 @click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
-@click.option("--catalog", metavar="FILE", help="Catalog file that overrides the others.")
+@catalog_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     """Show where the catalog differs from Slurm, figure by figure."""

@@ -7,10 +7,12 @@ from typing import Optional
 
 import click
 
+from neuronctl.cli.job_options import catalog_option
+
 
 @click.command("doctor")
 @click.pass_context
-@click.option("--catalog", metavar="FILE", help="Catalog file that overrides the others.")
+@catalog_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(context: click.Context, catalog: Optional[str], as_json: bool) -> None:
     """Check Slurm, catalog, directories, software and the last job on this machine.

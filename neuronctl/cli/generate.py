@@ -7,13 +7,15 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import job_command, program_arguments
+from neuronctl.cli.job_options import complete_files, job_command, program_arguments
 from neuronctl.cli.say import print_script
 from neuronctl.submission.prepare import plan_job, review
 
 
 @job_command("generate")
-@click.option("--write", metavar="FILE", help="Write the script to FILE.")
+@click.option(
+    "--write", metavar="FILE", shell_complete=complete_files, help="Write the script to FILE."
+)
 @program_arguments
 def command(
     words: Tuple[str, ...],

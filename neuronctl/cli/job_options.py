@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
 import click
 
 from neuronctl.request.options import OPTIONS, Option
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 BEHIND_DASHES = "neuronctl.behind_dashes"
 """Key of a click context's ``meta``: whether what is left of the line stands behind ``--``."""
@@ -53,10 +56,20 @@ def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any
         for add in (
             job_options([option.long for option in OPTIONS if batch or not option.batch_only]),
             click.option(
-                "-f", "--file", "job_file", metavar="JOB.YAML", help="Read the job from a file."
+                "-f",
+                "--file",
+                "job_file",
+                metavar="JOB.YAML",
+                shell_complete=complete_files,
+                help="Read the job from a file.",
             ),
             catalog_option,
-            click.option("--template", metavar="FILE", help="Use this template."),
+            click.option(
+                "--template",
+                metavar="FILE",
+                shell_complete=complete_files,
+                help="Use this template.",
+            ),
             click.option("--explain", is_flag=True, help="Show every value and where it is from."),
             force_option,
         ):
@@ -67,10 +80,21 @@ def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any
     return decorate
 
 
+def complete_files(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> List[CompletionItem]:
+    """Let the shell complete the name of a file."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 def catalog_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """``--catalog FILE``."""
     help = "Catalog file that overrides the others."
-    return click.option("--catalog", metavar="FILE", help=help)(function)
+    return click.option("--catalog", metavar="FILE", shell_complete=complete_files, help=help)(
+        function
+    )
 
 
 def force_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,9 +118,13 @@ def job_options(names: Sequence[str]) -> Decorator:
 
 def program_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
     """SCRIPT and its ARGS, for the commands that run a program."""
-    return click.argument("words", metavar="SCRIPT [ARGS]...", nargs=-1, type=click.UNPROCESSED)(
-        function
-    )
+    return click.argument(
+        "words",
+        metavar="SCRIPT [ARGS]...",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        shell_complete=complete_files,
+    )(function)
 
 
 def _click_option(option: Option) -> Decorator:

@@ -10,6 +10,7 @@ import click
 from neuronctl import console, units
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
+from neuronctl.cli.job_options import catalog_option
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.cluster import recognise
@@ -27,7 +28,7 @@ _TIMEOUT = 20.0
 @click.command(name="partitions")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
-@click.option("--catalog", metavar="FILE", help="Catalog file that overrides the others.")
+@catalog_option
 @click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
 @click.option("--live", is_flag=True, help="Show what is free and what is yours, now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -64,6 +64,8 @@ def test_completion(shell: str) -> None:
     assert "--gpus-per-node" in complete(shell, "neuronctl submit --gpus-p")
     assert "import" in complete(shell, "neuronctl catalog imp")
     assert "submit" not in complete(shell, "neuronctl st")
+    for line in ("neuronctl submit tra", "neuronctl submit -f jo", "neuronctl run tra"):
+        assert "file" in complete(shell, line)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

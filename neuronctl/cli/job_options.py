@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 BEHIND_DASHES = "neuronctl.behind_dashes"
-"""Key of a click context's ``meta``: whether what is left of the line stands behind ``--``."""
+"""Key of a click context's ``meta``: whether the remaining words follow ``--``."""
 
 
 _TITLES = {"Slurm": "Slurm options", "Command": "Options"}
@@ -53,8 +53,16 @@ def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        for add in (
-            job_options([option.long for option in OPTIONS if batch or not option.batch_only]),
+        for add in (  # the last one is shown first
+            force_option,
+            click.option("--explain", is_flag=True, help="Show where every value comes from."),
+            click.option(
+                "--template",
+                metavar="FILE",
+                shell_complete=complete_files,
+                help="Use this template.",
+            ),
+            catalog_option,
             click.option(
                 "-f",
                 "--file",
@@ -63,15 +71,7 @@ def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any
                 shell_complete=complete_files,
                 help="Read the job from a file.",
             ),
-            catalog_option,
-            click.option(
-                "--template",
-                metavar="FILE",
-                shell_complete=complete_files,
-                help="Use this template.",
-            ),
-            click.option("--explain", is_flag=True, help="Show every value and where it is from."),
-            force_option,
+            job_options([option.long for option in OPTIONS if batch or not option.batch_only]),
         ):
             function = add(function)
         context = {"allow_interspersed_args": False}

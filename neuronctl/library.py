@@ -28,7 +28,7 @@ from neuronctl.errors import (
     UsageError,
     did_you_mean,
 )
-from neuronctl.gate.judge import Judged
+from neuronctl.gate.assessment import Assessment
 from neuronctl.planning import JobPlan
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
@@ -42,6 +42,7 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import parse_since
 
 __all__ = [
+    "Assessment",
     "CatalogError",
     "Diagnosis",
     "Finding",
@@ -49,7 +50,6 @@ __all__ = [
     "JobPlan",
     "JobRecord",
     "JobStatus",
-    "Judged",
     "NeuronctlError",
     "NoSuchJobError",
     "PolicyError",
@@ -92,7 +92,7 @@ def plan(
     return plan_job(_texts(options), words=words, catalog_file=catalog, job_file=job_file).plan
 
 
-def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Judged:
+def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Assessment:
     """Check a plan against the catalog and what Slurm says now: findings and a verdict.
 
     Where Slurm does not answer, the catalog alone judges, and the verdict says so.

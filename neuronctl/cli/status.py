@@ -234,7 +234,7 @@ def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -
     print_jobs(
         lines,
         users=question.everybody,
-        limits=limit_figures(found.jobs, found.jobs),
+        limits=limit_figures(found.jobs),
         advise=bool(question.ids) or is_terminal(file),
         bars=is_terminal(file),
         file=file,

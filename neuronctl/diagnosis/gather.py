@@ -10,7 +10,7 @@ from typing import List, Sequence, Tuple
 
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
-from neuronctl.diagnosis.limit_figures import has_figure, limit_figures
+from neuronctl.diagnosis.limit_figures import figure_words, has_figure, known_limits
 from neuronctl.errors import NeuronctlError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
 from neuronctl.slurm.sacct import AccountingJob
@@ -51,7 +51,7 @@ def gather(status: JobStatus) -> Evidence:
         logs = [log for log in map(read_tail, paths) if not log.problem]
     queue: Tuple[PartitionJob, ...] = ()
     figure = ""
-    if status.state == "PENDING" and status.source == "squeue" and _is_limit(status.reason):
+    if status.state == "PENDING" and status.source == "squeue" and has_figure(status.reason):
         figure = _figure(status)
     elif status.state == "PENDING" and status.source == "squeue" and status.partition:
         # The reason is known all the same.
@@ -105,24 +105,18 @@ def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
     return ()
 
 
-def _is_limit(reason: str) -> bool:
-    return reason.startswith(("QOS", "Assoc")) or reason in (
-        "PartitionTimeLimit",
-        "PartitionNodeLimit",
-    )
-
-
 def _figure(status: JobStatus) -> str:
     """The limit that a job waits for and what counts against it, as far as known."""
     from neuronctl.slurm.squeue import QueueJob, squeue
     from neuronctl.tracking.job_status import merge
 
-    if not has_figure(status.reason):
+    limits = known_limits()
+    if limits is None:
         return ""
     rows: Tuple[QueueJob, ...] = ()
     with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
         rows = squeue(user=str(os.getuid()))
-    return limit_figures([status], merge(None, rows)).get(str(status.id), "")
+    return figure_words(status, merge(None, rows), limits)
 
 
 def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:

@@ -51,7 +51,7 @@ class PreparedJob:
     @property
     def errors(self) -> Tuple[Finding, ...]:
         """The findings that refuse the job."""
-        return tuple(finding for finding in self.findings if finding.severity == "error")
+        return tuple(finding for finding in self.findings if finding.refuses)
 
     def refuse_errors(self, hint: str = "") -> None:
         """Raise PolicyError where there are errors."""

@@ -228,11 +228,11 @@ def _signal_name(text: str) -> str:
 
     from neuronctl.errors import did_you_mean
 
-    names = {one.name[3:]: one for one in signal.Signals}
+    names = {number.name[3:]: number for number in signal.Signals}
     word = text.strip().upper()
     word = word[3:] if word.startswith("SIG") else word
     if word.isdigit():
-        word = next((name for name, one in names.items() if one.value == int(word)), word)
+        word = next((name for name, number in names.items() if number == int(word)), word)
     if word not in names:
         raise UsageError(f"--signal: '{text}' is not a signal", did_you_mean(word, names))
     return word

@@ -87,7 +87,7 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     known = load(catalog)
     here = limits.config.cluster
     if cluster is None:
-        names = [one.name for one in known.clusters.values() if is_cluster(one, here)]
+        names = [entry.name for entry in known.clusters.values() if is_cluster(entry, here)]
         if not names:
             raise CatalogError(
                 f"the catalog does not describe the cluster of this Slurm, '{here}'",
@@ -97,15 +97,15 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     ours = known.cluster(cluster)
     text = _draft(limits, {})
     theirs = merge([yamlfile.parse(text, "Slurm", CatalogError)])
-    found = differences(ours, theirs.cluster(), untold(limits))
+    changes = differences(ours, theirs.cluster(), untold(limits))
     if limits.qos is None:
         say("neuronctl: sacctmgr does not answer: per-user limits are not compared")
     if as_json:
-        rows = [dataclasses.asdict(one) for one in found]
+        rows = [dataclasses.asdict(change) for change in changes]
         data = {"cluster": ours.name, "slurm_cluster": here, "differences": rows}
         console.print_json("neuronctl.catalog-diff/1", data)
         return
-    if not found:
+    if not changes:
         click.echo(f"{ours.name}: the catalog agrees with Slurm")
         return
     columns = [
@@ -114,7 +114,10 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
         console.Column(f"CATALOG ({ours.date})"),
         console.Column("SLURM"),
     ]
-    cells = [[one.partition, one.key, one.catalog or "-", one.slurm or "-"] for one in found]
+    cells = [
+        [change.partition, change.key, change.catalog or "-", change.slurm or "-"]
+        for change in changes
+    ]
     console.print_table(columns, cells)
 
 

@@ -23,10 +23,12 @@ def command(context: click.Context, catalog: Optional[str], as_json: bool) -> No
     from neuronctl import console
     from neuronctl.doctor import examine
 
-    found = examine(catalog)
-    code = next((one.exit_code for one in found if one.exit_code), 0)
+    checks = examine(catalog)
+    code = next((check.exit_code for check in checks if check.exit_code), 0)
     if as_json:
-        console.print_json("neuronctl.doctor/1", {"checks": [dataclasses.asdict(c) for c in found]})
+        console.print_json(
+            "neuronctl.doctor/1", {"checks": [dataclasses.asdict(check) for check in checks]}
+        )
         context.exit(code)
     columns = [
         console.Column("WHAT", style="bold", no_wrap=True),
@@ -34,7 +36,8 @@ def command(context: click.Context, catalog: Optional[str], as_json: bool) -> No
         console.Column("SEEN"),
     ]
     rows = [
-        [one.name, one.state, one.words + (f" -> {one.hint}" if one.hint else "")] for one in found
+        [check.name, check.state, check.words + (f" -> {check.hint}" if check.hint else "")]
+        for check in checks
     ]
     console.print_table(columns, rows)
     context.exit(code)

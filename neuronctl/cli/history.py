@@ -52,7 +52,7 @@ def command(
     def choose() -> List[JobRecord]:
         records = (
             record
-            for record in itertools.takewhile(lambda one: one.begun_at >= after, store.iter())
+            for record in itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
             if name is None or _is_named(record, name)
         )
         return list(records if everything else itertools.islice(records, limit))

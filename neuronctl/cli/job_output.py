@@ -93,7 +93,8 @@ def _wait_sources(job: PreparedJob) -> List[str]:
 
     if job.verdict is None or job.verdict.kind != WILL_WAIT:
         return []
-    return [one.source for one in job.findings if CODES[one.code].waits and one.source]
+    waits = [finding for finding in job.findings if CODES[finding.code].waits]
+    return [finding.source for finding in waits if finding.source]
 
 
 def show_submission(submission: Submission) -> None:

@@ -56,9 +56,9 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
         filters: List[RankFilter] = []
         through = None if rank is None else _through(rank, filters)
         code = follow(asked, record, store=store, only_err=err, through=through)
-        for one in filters:
-            one.finish()
-        if filters and not any(one.labelled for one in filters):
+        for rank_filter in filters:
+            rank_filter.finish()
+        if filters and not any(rank_filter.labelled for rank_filter in filters):
             _no_labels()
         return code if code == INTERRUPTED else None
     whole = record is not None and record.array is None

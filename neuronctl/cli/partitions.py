@@ -75,37 +75,43 @@ def command(
 # ---------------------------------------------------------------------------- live
 
 
-def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: bool) -> None:
+def _live(
+    catalog: Catalog, cluster_name: Optional[str], names: Sequence[str], as_json: bool
+) -> None:
     from neuronctl.cli.json_data import verdict_data
     from neuronctl.gate.ask import ask_slurm
     from neuronctl.gate.partition_board import partitions_now
     from neuronctl.planning import plan
     from neuronctl.request.job import JobRequest
 
-    cluster, _ = recognise(catalog, name)
+    cluster, _ = recognise(catalog, cluster_name)
     look = ask_slurm(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)
-    there = {one.name: one for one in look.limits.partitions}
-    for one in names:
-        if one not in there:
-            known = "; the catalog has one" if one in cluster.partitions else ""
-            raise PolicyError(f"Slurm has no partition {one!r}{known}", did_you_mean(one, there))
-    found = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
-    only_catalog = [one for one in cluster.partitions if one not in there]
-    only_slurm = [one for one in there if one not in cluster.partitions]
+    there = {partition.name: partition for partition in look.limits.partitions}
+    for wanted in names:
+        if wanted not in there:
+            known = "; the catalog has one" if wanted in cluster.partitions else ""
+            hint = did_you_mean(wanted, there)
+            raise PolicyError(f"Slurm has no partition '{wanted}'{known}", hint)
+    partitions = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
+    only_catalog = [name for name in cluster.partitions if name not in there]
+    only_slurm = [name for name in there if name not in cluster.partitions]
     if as_json:
-        rows = [{**dataclasses.asdict(one), "next": verdict_data(one.next)} for one in found]
+        rows = [
+            {**dataclasses.asdict(partition), "next": verdict_data(partition.next)}
+            for partition in partitions
+        ]
         data = {"cluster": cluster.name, "partitions": rows}
         only = {"only_in_catalog": only_catalog, "only_in_slurm": only_slurm}
         console.print_json(LIVE_SCHEMA, {**data, **only})
         return
-    _print_live(found, look.asked_at)
+    _print_live(partitions, look.asked_at)
     if only_catalog and not names:
         _print_note(f"In the catalog, not in this Slurm: {', '.join(only_catalog)}")
     if only_slurm and not names:
         _print_note(f"In this Slurm, not in the catalog: {', '.join(only_slurm)}")
 
 
-def _print_live(found: Sequence[PartitionNow], now: int) -> None:
+def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
     """On a terminal the reasons are below the table; elsewhere each partition is one line."""
     terminal = console.is_terminal()
     columns = [
@@ -121,17 +127,17 @@ def _print_live(found: Sequence[PartitionNow], now: int) -> None:
     ]
     cells = [
         [
-            one.partition,
+            partition.partition,
             "",
-            f"{one.free} {one.unit}{'' if one.free == 1 else 's'}",
-            str(one.used),
-            str(one.down),
-            str(one.my_gpus),
-            str(one.my_running),
-            str(one.my_jobs),
-            one.word if terminal else one.wait(now),
+            f"{partition.free} {partition.unit}{'' if partition.free == 1 else 's'}",
+            str(partition.used),
+            str(partition.down),
+            str(partition.my_gpus),
+            str(partition.my_running),
+            str(partition.my_jobs),
+            partition.word if terminal else partition.wait(now),
         ]
-        for one in found
+        for partition in partitions
     ]
     longest, signs = _BAR, "#.x"
     if terminal:
@@ -141,10 +147,12 @@ def _print_live(found: Sequence[PartitionNow], now: int) -> None:
         figures = sum(widths) - widths[1] + console.GAP * (len(columns) - 1)
         longest = min(_BAR, max(_SHORT_BAR, console.terminal_width() - figures))
         signs = "█░x" if console.draws_blocks() else signs
-    for row, one in zip(cells, found):
-        row[1] = one.bar(longest, signs=signs)
+    for row, partition in zip(cells, partitions):
+        row[1] = partition.bar(longest, signs=signs)
     console.print_table(columns, cells)
-    reasons = [[one.partition, one.why(now)] for one in found if one.why(now)]
+    reasons = [
+        [partition.partition, partition.why(now)] for partition in partitions if partition.why(now)
+    ]
     if terminal and reasons:
         console.print_text("")
         headers = [console.Column("NOT NOW", style="bold", no_wrap=True), console.Column("WHY")]
@@ -309,15 +317,15 @@ def _time(seconds: Optional[int]) -> str:
 
 def _places(catalog: Catalog, cluster: Cluster, names: Sequence[str]) -> Dict[Tuple[str, ...], str]:
     """Key path below the cluster -> file:line, of values only (not of the mappings round them)."""
-    found = {
+    places = {
         path[1:]: str(place)
         for path, place in catalog.locations.items()
         if path[0] == cluster.name and len(path) > 1
     }
-    inner = {path[:length] for path in found for length in range(1, len(path))}
+    inner = {path[:length] for path in places for length in range(1, len(path))}
     return {
         path: place
-        for path, place in found.items()
+        for path, place in places.items()
         if path not in inner and (not names or (path[:1] == ("partitions",) and path[1] in names))
     }
 

@@ -86,8 +86,8 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
         _section("Decided")
         columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
         rows = [
-            [one[0], one[1], ": ".join(part for part in one[2:4] if part)]
-            for one in draft.decisions
+            [name, value, ": ".join(part for part in (source, why) if part)]
+            for name, value, source, why in draft.decisions
         ]
         print_table(columns, rows)
     if draft.findings:
@@ -125,10 +125,10 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
 
     status = jobs[0]
     if len(jobs) > 1:
-        rows = [("tasks", str(sum(one.id.count for one in jobs)))]
-        for one in jobs[:_TASKS]:
-            how = ending_words(one, canceller(one)) if one.ended else reason_words(one.reason)
-            rows.append((str(one.id), f"{one.state}{how and f' ({how})'}"))
+        rows = [("tasks", str(sum(job.id.count for job in jobs)))]
+        for job in jobs[:_TASKS]:
+            how = ending_words(job, canceller(job)) if job.ended else reason_words(job.reason)
+            rows.append((str(job.id), f"{job.state}{how and f' ({how})'}"))
         if len(jobs) > _TASKS:
             rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
         return rows

@@ -147,7 +147,7 @@ def _data(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -
     status, line = evidence.status, diagnosis.line
     return {
         "job_id": str(status.id),
-        "tasks": [str(one.id) for one in same],
+        "tasks": [str(task.id) for task in same],
         "name": status.name,
         "state": status.state,
         "reason": status.reason,

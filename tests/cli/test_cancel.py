@@ -126,7 +126,7 @@ def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:
     assert result.stdout == ("7 was sent USR1\n8 has not started: no process to signal\n")
     assert fake_slurm.calls()[-1] == ["scancel", "--signal=USR1", "--batch", "7"]
     assert "--signal=USR1" in run_argv(run, fake_slurm, "cancel", "7", "--signal", "10")
-    assert "is no signal" in run("cancel", "7", "--signal", "HUPP", code=2).stderr
+    assert "is not a signal" in run("cancel", "7", "--signal", "HUPP", code=2).stderr
     assert "goes with --signal" in run("cancel", "7", "--batch", code=2).stderr
 
 

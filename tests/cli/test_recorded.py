@@ -54,7 +54,7 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
     assert len(run("history", "--name", "oth*").stdout.splitlines()) == 2
     assert len(run("history", "--since", "1h").stdout.splitlines()) == 4
     assert "no matching submissions" in run("history", "--since", "2100-01-01").stdout
-    assert "is no time" in run("history", "--since", "soon", code=2).stderr
+    assert "is not a time" in run("history", "--since", "soon", code=2).stderr
     data = json.loads(run("history", "--json").stdout)
     assert data["schema"] == "neuronctl.history/1"
     assert [one["job_id"] for one in data["submissions"]] == [None, 8, 7]

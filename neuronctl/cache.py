@@ -14,10 +14,10 @@ import stat
 import zlib
 from typing import Any
 
-from neuronctl import __version__
 from neuronctl.errors import NeuronctlError
 from neuronctl.files import write_private
 from neuronctl.paths import cache_dir
+from neuronctl.version import __version__
 
 
 def path_of(kind: str, name: str) -> str:

@@ -8,7 +8,6 @@ import sys
 import time
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
-from neuronctl import __version__
 from neuronctl.errors import (
     NeuronctlError,
     PolicyError,
@@ -16,6 +15,7 @@ from neuronctl.errors import (
     SlurmUnavailableError,
 )
 from neuronctl.frozen import dataclass
+from neuronctl.version import __version__
 
 GOOD = "ok"
 BAD = "wrong"

@@ -5,7 +5,9 @@ Pure functions; invalid input raises ValueError.
 
 from __future__ import annotations
 
+import contextlib
 import re
+import time
 from typing import Dict, Iterable, List, Optional, Tuple
 
 UNLIMITED = -1
@@ -67,6 +69,36 @@ def format_time(seconds: int) -> str:
     days, hour = divmod(hours, 24)
     clock = f"{hour:02d}:{minute:02d}:{second:02d}"
     return f"{days}-{clock}" if days else clock
+
+
+def format_elapsed(seconds: Optional[int]) -> str:
+    """A duration as squeue prints time used: ``5:00``, ``1:02:03``, ``2-00:00:00``; ``-``: None."""
+    if seconds is None:
+        return "-"
+    if seconds == UNLIMITED:
+        return "unlimited"
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    if hours >= 24:
+        return format_time(seconds)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+_SINCE_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def parse_since(text: str, now: int) -> int:
+    """Epoch seconds of ``--since``: ``7d`` before ``now``, or the start of a day in local time.
+
+    Raises ValueError naming the forms.
+    """
+    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip(), re.ASCII)
+    if match:
+        return now - int(match[1]) * _SINCE_UNITS[match[2]]
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"):
+        with contextlib.suppress(ValueError, OverflowError):
+            return int(time.mktime(time.strptime(text.strip(), form)))
+    raise ValueError(f"{text!r} is not a time; use 12h, 7d, 2w or a day such as 2026-11-01")
 
 
 # -------------------------------------------------------------------------- memory

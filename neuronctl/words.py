@@ -1,8 +1,10 @@
-"""Counts in sentences and timestamps in JSON."""
+"""Numbers and durations in sentences, times in JSON."""
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Sequence, Tuple
+
+from neuronctl.units import UNLIMITED
 
 
 def counted(number: int, thing: str) -> str:
@@ -24,3 +26,22 @@ def utc(moment: Optional[int]) -> Optional[str]:
     from datetime import datetime, timezone
 
     return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(seconds: Optional[int]) -> str:
+    """``45 s``, ``5 min``, ``1 h 20 min``, ``3 d 4 h``: two figures are enough for a person."""
+    if seconds is None:
+        return "an unknown time"
+    if seconds == UNLIMITED:
+        return "unlimited length"
+    steps: Sequence[Tuple[int, str]] = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    parts = []
+    for size, name in steps:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count} {name}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts) or "0 s"

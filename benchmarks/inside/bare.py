@@ -2,8 +2,7 @@
 
 ``bare.py submit COMMANDS`` imports click, asks Slurm part of what the gate asks while it imports
 jinja2, and submits; it checks, renders and records nothing. ``bare.py table SQUEUE`` imports click,
-imports rich while squeue runs, and draws a table with one row. Modules that neuronctl replaces by
-stand-ins are replaced here too. COMMANDS and SQUEUE are JSON.
+imports rich while squeue runs, and draws a table with one row. COMMANDS and SQUEUE are JSON.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ import os
 import subprocess
 import sys
 from typing import List
-
-from neuronctl.cli.later import SELDOM_USED, import_later
 
 
 def ask(argv: List[str]) -> subprocess.Popen[bytes]:
@@ -44,7 +41,6 @@ def table(argv: List[str]) -> None:
 
 
 if __name__ == "__main__":
-    import_later(*SELDOM_USED)
     importlib.import_module("click")
     (submit if sys.argv[1] == "submit" else table)(json.loads(sys.argv[2]))
     sys.stdout.flush()

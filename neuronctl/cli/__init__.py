@@ -1,7 +1,7 @@
-"""The command line: one thin file a command, loaded when it is called.
+"""The command line: parse, call, print.
 
-``main`` is the one place where errors become messages and exit codes. Nothing here imports click,
-which costs more than twice the start of Python itself: only a command needs it (invoke.py).
+``main`` is the one place where errors become messages and exit codes. Nothing here imports click
+before a command needs it: it takes longer than the start of Python itself.
 """
 
 from __future__ import annotations
@@ -12,92 +12,144 @@ import io
 import os
 import sys
 
-from neuronctl import __version__
 from neuronctl.errors import NeuronctlError, UsageError
+from neuronctl.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Optional
+    from typing import Any, List, NoReturn, Optional
 
-# name -> one-line help; the module neuronctl.cli.NAME holds the command. The help stands here so
-# that `neuronctl --help` need not import every command.
-COMMANDS = {
-    "submit": "Check a job, submit it with sbatch and record it.",
-    "generate": "Print the script of a job for review.",
-    "salloc": "Work interactively with the same wiring a job would get.",
-    "run": "Launch a program from the allocation this shell stands in.",
-    "status": "Show what became of your jobs.",
-    "why": "Say why a job waits, or how it ended and why.",
-    "logs": "Show or follow a job's log.",
-    "cancel": "Cancel jobs.",
-    "history": "List recorded submissions and what became of them.",
-    "show": "Show all that is known about one job, with its script.",
-    "diff": "Compare the plans and scripts of two jobs.",
-    "resubmit": "Submit a recorded job again.",
-    "attach": "Open a shell inside a running job.",
-    "top": "Show what a running job does with its GPUs, CPUs and memory.",
-    "partitions": "Show the partition catalog.",
-    "catalog": "Check a catalog, draft one from Slurm, compare the two.",
-    "doctor": "Say what works here and what does not.",
-    "sandbox": "Run a real Slurm on this machine, built from the catalog.",
+# Section -> command -> one-line help. The module neuronctl.cli.NAME holds the command.
+SECTIONS = {
+    "Run a job": {
+        "submit": "Check a job, submit it with sbatch and record it.",
+        "generate": "Print the job script for review.",
+        "salloc": "Open a shell in an allocation that is set up like a job.",
+        "run": "Launch a program in the current allocation.",
+    },
+    "Watch it": {
+        "status": "Show the state of your jobs.",
+        "why": "Explain why a job is waiting, or how it ended.",
+        "logs": "Show or follow a job's log.",
+        "top": "Show the GPU, CPU and memory use of a running job.",
+        "attach": "Open a shell inside a running job.",
+        "cancel": "Cancel jobs.",
+    },
+    "Look back": {
+        "history": "List recorded submissions.",
+        "show": "Show everything known about one job.",
+        "diff": "Compare the plans and scripts of two jobs.",
+        "resubmit": "Submit a recorded job again.",
+    },
+    "Look around": {
+        "partitions": "Show the partitions, their limits and what is free.",
+        "doctor": "Check whether everything works on this machine.",
+    },
+    "Set up": {
+        "catalog": "Check, draft or compare a partition catalog.",
+        "sandbox": "Run a real Slurm on this machine.",
+    },
 }
+
+COMMANDS = {name: help for commands in SECTIONS.values() for name, help in commands.items()}
 
 _WIDTH = max(map(len, COMMANDS))
 
 HELP = """\
 Usage: neuronctl [OPTIONS] COMMAND [ARGS]...
 
-  Right Slurm scripts for GPU training: checked before submission, tracked
-  after it.
+  Submit, check and track GPU training jobs on a Slurm cluster.
 
 Options:
   --version   Show the version and exit.
   -h, --help  Show this message and exit.
+""" + "".join(
+    f"\n{section}:\n" + "".join(f"  {name:{_WIDTH}}  {help}\n" for name, help in commands.items())
+    for section, commands in SECTIONS.items()
+)
 
-Commands:
-""" + "".join(f"  {name:{_WIDTH}}  {words}\n" for name, words in COMMANDS.items())
+
+def main(argv: Optional[List[str]] = None) -> NoReturn:
+    """Run a command line and end the process with one of the documented exit codes."""
+    try:
+        code = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()  # where it fails at exit, the interpreter ends with a code of its own
+    except NeuronctlError as error:
+        code = _report(error)
+    except (KeyboardInterrupt, EOFError):
+        from neuronctl.cli.say import say
+
+        say("\nneuronctl: interrupted")  # behind the terminal's ^C
+        code = 130
+    except Exception as error:
+        code = _unexpected(error)
+    try:
+        sys.stdout.flush()  # of what was printed before an error
+    except OSError:
+        from neuronctl.cli.say import drop_output
+
+        drop_output()
+    gc.freeze()  # at exit, the collector need not look through what is alive
+    sys.exit(code)
 
 
-def run_command_line(words: List[str]) -> int:
-    """Do what a command line (without the program's own name) says; the exit code."""
-    name = words[0] if words else ""
-    if name in COMMANDS:
-        from neuronctl.cli.later import SELDOM_USED, import_later
+def program() -> None:
+    """``main`` as a process of its own."""
+    # Imports make little garbage: to search it again and again takes a tenth of the time.
+    gc.set_threshold(100_000)
+    _standard_streams()
+    main()
 
-        import_later(*SELDOM_USED)
-        from neuronctl.cli.invoke import invoke
 
-        return invoke(name, words[1:])
-    if name in ("-h", "--help"):
+def _run(words: List[str]) -> int:
+    """Run the command line ``words``; returns the exit code."""
+    if "_NEURONCTL_COMPLETE" in os.environ:
+        from neuronctl.cli.root import root
+
+        root.main(words, prog_name="neuronctl")  # answers the shell, and exits
+    if words[:1] in (["-h"], ["--help"]):
         sys.stdout.write(HELP)
         return 0
-    if name == "--version":
+    if words[:1] == ["--version"]:
         sys.stdout.write(f"neuronctl, version {__version__}\n")
         return 0
     if not words:
         sys.stderr.write(HELP)
         return UsageError.exit_code
-    hint = "see 'neuronctl --help'"
-    if name.startswith("-"):
-        raise UsageError(f"No such option '{name}'.", hint)
-    import difflib
+    from neuronctl.cli.root import invoke
 
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
-    guess = f" Did you mean '{close[0]}'?" if close else ""
-    raise UsageError(f"No such command '{name}'.{guess}", hint)
+    return invoke(words)
 
 
-def report(error: NeuronctlError) -> None:
-    """Print an error's message and hint to standard error."""
+def _report(error: NeuronctlError) -> int:
+    """Print an error's message and hint to standard error; returns its exit code."""
     from neuronctl.cli.say import say
 
     say(f"neuronctl: {error.message}")
     if error.hint:
         say(f"  hint: {error.hint}")
+    return error.exit_code
+
+
+def _unexpected(error: Exception) -> int:
+    """Report what is no NeuronctlError; returns the exit code."""
+    if isinstance(error, BrokenPipeError):
+        from neuronctl.cli.say import drop_output
+
+        drop_output()
+        return 0  # `neuronctl status | head`: the reader has seen enough
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+        from neuronctl.cli.say import drop_output
+
+        drop_output()
+        return _report(UsageError("cannot write standard output: no space left"))
+    from neuronctl.cli.internal_error import report_internal_error
+
+    return report_internal_error(error)
 
 
 class _LossyStderr(io.FileIO):
-    """Standard error: what cannot be said there, as nobody reads it or its disk is full, is not."""
+    """Standard error that drops what it cannot write: nobody reads it, or its disk is full."""
 
     def write(self, data: Any) -> int:
         try:
@@ -107,12 +159,12 @@ class _LossyStderr(io.FileIO):
 
 
 def _standard_streams() -> None:
-    """All three are there, and standard error never fails."""
+    """Make sure that all three streams exist, and that standard error never fails."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
     if sys.stdout is None:
@@ -124,62 +176,3 @@ def _standard_streams() -> None:
         errors="backslashreplace",
         line_buffering=True,
     )
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Run the command line and end the process with one of the documented exit codes."""
-    # Nothing that an import makes is garbage: to look through all of it again and again takes a
-    # tenth of the time of a short command.
-    gc.set_threshold(100_000)
-    try:
-        code = run_command_line(sys.argv[1:] if argv is None else argv)
-        # What is still in the buffer: later the interpreter would end with a code of its own.
-        sys.stdout.flush()
-    except NeuronctlError as error:
-        report(error)
-        code = error.exit_code
-    except (KeyboardInterrupt, EOFError):
-        from neuronctl.cli.say import say
-
-        say("\nneuronctl: interrupted")  # behind the terminal's ^C
-        code = 130
-    except BrokenPipeError:
-        from neuronctl.cli.say import drop_output
-
-        # `neuronctl status | head`: the reader has seen enough.
-        drop_output()
-        code = 0
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
-            from neuronctl.cli.say import drop_output
-
-            drop_output()
-            report(UsageError("standard output cannot be written: no space is left"))
-            sys.exit(UsageError.exit_code)
-        if os.environ.get("NEURONCTL_DEBUG"):
-            raise
-        kind = type(error).__name__
-        report(
-            NeuronctlError(
-                f"a defect of neuronctl itself: {kind}: {error}",
-                "run again with NEURONCTL_DEBUG=1 for the traceback, and report it",
-            )
-        )
-        code = 1
-    sys.exit(code)
-
-
-def program() -> None:
-    """``main`` as a process of its own, which ends at once.
-
-    To take apart all that was imported, as the interpreter does at its end, takes another tenth.
-    """
-    _standard_streams()
-    try:
-        main()
-    except SystemExit as stop:
-        try:
-            sys.stdout.flush()
-        except OSError:
-            stop.code = stop.code or UsageError.exit_code
-        os._exit(stop.code if isinstance(stop.code, int) else 0)

@@ -1,4 +1,4 @@
-"""neuronctl attach."""
+"""``neuronctl attach``: a shell inside a running job."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Optional, Tuple
 
 import click
 
-from neuronctl.cli.option import option
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.job_status import JobStatus
 
 
 @click.command("attach", context_settings={"allow_interspersed_args": False})
-@option("-w", "--node", metavar="NODE", help="On this node of it (default: the first).")
+@click.option("-w", "--node", metavar="NODE", help="Node of the job (default: the first).")
 @click.argument("job", metavar="JOB")
 @click.argument("words", metavar="[CMD [ARGS]...]", nargs=-1, type=click.UNPROCESSED)
 def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
-    """Open a shell inside a running job, beside its own processes, or run CMD there.
+    """Open a shell inside a running job, or run CMD there.
 
-    The shell sees the job's GPUs and shares its cores and memory; when it ends the job goes on.
-    neuronctl ends with its exit code. Without a terminal a CMD has to be named.
+    The shell sees the job's GPUs and shares its cores and memory; the job continues when it ends.
+    neuronctl exits with its exit code. Without a terminal, CMD is required.
     """
     from neuronctl.shell import positional
     from neuronctl.slurm.process import run_interactive
@@ -35,7 +34,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not words and not terminal:
         raise UsageError(
-            "there is no terminal for a shell", f"name a command: neuronctl attach {job} nvidia-smi"
+            "a shell needs a terminal", f"give a command: neuronctl attach {job} nvidia-smi"
         )
     program = list(words) or [os.environ.get("SHELL") or "/bin/bash"]
     if ":" in program:  # srun would begin another command there
@@ -46,7 +45,10 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
 
 
 def running_job(asked: JobId) -> JobStatus:
-    """The one running job or task that is meant; says which there are, or why there is none."""
+    """The running job or task of that id.
+
+    Raises UsageError where several tasks run, NoSuchJobError where none does.
+    """
     from neuronctl.records.store import RecordStore
     from neuronctl.tracking.lookup import look_up
 
@@ -56,15 +58,15 @@ def running_job(asked: JobId) -> JobStatus:
     running = [status for status in found.jobs if status.state == "RUNNING"]
     if len(running) > 1:
         names = ", ".join(str(status.id) for status in running[:5])
-        raise UsageError(f"{len(running)} tasks of job {asked} run", f"name one of them: {names}")
+        raise UsageError(f"{len(running)} tasks of job {asked} are running", f"name one: {names}")
     if running:
         return running[0]
     if not found.jobs or found.jobs[0].source == "record":
         raise NoSuchJobError(
-            f"job {asked} does not run: the queue does not have it", f"'neuronctl why {asked}'"
+            f"job {asked} is not running: it is not in the queue", f"'neuronctl why {asked}'"
         )
     raise NoSuchJobError(
-        f"job {asked} does not run: it is {found.jobs[0].state}", f"'neuronctl why {asked}'"
+        f"job {asked} is not running: it is {found.jobs[0].state}", f"'neuronctl why {asked}'"
     )
 
 
@@ -74,5 +76,5 @@ def nodes_of(status: JobStatus) -> Tuple[str, ...]:
 
     nodes = tuple(expand_hostlist(status.node_list)) if status.node_list else ()
     if not nodes:
-        raise NoSuchJobError(f"Slurm does not tell the nodes of job {status.id}")
+        raise NoSuchJobError(f"Slurm does not report the nodes of job {status.id}")
     return nodes

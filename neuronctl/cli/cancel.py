@@ -1,4 +1,4 @@
-"""neuronctl cancel."""
+"""``neuronctl cancel``: cancel or signal jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.option import option
+from neuronctl.cli.say import say
 from neuronctl.errors import SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.job_id import JobId
@@ -26,11 +26,15 @@ _SHOWN = 10  # jobs that are named before the question
 
 @click.command("cancel")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
-@option("--name", metavar="PATTERN", help="Jobs of yours with such a name: 'train*'.")
-@option("--state", metavar="STATE", help="Only jobs in this state: pending, running, …")
-@option("--signal", metavar="SIGNAL", help="Send this signal (USR1) instead of ending them.")
-@option("--batch", is_flag=True, help="To the batch shell, of a job submitted with --signal B:….")
-@option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--name", metavar="PATTERN", help="Your jobs whose name matches: 'train*'.")
+@click.option("--state", metavar="STATE", help="Only jobs in this state: pending, running, …")
+@click.option("--signal", metavar="SIGNAL", help="Send this signal (such as USR1) instead.")
+@click.option(
+    "--batch",
+    is_flag=True,
+    help="Signal only the batch shell (for jobs submitted with --signal B:…).",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(
     jobs: Tuple[str, ...],
     name: Optional[str],
@@ -39,17 +43,16 @@ def command(
     batch: bool,
     yes: bool,
 ) -> None:
-    """Cancel jobs, waiting or running, by id, by name or by state.
+    """Cancel pending or running jobs by id, name or state.
 
-    JOB is a job id, 4711_3 for a task of an array, or '4711_[1-5]' for several. With --name or
-    --state and no JOB, all of your own jobs of that kind are meant. Jobs that have ended
-    already are named with their state, and are no error. On a terminal you are asked before more
-    than one job is cancelled.
+    JOB is a job id, 4711_3 for an array task, or '4711_[1-5]' for several. With --name or --state
+    and no JOB, all your matching jobs are cancelled. Jobs that have already ended are listed with
+    their state; that is not an error. On a terminal, cancelling several jobs asks first.
     """
     if not jobs and name is None and state is None:
-        raise UsageError("no job is named", "name one by its id, or with --name or --state")
+        raise UsageError("no job given", "give a job id, --name or --state")
     if batch and signal is None:
-        raise UsageError("--batch goes with --signal", "name the signal, such as --signal USR1")
+        raise UsageError("--batch needs --signal", "name the signal, such as --signal USR1")
     what = _CancelRequest(signal and _signal_name(signal), batch, yes)
     choice = _Choice(name, _state_name(state) if state is not None else None)
     if jobs:
@@ -60,7 +63,7 @@ def command(
 
 @dataclass(frozen=True)
 class _CancelRequest:
-    """What to do to them."""
+    """What to do to the jobs."""
 
     signal: Optional[str]
     batch: bool
@@ -73,7 +76,7 @@ class _CancelRequest:
 
 @dataclass(frozen=True)
 class _Choice:
-    """Which of them: None means any."""
+    """Which of the user's jobs; None means any."""
 
     name: Optional[str]
     state: Optional[str]
@@ -99,7 +102,7 @@ def _by_id(asked: List[JobId], choice: _Choice, what: _CancelRequest) -> None:
     numbers = [JobId(job.job) if job.tasks is not None else job for job in asked]
     found = look_up(list(dict.fromkeys(numbers)), store, accounting=False)
     for note in found.notes:
-        click.echo(f"neuronctl: {note}", err=True)
+        say(f"neuronctl: {note}")
     if found.unavailable is not None:
         raise found.unavailable
     known = {job: [s for s in found.jobs if matches(job, s)] for job in asked}
@@ -133,9 +136,9 @@ def _by_id(asked: List[JobId], choice: _Choice, what: _CancelRequest) -> None:
             missing.append(job)
     _complain(refused)
     if missing:
-        hint = "'neuronctl status' shows yours"
+        hint = "'neuronctl status' shows your jobs"
         if any(job.task is not None for job in missing):
-            hint += "; a task that is cancelled before it starts leaves no trace"
+            hint += "; a task cancelled before it starts leaves no trace"
         raise no_such_job(missing, store, hint)
 
 
@@ -150,7 +153,7 @@ def _all_of(choice: _Choice, what: _CancelRequest) -> None:
     mine = jobstatus.merge(None, rows)
     taken = [s for s in mine if _is_active(s) and choice.takes(s) and _may(s, what)]
     if not taken:
-        click.echo("no jobs of yours are like that")
+        click.echo("no matching jobs")
         return
     ids = [status.id for status in taken]
     if choice.state is None and what.signal is None:
@@ -181,7 +184,7 @@ def _cancel(
             print_text(f"  and {len(ids) - _SHOWN} more")
         deed = "Cancel" if what.signal is None else f"Send {what.signal} to"
         if not click.confirm(f"{deed} these {len(ids)} jobs?"):
-            click.echo("nothing was done")
+            click.echo("nothing done")
             return None
     refused = scancel(ids, signal=what.signal, batch=what.batch).refused
     # What ended in between is refused too, but that is all anybody wants.
@@ -203,11 +206,11 @@ def _tell_untouched(job: JobId, statuses: Sequence[JobStatus], choice: _Choice) 
     states = sorted({status.state for status in statuses})
     active = [status for status in statuses if _is_active(status)]
     if not active:
-        click.echo(f"{job} had ended already: {', '.join(states)}")
+        click.echo(f"{job} had already ended: {', '.join(states)}")
     elif any(choice.takes(status) for status in active):
-        click.echo(f"{job} has not started: there is nothing to send a signal to")
+        click.echo(f"{job} has not started: no process to signal")
     else:
-        click.echo(f"{job} is not of that kind: {', '.join(states)}, named {active[0].name!r}")
+        click.echo(f"{job} does not match: {', '.join(states)}, named {active[0].name!r}")
 
 
 def _is_active(status: JobStatus) -> bool:
@@ -225,13 +228,13 @@ def _signal_name(text: str) -> str:
 
     from neuronctl.errors import did_you_mean
 
-    names = {one.name[3:]: one for one in signal.Signals}
+    names = {number.name[3:]: number for number in signal.Signals}
     word = text.strip().upper()
     word = word[3:] if word.startswith("SIG") else word
     if word.isdigit():
-        word = next((name for name, one in names.items() if one.value == int(word)), word)
+        word = next((name for name, number in names.items() if number == int(word)), word)
     if word not in names:
-        raise UsageError(f"--signal: '{text}' is no signal", did_you_mean(word, names))
+        raise UsageError(f"--signal: '{text}' is not a signal", did_you_mean(word, names))
     return word
 
 
@@ -242,7 +245,7 @@ def _state_name(text: str) -> str:
         from neuronctl.errors import did_you_mean
 
         raise UsageError(
-            f"--state: no job that could be cancelled is '{text}'",
+            f"--state: '{text}' is not a state in which a job can be cancelled",
             did_you_mean(word.lower(), [name.lower() for name in _SHORT.values()]),
         )
     return word

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Mapping, Optional
 
 import click
 
-from neuronctl.cli.option import option
+from neuronctl.cli.job_options import catalog_option
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -25,9 +25,9 @@ def command() -> None:
 @command.command()
 @click.argument("file", metavar="FILE")
 def check(file: str) -> None:
-    """Check a catalog file, as it would be laid over the others with --catalog FILE.
+    """Check a catalog file, as it would be used with --catalog FILE.
 
-    What is wrong is said with its file and line, and ends with exit code 3.
+    Errors name their file and line; the exit code is then 3.
     """
     from neuronctl import yamlfile
     from neuronctl.catalog.loader import load
@@ -38,25 +38,25 @@ def check(file: str) -> None:
     for name in document.data.get("clusters") or {}:
         cluster = known.clusters.get(name)
         if cluster is None:
-            click.echo(f"{name}: taken out")
+            click.echo(f"{name}: removed")
             continue
         count = len(cluster.partitions)
         click.echo(f"{name}: {count} partition{'' if count == 1 else 's'}, {cluster.source}")
-    click.echo(f"{file}: good; the default cluster is {known.default_cluster}")
+    click.echo(f"{file}: valid; the default cluster is {known.default_cluster}")
 
 
 @command.command("import")
-@option("--write", metavar="FILE", help="Write the draft to FILE instead.")
-@option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--write", metavar="FILE", help="Write the draft to FILE.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def import_(write: Optional[str], force: bool) -> None:
-    """Draft a catalog file from the Slurm here: partitions, nodes, GPUs, cores, memory, limits.
+    """Draft a catalog file from Slurm: partitions, nodes, GPUs, cores, memory, limits.
 
-    Laid over the others as ~/.config/neuronctl/partitions.yaml, or a site's
-    /etc/neuronctl/partitions.yaml, it makes this cluster the default one.
+    As ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes
+    this cluster the default.
     """
     from neuronctl import yamlfile
     from neuronctl.catalog.loader import merge
-    from neuronctl.cli.job import write_text
+    from neuronctl.cli.job_output import write_text
     from neuronctl.errors import CatalogError
     from neuronctl.paths import data_path
 
@@ -67,15 +67,15 @@ def import_(write: Optional[str], force: bool) -> None:
         return
     write_text(write, text, force=force)
     os.chmod(write, 0o644)
-    click.echo(f"wrote {write}: look it through, then 'neuronctl catalog check {write}'", err=True)
+    click.echo(f"wrote {write}; review it, then run 'neuronctl catalog check {write}'", err=True)
 
 
 @command.command()
-@option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
-@option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
-@option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
+@catalog_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
-    """Show where the catalog and the Slurm here differ, figure by figure."""
+    """Show where the catalog differs from Slurm, figure by figure."""
     from neuronctl import console, yamlfile
     from neuronctl.catalog.loader import load, merge
     from neuronctl.catalog_import import differences, untold
@@ -87,26 +87,26 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     known = load(catalog)
     here = limits.config.cluster
     if cluster is None:
-        names = [one.name for one in known.clusters.values() if is_cluster(one, here)]
+        names = [entry.name for entry in known.clusters.values() if is_cluster(entry, here)]
         if not names:
             raise CatalogError(
-                f"the catalog does not know the cluster '{here}', whose Slurm this is",
-                "name one with --cluster, or draft it: neuronctl catalog import",
+                f"the catalog does not describe the cluster of this Slurm, '{here}'",
+                "name one with --cluster, or draft it with 'neuronctl catalog import'",
             )
         cluster = names[0]
     ours = known.cluster(cluster)
     text = _draft(limits, {})
     theirs = merge([yamlfile.parse(text, "Slurm", CatalogError)])
-    found = differences(ours, theirs.cluster(), untold(limits))
+    changes = differences(ours, theirs.cluster(), untold(limits))
     if limits.qos is None:
-        say("neuronctl: sacctmgr does not answer: the limits of users are not compared")
+        say("neuronctl: sacctmgr does not answer: per-user limits are not compared")
     if as_json:
-        rows = [dataclasses.asdict(one) for one in found]
+        rows = [dataclasses.asdict(change) for change in changes]
         data = {"cluster": ours.name, "slurm_cluster": here, "differences": rows}
         console.print_json("neuronctl.catalog-diff/1", data)
         return
-    if not found:
-        click.echo(f"{ours.name}: the catalog says what Slurm says")
+    if not changes:
+        click.echo(f"{ours.name}: the catalog agrees with Slurm")
         return
     columns = [
         console.Column("PARTITION", style="bold", no_wrap=True),
@@ -114,13 +114,16 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
         console.Column(f"CATALOG ({ours.date})"),
         console.Column("SLURM"),
     ]
-    cells = [[one.partition, one.key, one.catalog or "-", one.slurm or "-"] for one in found]
+    cells = [
+        [change.partition, change.key, change.catalog or "-", change.slurm or "-"]
+        for change in changes
+    ]
     console.print_table(columns, cells)
 
 
 @command.command()
 def schema() -> None:
-    """Print the JSON Schema of a catalog file, for an editor that completes and checks."""
+    """Print the JSON Schema of catalog files, for editors that complete and check."""
     import json
 
     from neuronctl.catalog.json_schema import catalog_schema

@@ -1,17 +1,16 @@
-"""neuronctl diff."""
+"""``neuronctl diff``: the plans and scripts of two jobs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from typing import List, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, List, Optional, Sequence, TextIO, Tuple
 
 import click
 
-from neuronctl.cli.option import option
+from neuronctl.cli.say import say
 from neuronctl.errors import UsageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord
 
@@ -21,12 +20,12 @@ _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+",
 @click.command("diff")
 @click.argument("job", metavar="JOB")
 @click.argument("other", metavar="[JOB|FILE]", required=False)
-@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.diff/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.diff/1).")
 def command(job: str, other: Optional[str], as_json: bool) -> None:
-    """Compare a job's plan and script with those of another job, or with a script in a file.
+    """Compare a job's plan and script with another job's, or with a script in a file.
 
-    With JOB alone: with the script that the same request would give today. Everything comes from
-    the records; secrets are masked in them.
+    With JOB alone: with the script that the same request gives today. Recorded scripts have their
+    secrets masked.
     """
     from neuronctl.records import recorded
     from neuronctl.records.store import RecordStore
@@ -46,7 +45,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     else:
         other_name, script = other, _read(other)
     for warning in store.warnings:
-        click.echo(f"neuronctl: {warning}", err=True)
+        say(f"neuronctl: {warning}")
     lines = recorded.text_diff(first.draft.script, script, name, other_name)
     if as_json:
         from neuronctl.console import print_json
@@ -87,20 +86,19 @@ def _read(path: str) -> str:
             return file.read()
     except OSError as error:
         raise UsageError(
-            f"'{path}' is no job id, and no file that can be read: {error.strerror}"
+            f"'{path}' is neither a job id nor a readable file: {error.strerror}"
         ) from None
 
 
 def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
-    from neuronctl.cli.job import prepare
+    from neuronctl.masking import Masker
     from neuronctl.records import recorded
     from neuronctl.rendering.render import render_job
+    from neuronctl.submission.prepare import plan_job
 
     with contextlib.suppress(OSError):  # what is gone, or closed, says little of the plan
         os.chdir(record.cwd)
     layer = recorded.request_layer(record)
-    job = prepare({}, catalog_file=None, job_file=None, reviewed=True, recorded=layer)
-    decisions = [(one.name, one.value) for one in job.plan.decisions]
-    from neuronctl.masking import Masker
-
+    job = plan_job({}, recorded=layer, ask_slurm=False)
+    decisions = [(decision.name, decision.value) for decision in job.plan.decisions]
     return decisions, Masker().text(render_job(job.plan))

@@ -1,4 +1,4 @@
-"""``neuronctl doctor``: what works here and what does not."""
+"""``neuronctl doctor``: what works on this machine and what does not."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from typing import Optional
 
 import click
 
-from neuronctl.cli.option import option
+from neuronctl.cli.job_options import catalog_option
 
 
 @click.command("doctor")
 @click.pass_context
-@option("--catalog", metavar="FILE", help="Catalog file laid over the others.")
-@option("--json", "as_json", is_flag=True, help="Print JSON.")
+@catalog_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(context: click.Context, catalog: Optional[str], as_json: bool) -> None:
-    """Say on one page what works here: Slurm, catalog, directories, software, last job.
+    """Check Slurm, catalog, directories, software and the last job on this machine.
 
-    Nothing is changed and nothing is submitted. The exit code is 0 where nothing is wrong, else
-    that of the first line that is.
+    Nothing is changed and nothing is submitted. The exit code is 0 if nothing is wrong, else that
+    of the first problem.
     """
     from neuronctl import console
     from neuronctl.doctor import examine
 
-    found = examine(catalog)
-    code = next((one.exit_code for one in found if one.exit_code), 0)
+    checks = examine(catalog)
+    code = next((check.exit_code for check in checks if check.exit_code), 0)
     if as_json:
-        console.print_json("neuronctl.doctor/1", {"checks": [dataclasses.asdict(c) for c in found]})
+        console.print_json(
+            "neuronctl.doctor/1", {"checks": [dataclasses.asdict(check) for check in checks]}
+        )
         context.exit(code)
     columns = [
         console.Column("WHAT", style="bold", no_wrap=True),
@@ -34,7 +36,8 @@ def command(context: click.Context, catalog: Optional[str], as_json: bool) -> No
         console.Column("SEEN"),
     ]
     rows = [
-        [one.name, one.state, one.words + (f" -> {one.hint}" if one.hint else "")] for one in found
+        [check.name, check.state, check.words + (f" -> {check.hint}" if check.hint else "")]
+        for check in checks
     ]
     console.print_table(columns, rows)
     context.exit(code)

@@ -1,4 +1,4 @@
-"""``neuronctl generate``: the script of a job, for review."""
+"""``neuronctl generate``: the job script, for review."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Any, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, write_text
-from neuronctl.cli.job_options import job_command, program_arguments
-from neuronctl.cli.option import option
+from neuronctl.cli import job_output
+from neuronctl.cli.job_options import complete_files, job_command, program_arguments
 from neuronctl.cli.say import print_script
+from neuronctl.submission.prepare import plan_job, review
 
 
 @job_command("generate")
-@option("--write", metavar="FILE", help="Write the script to FILE instead.")
+@click.option(
+    "--write", metavar="FILE", shell_complete=complete_files, help="Write the script to FILE."
+)
 @program_arguments
 def command(
     words: Tuple[str, ...],
@@ -23,21 +25,27 @@ def command(
     force: bool,
     explain: bool,
     write: Optional[str],
-    **given: Any,
+    **options: Any,
 ) -> None:
-    """Print the script of a job for review; needs no Slurm.
+    """Print the job script for review. Slurm is not needed.
 
-    The script runs with plain sbatch, also on a machine that does not know neuronctl.
+    The script runs with plain sbatch, also where neuronctl is not installed.
     """
     from neuronctl.rendering.render import render_job
 
-    job = prepare(given, words=words, catalog_file=catalog, job_file=job_file, reviewed=True)
+    planned = plan_job(
+        options, words=words, catalog_file=catalog, job_file=job_file, ask_slurm=False
+    )
+    job_output.show_choice(planned)
+    job = review(planned)
     if explain:
-        show_explanation(job)
-    refuse_or_warn(job, force=force)
+        job_output.show_explanation(planned)
+    job_output.show_findings(job)
+    if not force:
+        job.refuse_errors(job_output.OVERRIDE)
     script = render_job(job.plan, template=template)
     if write is None:
         print_script(script)
     else:
-        write_text(write, script, force=force)
-        click.echo(f"wrote {write}: submit it with 'sbatch {write}'", err=True)
+        job_output.write_text(write, script, force=force)
+        click.echo(f"wrote {write}; submit it with 'sbatch {write}'", err=True)

@@ -1,52 +1,58 @@
-"""neuronctl history."""
+"""``neuronctl history``: recorded submissions."""
 
 from __future__ import annotations
 
-import re
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.option import option
+from neuronctl.cli.say import say
 from neuronctl.errors import RecordError, UsageError
 from neuronctl.records.store import JobRecord
-from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_status import JobStatus, state_counts
+from neuronctl.units import parse_since
 from neuronctl.words import utc
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.records.store import RecordStore
 
-_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
 
 @click.command("history")
-@option("--name", metavar="PATTERN", help="Only jobs with such a name: 'train*'.")
-@option("--since", metavar="WHEN", help="Since 12h, 7d, 2w, or a day such as 2026-11-01.")
-@option(
-    "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
+@click.option("--name", metavar="PATTERN", help="Only jobs whose name matches: 'train*'.")
+@click.option("--since", metavar="WHEN", help="Since 12h, 7d, 2w, or a day such as 2026-11-01.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=20,
+    show_default=True,
+    help="Show at most N.",
 )
-@option("--all", "everything", is_flag=True, help="All of them.")
-@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/1).")
+@click.option("--all", "everything", is_flag=True, help="Show all.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/1).")
 def command(
     name: Optional[str], since: Optional[str], limit: int, everything: bool, as_json: bool
 ) -> None:
-    """List the submissions that neuronctl recorded, newest first, and what became of them.
+    """List the submissions that neuronctl recorded, newest first, and their states.
 
-    Submissions that Slurm refused, or that were cut off, are listed too.
+    Submissions that Slurm refused, or that were interrupted, are listed too.
     """
     import itertools
 
     from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
-    after = 0 if since is None else moment(since, int(time.time()))
+    try:
+        after = 0 if since is None else parse_since(since, int(time.time()))
+    except ValueError as error:
+        raise UsageError(f"--since: {error}") from None
 
     def choose() -> List[JobRecord]:
         records = (
             record
-            for record in itertools.takewhile(lambda one: one.begun_at >= after, store.iter())
+            for record in itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
             if name is None or _is_named(record, name)
         )
         return list(records if everything else itertools.islice(records, limit))
@@ -57,7 +63,7 @@ def command(
     if cut_off:  # the look has completed what it found
         chosen = choose()
     for warning in store.warnings:
-        click.echo(f"neuronctl: {warning}", err=True)
+        say(f"neuronctl: {warning}")
     if as_json:
         from neuronctl.console import print_json
 
@@ -66,15 +72,15 @@ def command(
     elif chosen:
         _print(chosen, states)
     else:
-        click.echo("no submission is recorded" + (" that is like that" if name or since else ""))
+        click.echo("no matching submissions" if name or since else "no submissions recorded")
 
 
 def _states(
     records: Sequence[JobRecord], store: RecordStore, cut_off: bool
 ) -> Dict[str, List[JobStatus]]:
-    """What became of them, by the key of the record: one squeue and one sacct for all.
+    """The jobs' states by the record's key, from one squeue and one sacct.
 
-    cut_off: a submission was, which only an answer about all of the user's jobs can find again.
+    cut_off: a submission was interrupted; only an answer about all of the user's jobs can find it.
     """
     from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.lookup import look_up, mine
@@ -89,9 +95,9 @@ def _states(
         return states
     for note in found.notes:
         if note not in store.warnings:
-            click.echo(f"neuronctl: {note}", err=True)
+            say(f"neuronctl: {note}")
     if found.unavailable is not None:
-        click.echo(f"neuronctl: {found.unavailable.message}; states as recorded", err=True)
+        say(f"neuronctl: {found.unavailable.message}; states as recorded")
     for status in found.jobs:
         if status.key is not None:
             states.setdefault(status.key, []).append(status)
@@ -102,19 +108,6 @@ def _is_named(record: JobRecord, pattern: str) -> bool:
     import fnmatch
 
     return fnmatch.fnmatchcase(record.job_name, pattern)
-
-
-def moment(text: str, now: int) -> int:
-    """``7d`` before ``now``, or the beginning of a day (local time), in epoch seconds."""
-    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip(), re.ASCII)
-    if match:
-        return now - int(match[1]) * _UNITS[match[2]]
-    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"):
-        try:
-            return int(time.mktime(time.strptime(text.strip(), form)))
-        except (ValueError, OverflowError):
-            continue
-    raise UsageError(f"--since: '{text}' is no time", "12h, 7d, 2w, or a day such as 2026-11-01")
 
 
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
@@ -154,14 +147,11 @@ def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
     if record.status == "failed":
         return "REFUSED"
     if record.status == "intent":
-        return "CUT OFF"
-    counts: Dict[str, int] = {}
-    for status in known:
-        counts[status.state] = counts.get(status.state, 0) + status.id.count
-    if len(counts) == 1 and len(known) == 1 and known[0].id.tasks is None:
+        return "INTERRUPTED"
+    if len(known) == 1 and known[0].id.tasks is None:
         return known[0].state
-    if counts:
-        return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    if known:
+        return state_counts(known)
     return record.states[-1].state if record.states else "UNKNOWN"
 
 
@@ -179,19 +169,19 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
 
 
 def _used(known: Sequence[JobStatus]) -> str:
-    from neuronctl.diagnosis.evidence import clock
+    from neuronctl.words import duration
 
-    return clock(known[0].elapsed) if len(known) == 1 and known[0].elapsed is not None else ""
+    return duration(known[0].elapsed) if len(known) == 1 and known[0].elapsed is not None else ""
 
 
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
-    from neuronctl.cli.status import as_data
+    from neuronctl.cli.json_data import status_data
 
     try:
         command_line: Optional[List[str]] = list(record.draft.command_line)
     except RecordError as error:
         command_line = None
-        click.echo(f"neuronctl: {error.message}", err=True)
+        say(f"neuronctl: {error.message}")
     return {
         "record": record.key,
         "job_id": record.job_id,
@@ -202,5 +192,5 @@ def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
         "work_dir": record.cwd,
         "command_line": command_line,
         "failure": record.failure,
-        "jobs": [as_data(status) for status in known],
+        "jobs": [status_data(status) for status in known],
     }

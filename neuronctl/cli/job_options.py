@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.option import option
 from neuronctl.request.options import OPTIONS, Option
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 BEHIND_DASHES = "neuronctl.behind_dashes"
-"""Key of a click context's ``meta``: whether what is left of the line stands behind ``--``."""
+"""Key of a click context's ``meta``: whether the remaining words follow ``--``."""
+
+
+_TITLES = {"Slurm": "Slurm options", "Command": "Options"}
 
 
 class JobCommand(click.Command):
@@ -34,67 +39,99 @@ class JobCommand(click.Command):
                 groups.setdefault(group, []).append(record)
         for group in ("Slurm", "Job", "Environment", "Command"):
             if group in groups:
-                title = "Options as Slurm spells them" if group == "Slurm" else f"{group} options"
-                with formatter.section(title if group != "Command" else "Options"):
+                with formatter.section(_TITLES.get(group, f"{group} options")):
                     formatter.write_dl(groups[group])
 
 
-def job_command(
-    name: str, *, batch: bool = True, **settings: Any
-) -> Callable[[Callable[..., Any]], click.Command]:
-    """A click command with all of a job's options (with ``batch``, a batch job's), behind which
-    SCRIPT and ARGS may follow.
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-    Option parsing stops at SCRIPT: what follows it belongs to it, whatever it looks like.
+
+def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
+    """A click command with all of a job's options (with ``batch``, a batch job's).
+
+    SCRIPT and ARGS may follow them. Option parsing stops at SCRIPT: what follows belongs to it.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        names = [one.long for one in OPTIONS if batch or not one.batch_only]
-        function = job_options(names)(function)
-        function = option(
-            "-f", "--file", "job_file", metavar="JOB.YAML", help="Read the job from a file."
-        )(function)
-        function = option("--catalog", metavar="FILE", help="Catalog file laid over the others.")(
-            function
-        )
-        function = option(
-            "--template", metavar="FILE", help="Template in place of the shipped one."
-        )(function)
-        function = option("--explain", is_flag=True, help="Show every value with its reason.")(
-            function
-        )
-        function = option("--force", is_flag=True, help="Go on in spite of what the catalog says.")(
-            function
-        )
+        for add in (  # the last one is shown first
+            force_option,
+            click.option("--explain", is_flag=True, help="Show where every value comes from."),
+            click.option(
+                "--template",
+                metavar="FILE",
+                shell_complete=complete_files,
+                help="Use this template.",
+            ),
+            catalog_option,
+            click.option(
+                "-f",
+                "--file",
+                "job_file",
+                metavar="JOB.YAML",
+                shell_complete=complete_files,
+                help="Read the job from a file.",
+            ),
+            job_options([option.long for option in OPTIONS if batch or not option.batch_only]),
+        ):
+            function = add(function)
         context = {"allow_interspersed_args": False}
-        return click.command(name, cls=JobCommand, context_settings=context, **settings)(function)
+        return click.command(name, cls=JobCommand, context_settings=context)(function)
 
     return decorate
 
 
-def job_options(names: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def complete_files(
+    ctx: click.Context, parameter: click.Parameter, incomplete: str
+) -> List[CompletionItem]:
+    """Let the shell complete the name of a file."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def catalog_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--catalog FILE``."""
+    help = "Catalog file that overrides the others."
+    return click.option("--catalog", metavar="FILE", shell_complete=complete_files, help=help)(
+        function
+    )
+
+
+def force_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--force``."""
+    return click.option("--force", is_flag=True, help="Override errors found by the rules.")(
+        function
+    )
+
+
+def job_options(names: Sequence[str]) -> Decorator:
     """The job options of these names, for a click command."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for one in reversed(OPTIONS):
-            if one.long in names:
-                function = _click_option(one)(function)
+        for option in reversed(OPTIONS):
+            if option.long in names:
+                function = _click_option(option)(function)
         return function
 
     return decorate
 
 
 def program_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    """SCRIPT and its ARGS, for the commands that run one."""
-    return click.argument("words", metavar="SCRIPT [ARGS]...", nargs=-1, type=click.UNPROCESSED)(
-        function
-    )
+    """SCRIPT and its ARGS, for the commands that run a program."""
+    return click.argument(
+        "words",
+        metavar="SCRIPT [ARGS]...",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        shell_complete=complete_files,
+    )(function)
 
 
-def _click_option(one: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    names = [f"--{one.long}"] + ([f"-{one.short}"] if one.short else [])
-    if one.kind == "switch":
-        return option(f"--{one.long}/--no-{one.long}", default=None, help=one.help)
-    if one.kind == "flag":
-        return option(*names, is_flag=True, default=None, help=one.help)
-    return option(*names, metavar=one.metavar, multiple=one.kind == "list", help=one.help)
+def _click_option(option: Option) -> Decorator:
+    names = [f"--{option.long}"] + ([f"-{option.short}"] if option.short else [])
+    if option.kind == "switch":
+        return click.option(f"--{option.long}/--no-{option.long}", default=None, help=option.help)
+    if option.kind == "flag":
+        return click.option(*names, is_flag=True, default=None, help=option.help)
+    several = option.kind == "list"
+    return click.option(*names, metavar=option.metavar, multiple=several, help=option.help)

@@ -1,4 +1,4 @@
-"""neuronctl logs."""
+"""``neuronctl logs``: show or follow a job's log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import BinaryIO, Callable, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.option import option
 from neuronctl.cli.say import say
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.frozen import dataclass
@@ -20,18 +19,20 @@ from neuronctl.tracking.rank_filter import RankFilter
 
 @click.command("logs")
 @click.argument("job", metavar="JOB")
-@option("-f", "--follow", "go_on", is_flag=True, help="Go on until the job ends.")
-@option("--err", is_flag=True, help="Standard error's log, where it has a file of its own.")
-@option("--rank", type=click.IntRange(0), metavar="N", help="Only the lines of this process.")
+@click.option("-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends.")
+@click.option("--err", is_flag=True, help="Show the log of standard error, where it is separate.")
+@click.option(
+    "--rank", type=click.IntRange(0), metavar="N", help="Show only the lines of this rank."
+)
 def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[int]:
     """Show or follow a job's log.
 
-    JOB is a job id, 4711_3 for a task of an array, or the name of a job that neuronctl submitted:
-    the newest of that name. Where there is no log yet, standard error says why. With -f the job's
-    states and what it writes to standard error are shown there too, and Ctrl-C ends the following,
-    not the job.
+    JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
+    newest of that name). If there is no log yet, standard error says why. With -f, the job's
+    states and its standard error are shown on standard error, and Ctrl-C stops following without
+    affecting the job.
 
-    --rank needs lines that say whose they are: PyTorch's own messages do ("[rank3]:"), all others
+    --rank needs lines that name their rank: PyTorch's own messages do ("[rank3]:"), all others
     with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
     """
     from neuronctl.records.store import RecordStore
@@ -48,16 +49,16 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     asked = named or JobId.parse(job)
     record = store.get(asked.job, local_cluster())
     for warning in store.warnings:
-        click.echo(f"neuronctl: {warning}", err=True)
+        say(f"neuronctl: {warning}")
     if go_on:
         from neuronctl.tracking.follow import INTERRUPTED, follow
 
         filters: List[RankFilter] = []
         through = None if rank is None else _through(rank, filters)
         code = follow(asked, record, store=store, only_err=err, through=through)
-        for one in filters:
-            one.finish()
-        if filters and not any(one.labelled for one in filters):
+        for rank_filter in filters:
+            rank_filter.finish()
+        if filters and not any(rank_filter.labelled for rank_filter in filters):
             _no_labels()
         return code if code == INTERRUPTED else None
     whole = record is not None and record.array is None
@@ -78,11 +79,10 @@ def _through(rank: int, filters: List[RankFilter]) -> Callable[[BinaryIO], RankF
 
 
 def _no_labels() -> None:
-    click.echo(
-        "neuronctl: no line of this log says which process wrote it (PyTorch's own messages in "
-        "the other one, --err, do); submit with --env SLURM_LABELIO=1 (srun) or --env PET_TEE=3 "
-        "(torchrun)",
-        err=True,
+    say(
+        "neuronctl: no line of this log names its rank (PyTorch's own messages in the log of "
+        "standard error, --err, do); submit with --env SLURM_LABELIO=1 (srun) or --env PET_TEE=3 "
+        "(torchrun)"
     )
 
 
@@ -125,7 +125,7 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
     if not past:
         from neuronctl.records.store import RecordStore
 
-        raise no_such_job([asked], RecordStore.default(), "'neuronctl status' shows yours")
+        raise no_such_job([asked], RecordStore.default(), "'neuronctl status' shows your jobs")
     status = past[0]
     if asked.task is not None and status.id.tasks is not None:
         status = replace(status, id=asked, own_id=False)
@@ -143,7 +143,7 @@ def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
     begun = min((part.task for part in parts if part.task is not None), default=None)
     example = f"{asked.job}_{begun}" if begun is not None else f"{asked.job}_INDEX"
     return UsageError(
-        f"job {asked} has several tasks, each with a log of its own",
+        f"job {asked} has several tasks, each with its own log",
         f"name one of them: neuronctl logs {example}",
     )
 
@@ -157,8 +157,8 @@ def _copy(path: str, rank: Optional[int], err: bool) -> bool:
         with open(path, "rb") as file:
             shutil.copyfileobj(file, only or sys.stdout.buffer)
             if file.tell() == 0:
-                more = "" if err else ", or only to standard error: add --err"
-                click.echo(f"neuronctl: {path} is empty: nothing was written to it{more}", err=True)
+                more = "" if err else ", or only to standard error (--err)"
+                say(f"neuronctl: {path} is empty: nothing was written to it{more}")
             elif only is not None:
                 only.finish()
                 if not only.labelled:
@@ -178,8 +178,8 @@ def _explain(place: _Place) -> None:
 
     if not place.path:
         raise NoSuchJobError(
-            f"job {place.job} is an interactive one ({place.state}): it has no log, what it prints "
-            "goes to the terminal that salloc was called on"
+            f"job {place.job} is interactive ({place.state}) and has no log: its output goes to "
+            "the terminal of salloc"
         )
     if place.state == "PENDING":
         why = reason_words(place.reason) or "no reason given"
@@ -190,13 +190,13 @@ def _explain(place: _Place) -> None:
     elif place.never_began:
         raise NoSuchJobError(
             f"job {place.job} ended ({place.state}, 0:53): it could not open its log {place.path}",
-            "the log's directory has to exist, and be yours to write to, when the job starts",
+            "the log's directory must exist and be writable for you when the job starts",
         )
     elif place.state in ENDED or place.state == UNKNOWN:
         raise NoSuchJobError(
             f"job {place.job} ended ({place.state}) and there is no log at {place.path}",
-            "it may have been moved or deleted, the job cancelled before it started, or an "
-            "interactive one, which has none",
+            "it may have been moved or deleted, or the job was cancelled before it started, or is "
+            "interactive and has none",
         )
     else:
         print_text(

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl import console, units
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
-from neuronctl.cli.option import option
+from neuronctl.cli.job_options import catalog_option
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.cluster import recognise
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.gate.partition_board import PartitionNow
 
@@ -28,11 +27,11 @@ _TIMEOUT = 20.0
 
 @click.command(name="partitions")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@option("--cluster", metavar="NAME", help="Cluster to show instead of the default one.")
-@option("--catalog", metavar="FILE", help="Catalog file to lay over all others.")
-@option("--where", is_flag=True, help="Show the file and line each value comes from.")
-@option("--live", is_flag=True, help="Show what is free, and what is mine, now.")
-@option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
+@catalog_option
+@click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
+@click.option("--live", is_flag=True, help="Show what is free and what is yours, now.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     names: Tuple[str, ...],
     cluster: Optional[str],
@@ -41,16 +40,16 @@ def command(
     live: bool,
     as_json: bool,
 ) -> None:
-    """Show the partitions of a cluster, or the NAMEd ones in detail.
+    """Show the partitions of a cluster, or those NAMEd in detail.
 
-    The figures are the catalog's: what a guide of the date shown says. With --live they are
-    Slurm's own, of this moment.
+    The figures are the catalog's, from the guide and date shown. With --live they are Slurm's own,
+    as of now.
     """
     known = load(catalog)
     cluster = cluster or configured_cluster()
     if live:
         if where:
-            raise UsageError("--live and --where exclude each other", "keep one of them")
+            raise UsageError("--live cannot be combined with --where", "keep one of them")
         _live(known, cluster, names, as_json)
         return
     chosen, _ = recognise(known, cluster)
@@ -76,38 +75,44 @@ def command(
 # ---------------------------------------------------------------------------- live
 
 
-def _live(catalog: Catalog, name: Optional[str], names: Sequence[str], as_json: bool) -> None:
-    from neuronctl.cli.job import verdict_data
+def _live(
+    catalog: Catalog, cluster_name: Optional[str], names: Sequence[str], as_json: bool
+) -> None:
+    from neuronctl.cli.json_data import verdict_data
     from neuronctl.gate.ask import ask_slurm
     from neuronctl.gate.partition_board import partitions_now
     from neuronctl.planning import plan
     from neuronctl.request.job import JobRequest
 
-    cluster, _ = recognise(catalog, name)
+    cluster, _ = recognise(catalog, cluster_name)
     look = ask_slurm(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)
-    there = {one.name: one for one in look.limits.partitions}
-    for one in names:
-        if one not in there:
-            known = ", which stands in the catalog" if one in cluster.partitions else ""
-            raise PolicyError(f"Slurm has no partition {one!r}{known}", did_you_mean(one, there))
-    found = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
-    only_catalog = [one for one in cluster.partitions if one not in there]
-    only_slurm = [one for one in there if one not in cluster.partitions]
+    there = {partition.name: partition for partition in look.limits.partitions}
+    for wanted in names:
+        if wanted not in there:
+            known = "; the catalog has one" if wanted in cluster.partitions else ""
+            hint = did_you_mean(wanted, there)
+            raise PolicyError(f"Slurm has no partition '{wanted}'{known}", hint)
+    partitions = partitions_now(list(dict.fromkeys(names)), cluster, catalog, look)
+    only_catalog = [name for name in cluster.partitions if name not in there]
+    only_slurm = [name for name in there if name not in cluster.partitions]
     if as_json:
-        rows = [{**dataclasses.asdict(one), "next": verdict_data(one.next)} for one in found]
+        rows = [
+            {**dataclasses.asdict(partition), "next": verdict_data(partition.next)}
+            for partition in partitions
+        ]
         data = {"cluster": cluster.name, "partitions": rows}
         only = {"only_in_catalog": only_catalog, "only_in_slurm": only_slurm}
         console.print_json(LIVE_SCHEMA, {**data, **only})
         return
-    _print_live(found, look.asked_at)
+    _print_live(partitions, look.asked_at)
     if only_catalog and not names:
         _print_note(f"In the catalog, not in this Slurm: {', '.join(only_catalog)}")
     if only_slurm and not names:
         _print_note(f"In this Slurm, not in the catalog: {', '.join(only_slurm)}")
 
 
-def _print_live(found: Sequence[PartitionNow], now: int) -> None:
-    """On a terminal the reasons stand below the table; elsewhere a partition is one line."""
+def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
+    """On a terminal the reasons are below the table; elsewhere each partition is one line."""
     terminal = console.is_terminal()
     columns = [
         console.Column("PARTITION", style="bold", no_wrap=True),
@@ -122,17 +127,17 @@ def _print_live(found: Sequence[PartitionNow], now: int) -> None:
     ]
     cells = [
         [
-            one.partition,
+            partition.partition,
             "",
-            f"{one.free} {one.unit}{'' if one.free == 1 else 's'}",
-            str(one.used),
-            str(one.down),
-            str(one.my_gpus),
-            str(one.my_running),
-            str(one.my_jobs),
-            one.word if terminal else one.wait(now),
+            f"{partition.free} {partition.unit}{'' if partition.free == 1 else 's'}",
+            str(partition.used),
+            str(partition.down),
+            str(partition.my_gpus),
+            str(partition.my_running),
+            str(partition.my_jobs),
+            partition.word if terminal else partition.wait(now),
         ]
-        for one in found
+        for partition in partitions
     ]
     longest, signs = _BAR, "#.x"
     if terminal:
@@ -142,10 +147,12 @@ def _print_live(found: Sequence[PartitionNow], now: int) -> None:
         figures = sum(widths) - widths[1] + console.GAP * (len(columns) - 1)
         longest = min(_BAR, max(_SHORT_BAR, console.terminal_width() - figures))
         signs = "█░x" if console.draws_blocks() else signs
-    for row, one in zip(cells, found):
-        row[1] = one.bar(longest, signs=signs)
+    for row, partition in zip(cells, partitions):
+        row[1] = partition.bar(longest, signs=signs)
     console.print_table(columns, cells)
-    reasons = [[one.partition, one.why(now)] for one in found if one.why(now)]
+    reasons = [
+        [partition.partition, partition.why(now)] for partition in partitions if partition.why(now)
+    ]
     if terminal and reasons:
         console.print_text("")
         headers = [console.Column("NOT NOW", style="bold", no_wrap=True), console.Column("WHY")]
@@ -153,7 +160,7 @@ def _print_live(found: Sequence[PartitionNow], now: int) -> None:
     console.print_text("")
     used, free, down = tuple(signs)
     _print_note(
-        f"{used} used, {free} free, {down} down. MY GPUS, RUNNING, JOBS: mine, of what I may have."
+        f"{used} used, {free} free, {down} down. MY GPUS, RUNNING, JOBS: yours, of your limit."
     )
 
 
@@ -193,7 +200,7 @@ def _print_overview(cluster: Cluster) -> None:
     rows = [_overview_row(partition) for partition in cluster.partitions.values()]
     console.print_table(columns, rows)
     console.print_text("")
-    legend = "CORES, GPUS: of one node. SUBMIT, RUN, MAX GPUS: limits of one user."
+    legend = "CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user."
     console.print_text(legend, "dim")
     lines = _rules(cluster)
     for partition in cluster.partitions.values():
@@ -229,7 +236,7 @@ def _overview_row(partition: Partition) -> List[str]:
 
 
 def _rules(cluster: Cluster) -> List[Tuple[str, str]]:
-    """The site's policy, a line a rule."""
+    """The site's policy, one line per rule."""
     policy = cluster.policy
     lines: List[Tuple[str, str]] = []
     if policy.submit_from:
@@ -246,7 +253,7 @@ def _rules(cluster: Cluster) -> List[Tuple[str, str]]:
     if policy.cores.rule != "none":
         share = policy.cores.cores_per_gpu or "a node's cores / its GPUs"
         word = "at most" if policy.cores.rule == "cap" else "by default"
-        lines.append(("cores a GPU", f"{word} {share}"))
+        lines.append(("cores per GPU", f"{word} {share}"))
     interactive = cluster.wall_time.interactive_maximum
     if interactive is not None:
         lines.append(("interactive jobs", f"at most {_time(interactive)}"))
@@ -267,7 +274,7 @@ def _print_partition(cluster: Cluster, partition: Partition) -> None:
             rows.append([field.name, _text(value)])
     cores = cluster.cores_per_gpu(partition)
     if partition.gpus_per_node and cores is not None:
-        rows.append(["cores a GPU", _text(cores)])
+        rows.append(["cores per GPU", _text(cores)])
         memory = cluster.memory_mb(partition, cores)
         if memory is not None:
             rows.append(["memory with them", f"{memory} MB"])
@@ -310,15 +317,15 @@ def _time(seconds: Optional[int]) -> str:
 
 def _places(catalog: Catalog, cluster: Cluster, names: Sequence[str]) -> Dict[Tuple[str, ...], str]:
     """Key path below the cluster -> file:line, of values only (not of the mappings round them)."""
-    found = {
+    places = {
         path[1:]: str(place)
         for path, place in catalog.locations.items()
         if path[0] == cluster.name and len(path) > 1
     }
-    inner = {path[:length] for path in found for length in range(1, len(path))}
+    inner = {path[:length] for path in places for length in range(1, len(path))}
     return {
         path: place
-        for path, place in found.items()
+        for path, place in places.items()
         if path not in inner and (not names or (path[:1] == ("partitions",) and path[1] in names))
     }
 
@@ -356,7 +363,7 @@ def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -
 
 
 def _json_time(wall_time: WallTime) -> Dict[str, Any]:
-    """Seconds, null where nothing is said, and the word UNLIMITED where there is no limit."""
+    """Seconds, null where not known, and the word UNLIMITED where there is no limit."""
     return {
         key: "UNLIMITED" if seconds == units.UNLIMITED else seconds
         for key, seconds in dataclasses.asdict(wall_time).items()

@@ -1,18 +1,17 @@
-"""``neuronctl salloc``: an interactive allocation with the wiring of a job."""
+"""``neuronctl salloc``: an interactive allocation that is set up like a job."""
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job import prepare, refuse_or_warn, show_explanation, show_verdict
+from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command
-from neuronctl.cli.option import option
-from neuronctl.cli.say import print_script, say
+from neuronctl.cli.say import print_script
 from neuronctl.errors import UsageError
+from neuronctl.submission.prepare import judge, plan_job
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.request.job import JobRequest
 
@@ -24,7 +23,7 @@ _COMMAND = f'eval "${_WIRING}"'
 
 
 @job_command("salloc", batch=False)
-@option("--dry-run", is_flag=True, help="Show the command and the wiring only.")
+@click.option("--dry-run", is_flag=True, help="Print the command and the setup only.")
 @click.argument("words", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 def command(
     words: Tuple[str, ...],
@@ -34,44 +33,49 @@ def command(
     force: bool,
     explain: bool,
     dry_run: bool,
-    **given: Any,
+    **options: Any,
 ) -> int:
-    """Open a shell on the first node of an allocation, wired as a job would be.
+    """Open a shell on the first node of an allocation, set up like a job.
 
     Modules, environment, MASTER_ADDR and MASTER_PORT are set there, and srun starts its tasks
-    over the whole allocation. With -- CMD, CMD runs there instead of the shell, and in the image
-    of --container. The shell itself is the node's: 'run --container' enters the image from it.
+    on the whole allocation. With -- CMD, CMD runs instead of the shell, in the image of
+    --container if given. The shell itself runs outside the image; 'neuronctl run --container'
+    enters it.
     """
     from neuronctl.shell import join, quote
 
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
         there = join([*(["python"] if words[0].endswith(".py") else []), *words])
         raise UsageError(
-            f"'{words[0]}' stands among the options: salloc takes no SCRIPT",
-            f"leave it out for a shell there, or run just that there: -- {there}",
+            f"'{words[0]}' among the options: salloc takes no SCRIPT",
+            f"omit it to get a shell, or run it in the allocation: -- {there}",
         )
-    job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
+    planned = plan_job(options, catalog_file=catalog, job_file=job_file, interactive=True)
+    job_output.show_choice(planned)
+    job = judge(planned)
     from neuronctl.rendering.render import contained_command, render_shell  # while Slurm is asked
 
     if explain:
-        show_explanation(job)
-    refuse_or_warn(job, force=force)
-    show_verdict(job)
+        job_output.show_explanation(planned)
+    job_output.show_findings(job)
+    if not force:
+        job.refuse_errors(job_output.OVERRIDE)
+    job_output.show_verdict(job)
     wiring = render_shell(job.plan, command=bool(words), template=template)
-    options = [f"--{one}" for one in job.plan.salloc_options]
+    salloc_options = [f"--{option}" for option in job.plan.salloc_options]
     if job.plan.request.container is None:
-        argv = _argv(options, words)
+        argv = _argv(salloc_options, words)
     elif words:
         inside = contained_command(job.plan, words)
         argv = [
-            *_step(options),
+            *_step(salloc_options),
             "bash",
             "-c",
             f"set -- bash -c {quote('exec ' + inside)}; {_COMMAND}",
         ]
     else:
-        argv = _argv(options, words)
-        say(f"neuronctl: the shell is the node's own; in it, {_run_line(job.plan.request)}")
+        argv = _argv(salloc_options, words)
+        job_output.notify(f"the shell runs outside the image; {_run_line(job.plan.request)}")
     if dry_run:
         where = "in the shell on the first node" if not words else "on the first node, before CMD"
         print_script(
@@ -90,9 +94,9 @@ def _run_line(request: JobRequest) -> str:
     line = ["neuronctl", "run", f"--container={request.container}"]
     if request.container_runtime is not None:
         line.append(f"--container-runtime={request.container_runtime}")
-    line += [f"--bind={one}" for one in request.binds]
+    line += [f"--bind={bind}" for bind in request.binds]
     line += ["--cleanenv"] if request.cleanenv else []
-    return f"a program runs in the image with: {join(line)} SCRIPT"
+    return f"to run a program in the image: {join(line)} SCRIPT"
 
 
 def _step(options: List[str]) -> List[str]:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli.option import option
-
 if TYPE_CHECKING:
     from neuronctl.sandbox.layout import Layout
     from neuronctl.sandbox.setup import Running
@@ -27,39 +25,41 @@ def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...])
 def command() -> None:
     """Run a real Slurm on this machine, built from the catalog.
 
-    Its nodes are namespaces of this machine, with names, partitions, cores, GPUs and limits from
-    the catalog; the GPUs are device files and nothing more. It needs no root, and all of it ends
-    with 'down': nothing of this machine is changed.
+    Its nodes are namespaces on this machine, with names, partitions, cores, GPUs and limits from
+    the catalog; the GPUs are mere device files. It needs no root privileges, changes nothing on
+    this machine, and is removed entirely by 'down'.
     """
 
 
 @command.command()
-@option("--cluster", metavar="NAME", help="Cluster of the catalog (default: its default).")
-@option(
+@click.option(
+    "--cluster", metavar="NAME", help="Cluster of the catalog (default: its default cluster)."
+)
+@click.option(
     "--nodes",
     "counts",
     metavar="PARTITION=N",
     callback=_counts,
     multiple=True,
-    help="Nodes of a partition; may be repeated, 0 leaves it out. (default: two of each of "
-    "amd_a100nv_8 and cas_v100nv_8)",
+    help="Nodes of a partition, 0 for none; repeatable (default: two each of amd_a100nv_8 and "
+    "cas_v100nv_8).",
 )
-@option(
+@click.option(
     "--root",
     metavar="DIR",
     default="/",
-    help="Run Slurm and all else from the Debian system in this directory, not the machine's.",
+    help="Run everything from the Debian system in this directory, not this machine's.",
 )
-@option(
+@click.option(
     "--bind",
     "binds",
     metavar="DIR[:PLACE]",
     multiple=True,
-    help="Show a directory of this machine inside too, at its own path or at PLACE; may be "
-    "repeated.",
+    help="Make a directory of this machine visible inside, at its own path or at PLACE; "
+    "repeatable.",
 )
 def up(cluster: Optional[str], counts: Dict[str, int], root: str, binds: Tuple[str, ...]) -> None:
-    """Bring the sandbox up; if it is up already, say so."""
+    """Bring the sandbox up, unless it is up already."""
     import time
 
     from neuronctl.sandbox import client
@@ -84,9 +84,9 @@ def _layout(cluster: Optional[str], counts: Dict[str, int]) -> Layout:
 
 
 @command.command()
-@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sandbox/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sandbox/1).")
 def status(as_json: bool) -> int:
-    """Show the sandbox and its nodes; ends with 6 if none is up."""
+    """Show the sandbox and its nodes; exits with 6 if none is up."""
     from neuronctl.sandbox import client
 
     running = client.find()
@@ -132,25 +132,25 @@ def _found(there: bool, what: str, package: str) -> str:
 @command.command(
     "exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@option(
+@click.option(
     "--copy",
     "paths",
     multiple=True,
     type=click.Path(exists=True),
-    help="Copy a file or directory into the directory there first; may be repeated.",
+    help="First copy a file or directory into the scratch directory; repeatable.",
 )
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 def exec_(paths: Tuple[str, ...], argv: Tuple[str, ...]) -> int:
-    """Run CMD on the login node, as the ordinary user, in her scratch directory.
+    """Run CMD on the login node, as the ordinary user, in the scratch directory.
 
-    Ends with CMD's exit code. neuronctl is on PATH there.
+    Exits with CMD's exit code. neuronctl is on PATH there.
     """
     return _enter(list(argv), paths)
 
 
 @command.command()
 def shell() -> int:
-    """A shell on the login node, as the ordinary user."""
+    """Open a shell on the login node, as the ordinary user."""
     return _enter([], ())
 
 
@@ -165,16 +165,16 @@ def _enter(argv: List[str], paths: Tuple[str, ...]) -> int:
 
 @command.command()
 def down() -> None:
-    """End the sandbox, all its jobs, and all that was written in it."""
+    """Remove the sandbox, with its jobs and everything written in it."""
     from neuronctl.sandbox import client
 
     click.echo("sandbox down" if client.down() else "no sandbox is up")
 
 
 @command.command()
-@option("--all", "all_", is_flag=True, help="Also those of ssh and of modules.")
+@click.option("--all", "all_", is_flag=True, help="Include those for ssh and for modules.")
 def packages(all_: bool) -> None:
-    """Print the Debian packages the sandbox needs, in one line, for apt-get."""
+    """Print the Debian packages that the sandbox needs, on one line for apt-get."""
     from neuronctl.sandbox.found import OPTIONAL_PACKAGES
     from neuronctl.sandbox.requirements import PACKAGES
 

@@ -1,4 +1,4 @@
-"""What is said to the person at the terminal, on standard error; a script on standard output."""
+"""Messages for a person, on standard error; a script on standard output."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Iterator, List
 
 
 def say(text: str) -> None:
-    """A line (or several) on standard error; nothing in it can steer the terminal.
+    """Print lines on standard error; nothing in them can steer the terminal.
 
-    A terminal gets long lines folded at blanks, indented below their beginning; anything else
-    gets them as they are.
+    On a terminal, long lines are folded at blanks and indented; elsewhere they stay as they are.
     """
     lines = text.split("\n")
     if not all(line.isprintable() for line in lines):
@@ -26,7 +25,7 @@ def say(text: str) -> None:
 
 
 def print_script(script: str) -> None:
-    """A script on standard output, byte for byte (click leaves escape sequences out of a pipe)."""
+    """Print a script byte for byte (click drops escape sequences in a pipe)."""
     sys.stdout.flush()
     sys.stdout.buffer.write(script.encode("utf-8", "surrogateescape"))
     sys.stdout.buffer.flush()
@@ -34,9 +33,9 @@ def print_script(script: str) -> None:
 
 @contextlib.contextmanager
 def said_if_possible(done: str) -> Iterator[None]:
-    """Around what is said of something that is done, whether or not anybody can read it.
+    """Let a failure to print not fail what is already done.
 
-    done: in words, for standard error, where standard output is on a full disk.
+    done: what to say on standard error where standard output is on a full disk.
     """
     try:
         yield
@@ -44,11 +43,11 @@ def said_if_possible(done: str) -> Iterator[None]:
     except OSError as error:
         drop_output()
         if not isinstance(error, BrokenPipeError):
-            say(f"neuronctl: {done}; standard output cannot be written: {error.strerror}")
+            say(f"neuronctl: {done}; cannot write standard output: {error.strerror}")
 
 
 def drop_output() -> None:
-    """What could not be written is not tried again, and what comes is not kept either."""
+    """Discard what could not be written to standard output, and what follows."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""neuronctl show."""
+"""``neuronctl show``: everything known about one job."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.option import option
-from neuronctl.cli.say import print_script
+from neuronctl.cli.say import print_script, say
 from neuronctl.errors import NoSuchJobError, RecordError
 from neuronctl.records.store import JobRecord, RecordDraft
 from neuronctl.tracking.job_status import JobStatus
@@ -20,12 +19,12 @@ _TASKS = 8  # tasks of an array that are listed
 
 @click.command("show")
 @click.argument("job", metavar="JOB")
-@option("--script", "only_script", is_flag=True, help="Only the script, as submitted.")
-@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/1).")
+@click.option("--script", "only_script", is_flag=True, help="Print only the script, as submitted.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/1).")
 def command(job: str, only_script: bool, as_json: bool) -> None:
-    """Show all that is known about one job: what was asked, decided, submitted and seen.
+    """Show everything known about one job: what was requested, decided, submitted and seen.
 
-    The record's script has its secrets masked. JOB is a job id, or 4711_3 for a task of an array.
+    Secrets are masked in the recorded script. JOB is a job id, or 4711_3 for an array task.
     """
     from neuronctl.records.recorded import record_of
     from neuronctl.records.store import RecordStore
@@ -40,7 +39,7 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
         return
     found = look_up([asked], store)
     for note in found.notes:
-        click.echo(f"neuronctl: {note}", err=True)
+        say(f"neuronctl: {note}")
     number = found.jobs[0].id.job if found.jobs else asked.job
     record = None
     with contextlib.suppress(RecordError):  # which look_up has told
@@ -50,7 +49,7 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     if not found.jobs:
         if found.unavailable is not None:
             raise found.unavailable
-        raise NoSuchJobError(f"no such job: {asked}", "'neuronctl history' lists yours")
+        raise NoSuchJobError(f"no such job: {asked}", "'neuronctl history' lists your jobs")
     if as_json:
         from neuronctl.console import print_json
 
@@ -62,10 +61,10 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
 
 
 def _data(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> Dict[str, Any]:
-    from neuronctl.cli.status import as_data
+    from neuronctl.cli.json_data import status_data
 
     return {
-        "jobs": [as_data(status) for status in jobs],
+        "jobs": [status_data(status) for status in jobs],
         "record": None if record is None else record.to_data(),
     }
 
@@ -78,7 +77,7 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
     print_text(name, "bold")
     _rows(_status_rows(jobs))
     if record is None:
-        print_text("\nno record: neuronctl did not submit it, or elsewhere")
+        print_text("\nno record: submitted without neuronctl, or from another machine")
         return
     _section("Submitted")
     draft = record.draft
@@ -87,8 +86,8 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
         _section("Decided")
         columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
         rows = [
-            [one[0], one[1], ": ".join(part for part in one[2:4] if part)]
-            for one in draft.decisions
+            [name, value, ": ".join(part for part in (source, why) if part)]
+            for name, value, source, why in draft.decisions
         ]
         print_table(columns, rows)
     if draft.findings:
@@ -119,17 +118,17 @@ def _rows(rows: Sequence[Tuple[str, str]]) -> None:
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
-    from neuronctl.diagnosis.evidence import clock
     from neuronctl.slurm.pending_reasons import reason_words
     from neuronctl.tracking.endings import ending_words
     from neuronctl.tracking.lookup import canceller
+    from neuronctl.words import duration
 
     status = jobs[0]
     if len(jobs) > 1:
-        rows = [("tasks", str(sum(one.id.count for one in jobs)))]
-        for one in jobs[:_TASKS]:
-            how = ending_words(one, canceller(one)) if one.ended else reason_words(one.reason)
-            rows.append((str(one.id), f"{one.state}{how and f' ({how})'}"))
+        rows = [("tasks", str(sum(job.id.count for job in jobs)))]
+        for job in jobs[:_TASKS]:
+            how = ending_words(job, canceller(job)) if job.ended else reason_words(job.reason)
+            rows.append((str(job.id), f"{job.state}{how and f' ({how})'}"))
         if len(jobs) > _TASKS:
             rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
         return rows
@@ -142,7 +141,7 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
         ("started", _local(status.start)),
         ("to start", _local(status.expected)),
         ("ended", _local(status.end) if status.ended else ""),
-        ("used", f"{clock(status.elapsed)} of {clock(status.time_limit)}"),
+        ("used", f"{duration(status.elapsed)} of {duration(status.time_limit)}"),
         ("nodes", f"{status.nodes or ''} {status.node_list and f'({status.node_list})'}".strip()),
         ("GPUs", "" if status.gpus is None else str(status.gpus)),
         ("directory", status.work_dir),
@@ -162,7 +161,7 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
         ("git", around.git_commit and f"{around.git_commit}{dirty}"),
         ("program", around.program and f"{around.program} (sha256 {around.program_sha256[:12]})"),
         ("catalog", f"{draft.catalog_cluster} ({draft.catalog_date})"),
-        ("verdict", draft.verdict if draft.verdict != "None" else ""),
+        ("verdict", draft.verdict),
         ("script", f"sha256 {record.script_sha256}"),
         ("record", f"{record.key}, by neuronctl {record.version}"),
     ]

@@ -1,22 +1,18 @@
-"""neuronctl status."""
+"""``neuronctl status``: the state of your jobs."""
 
 from __future__ import annotations
 
 import sys
 import time
 from dataclasses import replace
-from typing import Any, Dict, List, Optional, TextIO, Tuple
+from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
 
 import click
 
-from neuronctl.cli.option import option
-from neuronctl.errors import NoSuchJobError, UsageError
-from neuronctl.slurm.pending_reasons import explain
+from neuronctl.cli.say import say
+from neuronctl.errors import NoSuchJobError, SlurmUnavailableError, UsageError
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.units import UNLIMITED
-from neuronctl.words import utc
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.tracking.job_table import Line
     from neuronctl.tracking.lookup import Found
@@ -24,11 +20,13 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
-@option("--all", "everybody", is_flag=True, help="Everybody's jobs in the queue, not only yours.")
-@option("--since", metavar="WHEN", help="All of yours since 12h, 7d, or a day such as 2026-11-01.")
-@option("--tasks", is_flag=True, help="Each task of an array on a line of its own.")
-@option("--watch", "watching", is_flag=True, help="Renew the picture until Ctrl-C.")
-@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
+@click.option(
+    "--all", "everybody", is_flag=True, help="Include the jobs of all users in the queue."
+)
+@click.option("--since", metavar="WHEN", help="All yours since 12h, 7d, or a day (2026-11-01).")
+@click.option("--tasks", is_flag=True, help="Show each array task on its own line.")
+@click.option("--watch", "watching", is_flag=True, help="Refresh until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
 def command(
     jobs: Tuple[str, ...],
     everybody: bool,
@@ -37,32 +35,35 @@ def command(
     watching: bool,
     as_json: bool,
 ) -> Optional[int]:
-    """Show what became of your jobs.
+    """Show the state of your jobs.
 
-    Without JOB: your jobs that Slurm's controller knows (waiting, running, just ended), and those
-    that neuronctl submitted in the last 24 hours. JOB is a job id, 4711_3 for a task of an array,
-    or a name such as 'train*'. FROM says who knew: squeue, sacct (accounting) or only neuronctl's
-    own record. With --watch and job ids it ends when they have ended.
+    Without JOB: your jobs that slurmctld knows (pending, running, just ended), and those that
+    neuronctl submitted in the last 24 hours. JOB is a job id, 4711_3 for an array task, or a name
+    such as 'train*'. FROM is the source: squeue, sacct (accounting) or neuronctl's own record.
+    With job ids, --watch ends when the jobs have ended.
     """
     question = _Question.of(jobs, everybody, since)
     if watching:
         if as_json:
-            raise UsageError("--watch and --json exclude each other", "ask again in a loop")
+            raise UsageError("--watch cannot be combined with --json", "call it repeatedly")
         return _watch(question, tasks)
     found = question.ask()
     for note in found.notes:
-        click.echo(f"neuronctl: {note}", err=True)
+        say(f"neuronctl: {note}")
     if as_json:
+        from neuronctl.cli.json_data import status_data
         from neuronctl.console import print_json
 
-        print_json("neuronctl.status/1", {"jobs": [as_data(status) for status in found.jobs]})
+        print_json("neuronctl.status/1", {"jobs": [status_data(status) for status in found.jobs]})
     elif found.jobs:
         _print(_lines(found, question, tasks), found, question, sys.stdout)
     elif not jobs and found.unavailable is None:
         click.echo(question.nothing)
     if found.unavailable is not None:
-        found.unavailable.message += "; what you see is what neuronctl recorded"
-        raise found.unavailable
+        raise SlurmUnavailableError(
+            f"{found.unavailable.message}; what you see is what neuronctl recorded",
+            found.unavailable.hint,
+        )
     question.check(found)
     return None
 
@@ -99,13 +100,13 @@ class _Question:
         self.ids = [JobId.parse(word) for word in words if _like_id(word)]
         self.names = [word for word in words if not _like_id(word)]
         if "" in self.names:
-            raise UsageError("an empty word is no job", "leave it out to see all of yours")
+            raise UsageError("JOB is empty", "omit it to see all your jobs")
         if self.ids and self.names:
-            raise UsageError("job ids and names exclude each other", "ask for one, then the other")
+            raise UsageError("job ids cannot be combined with names", "ask for one, then the other")
         if self.ids and (everybody or since is not None):
-            raise UsageError("--all or --since and job ids exclude each other")
+            raise UsageError("--all and --since cannot be combined with job ids")
         if everybody and since is not None:
-            raise UsageError("--all and --since exclude each other", "--all is what is there now")
+            raise UsageError("--all cannot be combined with --since", "--all shows the queue now")
         self.everybody = everybody
         self.since = since
         self.after = after
@@ -115,9 +116,12 @@ class _Question:
         """From the command line."""
         after = None
         if since is not None:
-            from neuronctl.cli.history import moment
+            from neuronctl.units import parse_since
 
-            after = moment(since, int(time.time()))
+            try:
+                after = parse_since(since, int(time.time()))
+            except ValueError as error:
+                raise UsageError(f"--since: {error}") from None
         return cls(words, everybody, since, after)
 
     @property
@@ -125,12 +129,11 @@ class _Question:
         """What to say where there is no job."""
         if self.everybody:
             return "no jobs in the queue"
-        return (
-            f"no jobs of yours, now or {f'since {self.since}' if self.since else 'in the last day'}"
-        )
+        when = f"since {self.since}" if self.since else "in the last 24 hours"
+        return f"no jobs of yours, in the queue or {when}"
 
     def ask(self) -> Found:
-        """What became of them: records, squeue and sacct."""
+        """Ask the records, squeue and sacct."""
         from neuronctl.tracking.lookup import look_up, mine
 
         if self.ids:
@@ -148,13 +151,13 @@ class _Question:
         if unmatched and found.unavailable is None:
             raise NoSuchJobError(
                 f"no such job: {', '.join(unmatched)}",
-                "'neuronctl status' shows yours of the last day, --since 30d older ones and those "
-                "that neuronctl did not submit",
+                "'neuronctl status' shows your jobs of the last day; --since 30d also shows older "
+                "jobs and those that neuronctl did not submit",
             )
         if found.missing:
-            hint = "Slurm does not know it (any more), and neither do the records"
+            hint = "neither Slurm nor the job records know it (any more)"
             if any(job.task is not None for job in found.missing):
-                hint += "; a task that is cancelled before it starts leaves no trace"
+                hint += "; a task cancelled before it starts leaves no trace"
             from neuronctl.records.store import RecordStore
             from neuronctl.tracking.lookup import no_such_job
 
@@ -169,41 +172,6 @@ def _named(job: JobStatus, pattern: str) -> bool:
     from fnmatch import fnmatchcase
 
     return fnmatchcase(job.name, pattern)
-
-
-def as_data(status: JobStatus) -> Dict[str, Any]:
-    """A job as in docs/reference/json.md: times in ISO 8601 (UTC), durations in seconds."""
-    return {
-        "job_id": str(status.id),
-        "own_id": status.job_id,
-        "name": status.name,
-        "user": status.user,
-        "partition": status.partition,
-        "qos": status.qos,
-        "state": status.state,
-        "reason": status.reason,
-        "reason_words": explain(status.reason).words if status.reason else "",
-        "advice": "" if status.ended else explain(status.reason, str(status.id.job)).advice,
-        "ended": status.ended,
-        "exit_code": None if status.exit is None else status.exit.code,
-        "signal": None if status.exit is None else status.exit.signal,
-        "cancelled_by": status.cancelled_by,
-        "submit": utc(status.submit),
-        "start": utc(status.start),
-        "expected_start": utc(status.expected),
-        "end": utc(status.end),
-        "elapsed": status.elapsed,
-        "time_limit": None if status.time_limit == UNLIMITED else status.time_limit,
-        "unlimited": status.time_limit == UNLIMITED,
-        "nodes": status.nodes,
-        "node_list": status.node_list,
-        "gpus": status.gpus,
-        "work_dir": status.work_dir,
-        "stdout": status.stdout,
-        "stderr": status.stderr,
-        "source": status.source,
-        "record": status.key,
-    }
 
 
 def _picture(
@@ -260,33 +228,14 @@ def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
 
 def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -> None:
     from neuronctl.console import is_terminal
+    from neuronctl.diagnosis.limit_figures import limit_figures
     from neuronctl.tracking.job_table import print_jobs
 
     print_jobs(
         lines,
         users=question.everybody,
-        limits=_figures(found.jobs),
+        limits=limit_figures(found.jobs),
         advise=bool(question.ids) or is_terminal(file),
         bars=is_terminal(file),
         file=file,
     )
-
-
-def _figures(jobs: Tuple[JobStatus, ...]) -> Dict[str, str]:
-    """The figures of the limits for which jobs wait, as far as they were read lately."""
-    from neuronctl.diagnosis.limit_figures import has_figure
-
-    waiting = [job for job in jobs if job.state == "PENDING" and has_figure(job.reason)]
-    if not waiting:
-        return {}
-    from neuronctl.diagnosis.limit_figures import figure_words
-    from neuronctl.gate import limits_cache as cache
-
-    known = cache.read(cache.key())
-    if known is None:
-        return {}
-    words: Dict[str, str] = {}
-    for job in waiting:
-        own = [one for one in jobs if one.user == job.user]
-        words[str(job.id)] = figure_words(job, own, known[0])
-    return words

@@ -1,28 +1,27 @@
-"""neuronctl top."""
+"""``neuronctl top``: GPU, CPU and memory use of a running job."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import List, Optional, Sequence
+from typing import TYPE_CHECKING, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.option import option
+from neuronctl.cli.say import say
 from neuronctl.slurm.job_id import JobId
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from neuronctl.slurm.srun import NodeLook
 
 
 @click.command("top")
 @click.argument("job", metavar="JOB")
-@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.top/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.top/1).")
 def command(job: str, as_json: bool) -> None:
-    """Show what a running job does: the GPUs of each node, or its CPU load and memory.
+    """Show the GPU, CPU and memory use of a running job, per node.
 
-    One srun asks every node, beside the job's own processes: nvidia-smi where there is one, load
-    and memory of the whole node, and your busiest processes there.
+    One srun runs on every node of the job: nvidia-smi if available, load and memory of the whole
+    node, and your busiest processes there.
     """
     from neuronctl.cli.attach import nodes_of, running_job
     from neuronctl.slurm.srun import look_at_nodes
@@ -39,7 +38,7 @@ def command(job: str, as_json: bool) -> None:
     else:
         _print(looks)
     if silent:
-        click.echo(f"neuronctl: no answer from {', '.join(silent)}", err=True)
+        say(f"neuronctl: no answer from {', '.join(silent)}")
 
 
 def _print(looks: Sequence[NodeLook]) -> None:

@@ -1,39 +1,29 @@
-"""neuronctl why."""
+"""``neuronctl why``: why a job is waiting, or how it ended."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import time
-from dataclasses import replace
 from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.option import option
 from neuronctl.cli.say import say
-from neuronctl.diagnosis.ended import diagnose
-from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
-from neuronctl.errors import NeuronctlError, SlurmRefusedError, SlurmUnavailableError
-from neuronctl.tracking.endings import is_launch_failure
-from neuronctl.tracking.job_status import UNKNOWN, JobStatus
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.diagnosis.evidence import Diagnosis, Evidence
+from neuronctl.diagnosis.gather import examine
+from neuronctl.errors import SlurmUnavailableError
+from neuronctl.tracking.job_status import JobStatus
 
 _MOST = 4  # kinds of ends of one array that are explained
 
 
 @click.command("why")
 @click.argument("job", metavar="JOB")
-@option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.why/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.why/1).")
 def command(job: str, as_json: bool) -> None:
-    """Say why a job waits, or how it ended and why.
+    """Explain why a job is waiting, or how it ended and why.
 
-    JOB is a job id, 4711_3 for a task of an array, or the name of a job that neuronctl submitted:
-    the newest of that name. What Slurm says is told as a fact; what an exit code or a line in the
-    last 256 KiB of the log usually means is called likely.
+    JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
+    newest of that name). What Slurm reports is stated as fact; what an exit code or a line in the
+    last 256 KiB of the log usually means is stated as likely.
     """
     from neuronctl.records.store import RecordStore
     from neuronctl.slurm.job_id import JobId
@@ -46,32 +36,33 @@ def command(job: str, as_json: bool) -> None:
     asked = named or JobId.parse(job)
     found = look_up([asked], store)
     for note in found.notes:
-        click.echo(f"neuronctl: {note}", err=True)
+        say(f"neuronctl: {note}")
     if not found.jobs:
         if found.unavailable is not None:
             raise found.unavailable
         raise no_such_job(
             [asked],
             store,
-            "Slurm does not know it (any more), and neither do the records; "
-            "'neuronctl history' shows yours",
+            "neither Slurm nor the job records know it (any more); "
+            "'neuronctl history' lists your jobs",
         )
     groups = _groups(found.jobs)
-    shown = [(same, *_look(same[0])) for same in groups[:_MOST]]
+    shown = [(same, *examine(same[0])) for same in groups[:_MOST]]
     if as_json:
         from neuronctl.console import print_json
 
-        print_json("neuronctl.why/1", {"jobs": [_data(*one) for one in shown]})
+        print_json("neuronctl.why/1", {"jobs": [_data(*group) for group in shown]})
     else:
         for number, (same, evidence, diagnosis) in enumerate(shown):
             if number:
                 click.echo()
             _print(same, evidence, diagnosis)
         if len(groups) > _MOST:
-            click.echo(f"\n{len(groups) - _MOST} more kinds of ends: name a task to see its own.")
+            click.echo(f"\n{len(groups) - _MOST} more kinds of ends; name a task to see its own.")
     if found.unavailable is not None:
-        found.unavailable.message += "; this is what neuronctl recorded"
-        raise found.unavailable
+        raise SlurmUnavailableError(
+            f"{found.unavailable.message}; this is what neuronctl recorded", found.unavailable.hint
+        )
 
 
 def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
@@ -88,139 +79,6 @@ def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
     return sorted(groups.values(), key=order)
 
 
-def _look(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
-    evidence = gather(status)
-    return evidence, _masked(diagnose(evidence))
-
-
-def _masked(diagnosis: Diagnosis) -> Diagnosis:
-    """Without the secrets in what it cites of a log: people send such words to others."""
-    from neuronctl.masking import Masker, secret_values
-
-    if diagnosis.line is None:
-        return diagnosis
-    mask = Masker(secret_values((), os.environ)).line
-    line = replace(diagnosis.line, text=mask(diagnosis.line.text))
-    cause, remedy = mask(diagnosis.cause), mask(diagnosis.remedy)
-    return replace(diagnosis, cause=cause, remedy=remedy, line=line)
-
-
-def gather(status: JobStatus) -> Evidence:
-    """Read the job's logs, and ask for its partition's queue where it waits for its turn."""
-    from neuronctl.diagnosis.log_text import read_tail
-    from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
-    from neuronctl.tracking.lookup import canceller
-
-    paths, guessed = _log_paths(status)
-    logs = []
-    # Where a job never began, a log of that name is another job's.
-    if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
-        logs = [log for log in map(read_tail, paths) if not log.problem]
-    queue: Tuple[PartitionJob, ...] = ()
-    figure = ""
-    if status.state == "PENDING" and status.source == "squeue" and _is_limit(status.reason):
-        figure = _figure(status)
-    elif status.state == "PENDING" and status.source == "squeue" and status.partition:
-        # The reason is known all the same.
-        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
-            queue = partition_queue(status.partition)
-    return Evidence(
-        status=status,
-        now=int(time.time()),
-        canceller=canceller(status),
-        logs=tuple(logs),
-        log_guessed=guessed,
-        directory_problem="" if guessed else _directory_problem(paths),
-        queue=queue,
-        figure=figure,
-        earlier=_earlier(status),
-        more_memory=_more_memory(status),
-    )
-
-
-def _more_memory(status: JobStatus) -> str:
-    """How a job gets more memory on this cluster, as its catalog has it."""
-    from neuronctl.catalog.loader import load
-    from neuronctl.request.job_file import configured_cluster
-    from neuronctl.slurm.cluster import recognise
-
-    try:
-        cluster, _ = recognise(load(), configured_cluster())
-    except NeuronctlError:
-        return Evidence.more_memory
-    partition = cluster.partitions.get(status.partition)
-    if partition is None or "mem" not in cluster.policy.forbidden_options:
-        return Evidence.more_memory
-    most = ""
-    if partition.gpus_per_node and cluster.policy.cores.rule == "cap":
-        most = f" (at most {cluster.cores_per_gpu(partition)} a GPU: beyond that with more GPUs)"
-    return (
-        f"ask for more cores with --cpus-per-task{most}: memory comes with the cores, --mem is not "
-        f"allowed in {partition.name}"
-    )
-
-
-def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
-    """The runs before this one, of a job that may have been requeued."""
-    from neuronctl.diagnosis.waiting import earlier_runs
-    from neuronctl.slurm.sacct import sacct
-
-    if status.ended or status.source != "squeue" or status.id.tasks is not None:
-        return ()
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
-        return earlier_runs(status, sacct([status.id], duplicates=True).jobs)
-    return ()
-
-
-def _is_limit(reason: str) -> bool:
-    return reason.startswith(("QOS", "Assoc")) or reason in (
-        "PartitionTimeLimit",
-        "PartitionNodeLimit",
-    )
-
-
-def _figure(status: JobStatus) -> str:
-    """The limit that a job waits for and what counts against it, as far as the limits are known.
-
-    They are those that the last submission read; the user's jobs are asked for now.
-    """
-    from neuronctl.diagnosis.limit_figures import figure_words
-    from neuronctl.gate import limits_cache as cache
-    from neuronctl.slurm.squeue import QueueJob, squeue
-    from neuronctl.tracking import job_status as jobstatus
-
-    limits = cache.read(cache.key())
-    if limits is None:
-        return ""
-    rows: Tuple[QueueJob, ...] = ()
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
-        rows = squeue(user=str(os.getuid()))
-    return figure_words(status, jobstatus.merge(None, rows), limits[0])
-
-
-def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
-    """Standard output's and error's logs, and whether they are only where sbatch puts them."""
-    if status.id.tasks is not None:
-        return [], False
-    if status.stdout is not None:
-        paths = [status.stdout, status.stderr or status.stdout]
-        return [path for path in dict.fromkeys(paths) if "%N" not in path], False
-    return [os.path.join(status.work_dir, f"slurm-{status.id}.out")], True
-
-
-def _directory_problem(paths: Sequence[str]) -> str:
-    for path in paths:
-        directory = os.path.dirname(path)
-        if not os.path.isdir(directory):
-            return f"there is no directory {directory}"
-        if not os.access(directory, os.W_OK | os.X_OK):
-            return f"the directory {directory} is not writable for you"
-    return ""
-
-
-# ------------------------------------------------------------------------------- output
-
-
 def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> None:
     from neuronctl.console import is_terminal, print_text, terminal_width
 
@@ -231,11 +89,11 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
     line = diagnosis.line
     if line is not None:
         place = "last line" if line.number == 1 else f"line {line.number} from its end"
-        guess = " (no record of it: this is where sbatch puts a log)" * evidence.log_guessed
+        guess = " (not recorded; this is where sbatch puts it by default)" * evidence.log_guessed
         rows.append(("log", f"{line.path}, {place}{guess}:\n{line.text[:600]}"))
     elif evidence.log_guessed and same[0].ended and not evidence.logs:
         words = (
-            "not known: there is none where sbatch puts it by default, and no record of it (an "
+            "not known: there is no record of it, and no log where sbatch puts it by default (an "
             "interactive job has neither)"
         )
         rows.append(("log", words))
@@ -289,7 +147,7 @@ def _data(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -
     status, line = evidence.status, diagnosis.line
     return {
         "job_id": str(status.id),
-        "tasks": [str(one.id) for one in same],
+        "tasks": [str(task.id) for task in same],
         "name": status.name,
         "state": status.state,
         "reason": status.reason,

@@ -13,7 +13,6 @@ from neuronctl.diagnosis.evidence import (
     Diagnosis,
     Evidence,
     began,
-    clock,
     found_line,
     last_line,
     line_with,
@@ -24,6 +23,7 @@ from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
+from neuronctl.words import duration
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
@@ -110,13 +110,13 @@ _BY_STATE: Dict[str, Tuple[str, str, str]] = {
 def _by_state(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     kind, what, remedy = _BY_STATE[status.state]
-    limit = f" of {clock(status.time_limit)}" if status.time_limit is not None else ""
+    limit = f" of {duration(status.time_limit)}" if status.time_limit is not None else ""
     nodes = f" ({status.node_list})" if status.node_list else ""
     by = f" by {evidence.canceller}" if evidence.canceller else ""
     if not by and status.cancelled_by is not None:
         by = f" by the user with uid {status.cancelled_by}"
     if status.state == "CANCELLED":
-        by += f" after {clock(status.elapsed)}" if began(status) else " before it started"
+        by += f" after {duration(status.elapsed)}" if began(status) else " before it started"
         if status.reason.startswith("DependencyNeverSatisfied"):
             kind, by = "dependency", f"{by}: the job it depends on did not end as required"
             remedy = "fix and resubmit that job first, then run 'neuronctl resubmit {id}'"
@@ -141,7 +141,7 @@ def _again(id: JobId) -> str:
 
 def _completed(evidence: Evidence) -> Diagnosis:
     status = evidence.status
-    what = f"completed with exit code 0 after {clock(status.elapsed)}"
+    what = f"completed with exit code 0 after {duration(status.elapsed)}"
     found = search(evidence)
     if found is not None and found[1].kind == "exception":
         return Diagnosis(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import signal
 from dataclasses import dataclass
-from typing import Optional, Sequence, Tuple
+from typing import Optional, Tuple
 
 from neuronctl.diagnosis import signs
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.units import UNLIMITED
 
 
 @dataclass(frozen=True)
@@ -122,22 +121,3 @@ def last_line(evidence: Evidence) -> Optional[LogLine]:
 def began(status: JobStatus) -> bool:
     """Whether a job ever started: it has nodes or run time."""
     return bool(status.node_list) or bool(status.elapsed)
-
-
-def clock(seconds: Optional[int]) -> str:
-    """``45 s``, ``5 min``, ``1 h 20 min``, ``3 d 4 h``: the two largest units."""
-    if seconds is None:
-        return "an unknown time"
-    if seconds == UNLIMITED:
-        return "unlimited length"
-    steps: Sequence[Tuple[int, str]] = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    parts = []
-    for size, name in steps:
-        count, seconds = divmod(seconds, size)
-        if count:
-            parts.append(f"{count} {name}")
-        elif parts:
-            break
-        if len(parts) == 2:
-            break
-    return " ".join(parts) or "0 s"

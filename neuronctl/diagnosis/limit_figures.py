@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator
+from typing import Dict, Iterable, Iterator, Optional, Sequence
 
 from neuronctl.slurm.limits import RUNNING, SUBMITTED, TIME, USER, Limit
 from neuronctl.slurm.snapshot import Limits
@@ -13,6 +13,30 @@ from neuronctl.units import format_time
 def has_figure(reason: str) -> bool:
     """Whether the reason refers to a limit that may have a figure."""
     return reason.startswith(("QOS", "Assoc", "Partition"))
+
+
+def limit_figures(jobs: Sequence[JobStatus]) -> Dict[str, str]:
+    """Job id -> figures of the limit that it waits for, as far as known.
+
+    jobs: also those that count against the limits.
+    """
+    waiting = [job for job in jobs if job.state == "PENDING" and has_figure(job.reason)]
+    limits = known_limits() if waiting else None
+    if limits is None:
+        return {}
+    figures = {}
+    for job in waiting:
+        own = [other for other in jobs if other.user == job.user]
+        figures[str(job.id)] = figure_words(job, own, limits)
+    return figures
+
+
+def known_limits() -> Optional[Limits]:
+    """The cluster's limits as they were read last; None where that is too long ago."""
+    from neuronctl.gate import limits_cache
+
+    cached = limits_cache.read(limits_cache.key())
+    return None if cached is None else cached[0]
 
 
 def figure_words(status: JobStatus, mine: Iterable[JobStatus], limits: Limits) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Sequence, Tuple
 
-from neuronctl.diagnosis.evidence import Diagnosis, Evidence, clock, found_line, last_line, search
+from neuronctl.diagnosis.evidence import Diagnosis, Evidence, found_line, last_line, search
 from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.pending_reasons import explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.tracking.endings import ENDINGS
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
+from neuronctl.words import duration
 
 # Maximum seconds between the end of a run and its resubmission by a requeue.
 _REQUEUE_TAKES = 60
@@ -20,11 +21,11 @@ _REQUEUE_TAKES = 60
 def running(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     where = f" on {status.node_list}" if status.node_list else ""
-    what = f"{status.state}{where} for {clock(status.elapsed)}"
+    what = f"{status.state}{where} for {duration(status.elapsed)}"
     if status.time_limit == UNLIMITED:
         what += ", with no time limit"
     elif status.time_limit is not None and status.elapsed is not None:
-        what += f"; {clock(max(0, status.time_limit - status.elapsed))} left"
+        what += f"; {duration(max(0, status.time_limit - status.elapsed))} left"
     if evidence.earlier:
         what += f"; {_earlier_words(evidence)}"
     found = search(evidence)
@@ -48,7 +49,7 @@ def waiting(evidence: Evidence) -> Diagnosis:
         words += f", {evidence.figure}"
     since = ""
     if status.submit is not None and evidence.now > status.submit:
-        since = f" for {clock(evidence.now - status.submit)}"
+        since = f" for {duration(evidence.now - status.submit)}"
     if evidence.earlier:
         since += " since it was requeued"
     what = f"pending{since}: {words}"
@@ -69,7 +70,7 @@ def waiting(evidence: Evidence) -> Diagnosis:
         cause = _turn(evidence, own, name)
     if status.expected is not None and status.expected > evidence.now:
         moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.expected))
-        ahead = clock(status.expected - evidence.now)
+        ahead = duration(status.expected - evidence.now)
         expected = f"Slurm expects it to start at {moment} (in {ahead})"
         cause = f"{cause}; {expected}" if cause else expected
     before = _earlier_words(evidence)
@@ -88,7 +89,7 @@ def _earlier_words(evidence: Evidence) -> str:
     last = evidence.earlier[0]
     where = f" on {last.node_list}" if last.node_list else ""
     cause = f": {_PUT_BACK[last.state]}" if last.state in _PUT_BACK else ""
-    words = f"its previous run{where} ended after {clock(last.elapsed)}{cause} ({last.state})"
+    words = f"its previous run{where} ended after {duration(last.elapsed)}{cause} ({last.state})"
     count = len(evidence.earlier)
     return words if count == 1 else f"{words}; it ran {count} times before"
 
@@ -157,6 +158,6 @@ def _turn(evidence: Evidence, own: PartitionJob, reason: str) -> str:
         count = "1 job is" if len(running) == 1 else f"{len(running)} jobs are"
         words += f"; {count} running"
         if ends:
-            left = clock(min(ends) - evidence.now)
+            left = duration(min(ends) - evidence.now)
             words += f", and the first ends in {left} at the latest"
     return words

@@ -89,7 +89,7 @@ class RecordStore:
         """Write the intent to submit, and return the key to complete it with."""
         import hashlib
 
-        from neuronctl import __version__
+        from neuronctl.version import __version__
 
         now = time.time()
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))

@@ -15,10 +15,10 @@ import zlib
 from types import CodeType
 from typing import Optional, Sequence
 
-from neuronctl import __version__
 from neuronctl.errors import NeuronctlError
 from neuronctl.files import write_private
 from neuronctl.paths import cache_dir
+from neuronctl.version import __version__
 
 
 def made_from(compiler: str, settings: str, filename: str, source: str) -> str:

@@ -22,6 +22,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import neuronctl
 from neuronctl import paths
+from neuronctl.error_details import write_error_details
 from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.sandbox import requirements
 from neuronctl.sandbox.layout import Layout
@@ -194,10 +195,12 @@ def _converse(
                 raise SlurmUnavailableError(f"the sandbox exited during startup{detail}")
             message: Dict[str, Any] = json.loads(line)
             if "error" in message:
-                if os.environ.get("NEURONCTL_DEBUG"):
-                    print(message.get("trace", ""), file=sys.stderr)
+                hint = ""
+                if "trace" in message:
+                    with contextlib.suppress(OSError):
+                        hint = f"details: {write_error_details(message['trace'])}"
                 raise SlurmUnavailableError(
-                    f"the sandbox failed to start: {message['error']}", message.get("hint", "")
+                    f"the sandbox failed to start: {message['error']}", hint
                 )
             if "ids" in message and user_ids and group_ids:
                 _map_ids("newuidmap", process.pid, os.getuid(), user_ids)

@@ -26,19 +26,32 @@ def ending_words(status: JobStatus, canceller: str = "") -> str:
 
     canceller: the name of the user who cancelled it, if known.
     """
+    cause = ending_cause(status, canceller)
+    if status.state == "CANCELLED":
+        return cause or "cancelled"
+    code = status.exit is not None and (status.exit.code or is_launch_failure(status))
+    return ", ".join(filter(None, (cause, exit_words(status) if code or not cause else "")))
+
+
+def ending_cause(status: JobStatus, canceller: str = "") -> str:
+    """What ended the job beside its own exit code: ``time limit reached``; "" where nothing did."""
     if status.state == "CANCELLED":
         who = canceller or ("" if status.cancelled_by is None else f"uid {status.cancelled_by}")
-        return f"cancelled by {who}" if who else "cancelled"
-    parts = [ENDINGS[status.state]] if status.state in ENDINGS else []
+        return f"cancelled by {who}" if who else ""
+    if status.state in ENDINGS:
+        return ENDINGS[status.state]
+    exit = status.exit
+    by_signal = exit is not None and exit.signal and not exit.code
+    if exit is None or not by_signal or is_launch_failure(status):
+        return ""
+    return signal_name(exit.signal)
+
+
+def exit_words(status: JobStatus) -> str:
+    """``exit code 1:0``, with what else accounting's code may stand for."""
     if is_launch_failure(status):
-        parts.append("exit code 0:53: log directory missing or not writable")
-    elif status.exit is None:
-        parts += [] if parts else ["exit code unknown"]
-    elif not parts and status.exit.signal and not status.exit.code:
-        parts.append(signal_name(status.exit.signal))
-    elif not parts or status.exit.code:
-        parts.append(f"exit code {status.exit}{_or_more(status)}")
-    return ", ".join(parts)
+        return "exit code 0:53: log directory missing or not writable"
+    return f"exit code {status.exit or 'unknown'}{_or_more(status)}"
 
 
 # Exit codes in accounting that may just as well be 128 more: a shell's code for a signal, or -1.

@@ -27,6 +27,7 @@ from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.rank_filter import Sink
+from neuronctl.tracking.remember import remember
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, which stops following but not the job."""
@@ -171,7 +172,8 @@ class _Watch:
                 lines.append(f"job {self.job}: {now}")
             self._before = now
             self.interval = _FIRST
-            self._remember()
+            if self.record is not None:
+                self.record = remember(self.store, self.record, self.statuses)
         else:
             waiting = all(status.state == "PENDING" for status in self.statuses)
             longest = _LONGEST_WAITING if waiting else _LONGEST_RUNNING
@@ -218,21 +220,6 @@ class _Watch:
         ]
         return tuple(sorted([*statuses, *gone], key=jobstatus.order))
 
-    def _remember(self) -> None:
-        if self.record is None:
-            return
-        # If records cannot be written, the submission has already said so.
-        with contextlib.suppress(RecordError):
-            if self.record.array is not None:
-                ended = [one for one in self.statuses if one.ended and one.source != "record"]
-                ends = {one.id.task: (one.state, endings.exit_text(one)) for one in ended}
-                known = {task: end for task, end in ends.items() if task is not None}
-                self.record = self.store.saw_tasks(self.record, known)
-            elif len(self.statuses) == 1 and self.statuses[0].state != jobstatus.UNKNOWN:
-                (one,) = self.statuses
-                exit = endings.exit_text(one)
-                self.record = self.store.saw(self.record, one.state, one.reason, exit)
-
     def log_path(self, err: bool) -> Optional[str]:
         """The log path, as soon as it is known; None for an array."""
         if len(self.statuses) != 1 or self.statuses[0].id.tasks is not None:
@@ -271,12 +258,9 @@ class _Watch:
             return f"job {self.job} ended, exit code unknown ({status.reason})"
         from neuronctl.tracking.lookup import canceller
 
-        line = f"job {self.job} ended: {status.state}"
-        more = endings.ending_words(status, canceller(status))
-        if more.startswith("exit code"):
-            return f"{line}, {more}"
-        line += f", exit code {status.exit or 'unknown'}"
-        return line if more == "cancelled" else f"{line} ({more})"
+        cause = endings.ending_cause(status, canceller(status))
+        line = f"job {self.job} ended: {status.state}, {endings.exit_words(status)}"
+        return f"{line} ({cause})" if cause else line
 
 
 def _summary(statuses: Sequence[JobStatus]) -> str:
@@ -288,10 +272,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
         if status.reason and not status.ended:
             return f"{status.state} ({jobstatus.reason_words(status.reason)})"
         return status.state
-    counts: Dict[str, int] = {}
-    for status in statuses:
-        counts[status.state] = counts.get(status.state, 0) + status.id.count
-    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    return jobstatus.state_counts(statuses)
 
 
 class _Log:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
@@ -386,3 +386,11 @@ def order(status: JobStatus) -> Tuple[int, int, int]:
     id = status.id
     task = id.task if id.task is not None else (2**40 if id.tasks is not None else -1)
     return (id.job, task, id.het or 0)
+
+
+def state_counts(statuses: Iterable[JobStatus]) -> str:
+    """How many tasks are in each state: ``3 COMPLETED, 1 RUNNING``."""
+    counts: Dict[str, int] = {}
+    for status in statuses:
+        counts[status.state] = counts.get(status.state, 0) + status.id.count
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))

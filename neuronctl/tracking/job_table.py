@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Optional, Sequence, TextIO, Tuple
+from typing import Dict, List, Sequence, TextIO, Tuple
 
 from neuronctl.console import (
     Column,
@@ -16,9 +16,9 @@ from neuronctl.console import (
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.pending_reasons import explain
 from neuronctl.tracking.endings import ending_words
-from neuronctl.tracking.job_status import UNKNOWN, JobStatus
+from neuronctl.tracking.job_status import UNKNOWN, JobStatus, state_counts
 from neuronctl.tracking.lookup import canceller
-from neuronctl.units import UNLIMITED
+from neuronctl.units import UNLIMITED, format_elapsed
 
 _WIDE = 100  # columns of a terminal with room for long names and bars
 
@@ -148,7 +148,8 @@ def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
             job.partition,
             _lead(line),
             _counts(line),
-            f"{clock(max(task.elapsed or 0 for task in line.jobs))}/{clock(job.time_limit)}",
+            f"{format_elapsed(max(task.elapsed or 0 for task in line.jobs))}"
+            f"/{format_elapsed(job.time_limit)}",
             str(sum(task.nodes or 0 for task in line.jobs if task.state != "PENDING") or ""),
             str(sum(task.gpus or 0 for task in line.jobs if task.state == "RUNNING") or ""),
             job.source,
@@ -159,7 +160,7 @@ def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
         job.partition,
         job.state,
         why(job, limits.get(str(job.id), "")),
-        f"{clock(job.elapsed)}/{clock(job.time_limit)}",
+        f"{format_elapsed(job.elapsed)}/{format_elapsed(job.time_limit)}",
         "" if job.nodes is None else str(job.nodes),
         "" if job.gpus is None else str(job.gpus),
         job.source,
@@ -176,10 +177,7 @@ def _lead(line: Line) -> str:
 
 
 def _counts(line: Line) -> str:
-    counts: Dict[str, int] = {}
-    for job in line.jobs:
-        counts[job.state] = counts.get(job.state, 0) + job.id.count
-    text = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    text = state_counts(line.jobs)
     reasons = sorted({job.reason for job in line.jobs if job.state == "PENDING" and job.reason})
     return f"{text} ({'; '.join(explain(reason).words for reason in reasons)})" if reasons else text
 
@@ -205,21 +203,7 @@ def bar(job: JobStatus, *, unicode: bool, cells: int) -> str:
     share = min(1.0, job.elapsed / job.time_limit)
     full = round(share * cells)
     drawn = "█" * full + "░" * (cells - full) if unicode else "#" * full + "." * (cells - full)
-    return f"{drawn} {clock(max(0, job.time_limit - job.elapsed))} left"
-
-
-def clock(seconds: Optional[int]) -> str:
-    """Seconds as squeue prints them: ``5:00``, ``1:02:03``, ``2-00:00:00``; ``-`` for None."""
-    if seconds is None:
-        return "-"
-    if seconds == UNLIMITED:
-        return "unlimited"
-    minutes, second = divmod(seconds, 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    if days:
-        return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
-    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
+    return f"{drawn} {format_elapsed(max(0, job.time_limit - job.elapsed))} left"
 
 
 def _moment(epoch: int) -> str:

@@ -24,7 +24,6 @@ from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import Queue, QueueJob
-from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 
@@ -187,6 +186,8 @@ class _Search:
         self.recovery: Optional[Recovery] = None
 
     def run(self, asked: Sequence[JobId], asking: Queue) -> Found:
+        from neuronctl.tracking.remember import remember
+
         with self._tolerant():
             if self.store.open_intents():
                 from neuronctl.records.recovery import Recovery
@@ -225,8 +226,9 @@ class _Search:
                 absent=self._absent(accounting.off),
             )
             jobs += statuses
-            if record is not None:
-                self._remember(record, statuses)
+            # Where many states are new, the rest is written at the next look.
+            if record is not None and time.monotonic() <= self.remember_until:
+                remember(self.store, record, statuses)
         return self._found(jobs, None)
 
     def _records(self, asked: Sequence[JobId]) -> Dict[int, JobRecord]:
@@ -300,24 +302,6 @@ class _Search:
         if off or not self.accounting:
             return f"no longer in the queue{off and '; '}{off}"
         return "neither in the queue nor in accounting"
-
-    def _remember(self, record: JobRecord, statuses: Sequence[JobStatus]) -> None:
-        """Record new states; if there are too many, the next lookup records the rest."""
-        told = [status for status in statuses if status.source != "record"]
-        if not told or time.monotonic() > self.remember_until:
-            return
-        with contextlib.suppress(RecordError):
-            if record.array is not None:
-                ends = {
-                    one.id.task: (one.state, endings.exit_text(one)) for one in told if one.ended
-                }
-                self.store.saw_tasks(record, {n: end for n, end in ends.items() if n is not None})
-            if len(told) == len(statuses) == 1:
-                (one,) = told
-                # How some tasks ended says nothing about the others.
-                if record.array is not None and (one.id.task is not None or one.ended):
-                    return
-                self.store.saw(record, one.state, one.reason, endings.exit_text(one))
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:

@@ -19,12 +19,12 @@ def test_attach(run: Run, fake_slurm: FakeSlurm) -> None:
     run("attach", "-w", "gpu02", "7", "ls", code=5)
     assert fake_slurm.calls()[-1] == [*common, "--nodelist=gpu02", "ls"]
     assert "its nodes: gpu01, gpu02" in run("attach", "-w", "gpu03", "7", "ls", code=2).stderr
-    assert "no terminal" in run("attach", "7", code=2).stderr
+    assert "a shell needs a terminal" in run("attach", "7", code=2).stderr
 
 
 def test_a_task_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7_1", own="9"), queue_row("7_2", own="10"))
-    assert "name one of them: 7_1, 7_2" in run("attach", "7", "ls", code=2).stderr
+    assert "name one: 7_1, 7_2" in run("attach", "7", "ls", code=2).stderr
     run("attach", "7_2", "ls")
     assert "--jobid=10" in fake_slurm.calls()[-1]
 
@@ -33,7 +33,7 @@ def test_not_running(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", state="PENDING"))
     assert "it is PENDING" in run("attach", "7", "ls", code=8).stderr
     fake_slurm.queue()
-    assert "the queue does not have it" in run("top", "7", code=8).stderr
+    assert "it is not in the queue" in run("top", "7", code=8).stderr
     fake_slurm.answer("squeue", stderr="Unable to contact slurm controller\n", code=1)
     assert "Unable to contact" in run("top", "7", code=6).stderr
 

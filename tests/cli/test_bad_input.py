@@ -55,7 +55,7 @@ USAGE = [
     (["-N", "9" * 5000], ["--nodes"]),
     (["--gpus-per-node", "2", "--gres", "gpu:4"], ["--gpus-per-node", "--gres", "contradict"]),
     (["--env", "1A"], ["--env", "NAME=VALUE"]),
-    (["--env", "NO_SUCH_NAME"], ["does not export it", "--env NO_SUCH_NAME=VALUE"]),
+    (["--env", "NO_SUCH_NAME"], ["is not exported in your shell", "--env NO_SUCH_NAME=VALUE"]),
     (["-a", "0-1%2,5"], ["--array: '2,5' behind the %", "0-9%2"]),
     (["-d", "ok:1"], ["--dependency: 'ok' is no kind", "afterok:4711"]),
     (["--mail-type", "SOON"], ["--mail-type: 'SOON'", "END,FAIL"]),
@@ -332,7 +332,7 @@ def test_job_id_is_printed_without_a_record(
 def test_write_never_over_a_file(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
     path.write_text("mine\n")
-    one_error(run("generate", *ONE, "--write", "job.sh", "train.py", code=2), "there already")
+    one_error(run("generate", *ONE, "--write", "job.sh", "train.py", code=2), "already exists")
     assert path.read_text() == "mine\n"
     run("generate", *ONE, "--write", "job.sh", "--force", "train.py")
     assert path.read_text().startswith("#!/bin/bash\n")
@@ -374,7 +374,7 @@ def test_closed_standard_output(tmp_path: Path) -> None:
     result = subprocess.run(
         ["bash", "-c", command], stderr=subprocess.PIPE, text=True, cwd=tmp_path
     )
-    assert "Traceback" not in result.stderr and "defect" not in result.stderr
+    assert "Traceback" not in result.stderr and "internal error" not in result.stderr
 
 
 SUBMIT = f"{sys.executable} -m neuronctl submit {' '.join(ONE)} --force"
@@ -397,7 +397,7 @@ def test_what_cannot_be_said_decides_nothing(
 
 @pytest.mark.parametrize(
     ("where", "said"),
-    [(">/dev/full", "job 7 is submitted; standard output cannot"), ("| true", "")],
+    [(">/dev/full", "job 7 is submitted; cannot write standard output"), ("| true", "")],
 )
 def test_a_job_that_is_submitted_is_no_failure(
     where: str, said: str, fake_slurm: FakeSlurm, tmp_path: Path
@@ -407,7 +407,7 @@ def test_a_job_that_is_submitted_is_no_failure(
     shell = ["bash", "-c", f"{SUBMIT} train.py {where}; exit ${{PIPESTATUS[0]}}"]
     env = {**os.environ, **fake_slurm.env}
     done = subprocess.run(shell, env=env, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and said in done.stderr and "defect" not in done.stderr
+    assert done.returncode == 0 and said in done.stderr and "internal error" not in done.stderr
 
 
 def test_full_standard_output(tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_full_standard_output(tmp_path: Path) -> None:
         ["bash", "-c", command], stderr=subprocess.PIPE, text=True, cwd=tmp_path
     )
     assert result.returncode == 2
-    assert "no space is left" in result.stderr and "defect" not in result.stderr
+    assert "no space left" in result.stderr and "internal error" not in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -16,7 +16,7 @@ def test_several_at_once(run: Run, fake_slurm: FakeSlurm) -> None:
         queue_row("7"), queue_row("8_[1-3]", state="PENDING"), queue_row("9", state="FAILED")
     )
     result = run("cancel", "7", "8_2", "9", "7")
-    assert result.stdout == "7 cancelled\n8_2 cancelled\n9 had ended already: FAILED\n"
+    assert result.stdout == "7 cancelled\n8_2 cancelled\n9 had already ended: FAILED\n"
     assert [argv for argv in fake_slurm.calls()][1:] == [["scancel", "7", "8_2"]]
 
 
@@ -38,7 +38,7 @@ def test_unknown_among_known(run: Run, fake_slurm: FakeSlurm) -> None:
 def test_ended_long_ago(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
     fake_slurm.accounting(accounting_row("7", state="CANCELLED by 1000"))
-    assert run("cancel", "7").stdout == "7 had ended already: CANCELLED\n"
+    assert run("cancel", "7").stdout == "7 had already ended: CANCELLED\n"
     assert "no such job: 99" in run("cancel", "99", code=8).stderr
     assert fake_slurm.calls("scancel") == []
 
@@ -90,8 +90,8 @@ def test_by_name_and_state(run: Run, fake_slurm: FakeSlurm) -> None:
     assert result.stdout == "8 cancelled\n11_[0-9%2] cancelled\n"
     assert fake_slurm.calls()[-1] == ["scancel", "8", "11_[0-9]"]
     assert run("cancel", "11", "9", "--state", "running").stdout == "11_3 cancelled\n9 cancelled\n"
-    assert "no jobs of yours" in run("cancel", "--name", "TRAIN*").stdout
-    assert "9 is not of that kind" in run("cancel", "9", "--name", "train*").stdout
+    assert "no matching jobs" in run("cancel", "--name", "TRAIN*").stdout
+    assert "9 does not match" in run("cancel", "9", "--name", "train*").stdout
 
 
 def test_part_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -117,18 +117,16 @@ def test_a_task_that_the_array_does_not_have(run: Run, fake_slurm: FakeSlurm) ->
     assert "no such job: 7_3\n" in run("cancel", "7_3", code=8).stderr
     off = "Slurm accounting storage is disabled"
     fake_slurm.answer("sacct", stderr=off, code=1)
-    assert run("cancel", "7_3").stdout == "7_3 had ended already: UNKNOWN\n"
+    assert run("cancel", "7_3").stdout == "7_3 had already ended: UNKNOWN\n"
 
 
 def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7"), queue_row("8", state="PENDING"))
     result = run("cancel", "7", "8", "--signal", "sigusr1", "--batch")
-    assert result.stdout == (
-        "7 was sent USR1\n8 has not started: there is nothing to send a signal to\n"
-    )
+    assert result.stdout == ("7 was sent USR1\n8 has not started: no process to signal\n")
     assert fake_slurm.calls()[-1] == ["scancel", "--signal=USR1", "--batch", "7"]
     assert "--signal=USR1" in run_argv(run, fake_slurm, "cancel", "7", "--signal", "10")
-    assert "is no signal" in run("cancel", "7", "--signal", "HUPP", code=2).stderr
+    assert "is not a signal" in run("cancel", "7", "--signal", "HUPP", code=2).stderr
     assert "goes with --signal" in run("cancel", "7", "--batch", code=2).stderr
 
 
@@ -162,7 +160,7 @@ def on_terminal(answer: str, *argv: str) -> str:
 
 def test_asks_on_a_terminal_for_more_than_one(fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7"), queue_row("8"))
-    assert "nothing was done" in on_terminal("n\n", "cancel", "7", "8")
+    assert "nothing done" in on_terminal("n\n", "cancel", "7", "8")
     assert fake_slurm.calls("scancel") == []
     said = on_terminal("y\n", "cancel", "7", "8")
     assert "Cancel these 2 jobs?" in said and "8 cancelled" in said

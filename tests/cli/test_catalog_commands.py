@@ -16,7 +16,7 @@ def test_a_good_layer(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(GOOD)
     out = run("catalog", "check", "a.yaml").stdout
     assert "neuron: 12 partitions" in out
-    assert "a.yaml: good; the default cluster is neuron" in out
+    assert "a.yaml: valid; the default cluster is neuron" in out
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_not_started_yet(run: Run, fake_slurm: FakeSlurm) -> None:
 def test_an_interactive_job_has_none(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scontrol", page("7", "RUNNING", "").replace("StdOut=", "Power="))
     result = run("logs", "7", code=8)
-    assert "job 7 is an interactive one (RUNNING): it has no log" in result.stderr
+    assert "job 7 is interactive (RUNNING) and has no log" in result.stderr
 
 
 def test_started_but_silent(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -92,7 +92,7 @@ def test_no_log_directory(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scontrol", page("7", "FAILED", "/no/7.out", exit="0:53"))
     result = run("logs", "7", code=8)
     assert "(FAILED, 0:53): it could not open its log /no/7.out" in result.stderr
-    assert "the log's directory has to exist" in result.stderr
+    assert "the log's directory must exist" in result.stderr
 
 
 def forget(fake: FakeSlurm) -> None:
@@ -176,13 +176,13 @@ def test_one_rank(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     assert "warned" not in result.stderr and "1: labelled\n" in result.stderr
     log.write_text("no labels\n")
     result = run("logs", "7", "--rank", "1")
-    assert result.stdout == "" and "no line of this log says which process" in result.stderr
+    assert result.stdout == "" and "no line of this log names its rank" in result.stderr
 
 
 def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "7.out").write_text("")
     record(7, f"{tmp_path}/7.out")
     assert (
-        "is empty: nothing was written to it, or only to standard error: add --err"
+        "is empty: nothing was written to it, or only to standard error (--err)"
         in run("logs", "7").stderr
     )

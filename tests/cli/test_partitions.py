@@ -68,8 +68,8 @@ def test_another_cluster(run: Run) -> None:
     assert "source: KISTI tutorial on distributed deep learning, 2022-12" in out
     row = next(line for line in out.splitlines() if line.startswith("amd_a100nv_8 "))
     assert " ".join(row.split()) == "amd_a100nv_8 14 64 8 a100 nvlink 4 - 64 2-00:00:00"
-    assert "--comment     mandatory, one word" in out
-    assert "cores a GPU   by default a node's cores / its GPUs" in out
+    assert "--comment      mandatory, one word" in out
+    assert "cores per GPU  by default a node's cores / its GPUs" in out
 
 
 def test_partitions_in_detail(run: Run) -> None:
@@ -78,7 +78,7 @@ def test_partitions_in_detail(run: Run) -> None:
     for words in (
         "memory_mb_per_node             384000",
         "wall_time.interactive_maximum  08:00:00",
-        "cores a GPU                    4",
+        "cores per GPU                  4",
         "memory with them               45600 MB",
         "module_prefix                  ARM_",
         "arch                           aarch64",

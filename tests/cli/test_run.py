@@ -51,11 +51,11 @@ def test_srun_on_one_named_node(run: Callable[..., Any]) -> None:
     ("words", "said"),
     [
         (["--nodelist", "gpu34"], "gpu34 is not in this allocation"),
-        (["--nodes", "3"], "3 nodes are asked for, there are 2"),
+        (["--nodes", "3"], "requested 3 nodes; there are 2"),
         (["--gpus-per-node", "5"], "the allocation has 4"),
-        (["--launcher", "srun", "-c", "9"], "36 cores a node are asked for (4 tasks x 9 cores)"),
+        (["--launcher", "srun", "-c", "9"], "requested 36 cores per node (4 tasks x 9 cores)"),
         (["--gpus-per-node", "2", "--launcher", "srun", "-c", "9"], "has 16 with 2 of its 4 GPUs"),
-        (["--nodelist", "gpu["], "'gpu[' is no list of nodes"),
+        (["--nodelist", "gpu["], "'gpu[' is not a host list"),
     ],
 )
 def test_more_than_there_is(words: list, said: str, run: Callable[..., Any]) -> None:
@@ -152,7 +152,7 @@ def test_processes_may_share_cores(launcher: str, run: Callable[..., Any]) -> No
     result = run(*RUN, "--print", "--launcher", launcher, "train.py", env=few)
     text = plain(result.stdout)
     assert ("--overcommit" in text) == (launcher == "srun")
-    assert ("4 tasks a node share 1 core" in result.stderr) == (launcher != "torchrun")
+    assert ("4 tasks per node share 1 core" in result.stderr) == (launcher != "torchrun")
 
 
 def test_a_secret_is_wanted_before_the_launch(run: Callable[..., Any]) -> None:

@@ -34,7 +34,7 @@ def jobs(stdout: str) -> List[Dict[str, Any]]:
 
 
 def test_no_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
-    assert run("status").stdout == "no jobs of yours, now or in the last day\n"
+    assert run("status").stdout == "no jobs of yours, in the queue or in the last 24 hours\n"
     assert run("status", "--all").stdout == "no jobs in the queue\n"
     assert jobs(run("status", "--json").stdout) == []
     first, second, _ = fake_slurm.calls()
@@ -136,7 +136,7 @@ def test_what_is_no_id(run: Run, fake_slurm: FakeSlurm, word: str) -> None:
 
 
 def test_all_and_ids(run: Run, fake_slurm: FakeSlurm) -> None:
-    assert "exclude each other" in run("status", "--all", "7", code=2).stderr
+    assert "cannot be combined with" in run("status", "--all", "7", code=2).stderr
 
 
 def test_everybody(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -236,7 +236,7 @@ def test_a_squeue_that_is_killed(run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 
 def test_garbage_from_squeue(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", stdout="<html>502 Bad Gateway</html>\n\x1f\x1f@END@\n")
-    assert run("status").stdout == "no jobs of yours, now or in the last day\n"
+    assert run("status").stdout == "no jobs of yours, in the queue or in the last 24 hours\n"
 
 
 def test_damaged_records_are_named(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -23,7 +23,7 @@ def test_by_name(run: Run, fake_slurm: FakeSlurm) -> None:
     rows = json.loads(run("status", "train*", "--json").stdout)["jobs"]
     assert [row["job_id"] for row in rows] == ["1"]
     assert "no such job: nix*" in run("status", "nix*", code=8).stderr
-    assert "exclude each other" in run("status", "1", "train*", code=2).stderr
+    assert "cannot be combined with" in run("status", "1", "train*", code=2).stderr
 
 
 def test_since(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -33,7 +33,7 @@ def test_since(run: Run, fake_slurm: FakeSlurm) -> None:
     (argv,) = fake_slurm.calls("sacct")
     assert f"--user={os.getuid()}" in argv
     assert any(re.fullmatch(r"--starttime=\d{4}-.*", word) for word in argv)
-    assert "is no time" in run("status", "--since", "lately", code=2).stderr
+    assert "is not a time" in run("status", "--since", "lately", code=2).stderr
 
 
 def test_an_array_is_one_line_until_it_is_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -63,7 +63,7 @@ def test_watching_ends_with_the_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", state="COMPLETED"))
     shown = run("status", "--watch", "7").stdout
     assert re.match(r"as of \d\d:\d\d:\d\d, refreshed every 3 s", shown) and "COMPLETED" in shown
-    assert "exclude each other" in run("status", "--watch", "--json", code=2).stderr
+    assert "cannot be combined with" in run("status", "--watch", "--json", code=2).stderr
 
 
 def test_how_one_task_ended_is_not_how_the_others_did(run: Run, fake_slurm: FakeSlurm) -> None:

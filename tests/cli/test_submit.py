@@ -87,7 +87,7 @@ def test_what_sbatch_refuses_is_told_as_json_too(run: Run, fake_slurm: FakeSlurm
 
 def test_a_heterogeneous_job_is_refused(run: Run, fake_slurm: FakeSlurm) -> None:
     said = run("submit", *ONE, ":", "-N", "2", "train.py", code=2).stderr
-    assert "':' begins another component of a heterogeneous job" in said
+    assert "':' starts another component of a heterogeneous job" in said
     assert not fake_slurm.calls("sbatch")
     # Behind the program it is the program's own.
     fake_slurm.answer("sbatch", "4711\n")
@@ -158,7 +158,7 @@ def test_two_submissions_at_once(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
 
 def test_dry_run_behind_the_program(run: Run, fake_slurm: FakeSlurm) -> None:
     said = run("submit", *ONE, "train.py", "--dry-run", code=2).stderr
-    assert "--dry-run stands behind train.py and goes to it" in said
+    assert "--dry-run follows train.py and would be passed to it" in said
     assert fake_slurm.calls("sbatch") == []
     shown = run("submit", *ONE, "--dry-run", "--", "train.py", "--dry-run").stdout
     assert "train.py --dry-run" in shown

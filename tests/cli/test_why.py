@@ -58,7 +58,7 @@ def test_more_memory_where_it_comes_with_the_cores(run: Run, fake_slurm: FakeSlu
     fake_slurm.queue(queue_row("7", partition="amd_a100nv_8", **killed))
     (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
     assert job["remedy"].startswith(
-        "ask for more cores with --cpus-per-task (at most 8 a GPU: beyond that with more GPUs): "
+        "request more cores with --cpus-per-task (at most 8 per GPU; request more GPUs for more): "
         "memory comes with the cores, --mem is not allowed in amd_a100nv_8, or need less: "
     )
     fake_slurm.queue(queue_row("7", partition="unheard-of", **killed))

@@ -9,8 +9,7 @@ import pytest
 from doc_pages import ROOT
 
 from neuronctl.cli import COMMANDS, HELP
-from neuronctl.cli.invoke import load
-from neuronctl.cli.option import HELP_OPTIONS
+from neuronctl.cli.root import root
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
 WIDTH = 100
@@ -23,8 +22,7 @@ Written from `--help` by `make docs`; a test fails when the two differ.
 
 def walk() -> Iterator[Tuple[str, click.Command, click.Context]]:
     """Every command with its full name and a context of a fixed width, parents first."""
-    for name in COMMANDS:
-        yield from below(load(name), f"neuronctl {name}", None)
+    yield from below(root, "neuronctl", None)
 
 
 def below(
@@ -33,7 +31,6 @@ def below(
     settings = {
         "terminal_width": WIDTH,
         "max_content_width": WIDTH,
-        "help_option_names": HELP_OPTIONS,
     }
     context = click.Context(
         command, info_name=name, parent=parent, **{**command.context_settings, **settings}
@@ -47,7 +44,7 @@ def below(
 
 
 def page() -> str:
-    parts = [INTRO, f"## neuronctl\n\n```text\n{HELP}```\n"]
+    parts = [INTRO]
     for path, command, context in walk():
         parts.append(f"## {path}\n\n```text\n{command.get_help(context)}\n```\n")
     return "\n".join(parts)
@@ -69,7 +66,10 @@ def test_everything_says_what_it_is(path: str, command: click.Command) -> None:
 
 def test_the_list_of_commands_is_whole() -> None:
     """It stands beside the modules, so that `neuronctl --help` imports none of them."""
-    assert [load(name).name for name in COMMANDS] == list(COMMANDS)
+    context = click.Context(root, info_name="neuronctl")
+    assert root.get_help(context) + "\n" == HELP
+    found = [root.get_command(context, name) for name in COMMANDS]
+    assert [command and command.name for command in found] == list(COMMANDS)
     modules = (ROOT / "neuronctl" / "cli").glob("*.py")
     holders = {path.stem for path in modules if "\ndef command(" in path.read_text("utf-8")}
     assert holders == set(COMMANDS)

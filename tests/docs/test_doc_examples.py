@@ -18,7 +18,7 @@ import click
 import pytest
 from doc_pages import ROOT, Example, examples, pages
 
-from neuronctl.cli.invoke import load
+from neuronctl.cli.root import root
 
 EXAMPLES = [example for page in pages() for example in examples(page)]
 
@@ -46,8 +46,10 @@ def understand(argv: List[str]) -> None:
     """Parse a command line as click would before it runs; an unknown option raises."""
     if argv[1:2] in (["--help"], ["--version"]):
         return
-    command, rest = load(argv[1]), argv[2:]
-    context = click.Context(command, info_name=argv[1])
+    context = root.make_context("neuronctl", argv[1:2])
+    command, rest = root.get_command(context, argv[1]), argv[2:]
+    assert command is not None, f"no such command: {argv[1]}"
+    context = click.Context(command, info_name=argv[1], parent=context)
     if not isinstance(command, click.Group) and "--help" not in rest:
         command.make_context(command.name, list(rest))
     while isinstance(command, click.Group):

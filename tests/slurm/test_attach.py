@@ -39,7 +39,7 @@ def test_attach(sandbox: Sandbox, job: str) -> None:
     result = sandbox.exec(["neuronctl", "attach", "-w", "gpu30", job, "true"], check=False)
     assert result.returncode == 2 and f"job {job} is not on gpu30" in result.stderr
     result = sandbox.exec(["neuronctl", "attach", job], check=False)
-    assert result.returncode == 2 and "no terminal" in result.stderr
+    assert result.returncode == 2 and "a shell needs a terminal" in result.stderr
     waiting = sandbox.exec([*JOB, "--hold", "--wrap=true"]).stdout.strip()
     for argv in (["attach", waiting, "true"], ["top", waiting]):
         result = sandbox.exec(["neuronctl", *argv], check=False)

@@ -78,7 +78,10 @@ def test_a_secret_is_taken_from_the_shell(sandbox: Sandbox) -> None:
     job = newest(sandbox)["job_id"]
     assert end_of(sandbox, job) == "33\n"
     result = sandbox.exec(["neuronctl", "resubmit", str(job)], check=False)
-    assert result.returncode == 2 and "was given HF_TOKEN, which no record holds" in result.stderr
+    assert (
+        result.returncode == 2
+        and "was given HF_TOKEN, which its record does not hold" in result.stderr
+    )
     sandbox.exec([*with_token, "resubmit", str(job)])
     assert end_of(sandbox, newest(sandbox)["job_id"]) == "33\n"
     sandbox.exec([*with_token, "resubmit", str(job), "-t", "6"])

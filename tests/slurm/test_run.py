@@ -120,7 +120,7 @@ def test_more_processes_than_cores(sandbox: Sandbox, no_jobs: None) -> None:
     run = ["neuronctl", "run", "--launcher", "srun", "--ntasks-per-node", "9", "show.py"]
     result = sandbox.exec([*BY_HAND, "--gres=gpu:1", *run])
     assert sorted(result.stdout.splitlines()) == ["gpu35 0"] * 9 + ["gpu36 0"] * 9
-    assert "9 tasks a node share 8 cores" in result.stderr
+    assert "9 tasks per node share 8 cores" in result.stderr
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "horovodrun", "horovodrun-mpi"])

@@ -91,7 +91,7 @@ def test_every_kind_of_end(sandbox: Sandbox) -> None:
 
     again = sandbox.exec(["neuronctl", "cancel", ids["code"], ids["good"]]).stdout
     assert again == (
-        f"{ids['code']} had ended already: FAILED\n{ids['good']} had ended already: COMPLETED\n"
+        f"{ids['code']} had already ended: FAILED\n{ids['good']} had already ended: COMPLETED\n"
     )
     assert sandbox.exec(["neuronctl", "logs", ids["code"]]).stdout == "bad\n"
     where = sandbox.exec(["neuronctl", "logs", ids["no-directory"]], check=False)

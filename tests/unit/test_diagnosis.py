@@ -10,7 +10,7 @@ import pytest
 
 from neuronctl.diagnosis import signs
 from neuronctl.diagnosis.ended import diagnose
-from neuronctl.diagnosis.evidence import Evidence, clock
+from neuronctl.diagnosis.evidence import Evidence
 from neuronctl.diagnosis.log_text import TAIL, LogTail, read_tail, text_lines
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.fields import ExitCode
@@ -23,6 +23,7 @@ from neuronctl.slurm.partition_queue import (
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.tracking.job_status import ENDED, JobStatus
 from neuronctl.units import UNLIMITED
+from neuronctl.words import duration
 
 
 def status(state: str, **given: Any) -> JobStatus:
@@ -374,5 +375,5 @@ def test_logs_that_are_none(tmp_path: Path) -> None:
     [(0, "0 s"), (45, "45 s"), (60, "1 min"), (3700, "1 h 1 min"), (90000, "1 d 1 h"),
      (86401, "1 d"), (None, "an unknown time")],
 )  # fmt: skip
-def test_clock(seconds: Any, words: str) -> None:
-    assert clock(seconds) == words
+def test_duration(seconds: Any, words: str) -> None:
+    assert duration(seconds) == words

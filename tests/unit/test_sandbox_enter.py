@@ -36,13 +36,13 @@ def test_a_command_starts_as_after_a_login(monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("MASTER_ADDR", "SLURM_CONF", "SBATCH_PARTITION", "PYTHONPATH", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, "outside")
     monkeypatch.setenv("TERM", "vt100")
-    monkeypatch.setenv("NEURONCTL_DEBUG", "1")
+    monkeypatch.setenv("NEURONCTL_OTHER", "1")
     monkeypatch.setenv(client.NAME_VARIABLE, "mine")
     monkeypatch.setenv("NEURONCTL_CATALOG", "/outside.yaml")
     env = enter.environment(RUNNING)
     assert "outside" not in env.values()
     assert not {client.NAME_VARIABLE, "NEURONCTL_CATALOG"} & set(env)
-    assert (env["TERM"], env["NEURONCTL_DEBUG"]) == ("vt100", "1")
+    assert (env["TERM"], env["NEURONCTL_OTHER"]) == ("vt100", "1")
     assert (env["USER"], env["LOGNAME"], env["HOME"]) == ("ada", "ada", "/home/ada")
     assert env["PATH"].split(":")[0] == str(Path(sys.executable).parent)
 

@@ -1,0 +1,131 @@
+"""What generate, submit, resubmit, salloc and run tell of a job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, List
+
+import click
+
+from neuronctl.cli.say import say
+from neuronctl.errors import UsageError
+from neuronctl.rule_codes import CODES
+
+if TYPE_CHECKING:
+    from neuronctl.gate.partition_choice import Candidate
+    from neuronctl.submission.prepare import PlannedJob, PreparedJob
+    from neuronctl.submission.transaction import Submission
+
+OVERRIDE = "use --force to override"
+
+
+def notify(text: str) -> None:
+    """Say something about the work that is being done."""
+    say(f"neuronctl: {text}")
+
+
+def show_choice(job: PlannedJob) -> None:
+    """Say which partition ``-p auto`` takes and why, and why not the others."""
+    for number, candidate in enumerate(job.candidates):
+        if candidate.why_not:
+            say(f"  excluded: {candidate.name}: {candidate.why_not}")
+        elif number:
+            say(f"  next best: {_candidate(candidate)}")
+        else:
+            notify(f"-p auto takes {_candidate(candidate)}")
+
+
+def _candidate(candidate: Candidate) -> str:
+    if not candidate.verdict.by_slurm:
+        return f"{candidate.name} (by the catalog alone)"
+    words = f"{candidate.name}: {candidate.verdict}"
+    if candidate.start is not None:
+        start = time.localtime(candidate.start)
+        words += time.strftime("; Slurm expects it to start at %Y-%m-%d %H:%M:%S", start)
+    return words
+
+
+def show_findings(job: PreparedJob) -> None:
+    """Say what the rules found, and what else was noticed."""
+    for warning in job.warnings:
+        notify(warning)
+    for finding in job.findings:
+        if CODES[finding.code].waits:
+            continue  # the verdict says it
+        notify(f"{finding.severity} {finding.code}: {finding.message}")
+        if finding.hint:
+            say(f"  hint: {finding.hint}")
+        if finding.source:
+            say(f"  from: {finding.source}")
+    if job.errors and job.verdict is not None and not job.verdict.by_slurm:
+        notify(f"judged by {job.verdict.judged_by}")
+
+
+def show_explanation(job: PlannedJob) -> None:
+    """Every value and where it comes from, on standard error: the script may go into a file."""
+    from neuronctl.console import Column, print_table
+
+    columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
+    rows = []
+    for decision in job.plan.decisions:
+        because = f"{decision.source.value}: {decision.why}" if decision.why else ""
+        rows.append([decision.name, decision.value, because or decision.source.value])
+    print_table(columns, rows, file=sys.stderr)
+
+
+def show_verdict(job: PreparedJob) -> None:
+    """Say what would happen to the job if it were submitted now."""
+    if job.verdict is None:
+        return
+    if job.errors:  # told already, and forced
+        notify("forced: Slurm may refuse the job, or accept it and never start it")
+        return
+    notify(str(job.verdict))
+    for source in dict.fromkeys(_wait_sources(job)):
+        say(f"  from: {source}")
+
+
+def _wait_sources(job: PreparedJob) -> List[str]:
+    from neuronctl.gate.verdict import WILL_WAIT
+
+    if job.verdict is None or job.verdict.kind != WILL_WAIT:
+        return []
+    waits = [finding for finding in job.findings if CODES[finding.code].waits]
+    return [finding.source for finding in waits if finding.source]
+
+
+def show_submission(submission: Submission) -> None:
+    """Print the job's id, where it logs, and how to follow it."""
+    click.echo(f"Submitted batch job {submission.job_id} to {submission.partition}")
+    click.echo(f"  log     {submission.output}")
+    if submission.error != submission.output:
+        click.echo(f"  errors  {submission.error}")
+    # Each task of an array has a log of its own.
+    follow = "status --watch" if submission.is_array else "logs -f"
+    click.echo(f"  follow  neuronctl {follow} {submission.job_id}")
+
+
+def write_text(path: str, text: str, *, force: bool) -> None:
+    """Write a script, executable and private to its user; over a file only with ``force``.
+
+    The text is written aside and renamed, so that a full disk leaves the old file whole.
+    """
+    if not path:
+        raise UsageError("the file name is empty", "name a file, or omit --write")
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise UsageError(f"'{path}' exists and is not a regular file", "name another file")
+    if os.path.isfile(path) and not force:
+        raise UsageError(f"'{path}' already exists", "use --force to overwrite it")
+    aside = os.path.join(os.path.dirname(path), f".neuronctl-{os.getpid()}")
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(aside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+        raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None

@@ -1,0 +1,77 @@
+"""Jobs, verdicts and findings as in docs/reference/json.md."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+
+from neuronctl.slurm.pending_reasons import explain
+from neuronctl.units import UNLIMITED
+from neuronctl.words import utc
+
+if TYPE_CHECKING:
+    from neuronctl.gate.partition_choice import Candidate
+    from neuronctl.gate.verdict import Verdict
+    from neuronctl.rules import Finding
+    from neuronctl.tracking.job_status import JobStatus
+
+
+def status_data(status: JobStatus) -> Dict[str, Any]:
+    """A job: times in ISO 8601 (UTC), durations in seconds."""
+    return {
+        "job_id": str(status.id),
+        "own_id": status.job_id,
+        "name": status.name,
+        "user": status.user,
+        "partition": status.partition,
+        "qos": status.qos,
+        "state": status.state,
+        "reason": status.reason,
+        "reason_words": explain(status.reason).words if status.reason else "",
+        "advice": "" if status.ended else explain(status.reason, str(status.id.job)).advice,
+        "ended": status.ended,
+        "exit_code": None if status.exit is None else status.exit.code,
+        "signal": None if status.exit is None else status.exit.signal,
+        "cancelled_by": status.cancelled_by,
+        "submit": utc(status.submit),
+        "start": utc(status.start),
+        "expected_start": utc(status.expected),
+        "end": utc(status.end),
+        "elapsed": status.elapsed,
+        "time_limit": None if status.time_limit == UNLIMITED else status.time_limit,
+        "unlimited": status.time_limit == UNLIMITED,
+        "nodes": status.nodes,
+        "node_list": status.node_list,
+        "gpus": status.gpus,
+        "work_dir": status.work_dir,
+        "stdout": status.stdout,
+        "stderr": status.stderr,
+        "source": status.source,
+        "record": status.key,
+    }
+
+
+def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
+    """A verdict; None stays None."""
+    if verdict is None:
+        return None
+    return {**dataclasses.asdict(verdict), "until": utc(verdict.until)}
+
+
+def candidates_data(candidates: Sequence[Candidate]) -> List[Dict[str, Any]]:
+    """The partitions of ``-p auto``, best first."""
+    return [
+        {
+            "partition": candidate.name,
+            "verdict": None if candidate.why_not else verdict_data(candidate.verdict),
+            "start": utc(candidate.start),
+            "free_nodes": candidate.free,
+            "why_not": candidate.why_not,
+        }
+        for candidate in candidates
+    ]
+
+
+def findings_data(findings: Sequence[Finding]) -> List[Dict[str, str]]:
+    """What the rules found."""
+    return [dataclasses.asdict(finding) for finding in findings]

@@ -1,0 +1,67 @@
+"""The command tree: a click group that imports a command when it is called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import List, Optional, Tuple
+
+import click
+
+from neuronctl.cli import COMMANDS, HELP
+from neuronctl.errors import UsageError
+from neuronctl.version import __version__
+
+
+class LazyGroup(click.Group):
+    """A group of the modules neuronctl.cli.NAME, each with its ``command``."""
+
+    def list_commands(self, ctx: click.Context) -> List[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"neuronctl.cli.{name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: List[str]
+    ) -> Tuple[Optional[str], Optional[click.Command], List[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, COMMANDS, n=1)
+            guess = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"No such command '{name}'.{guess}")
+        return super().resolve_command(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return HELP.rstrip("\n")
+
+
+root = LazyGroup(
+    "neuronctl",
+    help="Submit, check and track GPU training jobs on a Slurm cluster.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+click.version_option(__version__, prog_name="neuronctl")(root)
+
+
+def invoke(words: List[str]) -> int:
+    """Run a command line; the exit code that the command returns, 0 where it returns none.
+
+    Not Group.main(), which exits with 1 where standard output is a closed pipe.
+    """
+    try:
+        with root.make_context("neuronctl", list(words)) as context:
+            result = root.invoke(context)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except click.ClickException as error:
+        context_of_error = getattr(error, "ctx", None)
+        path = "neuronctl" if context_of_error is None else context_of_error.command_path
+        raise UsageError(error.format_message(), f"see '{path} --help'") from None
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,139 @@
+"""Gather the evidence of a job: its logs, its partition's queue, the limits that it waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+from typing import List, Sequence, Tuple
+
+from neuronctl.diagnosis.ended import diagnose
+from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
+from neuronctl.diagnosis.limit_figures import figure_words, has_figure, known_limits
+from neuronctl.errors import NeuronctlError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
+from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.tracking.endings import is_launch_failure
+from neuronctl.tracking.job_status import UNKNOWN, JobStatus
+
+
+def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
+    """Gather the evidence of a job (or of one task of an array) and diagnose it.
+
+    What the diagnosis cites of a log has its secrets masked: people send such lines to others.
+    """
+    evidence = gather(status)
+    return evidence, _masked(diagnose(evidence))
+
+
+def _masked(diagnosis: Diagnosis) -> Diagnosis:
+    """Without the secrets in what it cites of a log: people send such words to others."""
+    from neuronctl.masking import Masker, secret_values
+
+    if diagnosis.line is None:
+        return diagnosis
+    mask = Masker(secret_values((), os.environ)).line
+    line = replace(diagnosis.line, text=mask(diagnosis.line.text))
+    cause, remedy = mask(diagnosis.cause), mask(diagnosis.remedy)
+    return replace(diagnosis, cause=cause, remedy=remedy, line=line)
+
+
+def gather(status: JobStatus) -> Evidence:
+    """Read a job's logs; ask for its partition's queue or the limit that it waits for."""
+    from neuronctl.diagnosis.log_text import read_tail
+    from neuronctl.tracking.lookup import canceller
+
+    paths, guessed = _log_paths(status)
+    logs = []
+    # Where a job never began, a log of that name is another job's.
+    if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
+        logs = [log for log in map(read_tail, paths) if not log.problem]
+    queue: Tuple[PartitionJob, ...] = ()
+    figure = ""
+    if status.state == "PENDING" and status.source == "squeue" and has_figure(status.reason):
+        figure = _figure(status)
+    elif status.state == "PENDING" and status.source == "squeue" and status.partition:
+        # The reason is known all the same.
+        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+            queue = partition_queue(status.partition)
+    return Evidence(
+        status=status,
+        now=int(time.time()),
+        canceller=canceller(status),
+        logs=tuple(logs),
+        log_guessed=guessed,
+        directory_problem="" if guessed else _directory_problem(paths),
+        queue=queue,
+        figure=figure,
+        earlier=_earlier(status),
+        more_memory=_more_memory(status),
+    )
+
+
+def _more_memory(status: JobStatus) -> str:
+    """How to request more memory on this cluster, according to its catalog."""
+    from neuronctl.catalog.loader import load
+    from neuronctl.request.job_file import configured_cluster
+    from neuronctl.slurm.cluster import recognise
+
+    try:
+        cluster, _ = recognise(load(), configured_cluster())
+    except NeuronctlError:
+        return Evidence.more_memory
+    partition = cluster.partitions.get(status.partition)
+    if partition is None or "mem" not in cluster.policy.forbidden_options:
+        return Evidence.more_memory
+    most = ""
+    if partition.gpus_per_node and cluster.policy.cores.rule == "cap":
+        most = f" (at most {cluster.cores_per_gpu(partition)} per GPU; request more GPUs for more)"
+    return (
+        f"request more cores with --cpus-per-task{most}: memory comes with the cores, --mem is not "
+        f"allowed in {partition.name}"
+    )
+
+
+def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
+    """Earlier runs of a job that may have been requeued."""
+    from neuronctl.diagnosis.waiting import earlier_runs
+    from neuronctl.slurm.sacct import sacct
+
+    if status.ended or status.source != "squeue" or status.id.tasks is not None:
+        return ()
+    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        return earlier_runs(status, sacct([status.id], duplicates=True).jobs)
+    return ()
+
+
+def _figure(status: JobStatus) -> str:
+    """The limit that a job waits for and what counts against it, as far as known."""
+    from neuronctl.slurm.squeue import QueueJob, squeue
+    from neuronctl.tracking.job_status import merge
+
+    limits = known_limits()
+    if limits is None:
+        return ""
+    rows: Tuple[QueueJob, ...] = ()
+    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        rows = squeue(user=str(os.getuid()))
+    return figure_words(status, merge(None, rows), limits)
+
+
+def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
+    """Standard output's and error's logs, and whether they are only where sbatch puts them."""
+    if status.id.tasks is not None:
+        return [], False
+    if status.stdout is not None:
+        paths = [status.stdout, status.stderr or status.stdout]
+        return [path for path in dict.fromkeys(paths) if "%N" not in path], False
+    return [os.path.join(status.work_dir, f"slurm-{status.id}.out")], True
+
+
+def _directory_problem(paths: Sequence[str]) -> str:
+    for path in paths:
+        directory = os.path.dirname(path)
+        if not os.path.isdir(directory):
+            return f"there is no directory {directory}"
+        if not os.access(directory, os.W_OK | os.X_OK):
+            return f"the directory {directory} is not writable for you"
+    return ""

@@ -1,0 +1,220 @@
+"""What a program imports: plan, judge, render and submit jobs, and ask about them.
+
+The functions here are also those of the package: ``import neuronctl; neuronctl.submit(...)``. They
+print nothing. What a person should know of a submission is in ``Submission.warnings``; what goes
+wrong is raised as a NeuronctlError with ``message``, ``hint`` and ``exit_code``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from neuronctl.catalog.loader import load
+from neuronctl.diagnosis.evidence import Diagnosis
+from neuronctl.errors import (
+    CatalogError,
+    JobFileError,
+    NeuronctlError,
+    NoSuchJobError,
+    PolicyError,
+    RecordError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    TemplateError,
+    UsageError,
+    did_you_mean,
+)
+from neuronctl.gate.assessment import Assessment
+from neuronctl.planning import JobPlan
+from neuronctl.records.job_record import JobRecord
+from neuronctl.records.store import RecordStore
+from neuronctl.request.options import BY_NAME, Option
+from neuronctl.rules import Finding
+from neuronctl.slurm.job_id import JobId
+from neuronctl.submission.prepare import PlannedJob, judge_plan, plan_job
+from neuronctl.submission.prepare import judge as judge_job
+from neuronctl.submission.transaction import Submission, draft, submit_draft
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.units import parse_since
+
+__all__ = [
+    "Assessment",
+    "CatalogError",
+    "Diagnosis",
+    "Finding",
+    "JobFileError",
+    "JobPlan",
+    "JobRecord",
+    "JobStatus",
+    "NeuronctlError",
+    "NoSuchJobError",
+    "PolicyError",
+    "RecordError",
+    "SlurmRefusedError",
+    "SlurmUnavailableError",
+    "Submission",
+    "TemplateError",
+    "UsageError",
+    "history",
+    "judge",
+    "plan",
+    "render",
+    "status",
+    "submit",
+    "wait",
+    "why",
+]
+
+Job = Union[int, str]
+"""A job id: ``4711``, or ``"4711_3"`` for an array task."""
+
+
+def plan(
+    script: Optional[str] = None,
+    args: Sequence[str] = (),
+    *,
+    job_file: Optional[str] = None,
+    catalog: Optional[str] = None,
+    **options: Any,
+) -> JobPlan:
+    """Plan a job: every value that its script needs, each with its reason.
+
+    options: those of ``neuronctl submit`` by their long names, with ``_`` for ``-``:
+    ``gpus_per_node=2``, ``time="8:00:00"``, ``env={"LR": "0.1"}``, ``module=["cuda/12.4"]``,
+    ``requeue=True``. They override the job file, which overrides the user's configuration.
+    ``partition="auto"`` asks Slurm. Raises UsageError, JobFileError, CatalogError, PolicyError.
+    """
+    words = [] if script is None else [script, *args]
+    return plan_job(_texts(options), words=words, catalog_file=catalog, job_file=job_file).plan
+
+
+def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Assessment:
+    """Check a plan against the catalog and what Slurm says now: findings and a verdict.
+
+    Where Slurm does not answer, the catalog alone judges, and the verdict says so.
+    """
+    return judge_plan(plan, load(catalog))
+
+
+def render(plan: JobPlan, *, template: Optional[str] = None) -> str:
+    """The job script of a plan; raises TemplateError."""
+    from neuronctl.rendering.render import render_job
+
+    return render_job(plan, template=template)
+
+
+def submit(
+    plan: JobPlan,
+    *,
+    force: bool = False,
+    template: Optional[str] = None,
+    catalog: Optional[str] = None,
+) -> Submission:
+    """Judge a plan, submit its script with sbatch from this directory, and record it.
+
+    force: override errors of the rules, which otherwise raise PolicyError. Also raises
+    SlurmRefusedError, and SlurmUnavailableError, after which the job may be in the queue
+    nevertheless.
+    """
+    job = judge_job(PlannedJob(plan, load(catalog)))
+    if job.errors and not force:
+        errors = "; ".join(f"{finding.code}: {finding.message}" for finding in job.errors)
+        raise PolicyError(f"refused: {errors}", job.errors[0].hint)
+    command_line = ["python", *sys.argv]
+    return submit_draft(
+        draft(job, render(plan, template=template), command_line=command_line), plan.secrets
+    )
+
+
+def status(*jobs: Job, since: Optional[str] = None) -> Tuple[JobStatus, ...]:
+    """The states of jobs; without any, those of the user's own jobs.
+
+    An array is one status per task, as far as Slurm tells them apart. since: ``"7d"``, ``"12h"`` or
+    a day; of all the user's jobs from then on, by default those in the queue and of the last
+    24 hours. Raises NoSuchJobError where nobody knows one of them, SlurmUnavailableError.
+    """
+    from neuronctl.tracking.lookup import look_up, mine, no_such_job
+
+    if jobs and since is not None:
+        raise UsageError("job ids cannot be combined with since")
+    asked = [JobId.parse(str(job)) for job in jobs]
+    found = look_up(asked) if asked else mine(since=_moment(since))
+    if found.unavailable is not None:
+        raise found.unavailable
+    if found.missing:
+        raise no_such_job(
+            found.missing, RecordStore.default(), "neither Slurm nor the job records know it"
+        )
+    return found.jobs
+
+
+def wait(job: Job) -> int:
+    """Wait until a job ends; its exit code, the worst of an array's tasks.
+
+    The code is the batch script's own, 124 for a time limit, 137 for memory, 143 for a cancelled
+    job and 128 + N for signal N. Raises NoSuchJobError, SlurmUnavailableError.
+    """
+    from neuronctl.tracking import follow
+
+    return follow.wait(JobId.parse(str(job)))
+
+
+def why(job: Job) -> Diagnosis:
+    """Why a job is waiting, or how it ended; of an array, the first task in the worst state."""
+    from neuronctl.diagnosis.gather import examine
+
+    statuses = sorted(status(job), key=lambda one: (not one.ended, one.state == "COMPLETED"))
+    return examine(statuses[0])[1]
+
+
+def history(*, since: Optional[str] = None, limit: Optional[int] = None) -> List[JobRecord]:
+    """The recorded submissions, newest first; also those that Slurm refused.
+
+    Damaged records are left out. Raises RecordError where the records cannot be read.
+    """
+    begun = _moment(since) or 0
+    records = itertools.takewhile(
+        lambda record: record.begun_at >= begun, RecordStore.default().iter()
+    )
+    return list(itertools.islice(records, limit))
+
+
+def _moment(since: Optional[str]) -> Optional[int]:
+    if since is None:
+        return None
+    try:
+        return parse_since(since, int(time.time()))
+    except ValueError as error:
+        raise UsageError(f"since: {error}") from None
+
+
+def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """Options as the command line has them: texts, booleans and lists of texts."""
+    texts: Dict[str, Any] = {}
+    for name, value in options.items():
+        option = BY_NAME.get(name.replace("_", "-"))
+        if option is None:
+            raise UsageError(f"no such option: {name}", did_you_mean(name, _names()))
+        if value is not None:
+            texts[name] = _text(option, value)
+    return texts
+
+
+def _text(option: Option, value: Any) -> Any:
+    if option.kind in ("flag", "switch"):
+        if not isinstance(value, bool):
+            raise UsageError(f"{option.long}: expected True or False, got {value!r}")
+        return value
+    if option.kind != "list":
+        return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    if isinstance(value, Mapping):
+        return [f"{name}={item}" for name, item in value.items()]
+    return [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+def _names() -> List[str]:
+    return [name.replace("-", "_") for name in BY_NAME]

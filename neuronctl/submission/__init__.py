@@ -1,0 +1,1 @@
+"""From options to a job in the queue: plan, judge, submit, record. Nothing here prints."""

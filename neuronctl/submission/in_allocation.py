@@ -1,0 +1,147 @@
+"""A launch on the nodes of the allocation this process runs in."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, Mapping, Optional, Sequence, Tuple
+
+from neuronctl import units
+from neuronctl.catalog.loader import load
+from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.gate.local_facts import look
+from neuronctl.launch.containers import find_image
+from neuronctl.planning import Place, plan
+from neuronctl.request.job import JobRequest, Layer, build_request
+from neuronctl.rule_codes import CODES
+from neuronctl.rules import RuleContext, check
+from neuronctl.slurm.allocation import Allocation, from_environment
+from neuronctl.slurm.cluster import recognise
+from neuronctl.slurm.job_control import job_gpus
+from neuronctl.submission.options_layer import options_layer
+from neuronctl.submission.prepare import PreparedJob, configuration
+from neuronctl.words import counted
+
+
+def prepare_launch(
+    options: Mapping[str, Any],
+    words: Sequence[str],
+    *,
+    catalog_file: Optional[str] = None,
+    reviewed: bool = False,
+) -> Tuple[PreparedJob, int]:
+    """Plan and check a launch on this process's allocation; with the allocation's job id.
+
+    What is not asked for is what the allocation has. reviewed: the launch is only shown. Raises
+    UsageError outside an allocation, and for more than it has.
+    """
+    if not words:
+        raise UsageError("no SCRIPT: there is no program to run", "name it behind the options")
+    allocation = from_environment(os.environ)
+    # Of the user's defaults only the cluster has to do with a launch.
+    config = configuration()
+    defaults = Layer({k: v for k, v in config.values.items() if k == "cluster"}, config.origins)
+    request = build_request([defaults, options_layer(options, words)])
+    hosts = _hosts(allocation, request.nodelist, request.nodes)
+    fewest, most = _gpus(allocation, hosts)
+    gpus = _gpus_asked(request, fewest)
+    catalog = load(catalog_file)
+    cluster, _ = recognise(catalog, request.cluster)
+    image = request.container
+    request = dataclasses.replace(
+        request,
+        partition=allocation.partition or None,
+        nodes=len(hosts),
+        nodelist=None,
+        gpus_per_node=gpus or None,
+        ntasks_per_node=request.ntasks_per_node or (None if gpus else allocation.ntasks_per_node),
+        container=image and find_image(image, cluster.containers.image_dirs),
+    )
+    # Where the variables do not count them, a step might ask for those of all nodes on its own.
+    partial = gpus is not None and gpus != most
+    counted_here = allocation.gpus is not None
+    cores = allocation.cores
+    place = Place(
+        hosts=hosts,
+        cores=max(1, cores * gpus // fewest) if gpus and fewest else cores,
+        step_options=(f"--gres=gpu:{gpus}",) if partial or (gpus and not counted_here) else (),
+    )
+    made = plan(request, cluster, place=place)
+    warnings: Tuple[str, ...] = ()
+    if made.cores_per_node > place.cores:
+        if made.cpus_per_task > 1:
+            raise UsageError(
+                f"requested {made.cores_per_node} cores per node ({made.ntasks_per_node} tasks x "
+                f"{made.cpus_per_task} cores); the allocation has {place.cores}"
+                + (f" with {gpus} of its {fewest} GPUs" if gpus != fewest else ""),
+                f"request at most -c {max(1, place.cores // made.ntasks_per_node)}",
+            )
+        shared = counted(place.cores, "core")
+        warnings = (f"warning: {made.ntasks_per_node} tasks per node share {shared}",)
+        step_options = (*place.step_options, "--overcommit")
+        made = plan(request, cluster, place=dataclasses.replace(place, step_options=step_options))
+    findings = check(RuleContext(made, catalog, look(made), reviewed=reviewed))
+    # The other rules are about a job, and this allocation is one already.
+    of_launch = tuple(finding for finding in findings if CODES[finding.code].of_launch)
+    return PreparedJob(made, of_launch, warnings=warnings), allocation.job_id
+
+
+def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
+    """GPUs per node to launch on; None where that is not known and not needed."""
+    gpus = request.gpus_per_node
+    if gpus is None:
+        gpus = fewest
+    elif fewest is not None and gpus > fewest:
+        raise UsageError(
+            f"--gpus-per-node: requested {gpus} GPUs per node; the allocation has {fewest}",
+            f"request at most --gpus-per-node {fewest}" if fewest else "omit it",
+        )
+    if gpus is None and request.ntasks_per_node is None and request.launcher != "python":
+        raise UsageError(
+            "the number of GPUs per node in this allocation is not known: its variables do not "
+            "say, and Slurm does not answer",
+            "give it with --gpus-per-node N; without GPUs, give --ntasks-per-node N",
+        )
+    return gpus
+
+
+def _hosts(
+    allocation: Allocation, nodelist: Optional[str], nodes: Optional[int]
+) -> Tuple[str, ...]:
+    """The nodes to launch on."""
+    hosts = allocation.nodes
+    if nodelist is not None:
+        try:
+            named = units.expand_hostlist(nodelist)
+        except ValueError as error:
+            raise UsageError(
+                f"--nodelist: '{nodelist}' is not a host list: {error}",
+                f"write it as Slurm does; this allocation has {','.join(hosts)}",
+            ) from None
+        strangers = [host for host in named if host not in hosts]
+        if strangers:
+            raise UsageError(
+                f"--nodelist: {', '.join(strangers)} {'is' if len(strangers) == 1 else 'are'} not "
+                f"in this allocation, which has {', '.join(hosts)}",
+                "name some of these, or omit --nodelist",
+            )
+        hosts = tuple(dict.fromkeys(named))
+    wanted = nodes or len(hosts)
+    if wanted > len(hosts):
+        raise UsageError(
+            f"--nodes: requested {wanted} nodes; there are {len(hosts)}",
+            f"request at most --nodes {len(hosts)}",
+        )
+    return hosts[:wanted]
+
+
+def _gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Tuple[Optional[int], Optional[int]]:
+    """GPUs of the node among ``hosts`` with the fewest and of that with the most; None: unknown."""
+    if allocation.gpus is not None:
+        return allocation.gpus, allocation.gpus
+    try:
+        counts = job_gpus(allocation.job_id)
+    except (SlurmUnavailableError, SlurmRefusedError):
+        return None, None
+    each = [counts[host] for host in hosts if host in counts]
+    return (min(each), max(each)) if len(each) == len(hosts) else (None, None)

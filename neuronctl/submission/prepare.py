@@ -1,0 +1,137 @@
+"""From the options of a job to a judged plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.catalog.loader import load
+from neuronctl.catalog.model import Catalog
+from neuronctl.errors import PolicyError, UsageError
+from neuronctl.frozen import dataclass
+from neuronctl.gate.local_facts import look
+from neuronctl.launch.containers import find_image
+from neuronctl.paths import config_dir
+from neuronctl.planning import JobPlan, plan
+from neuronctl.request.job import Layer, Origin, Source, build_request
+from neuronctl.request.job_file import read_config, read_job_file
+from neuronctl.rules import Finding, RuleContext, check
+from neuronctl.slurm.cluster import recognise
+from neuronctl.submission.options_layer import options_layer
+
+if TYPE_CHECKING:
+    from neuronctl.gate.assessment import Assessment
+    from neuronctl.gate.partition_choice import Candidate
+    from neuronctl.gate.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """A plan, and the catalog it was made from."""
+
+    plan: JobPlan
+    catalog: Catalog
+    candidates: Tuple[Candidate, ...] = ()
+    """With ``-p auto``, every partition: those that can hold the job, best first, then the rest."""
+
+
+@dataclass(frozen=True)
+class PreparedJob:
+    """A planned and judged job. Nothing has been done with it yet."""
+
+    plan: JobPlan
+    findings: Tuple[Finding, ...]
+    verdict: Optional[Verdict] = None
+    """What would happen to the job now; None where Slurm is not asked (``generate``)."""
+    candidates: Tuple[Candidate, ...] = ()
+    """As in PlannedJob."""
+    warnings: Tuple[str, ...] = ()
+
+    @property
+    def errors(self) -> Tuple[Finding, ...]:
+        """The findings that refuse the job."""
+        return tuple(finding for finding in self.findings if finding.refuses)
+
+    def refuse_errors(self, hint: str = "") -> None:
+        """Raise PolicyError where there are errors."""
+        if self.errors:
+            count = "1 error" if len(self.errors) == 1 else f"{len(self.errors)} errors"
+            raise PolicyError(f"refused: {count}; nothing was done", hint)
+
+
+def configuration() -> Layer:
+    """The user's own defaults."""
+    return read_config(os.path.join(config_dir(), "config.yaml"))
+
+
+def plan_job(
+    options: Mapping[str, Any],
+    *,
+    words: Sequence[str] = (),
+    catalog_file: Optional[str] = None,
+    job_file: Optional[str] = None,
+    interactive: bool = False,
+    recorded: Optional[Layer] = None,
+    ask_slurm: bool = True,
+) -> PlannedJob:
+    """Plan a job from options, a job file and the user's configuration, in this order of weight.
+
+    options, words: as in options_layer(). recorded: a recorded request, in place of the user's
+    configuration, which it includes. ask_slurm: whether ``-p auto`` chooses by what Slurm says now,
+    and not by the catalog alone.
+    """
+    layers = [recorded or configuration()]
+    if job_file is not None:
+        layers.append(read_job_file(job_file))
+    layers.append(options_layer(options, words))
+    request = build_request(layers)
+    if request.script is None and not interactive:
+        raise UsageError(
+            "no SCRIPT: there is no program to run",
+            "name it behind the options, or as 'script:' in the job file",
+        )
+    catalog = load(catalog_file)
+    cluster, how = recognise(catalog, request.cluster)
+    if request.container is not None:
+        image = find_image(request.container, cluster.containers.image_dirs)
+        request = dataclasses.replace(request, container=image)
+    made = plan(request, cluster, interactive=interactive, recognised=how)
+    if request.partition != "auto":
+        return PlannedJob(made, catalog)
+    from neuronctl.gate.partition_choice import choose
+
+    best, others = choose(
+        request, catalog, cluster, look(made), interactive=interactive, ask=ask_slurm
+    )
+    origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
+    request = dataclasses.replace(request, partition=best[0].name, origins=origins)
+    decision = made.decision("cluster")
+    how = "" if decision is None else decision.why
+    made = plan(request, cluster, interactive=interactive, recognised=how)
+    return PlannedJob(made, catalog, (*best, *others))
+
+
+def review(job: PlannedJob) -> PreparedJob:
+    """Check a plan whose script is only shown: Slurm is not asked (see rules.RuleContext)."""
+    context = RuleContext(job.plan, job.catalog, look(job.plan), reviewed=True)
+    return PreparedJob(job.plan, check(context), candidates=job.candidates)
+
+
+def judge(job: PlannedJob) -> PreparedJob:
+    """Judge a plan by what Slurm says now; by the catalog alone where Slurm does not answer."""
+    assessment = judge_plan(job.plan, job.catalog)
+    return PreparedJob(job.plan, assessment.findings, assessment.verdict, job.candidates)
+
+
+def judge_plan(plan: JobPlan, catalog: Catalog) -> Assessment:
+    """As ``judge``, of a plan alone."""
+    from neuronctl.gate.assessment import assess_now
+
+    return assess_now(plan, catalog, look(plan), _load_the_rest)
+
+
+def _load_the_rest() -> None:
+    """Import what comes after the verdict, which takes longer than Slurm takes to answer."""
+    import neuronctl.records.recovery
+    import neuronctl.rendering.render  # noqa: F401

@@ -1,0 +1,205 @@
+"""A recorded job submitted again: what has changed, which program runs, which secrets it needs.
+
+Rules and paths are looked at from the job's own directory: enter_directory() goes there first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
+from neuronctl.files import write_private
+from neuronctl.frozen import dataclass
+from neuronctl.records import provenance, recorded
+from neuronctl.records.job_record import JobRecord, RecordDraft
+from neuronctl.records.provenance import Provenance
+from neuronctl.request.job import Layer
+from neuronctl.submission.prepare import PreparedJob, judge, plan_job
+from neuronctl.submission.transaction import Notify
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What has changed in a job's directory since it was submitted.
+
+    now: the directory's present state. notes: the changes in words. program_gone,
+    program_changed: of the recorded program. diff: of its text; None where it is not recorded.
+    """
+
+    now: Provenance
+    notes: Tuple[str, ...]
+    program_gone: bool
+    program_changed: bool
+    diff: Optional[Tuple[str, ...]] = None
+
+
+def enter_directory(record: JobRecord) -> None:
+    """Make the job's directory this process's; UsageError where that cannot be."""
+    try:
+        os.chdir(record.cwd)
+    except OSError as error:
+        raise UsageError(
+            f"job {record.job_id} was submitted from {record.cwd}, which cannot be entered: "
+            f"{error.strerror}",
+            f"'neuronctl show {record.job_id} --script' prints its script",
+        ) from None
+
+
+def changes_since(record: JobRecord) -> Changes:
+    """Compare the job's directory with what its record says of it."""
+    then = record.draft.surroundings
+    now = provenance.look(record.draft.request.get("script"), record.cwd)
+    gone = bool(then.program) and not os.path.exists(then.program)
+    changed = not gone and provenance.program_changed(then, now)
+    diff = None
+    if changed and then.program_text is not None and now.program_text is not None:
+        name = os.path.relpath(then.program)
+        before = f"{name} (job {record.job_id})"
+        diff = tuple(recorded.text_diff(then.program_text, now.program_text, before, name))
+    return Changes(now, tuple(provenance.drift(then, now)), gone, changed, diff)
+
+
+def program_copy(
+    record: JobRecord, changes: Changes, *, as_recorded: bool, as_is: bool
+) -> Optional[str]:
+    """The name under which the recorded program is to run; None: the program that is there now.
+
+    as_recorded, as_is: which of the two the user asked for. Raises UsageError where it has to be
+    asked for and is not, and where the program that is to run is not to be had.
+    """
+    if not (changes.program_gone or changes.program_changed):
+        return None
+    then = record.draft.surroundings
+    if changes.program_gone and not as_recorded:
+        raise UsageError(
+            f"the program of job {record.job_id} is gone: there is no {then.program}",
+            "restore it, or run the recorded one: --script-as-recorded"
+            if then.program_text is not None
+            else "restore it; its text is not in the record",
+        )
+    if not (as_recorded or as_is):
+        raise UsageError(
+            "the program has changed since: which version should run?",
+            "--script-as-recorded runs the recorded one, --script-as-is the present one",
+        )
+    if as_is:
+        return None
+    if then.program_text is None:
+        raise UsageError(
+            f"the program of job {record.job_id} is not in its record: it was too long, not text, "
+            "or contained a secret",
+            then.git_commit and f"git may have it: git show {then.git_commit[:12]}:…",
+        )
+    # Beside the program, since that is where it finds what it imports.
+    head, tail = os.path.splitext(then.program)
+    script = os.path.relpath(f"{head}.as-of-{then.program_sha256[:8]}{tail}")
+    return script if script.endswith(".py") else f"./{script}"
+
+
+def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
+    """Names of the secret variables that this process's environment has to supply.
+
+    Raises UsageError where it lacks one that ``options`` do not give.
+    """
+    variables, _ = recorded.masked(record)
+    given = {text.partition("=")[0] for text in options.get("env") or ()}
+    variables = [name for name in variables if name not in given]
+    absent = [name for name in variables if name not in os.environ]
+    if absent:
+        raise UsageError(
+            f"job {record.job_id} was given {', '.join(absent)}, which its record does not hold",
+            f"export it in this shell, or add --env {absent[0]}=…",
+        )
+    return variables
+
+
+def same_again(record: JobRecord, changes: Changes, command_line: Sequence[str]) -> RecordDraft:
+    """The recorded script, byte for byte, as a new draft; UsageError where a secret was masked."""
+    if not recorded.is_whole(record):
+        raise UsageError(
+            f"the script of job {record.job_id} contained a secret, which its record does not "
+            "hold: it cannot be submitted byte for byte",
+            f"'neuronctl show {record.job_id} --script' prints it with the secret masked; "
+            "put the secret into a variable and pass it with --env NAME",
+        )
+    return dataclasses.replace(
+        record.draft,
+        command_line=tuple(command_line),
+        findings=(),
+        forced=False,
+        verdict="",
+        surroundings=changes.now,
+    )
+
+
+def prepare_again(
+    record: JobRecord,
+    options: Mapping[str, Any],
+    *,
+    variables: Sequence[str],
+    program: Optional[str],
+    catalog_file: Optional[str],
+) -> PreparedJob:
+    """Plan and judge the recorded request anew, with ``options`` laid over it.
+
+    variables: from masked_variables(). program: from program_copy().
+    """
+    layer = recorded.request_layer(record)
+    if program is not None:
+        # The job keeps the program's name, not the copy's.
+        values = {"job_name": record.job_name, **layer.values, "script": program}
+        layer = Layer(values, {name: layer.origins["script"] for name in values})
+    options = {**options, "env": (*(options.get("env") or ()), *variables)}
+    return judge(plan_job(options, catalog_file=catalog_file, recorded=layer))
+
+
+def check_unmasked(record: JobRecord) -> None:
+    """Raise UsageError where something other than a variable was masked in the request."""
+    _, fields = recorded.masked(record)
+    if fields:
+        raise UsageError(
+            f"the record of job {record.job_id} does not hold {', '.join(fields)}: a secret in it "
+            "was masked",
+            "submit it with 'neuronctl submit', and pass secrets in a variable (--env)",
+        )
+
+
+@contextlib.contextmanager
+def program_as_recorded(
+    record: JobRecord, program: Optional[str], notify: Notify, *, keep: bool
+) -> Iterator[None]:
+    """The recorded program as the file ``program``, where that is not None, for the rules to see.
+
+    keep: whether the file stays afterwards. It is removed where it is certain that no job needs it.
+    """
+    text = record.draft.surroundings.program_text
+    if program is None or text is None:
+        yield
+        return
+    path = os.path.abspath(program)
+    was_there = os.path.exists(path)
+    try:
+        mode = os.stat(record.draft.surroundings.program).st_mode & 0o777
+    except OSError:
+        mode = 0o700
+    try:
+        write_private(path, text, mode=mode)
+    except OSError as error:
+        raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None
+    stays = True  # also where it is not known whether Slurm has the job
+    try:
+        yield
+        stays = keep
+    except SlurmUnavailableError:
+        raise
+    except NeuronctlError:
+        stays = False
+        raise
+    finally:
+        if stays:
+            notify(f"wrote {path}, the recorded program")
+        elif not was_there:
+            os.unlink(path)

@@ -1,0 +1,55 @@
+"""The library against a real Slurm: a program plans, judges, submits and follows a job."""
+
+from __future__ import annotations
+
+import json
+
+from harness import Sandbox
+
+PROGRAM = """
+import json
+import neuronctl
+
+plan = neuronctl.plan(
+    "bash", ["-c", "echo trained; exit 3"], partition="amd_a100nv_8", gpus_per_node=1, time=5,
+    field="misc", appl="pytorch",
+)
+judged = neuronctl.judge(plan)
+job = neuronctl.submit(plan)
+(before,) = neuronctl.status(job.job_id)
+code = neuronctl.wait(job.job_id)
+(after,) = neuronctl.status(str(job.job_id))
+diagnosis = neuronctl.why(job.job_id)
+try:
+    neuronctl.status(999999)
+except neuronctl.NoSuchJobError as error:
+    unknown = error.message
+print(json.dumps({
+    "verdict": judged.verdict.kind, "judged_by": judged.verdict.judged_by,
+    "warnings": job.warnings, "log": open(job.output).read(), "before": before.state,
+    "code": code, "after": after.state, "exit": after.exit.code, "kind": diagnosis.kind,
+    "unknown": unknown, "mine": [str(one.id) for one in neuronctl.status()],
+    "recorded": [record.job_id for record in neuronctl.history(since="1h")], "id": job.job_id,
+}))
+"""
+
+
+def test_a_program_follows_its_job(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("library/use.py", PROGRAM)
+    result = sandbox.exec(["sh", "-c", "cd library && python use.py"])
+    assert result.stderr == ""
+    told = json.loads(result.stdout)
+    job = told.pop("id")
+    assert told.pop("before") in ("PENDING", "RUNNING", "COMPLETING", "FAILED")
+    assert str(job) in told.pop("mine") and job in told.pop("recorded")
+    assert told == {
+        "verdict": "can start now",
+        "judged_by": "Slurm",
+        "warnings": [],
+        "log": "trained\n",
+        "code": 3,
+        "after": "FAILED",
+        "exit": 3,
+        "kind": "exit-code",
+        "unknown": "no such job: 999999",
+    }

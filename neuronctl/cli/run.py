@@ -48,11 +48,10 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given:
     """
     from neuronctl.rendering.render import render_run
 
-    job, job_id = _job_in_allocation(given, words, catalog, show)
+    job = _job_in_allocation(given, words, catalog, show)
     refuse_or_warn(job, force=None)
     plan = job.plan
-    # A port of this launch's own: several may run in one allocation, and at the same time.
-    text = render_run(plan, port=10000 + (job_id + os.getpid()) % 20000)
+    text = render_run(plan)
     if "SLURM_GPUS" in os.environ:
         # What salloc was asked for in all, each srun would ask for again on its own nodes.
         text = f"unset SLURM_GPUS\n{text}"
@@ -64,14 +63,15 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **given:
 
 def _job_in_allocation(
     given: Dict[str, Any], words: Tuple[str, ...], catalog_file: Optional[str], show: bool
-) -> Tuple[Job, int]:
-    """A launch on the allocation this process stands in, judged, and the allocation's job id.
+) -> Job:
+    """A launch on the allocation this process stands in, judged.
 
     What is not asked for is what the allocation has. Raises UsageError outside an allocation,
     and for more than it has.
     """
     from neuronctl.catalog.loader import load
     from neuronctl.gate.local_facts import look
+    from neuronctl.launch import launchers
     from neuronctl.launch.containers import find_image
     from neuronctl.paths import config_dir
     from neuronctl.planning import Place, plan
@@ -98,7 +98,8 @@ def _job_in_allocation(
             f"--gpus-per-node: {gpus} GPUs a node are asked for, the allocation has {fewest}",
             f"ask for at most --gpus-per-node {fewest}" if fewest else "leave it out",
         )
-    if gpus is None and request.ntasks_per_node is None and request.launcher != "python":
+    one_process = request.launcher is not None and not launchers.load(request.launcher).distributed
+    if gpus is None and request.ntasks_per_node is None and not one_process:
         raise UsageError(
             "how many GPUs a node this allocation has is not known: its variables do not say, "
             "and Slurm does not answer",
@@ -140,7 +141,7 @@ def _job_in_allocation(
     findings = check(RuleContext(made, loaded, look(made), reviewed=show))
     # The other rules are about a job, which this allocation is already.
     of_launch = tuple(one for one in findings if CODES[one.code].of_launch)
-    return Job(made, loaded, of_launch), has.job_id
+    return Job(made, loaded, of_launch)
 
 
 def _hosts(has: Allocation, nodelist: Optional[str], nodes: Optional[int]) -> Tuple[str, ...]:

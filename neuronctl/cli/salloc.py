@@ -51,7 +51,9 @@ def command(
             f"leave it out for a shell there, or run just that there: -- {there}",
         )
     job = prepare(given, catalog_file=catalog, job_file=job_file, interactive=True)
-    from neuronctl.rendering.render import contained_command, render_shell  # while Slurm is asked
+    # While Slurm is asked.
+    from neuronctl.rendering.launch_command import contained_command
+    from neuronctl.rendering.render import render_shell
 
     if explain:
         show_explanation(job)

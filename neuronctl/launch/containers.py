@@ -15,8 +15,8 @@ class Image:
     """An image and how it is to be entered.
 
     gpus: whether the node's GPUs are handed in. binds: directories to bind, as typed
-    (``SRC[:DST]``). scratch: the user's scratch directory as shell text, or None. variables:
-    names of variables the program needs, which ``cleanenv`` would take from it.
+    (``SRC[:DST]``). scratch: the user's scratch directory as shell text, or None. cleanenv:
+    whether the host's variables are kept out.
     """
 
     path: str
@@ -24,20 +24,20 @@ class Image:
     binds: Tuple[str, ...] = ()
     scratch: Optional[Shell] = None
     cleanenv: bool = False
-    variables: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Wrapping:
     """What a container adds to a launch.
 
-    before: lines the batch shell runs first, behind the user's own. exports: variables set in
-    each task. prefix: words before what runs in each task. srun: options of srun, where Slurm
-    itself starts the container (Pyxis).
+    before: lines that the batch shell runs first, after the user's own. forward: each task sets
+    PREFIX_NAME to $NAME, for these prefixes and every variable that the job needs. prefix: words
+    before what runs in each task. srun: options of srun, where Slurm itself starts the container
+    (Pyxis).
     """
 
     before: Tuple[str, ...] = ()
-    exports: Tuple[Tuple[str, Shell], ...] = ()
+    forward: Tuple[str, ...] = ()
     prefix: Tuple[Word, ...] = ()
     srun: Tuple[Word, ...] = ()
 
@@ -53,16 +53,10 @@ class Runtime:
 def _singularity(command: str, *prefixes: str) -> Callable[[Image], Wrapping]:
     def wrap(image: Image) -> Wrapping:
         words: Tuple[Word, ...] = (command, "exec")
-        exports: Tuple[Tuple[str, Shell], ...] = ()
         if image.gpus:
             words += ("--nv",)
         if image.cleanenv:
             words += ("--cleanenv",)
-            exports = tuple(
-                (f"{prefix}_{name}", Shell(f'"${name}"'))
-                for prefix in prefixes
-                for name in image.variables
-            )
         # The runtime binds the home directory by itself, but not scratch, nor always $PWD.
         before: Tuple[str, ...] = ()
         if image.scratch is not None:
@@ -74,7 +68,8 @@ def _singularity(command: str, *prefixes: str) -> Callable[[Image], Wrapping]:
         for bind in image.binds:
             words += ("--bind", bind)
         last = ("--pwd", Shell('"$PWD"'), image.path)
-        return Wrapping(before=before, exports=exports, prefix=(*words, *last))
+        forward = prefixes if image.cleanenv else ()
+        return Wrapping(before=before, forward=forward, prefix=(*words, *last))
 
     return wrap
 

@@ -9,7 +9,7 @@ from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.frozen import dataclass
 from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import Step
-from neuronctl.launch.launchers import Launch, Launcher
+from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import is_secret_name
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.shell import Word
@@ -86,7 +86,7 @@ class JobPlan:
     cpus_per_task: int
     gpus_per_node: int
     processes_per_node: int
-    """Training processes a node: ntasks_per_node, or what torchrun starts in its one task."""
+    """Training processes per node: ntasks_per_node, or what the launcher starts in its one task."""
     time_limit: Optional[int]
     """Seconds, units.UNLIMITED, or None where neither the user nor the catalog says."""
     comment: Optional[str]
@@ -95,7 +95,10 @@ class JobPlan:
     error: Optional[str]
     """The same for standard error; None also where it goes into ``output``."""
     launcher: Launcher
-    launch: Launch
+    rendezvous: bool
+    """Whether the processes find each other through MASTER_ADDR and MASTER_PORT."""
+    srun_options: Tuple[str, ...]
+    """What every srun of the launch carries: the cluster's options and those of the place."""
     wrapping: Wrapping
     """What a container adds to the launch; empty without one."""
     program: Tuple[Word, ...]
@@ -141,8 +144,18 @@ class JobPlan:
         return self.nodes * self.gpus_per_node
 
     @property
+    def processes(self) -> int:
+        """Training processes in all."""
+        return self.nodes * self.processes_per_node
+
+    @property
+    def overcommit(self) -> bool:
+        """Whether there are fewer cores than processes, which only an allocation may have."""
+        return "--overcommit" in self.srun_options
+
+    @property
     def cores_per_node(self) -> int:
-        """Cores asked for a node."""
+        """Cores requested per node."""
         return self.ntasks_per_node * self.cpus_per_task
 
     def decision(self, name: str) -> Optional[Decision]:

@@ -11,10 +11,11 @@ from typing import Dict, Optional, Tuple
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.errors import UsageError
+from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
-from neuronctl.launch.launchers import LAUNCHERS, Launch, Launcher, Shape
+from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.directives import directives
-from neuronctl.planning.model import Decision, Export, JobPlan, Place
+from neuronctl.planning.model import Decision, JobPlan, Place
 from neuronctl.planning.software import activation, exports, image, is_python, program
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import one_line
@@ -112,20 +113,7 @@ class _Planner:
         job_name = self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
-        shape = Shape(
-            nodes,
-            ntasks_per_node,
-            cpus_per_task,
-            gpus,
-            processes,
-            hosts=self.place.hosts if self.place else (),
-            interface=self.cluster.network.interface,
-            srun_options=(
-                *self.cluster.policy.srun_options,
-                *(self.place.step_options if self.place else ()),
-            ),
-        )
-        launch = launcher.launch(shape)
+        size = {"nodes": nodes, "processes": nodes * processes}
         cores = ntasks_per_node * cpus_per_task
         exported = exports(request, self.cluster, cores=cores, processes=processes)
         settled: Dict[str, Optional[str]] = {
@@ -155,11 +143,15 @@ class _Planner:
             output=output,
             error=error,
             launcher=launcher,
-            launch=launch,
-            wrapping=self._wrapping(launch, exported, gpus),
-            program=program(request, launcher, launch),
+            rendezvous=launchers.holds(launcher.rendezvous, **size),
+            srun_options=(
+                *self.cluster.policy.srun_options,
+                *(self.place.step_options if self.place else ()),
+            ),
+            wrapping=self._wrapping(gpus),
+            program=program(request, launcher, macros=launchers.holds(launcher.macros, **size)),
             preflight=self._preflight(nodes, launcher),
-            hosts=shape.hosts,
+            hosts=self.place.hosts if self.place else (),
             activation=activation(request, self.cluster),
             exports=exported,
             directives=directives(
@@ -230,17 +222,12 @@ class _Planner:
     def _launcher(self, nodes: int, gpus: int) -> Launcher:
         request = self.request
         if request.launcher is not None:
-            launcher = LAUNCHERS.get(request.launcher)
-            if launcher is None:
-                raise UsageError(
-                    f"--launcher: unknown launcher '{request.launcher}'",
-                    "launchers are: " + ", ".join(LAUNCHERS),
-                )
+            launcher = launchers.load(request.launcher)
             self.asked("launcher", "launcher", launcher.name)
             return launcher
         tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
         if self.interactive:
-            return LAUNCHERS["srun"]
+            return launchers.load("srun")
         if tasks > nodes:
             name, why = "srun", "several tasks a node are asked for"
         elif nodes * max(gpus, 1) > 1 and is_python(request):
@@ -250,7 +237,7 @@ class _Planner:
         else:
             name, why = "python", "one process"
         self.decide("launcher", name, Source.DERIVED, why)
-        return LAUNCHERS[name]
+        return launchers.load(name)
 
     def _ntasks_per_node(self, launcher: Launcher, nodes: int, gpus: int) -> int:
         request = self.request
@@ -275,7 +262,7 @@ class _Planner:
         return max(gpus, 1)
 
     def _processes(self, launcher: Launcher, ntasks_per_node: int, gpus: int) -> int:
-        if launcher.one_task_per_node and launcher.distributed:
+        if launcher.starts_processes():
             why = "one process a GPU" if gpus else "one process a node without GPUs"
             self.decide("processes a node", max(gpus, 1), Source.DERIVED, why)
             return max(gpus, 1)
@@ -396,7 +383,7 @@ class _Planner:
         self.decide(name, pattern, Source.DERIVED, "job name and id")
         return pattern
 
-    def _wrapping(self, launch: Launch, exported: Tuple[Export, ...], gpus: int) -> Wrapping:
+    def _wrapping(self, gpus: int) -> Wrapping:
         request = self.request
         if request.container is None:
             return Wrapping()
@@ -414,15 +401,7 @@ class _Planner:
                 f"--container-runtime: unknown container runtime '{name}'",
                 "container runtimes are: " + ", ".join(RUNTIMES),
             )
-        entered = image(
-            request,
-            self.cluster,
-            launch,
-            exported,
-            gpus=gpus > 0,
-            interactive=self.interactive,
-        )
-        return RUNTIMES[name].wrap(entered)
+        return RUNTIMES[name].wrap(image(request, self.cluster, gpus=gpus > 0))
 
     def _preflight(self, nodes: int, launcher: Launcher) -> bool:
         if self.interactive or not launcher.distributed:

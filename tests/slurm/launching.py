@@ -18,9 +18,9 @@ import pytest
 from bench import IMAGE
 from harness import Sandbox
 
-from neuronctl.launch.launchers import LAUNCHERS
+from neuronctl.launch import launchers
 
-NAMES = tuple(LAUNCHERS)
+NAMES = launchers.names()
 WRAPPERS = ("plain", "venv", "modules", "container")
 CELLS = [(launcher, wrapper) for launcher in NAMES for wrapper in WRAPPERS]
 MODULES = ("gcc/11.5.0", "cudampi/openmpi-4.1.8")
@@ -176,7 +176,7 @@ def software(launcher: str, wrapper: str, venv: Path) -> Tuple[List[str], List[s
 
 def size(launcher: str) -> List[str]:
     """The options for two processes on each of two nodes; for one where there can be only one."""
-    if not LAUNCHERS[launcher].distributed:
+    if not launchers.load(launcher).distributed:
         return ["-N1", "--gpus-per-node=1"]
     return ["-N2", "--gpus-per-node=2"]
 

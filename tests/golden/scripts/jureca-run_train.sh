@@ -30,7 +30,7 @@ export HF_EVALUATE_OFFLINE=1   # jureca wants it
 export TRANSFORMERS_OFFLINE=1  # jureca wants it
 
 # Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs a node"
+echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs per node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --cpu-bind=none bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }

@@ -8,7 +8,7 @@ case $MASTER_ADDR in
         ;;
 esac
 export MASTER_ADDR
-export MASTER_PORT=12345
+export MASTER_PORT=$((10000 + (SLURM_JOB_ID + $$) % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 32 cores / 4 processes
 srun --nodes=4 --nodelist=gpu32,gpu33,gpu34,gpu35 --ntasks=16 --ntasks-per-node=4 \

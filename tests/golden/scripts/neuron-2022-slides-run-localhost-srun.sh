@@ -1,6 +1,6 @@
 # All processes are on one node and meet there, at a port of this job's own.
 export MASTER_ADDR=127.0.0.1
-export MASTER_PORT=12345
+export MASTER_PORT=$((10000 + (SLURM_JOB_ID + $$) % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 32 cores / 4 processes
 srun --nodes=1 --nodelist=gpu32 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=8 \

@@ -8,7 +8,7 @@ case $MASTER_ADDR in
         ;;
 esac
 export MASTER_ADDR
-export MASTER_PORT=12345
+export MASTER_PORT=$((10000 + (SLURM_JOB_ID + $$) % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 32 cores / 4 processes
 # Scratch and this directory, not twice the same: that is a warning a process.

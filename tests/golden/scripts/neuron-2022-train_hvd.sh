@@ -32,7 +32,7 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=4   # 32 cores / 8 processes
 
 # Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 8 GPUs a node"
+echo "preflight: $SLURM_JOB_NODELIST, 8 GPUs per node"
 srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }

@@ -39,7 +39,7 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 16 cores / 2 processes
 
 # Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs a node"
+echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs per node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }

@@ -191,7 +191,7 @@ def _summary(job: Job) -> str:
     by_gpu = each is not None and 0 < plan.gpus_per_node * each == plan.cores_per_node
     ratio = f" ({each} a GPU)" if by_gpu and _derived(plan, "cpus-per-task") else ""
     parts.append(f"{tasks} x {cores} a node{ratio}")
-    memory = plan.decision("memory a node")
+    memory = plan.decision("memory per node")
     if memory is not None:
         fraction = plan.cluster.policy.memory_fraction
         parts.append(f"{memory.value} a node ({fraction} x node memory / cores)")

@@ -49,7 +49,7 @@ def _sign(kind: str, pattern: str, cause: str, remedy: str) -> Sign:
 CAUSES: Tuple[Sign, ...] = (
     _sign(
         "preflight",
-        r"^preflight: (?!.* GPUs a node$)(?!all is well)(.+)",
+        r"^preflight: (?!.* GPUs (?:a|per) node$)(?!all is well)(.+)",
         "the look at the nodes before the launch found a defect: {0}",
         "mend what it names; where a node is at fault, '--exclude NODE' leaves it out and the "
         "site's support should hear of it",

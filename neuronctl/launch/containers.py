@@ -61,7 +61,7 @@ def _singularity(command: str, *prefixes: str) -> Callable[[Image], Wrapping]:
         before: Tuple[str, ...] = ()
         if image.scratch is not None:
             before = (
-                "# Scratch and this directory, not twice the same: that is a warning a process.",
+                "# Scratch and this directory; binding one twice gives a warning per process.",
                 f'export BINDS="{image.scratch}"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"',
             )
         words += ("--bind", Shell('"$BINDS"' if before else '"$PWD"'))

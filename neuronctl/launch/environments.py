@@ -37,8 +37,8 @@ class Environment:
 
 def _conda(name: str) -> Tuple[Step, ...]:
     return (
-        Step("# 'conda activate' is a shell function that a batch shell has to load first."),
-        Step('. "$(conda info --base)/etc/profile.d/conda.sh"', "there is no conda"),
+        Step("# 'conda activate' is a shell function, which a batch shell must load first."),
+        Step('. "$(conda info --base)/etc/profile.d/conda.sh"', "conda not found"),
         Step(f"conda activate {quote(name)}", f"cannot activate the environment {name}"),
     )
 
@@ -69,7 +69,7 @@ def load_modules(modules: Tuple[str, ...], login_shell: bool) -> Tuple[Step, ...
         # Debian's /etc/profile, for one, sets PATH anew.
         profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
         steps = [
-            Step("# /etc/profile defines 'module'; what you have on PATH stays there, in front."),
+            Step("# /etc/profile defines 'module'. Your own PATH entries stay in front."),
             Step(f"type module >/dev/null 2>&1 || {profile}"),
         ]
     steps.append(Step("module purge"))

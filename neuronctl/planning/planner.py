@@ -19,7 +19,7 @@ from neuronctl.planning.model import Decision, JobPlan, Place
 from neuronctl.planning.software import activation, exports, image, is_python, program
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import one_line
-from neuronctl.words import counted, verb
+from neuronctl.words import counted
 
 
 def plan(
@@ -33,7 +33,7 @@ def plan(
     """Settle every value of ``request`` for ``cluster``.
 
     interactive
-        For salloc: no program, no log files, one task a GPU unless asked.
+        For salloc: no program, no log files, one task per GPU by default.
     place
         The part of an allocation to launch on, where the plan is not for a job of its own.
     recognised
@@ -86,9 +86,9 @@ class _Planner:
         if decision is None or name not in _REMARKED:
             return ""
         why = decision.why if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
-        memory = self.decisions.get("memory a node")
+        memory = self.decisions.get("memory per node")
         if name == "cpus-per-task" and memory is not None:
-            why += f"{'; ' if why else ''}{memory.value} of memory a node"
+            why += f"{'; ' if why else ''}{memory.value} of memory per node"
         return why
 
     def plan(self) -> JobPlan:
@@ -201,12 +201,13 @@ class _Planner:
     def _gpus(self, nodes: int) -> int:
         gpus, total = self.request.gpus_per_node, self.request.gpus
         if total is not None and (total % nodes or gpus not in (None, total // nodes)):
-            each = f" and {gpus} a node" if gpus is not None else ""
             wanted = gpus or -(-total // nodes)
+            what = f"--gpus: {counted(total, 'GPU')} on {counted(nodes, 'node')}"
             raise UsageError(
-                f"--gpus: {counted(total, 'GPU')}{each} {verb(total)} asked for on "
-                f"{counted(nodes, 'node')}, and every node of a job gets as many",
-                f"say it by node: -N {nodes} --gpus-per-node {wanted} {verb(nodes * wanted)} "
+                f"{what} cannot be divided evenly"
+                if gpus is None
+                else f"{what} contradicts --gpus-per-node={gpus}",
+                f"request GPUs per node: -N {nodes} --gpus-per-node {wanted} requests "
                 f"{counted(nodes * wanted, 'GPU')}",
             )
         if gpus is not None:
@@ -229,7 +230,7 @@ class _Planner:
         if self.interactive:
             return launchers.load("srun")
         if tasks > nodes:
-            name, why = "srun", "several tasks a node are asked for"
+            name, why = "srun", "several tasks per node requested"
         elif nodes * max(gpus, 1) > 1 and is_python(request):
             name, why = "torchrun", "a Python program over several GPUs or nodes"
         elif nodes > 1:
@@ -257,14 +258,14 @@ class _Planner:
             )
             self.decide("ntasks-per-node", 1, Source.DERIVED, why)
             return 1
-        why = "one task a GPU" if gpus else "one task a node unless asked"
+        why = "one task per GPU" if gpus else "one task per node by default"
         self.decide("ntasks-per-node", max(gpus, 1), Source.DERIVED, why)
         return max(gpus, 1)
 
     def _processes(self, launcher: Launcher, ntasks_per_node: int, gpus: int) -> int:
         if launcher.starts_processes():
-            why = "one process a GPU" if gpus else "one process a node without GPUs"
-            self.decide("processes a node", max(gpus, 1), Source.DERIVED, why)
+            why = "one process per GPU" if gpus else "one process per node without GPUs"
+            self.decide("processes per node", max(gpus, 1), Source.DERIVED, why)
             return max(gpus, 1)
         return ntasks_per_node
 
@@ -283,10 +284,10 @@ class _Planner:
             return value
         each = self.cluster.cores_per_gpu(partition)
         if gpus and each is not None:
-            # More GPUs than a node has is NC121's to report; the cores shall not repeat it.
+            # NC121 reports more GPUs than a node has; the cores need not repeat it.
             held = min(gpus, partition.gpus_per_node) or 1
             cores = each * held
-            why = f"{counted(each, 'core')} a GPU"
+            why = f"{counted(each, 'core')} per GPU"
             if held > 1:
                 why = f"{held} GPUs x {why}"
             if ntasks_per_node > 1:
@@ -294,9 +295,9 @@ class _Planner:
             value = max(1, cores // ntasks_per_node)
             self.decide("cpus-per-task", value, Source.DERIVED, why)
             return value
-        # A GPU needs a core at least; how many more go with it, the catalog does not say.
+        # Each GPU needs at least one core; the catalog does not say how many more it gets.
         value = max(1, -(-gpus // ntasks_per_node))
-        why = "one core a GPU unless asked" if gpus > 1 else "one core a task unless asked"
+        why = "one core per GPU by default" if gpus > 1 else "one core per task by default"
         self.decide("cpus-per-task", value, Source.DERIVED, why)
         return value
 
@@ -309,15 +310,15 @@ class _Planner:
         if memory is None or self.place is not None or request.exclusive:
             return
         fraction = self.cluster.policy.memory_fraction
-        why = f"{counted(cores, 'core')} x {fraction} x node memory / cores a node"
-        self.decide("memory a node", f"about {memory // 1024} GB", Source.DERIVED, why)
+        why = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
+        self.decide("memory per node", f"about {memory // 1024} GB", Source.DERIVED, why)
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         text = self.request.time_limit
         if text is not None:
             self.asked("time", "time_limit", text)
             seconds = units.parse_time(text)
-            # A bare number is minutes, MM:SS reads like HH:MM: written out, nobody has to know.
+            # A bare number is minutes, and MM:SS looks like HH:MM: write the time out.
             plain = seconds == units.UNLIMITED or text.count(":") == 2
             origin = self.request.origin("time_limit")
             if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
@@ -392,7 +393,7 @@ class _Planner:
             self.asked("container-runtime", "container_runtime", name)
         elif request.container.endswith(".sqsh"):
             name = "pyxis"
-            self.decide("container-runtime", name, Source.DERIVED, "a squashfs image of Enroot's")
+            self.decide("container-runtime", name, Source.DERIVED, "an Enroot squashfs image")
         else:
             name = self.cluster.containers.runtime
             self.decide("container-runtime", name, Source.CLUSTER, "")

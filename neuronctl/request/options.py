@@ -338,8 +338,8 @@ OPTIONS: Tuple[Option, ...] = (
     Option("appl", "Application, for the site's comment.", _text("appl"), "", "NAME", group="Job"),
     Option(
         "launcher",
-        "What starts the program: python, srun, torchrun, torchrun_jsc, accelerate, horovodrun, "
-        "horovodrun-mpi or mpirun (default: by nodes, tasks and GPUs).",
+        "What starts the program: python, srun, torchrun, torchrun_jsc, accelerate, deepspeed, "
+        "horovodrun, horovodrun-mpi or mpirun (default: by nodes, tasks and GPUs).",
         _text("launcher"),
         "",
         "NAME",

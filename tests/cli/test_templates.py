@@ -141,9 +141,10 @@ def test_blocks_of_all_templates_above_and_new_ones_within(
     assert "one" in run(*JOB, "--template=middle.j2", *APPL).stdout.splitlines()
 
 
-def documented(root: Path, pattern: str) -> Set[str]:
+def documented(root: Path, pattern: str, heading: str = "") -> Set[str]:
     text = (root / "docs/reference/templates.md").read_text(encoding="utf-8")
-    return set(re.findall(pattern, text, re.MULTILINE))
+    section = text.partition(heading + "\n")[2].partition("\n## ")[0] if heading else text
+    return set(re.findall(pattern, section, re.MULTILINE))
 
 
 def test_every_variable_is_documented(
@@ -156,7 +157,7 @@ def test_every_variable_is_documented(
     said = run("salloc", "--dry-run", "--force", *JOB[1:], APPL[0]).stdout
     names.update(said.splitlines()[-1].split())
     names -= set(jinja2.defaults.DEFAULT_NAMESPACE)
-    assert names == documented(root, r"^\| `(\w+)` \|")
+    assert names == documented(root, r"^\| `(\w+)` \|", "## Variables")
 
 
 def test_every_value_of_the_plan_is_documented(root: Path) -> None:

@@ -50,11 +50,11 @@ class LaunchParts:
 def launch_parts(plan: JobPlan) -> LaunchParts:
     """The launch of a plan. Raises TemplateError with the launcher's file and line."""
     environment = template_environment.for_launchers()
-    name = f"launchers/{plan.launcher.name}.j2"
-    directory = os.path.dirname(plan.launcher.file)
-    with reported(name, (*template_environment.directories(), directory)):
+    file, name = plan.launcher.file, template_environment.name_of(plan.launcher.file)
+    directory, shipped = os.path.dirname(file), template_environment.shipped_directory()
+    with reported(file, (*template_environment.directories(), directory)):
         template = environment.get_template(name)
-        if os.path.dirname(directory) != template_environment.shipped_directory():
+        if os.path.dirname(directory) != shipped:
             refuse_what_vanishes(environment, name, BLOCKS)
         context = template.new_context({"plan": plan})
         texts = {}
@@ -74,9 +74,9 @@ _TOKEN = lazy(
         [^\s'"`$\\]
       | \\.
       | '[^']*'
-      | "(?: [^"\\$] | \\. | \$\((?:[^()]|\([^()]*\))*\) | \$ )*"
+      | "(?: [^"\\$] | \\. | \$\((?:[^()]|\([^()]*\))*\) | \$(?!\() )*"
       | \$\((?:[^()]|\([^()]*\))*\)     # $(command) and $((arithmetic))
-      | \$
+      | \$(?!\()
       )+ )
     | (?P<stray> . )""",
     re.VERBOSE | re.DOTALL,
@@ -88,7 +88,7 @@ def _shell_words(text: str, file: str, block: str) -> Tuple[Shell, ...]:
     words: List[Shell] = []
     for token in _TOKEN.finditer(text):
         if token["stray"]:
-            raise TemplateError(f"{file}: block '{block}': unbalanced {token['stray']}")
+            raise TemplateError(f"{file}: block '{block}': unexpected {token['stray']}")
         if token["word"]:
             words.append(Shell(token["word"]))
     return tuple(words)

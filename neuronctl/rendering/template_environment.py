@@ -19,7 +19,6 @@ from jinja2.bccache import Bucket
 from neuronctl import __version__
 from neuronctl.errors import NeuronctlError, TemplateError
 from neuronctl.files import make_private, write_private
-from neuronctl.launch import launchers
 from neuronctl.paths import cache_dir, config_dir, data_path
 from neuronctl.shell import quote
 
@@ -47,7 +46,7 @@ def for_scripts(*first: str) -> jinja2.Environment:
 
 
 def for_launchers() -> jinja2.Environment:
-    """The environment of the launchers, as ``launchers/NAME.j2``, and of what they include."""
+    """The environment of the launchers and of what they include."""
     return _environment("launchers", directories(), _cache())
 
 
@@ -56,9 +55,7 @@ def _environment(
     kind: str, directories: Tuple[str, ...], cache: Optional[str]
 ) -> jinja2.Environment:
     """It looks at a file's time before it takes the template for known."""
-    named: Dict[str, jinja2.BaseLoader] = {"shipped": _Files(shipped_directory())}
-    if kind == "launchers":
-        named["launchers"] = _Files(launchers.directories())
+    named = {"shipped": _Files(shipped_directory()), "file": _Files("/")}
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PrefixLoader(named), _Files(directories)]),
         bytecode_cache=_Bytecode(cache, kind) if cache else None,
@@ -69,6 +66,11 @@ def _environment(
     )
     environment.filters["q"] = quote
     return environment
+
+
+def name_of(file: str) -> str:
+    """The name by which an environment knows the template in ``file``."""
+    return "file" + os.path.abspath(file)
 
 
 def _quoted(value: object) -> str:

@@ -72,7 +72,7 @@ def holds(when: str, *, nodes: int, processes: int) -> bool:
 
 
 def not_a_macro(word: str) -> str:
-    """``word`` as it has to be for a launcher with ``macros`` to hand it on as it was."""
+    """``word``, escaped so that a launcher with ``macros`` passes it on unchanged."""
     as_read = Template(word).safe_substitute(local_rank="0")
     return word if as_read == word else word.replace("$", "$$")
 
@@ -130,7 +130,7 @@ def by_command(words: Sequence[str]) -> Optional[Launcher]:
 
 
 def _check_owner(directory: str, file: str) -> None:
-    """Refuse a launcher that a third person wrote or may write: it is run as the user."""
+    """Refuse a launcher that another user wrote or could write: it runs as this user."""
     for path in (file, directory):
         status = os.stat(path)
         if status.st_uid not in (0, os.getuid()):

@@ -1,4 +1,4 @@
-"""What a plan is: frozen values, each settled, that render(), the rules and the records read."""
+"""The plan of a job: frozen values that the scripts, the rules and the records are made from."""
 
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ class JobPlan:
     wrapping: Wrapping
     """What a container adds to the launch; empty without one."""
     program: Tuple[Word, ...]
-    """The user's program and its arguments, behind whatever the launcher puts before it."""
+    """The user's program and its arguments, after what the launcher puts before them."""
     preflight: bool
-    """Whether every node is looked at before the launch."""
+    """Whether every node is checked before the launch."""
     hosts: Tuple[str, ...]
-    """The nodes to launch on where they are known; empty in a batch script."""
+    """The nodes to launch on, if they are known; empty in a batch script."""
     activation: Tuple[Step, ...]
-    """Script lines that bring the software up: modules, then conda or venv."""
+    """The script lines that activate the software: modules, then conda or venv."""
     exports: Tuple[Export, ...]
     """The variables the script exports, in order."""
     directives: Tuple[Directive, ...]
@@ -140,12 +140,12 @@ class JobPlan:
 
     @property
     def gpus(self) -> int:
-        """GPUs in all."""
+        """GPUs in total."""
         return self.nodes * self.gpus_per_node
 
     @property
     def processes(self) -> int:
-        """Training processes in all."""
+        """Training processes in total."""
         return self.nodes * self.processes_per_node
 
     @property

@@ -37,12 +37,12 @@ def plan(
     place
         The part of an allocation to launch on, where the plan is not for a job of its own.
     recognised
-        How the cluster was found, where it was not asked for.
+        How the cluster was recognised, if it was not requested.
 
     Raises UsageError for a launcher or a container runtime that does not exist, and for a program
     whose name is not one line.
     """
-    # The name stands in the preflight's here-document, which a line of it could end.
+    # The name is written into the preflight's here-document, which one of its lines could end.
     if request.script is not None:
         try:
             one_line(request.script)
@@ -51,12 +51,12 @@ def plan(
     return _Planner(request, cluster, interactive, place, recognised).plan()
 
 
-# Directives whose derivation a reader of the script wants to see beside them.
+# Directives that get a remark with their derivation.
 _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
 
 
 class _Planner:
-    """One planning; holds the values settled so far, in the order they depend on each other."""
+    """Settles one plan; holds the decisions made so far."""
 
     def __init__(
         self,

@@ -28,8 +28,8 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[W
     if script is None:
         return ()
     words = launcher.python if is_python(request) else launcher.executable
-    # Launchers that read the script's name themselves do it with argparse, which drops a "--"
-    # right behind that name unless there is one before it.
+    # Launchers that start the interpreter parse the script's name with argparse, which drops a
+    # "--" right after it unless there is one before it.
     if not launcher.python and args[:1] == ("--",):
         words += ("--",)
     if macros:

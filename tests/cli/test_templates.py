@@ -141,6 +141,19 @@ def test_blocks_of_all_templates_above_and_new_ones_within(
     assert "one" in run(*JOB, "--template=middle.j2", *APPL).stdout.splitlines()
 
 
+def test_a_launcher_of_the_users_own(run: Callable[..., Any], clean_home: Path) -> None:
+    header = "{#\ndistributed: yes\none_task_per_node: no\n#}\n"
+    path = own("launchers/mine.j2", header + "{% block once %}start{% endblock %}", clean_home)
+    text = run(*JOB, "--launcher=mine", *APPL, "a b").stdout
+    assert text.endswith("\nstart python train.py 'a b'\n")
+    path.write_text(header.replace(": no\n", ": nope\n"))
+    said = run(*JOB, "--launcher=mine", *APPL, code=5).stderr
+    assert f"{path}:3: one_task_per_node: must be yes or no" in said
+    assert (
+        "launchers are: accelerate, deepspeed" in run(*JOB, "--launcher=none", *APPL, code=2).stderr
+    )
+
+
 def documented(root: Path, pattern: str, heading: str = "") -> Set[str]:
     text = (root / "docs/reference/templates.md").read_text(encoding="utf-8")
     section = text.partition(heading + "\n")[2].partition("\n## ")[0] if heading else text

@@ -17,7 +17,7 @@ def write_private(
     """
     directory, name = os.path.split(path)
     aside = os.path.join(directory, f".{name}.{os.uname().nodename}.{os.getpid()}")
-    _make_private(directory)
+    make_private(directory)
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -34,12 +34,12 @@ def write_private(
         _sync(directory)
 
 
-def _make_private(directory: str) -> None:
-    """Create a directory and its missing parents, accessible to this user only."""
+def make_private(directory: str) -> None:
+    """Create a directory and its missing parents for this user only. Raises OSError."""
     # makedirs(mode) would apply the mode to the last of them only.
     if not directory or os.path.isdir(directory):
         return
-    _make_private(os.path.dirname(directory))
+    make_private(os.path.dirname(directory))
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory, 0o700)
 

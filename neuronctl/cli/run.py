@@ -41,11 +41,10 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **option
     from neuronctl.rendering.render import render_run
     from neuronctl.submission.in_allocation import prepare_launch
 
-    job, job_id = prepare_launch(options, words, catalog_file=catalog, reviewed=show)
+    job = prepare_launch(options, words, catalog_file=catalog, reviewed=show)
     job_output.show_findings(job)
     job.refuse_errors()
-    # A port of this launch's own: several may run in one allocation, and at the same time.
-    text = render_run(job.plan, port=10000 + (job_id + os.getpid()) % 20000)
+    text = render_run(job.plan)
     if "SLURM_GPUS" in os.environ:
         # What salloc was asked for in all, each srun would ask for again on its own nodes.
         text = f"unset SLURM_GPUS\n{text}"

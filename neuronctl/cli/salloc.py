@@ -53,7 +53,9 @@ def command(
     planned = plan_job(options, catalog_file=catalog, job_file=job_file, interactive=True)
     job_output.show_choice(planned)
     job = judge(planned)
-    from neuronctl.rendering.render import contained_command, render_shell  # while Slurm is asked
+    # While Slurm is asked.
+    from neuronctl.rendering.launch_command import contained_command
+    from neuronctl.rendering.render import render_shell
 
     if explain:
         job_output.show_explanation(planned)

@@ -119,7 +119,7 @@ def _summary(plan: JobPlan) -> str:
     by_gpu = each is not None and 0 < plan.gpus_per_node * each == plan.cores_per_node
     ratio = f" ({each} per GPU)" if by_gpu and _derived(plan, "cpus-per-task") else ""
     parts.append(f"{tasks} x {cores} per node{ratio}")
-    memory = plan.decision("memory a node")
+    memory = plan.decision("memory per node")
     if memory is not None:
         fraction = plan.cluster.policy.memory_fraction
         parts.append(f"{memory.value} per node ({fraction} x node memory / cores)")

@@ -49,7 +49,7 @@ def _sign(kind: str, pattern: str, cause: str, remedy: str) -> Sign:
 CAUSES: Tuple[Sign, ...] = (
     _sign(
         "preflight",
-        r"^preflight: (?!.* GPUs a node$)(?!all is well)(.+)",
+        r"^preflight: (?!.* GPUs (?:a|per) node$)(?!all is well)(.+)",
         "the preflight check failed: {0}",
         "fix what it names; if a node is at fault, skip it with '--exclude NODE' and report it to "
         "your site's support",

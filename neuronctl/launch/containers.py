@@ -1,4 +1,4 @@
-"""How a container is put round what runs on each node: one small entry a runtime."""
+"""How a container is put around what runs on each node: one small entry per runtime."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from neuronctl.shell import Shell, Word
 
 @dataclass(frozen=True)
 class Image:
-    """An image and how it is to be entered.
+    """An image and how to enter it.
 
-    gpus: whether the node's GPUs are handed in. binds: directories to bind, as typed
-    (``SRC[:DST]``). scratch: the user's scratch directory as shell text, or None. variables:
-    names of variables the program needs, which ``cleanenv`` would take from it.
+    gpus: whether the node's GPUs are passed in. binds: directories to bind, as typed
+    (``SRC[:DST]``). scratch: the user's scratch directory as shell text, or None. cleanenv:
+    whether the host's variables are kept out.
     """
 
     path: str
@@ -24,20 +24,20 @@ class Image:
     binds: Tuple[str, ...] = ()
     scratch: Optional[Shell] = None
     cleanenv: bool = False
-    variables: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Wrapping:
     """What a container adds to a launch.
 
-    before: lines the batch shell runs first, behind the user's own. exports: variables set in
-    each task. prefix: words before what runs in each task. srun: options of srun, where Slurm
-    itself starts the container (Pyxis).
+    before: lines that the batch shell runs first, after the user's own. forward: each task sets
+    PREFIX_NAME to $NAME, for these prefixes and every variable that the job needs. prefix: words
+    before what runs in each task. srun: options of srun, where Slurm itself starts the container
+    (Pyxis).
     """
 
     before: Tuple[str, ...] = ()
-    exports: Tuple[Tuple[str, Shell], ...] = ()
+    forward: Tuple[str, ...] = ()
     prefix: Tuple[Word, ...] = ()
     srun: Tuple[Word, ...] = ()
 
@@ -53,28 +53,23 @@ class Runtime:
 def _singularity(command: str, *prefixes: str) -> Callable[[Image], Wrapping]:
     def wrap(image: Image) -> Wrapping:
         words: Tuple[Word, ...] = (command, "exec")
-        exports: Tuple[Tuple[str, Shell], ...] = ()
         if image.gpus:
             words += ("--nv",)
         if image.cleanenv:
             words += ("--cleanenv",)
-            exports = tuple(
-                (f"{prefix}_{name}", Shell(f'"${name}"'))
-                for prefix in prefixes
-                for name in image.variables
-            )
-        # The runtime binds the home directory by itself, but not scratch, nor always $PWD.
+        # By itself the runtime binds the home directory, but not scratch, and $PWD not always.
         before: Tuple[str, ...] = ()
         if image.scratch is not None:
             before = (
-                "# Scratch and this directory, not twice the same: that is a warning a process.",
+                "# Scratch and this directory; binding one twice gives a warning per process.",
                 f'export BINDS="{image.scratch}"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"',
             )
         words += ("--bind", Shell('"$BINDS"' if before else '"$PWD"'))
         for bind in image.binds:
             words += ("--bind", bind)
         last = ("--pwd", Shell('"$PWD"'), image.path)
-        return Wrapping(before=before, exports=exports, prefix=(*words, *last))
+        forward = prefixes if image.cleanenv else ()
+        return Wrapping(before=before, forward=forward, prefix=(*words, *last))
 
     return wrap
 
@@ -92,14 +87,14 @@ def _pyxis(image: Image) -> Wrapping:
 
 
 def _quoted(text: str) -> str:
-    """``text`` for a place within double quotes."""
+    """``text`` as it is written inside double quotes."""
     return re.sub(r'([\\"$`])', r"\\\1", text)
 
 
 RUNTIMES: Mapping[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
-        # Apptainer goes by that name too, and warns of each variable that only has the old prefix.
+        # Apptainer installs this name too, and warns of variables that only have the old prefix.
         Runtime("singularity", _singularity("singularity", "SINGULARITYENV", "APPTAINERENV")),
         Runtime("apptainer", _singularity("apptainer", "APPTAINERENV")),
         Runtime("pyxis", _pyxis),
@@ -112,7 +107,7 @@ _ELF_ARCH = {3: "i686", 40: "armv7l", 62: "x86_64", 183: "aarch64", 21: "ppc64"}
 
 
 def sif_arch(head: bytes) -> Optional[str]:
-    """The architecture a SIF image was built for, from its first 64 bytes; None if it has none.
+    """The architecture of a SIF image, from its first 64 bytes; None if they name none.
 
     A SIF header is a 32-byte launch line, the magic ``SIF_MAGIC``, a version and the
     architecture (two digits), each ended by a NUL.
@@ -123,7 +118,7 @@ def sif_arch(head: bytes) -> Optional[str]:
 
 
 def elf_arch(head: bytes) -> Optional[str]:
-    """The architecture of an ELF program, from its first 20 bytes; None if it is none."""
+    """The architecture of an ELF program, from its first 20 bytes; None for any other file."""
     if head[:4] != b"\x7fELF" or len(head) < 20:
         return None
     order = "little" if head[5] == 1 else "big"
@@ -131,11 +126,11 @@ def elf_arch(head: bytes) -> Optional[str]:
 
 
 def find_image(image: str, directories: Sequence[str]) -> str:
-    """The path of an image: a bare name that is no file here is sought in ``directories``.
+    """The path of an image; a bare name that is not a file here is looked up in ``directories``.
 
-    Where it is in none of them (on another machine, say) the first one is taken, as a reader of
-    the script would; a name with a ``/`` is left alone, and so is one of a registry
-    (``ubuntu:22.04``). What is here and no SIF gets a ``./``, by which Pyxis knows a file.
+    If none of them has it (on another machine, say), the path is that in the first one. A name
+    with a ``/`` stays as it is, and so does that of a registry (``ubuntu:22.04``). A file here
+    that is not a SIF gets a ``./``, by which Pyxis recognises a file.
     """
     if os.path.exists(image):
         return image if image.startswith((".", "/")) or image.endswith(".sif") else f"./{image}"

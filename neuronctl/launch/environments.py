@@ -1,9 +1,9 @@
-"""Where a job's software lives: small entries, each giving the shell lines that bring it up.
+"""Where a job's software lives: small entries, each with the shell lines that activate it.
 
-Order in a script, stated here once: modules, then conda or venv, then the address and port where
-the processes meet, then the exported variables, then the user's own ``--setup`` lines, then the
-launch. Modules come first since a conda or an MPI may come out of one; the user's variables and
-lines come last so that they have the last word, over MASTER_PORT too.
+The order in a script is modules, conda or venv, the address and port where the processes meet,
+the exported variables, the user's ``--setup`` lines, the launch. Modules come first because conda
+or an MPI may come from one. The user's variables and lines come last and so override the others,
+MASTER_PORT included.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from neuronctl.shell import quote
 
 @dataclass(frozen=True)
 class Step:
-    """A line of shell; a job ends there and then if one with a ``defect`` fails, and says that."""
+    """A line of shell. If it has a ``defect`` and fails, the job reports that and ends."""
 
     text: str
     defect: str = ""
 
     @property
     def must_succeed(self) -> bool:
-        """Whether a job cannot go on where this fails."""
+        """Whether the job ends if this line fails."""
         return bool(self.defect)
 
 
 @dataclass(frozen=True)
 class Environment:
-    """``activate(name)`` gives the script lines that switch to the environment ``name``."""
+    """``activate(name)`` gives the script lines that activate the environment ``name``."""
 
     name: str
     activate: Callable[[str], Tuple[Step, ...]]
@@ -37,8 +37,8 @@ class Environment:
 
 def _conda(name: str) -> Tuple[Step, ...]:
     return (
-        Step("# 'conda activate' is a shell function that a batch shell has to load first."),
-        Step('. "$(conda info --base)/etc/profile.d/conda.sh"', "there is no conda"),
+        Step("# 'conda activate' is a shell function, which a batch shell must load first."),
+        Step('. "$(conda info --base)/etc/profile.d/conda.sh"', "conda not found"),
         Step(f"conda activate {quote(name)}", f"cannot activate the environment {name}"),
     )
 
@@ -57,19 +57,19 @@ ENVIRONMENTS: Mapping[str, Environment] = {
 
 
 def load_modules(modules: Tuple[str, ...], login_shell: bool) -> Tuple[Step, ...]:
-    """Script lines that load ``modules`` after a purge, in a batch shell too.
+    """The script lines that load ``modules`` after a purge.
 
-    A batch job inherits the modules of the submitting shell, hence the purge. Only login shells
-    are sure to know ``module``; elsewhere /etc/profile defines it.
+    A batch job inherits the modules of the submitting shell, hence the purge. Only a login shell
+    is certain to know ``module``; in others, /etc/profile defines it.
     """
     if not modules:
         return ()
     steps = []
     if not login_shell:
-        # Debian's /etc/profile, for one, sets PATH anew.
+        # /etc/profile may replace PATH; Debian's does.
         profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
         steps = [
-            Step("# /etc/profile defines 'module'; what you have on PATH stays there, in front."),
+            Step("# /etc/profile defines 'module'. Your own PATH entries stay in front."),
             Step(f"type module >/dev/null 2>&1 || {profile}"),
         ]
     steps.append(Step("module purge"))

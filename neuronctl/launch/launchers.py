@@ -1,267 +1,215 @@
-"""How a program is started on the nodes: one small entry a launcher.
+"""How a program is started on the nodes: one template per launcher, its traits in the header.
 
-A launch has lines the batch shell runs before it, an outer part that the batch shell evaluates
-once (srun and its options), variables and an inner part that each task evaluates on its own node
-(torchrun: ``$SLURM_NODEID`` differs there), and the user's program, whose words are passed on
-untouched. A container stands between the inner part's ``exec`` and its first word: it wraps what
-runs on each node.
+A launcher is a file ``NAME.j2``. Its first lines, a Jinja comment of ``key: value`` lines, are its
+traits: all that planning, the rules and the preflight ask about it. Its blocks are the text of
+the launch, which neuronctl.rendering fills in. A user's file comes before the site's, and that
+before the one that ships with neuronctl.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+import os
+import signal
+import stat
 from string import Template
-from typing import Callable, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.errors import TemplateError, UsageError, did_you_mean
 from neuronctl.frozen import dataclass
-from neuronctl.shell import Shell, Word
+from neuronctl.paths import config_dir, data_path
 
+SITE_DIRECTORY = "/etc/neuronctl/templates/launchers"
 
-@dataclass(frozen=True)
-class Shape:
-    """What a launcher composes its line from; counts are per node but ``nodes``.
+ALWAYS, NEVER = "always", "never"
+SEVERAL_NODES, SEVERAL_PROCESSES = "several nodes", "several processes"
 
-    hosts: the nodes' names where they are known (inside an allocation); else they are expanded
-    from the allocation when the script runs. interface: the fast network's name, or None.
-    srun_options: what every srun of this cluster carries.
-    """
-
-    nodes: int
-    ntasks_per_node: int
-    cpus_per_task: int
-    gpus_per_node: int
-    processes_per_node: int
-    hosts: Tuple[str, ...] = ()
-    interface: Optional[str] = None
-    srun_options: Tuple[str, ...] = ()
-
-    @property
-    def processes(self) -> int:
-        """Training processes in all."""
-        return self.nodes * self.processes_per_node
-
-    @property
-    def crowded(self) -> bool:
-        """Whether there are fewer cores than processes, which only an allocation may have."""
-        return "--overcommit" in self.srun_options
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A launch in its parts; see the module's text.
-
-    ``exports`` are NAME -> shell text, set in each task. ``per_task`` says that the inner part
-    has to be evaluated on each node. ``rendezvous`` says whether the processes find each other
-    through MASTER_ADDR and MASTER_PORT. ``own_variables`` says that the launcher tells each
-    process its rank through the environment from outside a container. ``macros`` says that it
-    fills ``${local_rank}`` into the program's words, as a string.Template.
-    """
-
-    before: Tuple[str, ...] = ()
-    outer: Tuple[Word, ...] = ()
-    exports: Tuple[Tuple[str, Shell], ...] = ()
-    inner: Tuple[Word, ...] = ()
-    per_task: bool = False
-    rendezvous: bool = False
-    own_variables: bool = False
-    macros: bool = False
+PROGRAM, PROGRAM_AND_VARIABLES = "program", "program and variables"
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """One way of starting a program.
-
-    one_task_per_node
-        Slurm starts one task a node and the launcher starts the processes (torchrun); else
-        the processes are the tasks.
-    distributed
-        Whether it can start more than one process.
-    """
+    """The traits of one way to start a program."""
 
     name: str
-    one_task_per_node: bool
+    file: str
     distributed: bool
-    launch: Callable[[Shape], Launch]
-    python: Tuple[Word, ...] = ("python",)
-    """What stands before a Python file; torchrun starts the interpreter itself."""
-    executable: Tuple[Word, ...] = ()
+    """Whether it can start more than one process."""
+    one_task_per_node: bool
+    """Whether Slurm starts one task per node, and the launcher the processes; else the tasks are
+    the processes."""
+    rendezvous: str = NEVER
+    """When the processes find each other through MASTER_ADDR and MASTER_PORT."""
+    macros: str = NEVER
+    """When it replaces ``${local_rank}`` in the program's words, as a string.Template."""
+    own_variables: bool = False
+    """Whether it passes the ranks through the environment, from outside a container."""
+    ssh: bool = False
+    """Whether it needs ssh without a password from the first node to the others."""
+    python: Tuple[str, ...] = ("python",)
+    """What stands before a Python file; empty if the launcher starts the interpreter."""
+    executable: Tuple[str, ...] = ()
     """What stands before a program that is not a Python file."""
+    signals: Tuple[str, ...] = ()
+    """The signals it handles, where others would end it; empty if Slurm signals the processes."""
+    one_string: str = ""
+    """What it passes to a shell as a single string: PROGRAM, PROGRAM_AND_VARIABLES or ""."""
+    quotes_directory: bool = True
+    """Whether it quotes the working directory when it changes to it on the other nodes."""
+    programs: Tuple[Tuple[str, ...], ...] = ()
+    """The commands (or Python modules) that are this launcher when users call it themselves."""
+
+    def starts_processes(self) -> bool:
+        """Whether it starts several processes in one task."""
+        return self.distributed and self.one_task_per_node
+
+
+def holds(when: str, *, nodes: int, processes: int) -> bool:
+    """Whether a trait that depends on the size of the job applies; ``processes`` in all."""
+    return {ALWAYS: True, SEVERAL_NODES: nodes > 1, SEVERAL_PROCESSES: processes > 1}.get(
+        when, False
+    )
 
 
 def not_a_macro(word: str) -> str:
-    """``word`` as it has to be for a launcher with ``macros`` to hand it on as it was."""
+    """``word``, escaped so that a launcher with ``macros`` passes it on unchanged."""
     as_read = Template(word).safe_substitute(local_rank="0")
     return word if as_read == word else word.replace("$", "$$")
 
 
-def srun_words(shape: Shape) -> Tuple[Word, ...]:
-    """srun over the whole allocation, or over the hosts of ``shape``.
+def directories() -> Tuple[str, ...]:
+    """Where launchers are looked for: the user's directory, the site's, the shipped one."""
+    own = os.path.join(config_dir(), "templates", "launchers")
+    return own, SITE_DIRECTORY, os.path.join(data_path("templates"), "launchers")
 
-    ``--ntasks`` stands here since $SLURM_NTASKS of the allocation would overrule a smaller
-    ``--ntasks-per-node``; ``--cpus-per-task`` stands here since srun does not take it over from
-    sbatch (Slurm 22.05 and later); ``--kill-on-bad-exit`` ends the step when one task fails.
+
+def names() -> Tuple[str, ...]:
+    """The names of all launchers."""
+    found = set()
+    for directory in directories():
+        with contextlib.suppress(OSError):
+            found |= {file[:-3] for file in os.listdir(directory) if file.endswith(".j2")}
+    return tuple(sorted(found))
+
+
+def load(name: str) -> Launcher:
+    """The launcher ``name``.
+
+    Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
+    or may be changed by other users.
     """
-    where = (f"--nodelist={','.join(shape.hosts)}",) if shape.hosts else ()
-    return (
-        "srun",
-        f"--nodes={shape.nodes}",
-        *where,
-        f"--ntasks={shape.nodes * shape.ntasks_per_node}",
-        f"--ntasks-per-node={shape.ntasks_per_node}",
-        f"--cpus-per-task={shape.cpus_per_task}",
-        *shape.srun_options,
-        "--kill-on-bad-exit=1",
+    if os.sep not in name:
+        places = directories()
+        for directory in places:
+            file = os.path.join(directory, f"{name}.j2")
+            try:
+                if directory != places[-1]:
+                    _check_owner(directory, file)
+                with open(file, encoding="utf-8") as stream:
+                    text = stream.read()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except UnicodeDecodeError:
+                raise TemplateError(f"{file}: not UTF-8 text") from None
+            except OSError as error:
+                raise TemplateError(f"{file}: {error.strerror}") from None
+            return Launcher(name=name, file=file, **_traits(file, text))
+    raise UsageError(
+        f"--launcher: unknown launcher '{name}'", "launchers are: " + ", ".join(names())
     )
 
 
-def _python(shape: Shape) -> Launch:
-    if not shape.hosts:
-        return Launch()  # the batch shell is on the first node, and the whole job is its own
-    one = dataclasses.replace(shape, nodes=1, hosts=shape.hosts[:1], ntasks_per_node=1)
-    return Launch(outer=srun_words(one))
+def by_command(words: Sequence[str]) -> Optional[Launcher]:
+    """The launcher that a command line calls, or None; a file with an error is skipped."""
+    for name in names():
+        with contextlib.suppress(TemplateError):
+            launcher = load(name)
+            if any(tuple(words[: len(one)]) == one for one in launcher.programs):
+                return launcher
+    return None
 
 
-def _srun(shape: Shape) -> Launch:
-    return Launch(
-        outer=srun_words(shape),
-        exports=(
-            ("RANK", Shell("$SLURM_PROCID")),
-            ("LOCAL_RANK", Shell("$SLURM_LOCALID")),
-            ("WORLD_SIZE", Shell("$SLURM_NTASKS")),
-            ("LOCAL_WORLD_SIZE", Shell(str(shape.ntasks_per_node))),
-        ),
-        per_task=True,
-        rendezvous=True,
-    )
+def _check_owner(directory: str, file: str) -> None:
+    """Refuse a launcher that another user wrote or could write: it runs as this user."""
+    for path in (file, directory):
+        status = os.stat(path)
+        if status.st_uid not in (0, os.getuid()):
+            raise TemplateError(
+                f"{path} belongs to user {status.st_uid}: a launcher must belong to you or root",
+                "copy the file into a directory of your own",
+            )
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise TemplateError(
+                f"{path} is writable by other users, who could run commands as you",
+                f"chmod go-w {path}",
+            )
 
 
-def _c10d(command: str, shape: Shape) -> Launch:
-    return Launch(
-        outer=srun_words(shape),
-        inner=(
-            command,
-            f"--nnodes={shape.nodes}",
-            f"--nproc-per-node={shape.processes_per_node}",
-            "--rdzv-backend=c10d",
-            Shell('--rdzv-id="$SLURM_JOB_ID"'),
-            Shell('--rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT"'),
-            # By node id, since a node's name and its name on the fast network may differ.
-            Shell("--rdzv-conf=is_host=$((SLURM_NODEID == 0))"),
-        ),
-        per_task=True,
-        rendezvous=True,
-        macros=True,
-    )
+def _traits(file: str, text: str) -> Dict[str, Any]:
+    """The values of a launcher's header, by field."""
+    lines = text.split("\n")
+    if lines[0] != "{#" or "#}" not in lines:
+        raise TemplateError(
+            f"{file}:1: no header: the file must begin with lines '{{#', 'distributed: yes' … '#}}'"
+        )
+    values: Dict[str, Any] = {}
+    for number, line in enumerate(lines[1 : lines.index("#}")], 2):
+        if not line.strip():
+            continue
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon or key not in _VALUES:
+            hint = did_you_mean(key, _VALUES)
+            raise TemplateError(f"{file}:{number}: unknown trait '{key}'", hint)
+        if key in values:
+            raise TemplateError(f"{file}:{number}: trait '{key}' is given twice")
+        try:
+            values[key] = _VALUES[key](value)
+        except ValueError as error:
+            raise TemplateError(f"{file}:{number}: {key}: {error}, not '{value}'") from None
+    for key in ("distributed", "one_task_per_node"):
+        if key not in values:
+            raise TemplateError(f"{file}:1: trait '{key}' is missing", f"write '{key}: yes' or no")
+    return values
 
 
-def _torchrun(shape: Shape) -> Launch:
-    if shape.nodes > 1:
-        return _c10d("torchrun", shape)
-    return Launch(
-        outer=srun_words(shape),
-        inner=("torchrun", "--standalone", f"--nproc-per-node={shape.processes_per_node}"),
-        macros=True,
-    )
+def _one_of(values: Mapping[str, object]) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        if text not in values:
+            raise ValueError("must be " + " or ".join(values))
+        return values[text]
+
+    return read
 
 
-def _torchrun_jsc(shape: Shape) -> Launch:
-    return _c10d("torchrun_jsc", shape)
+def _words(text: str) -> Tuple[str, ...]:
+    return tuple(text.split())
 
 
-def _accelerate(shape: Shape) -> Launch:
-    inner: Tuple[Word, ...] = ("accelerate", "launch", f"--num_processes={shape.processes}")
-    if shape.processes > 1:
-        inner += ("--multi_gpu",)
-    if shape.nodes == 1:
-        # Port 0 lets torch choose a free one.
-        alone: Tuple[Word, ...] = ("--num_machines=1", "--main_process_port=0")
-        # A single process it starts itself, several through torchrun.
-        return Launch(outer=srun_words(shape), inner=inner + alone, macros=shape.processes > 1)
-    return Launch(
-        outer=srun_words(shape),
-        inner=(
-            *inner,
-            f"--num_machines={shape.nodes}",
-            Shell('--machine_rank="$SLURM_NODEID"'),
-            Shell('--main_process_ip="$MASTER_ADDR"'),
-            Shell('--main_process_port="$MASTER_PORT"'),
-        ),
-        per_task=True,
-        rendezvous=True,
-        macros=True,
-    )
+def _signals(text: str) -> Tuple[str, ...]:
+    for name in text.split():
+        if not hasattr(signal, f"SIG{name}"):
+            raise ValueError("must be names of signals, such as TERM")
+    return tuple(text.split())
 
 
-def _host_slots(shape: Shape) -> Tuple[Tuple[str, ...], Word]:
-    """(lines before the launch, the word) of ``gpu32:4,gpu33:4``."""
-    slots = shape.processes_per_node
-    if shape.hosts:
-        return (), ",".join(f"{host}:{slots}" for host in shape.hosts)
-    line = (
-        f'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\\$/:{slots}/" '
-        "| paste -sd,)"
-    )
-    return (line,), Shell('"$hosts"')
+def _commands(text: str) -> Tuple[Tuple[str, ...], ...]:
+    return tuple(tuple(command.split()) for command in text.split(",") if command.strip())
 
 
-# Open MPI counts a core as a place for one process, whatever -H says.
-_OVERSUBSCRIBE = "--oversubscribe"
+_YES_OR_NO = _one_of({"yes": True, "no": False})
+_WHEN = _one_of({when: when for when in (ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES)})
 
-
-def _horovodrun(controller: str) -> Callable[[Shape], Launch]:
-    def launch(shape: Shape) -> Launch:
-        before, hosts = _host_slots(shape)
-        mpi = (f"--mpi-args={_OVERSUBSCRIBE}",) if shape.crowded and controller == "--mpi" else ()
-        network = ("--network-interface", shape.interface) if shape.interface else ()
-        # Horovod may choose lo where it is not told, and a named node be another than this one.
-        several = network if shape.nodes > 1 or shape.hosts else ()
-        many = ("-np", str(shape.processes), "-H", hosts)
-        words = ("horovodrun", controller, *many, *several, *mpi)
-        return Launch(before=before, outer=words, own_variables=True)
-
-    return launch
-
-
-def _mpirun(shape: Shape) -> Launch:
-    # Open MPI takes nodes and slots from the allocation; -H is for a part of one.
-    where: Tuple[Word, ...] = ("-H", _host_slots(shape)[1]) if shape.hosts else ()
-    # Its own binding, one core a process, would starve data loaders and OpenMP threads.
-    words = ("mpirun", "-np", str(shape.processes), *where, "--bind-to", "none")
-    crowd = (_OVERSUBSCRIBE,) if shape.crowded else ()
-    return Launch(outer=(*words, *crowd), own_variables=True)
-
-
-LAUNCHERS: Mapping[str, Launcher] = {
-    launcher.name: launcher
-    for launcher in (
-        Launcher("python", True, False, _python),
-        Launcher("srun", False, True, _srun),
-        Launcher(
-            "torchrun",
-            True,
-            True,
-            _torchrun,
-            python=(),
-            executable=("--no-python",),
-        ),
-        Launcher(
-            "torchrun_jsc",
-            True,
-            True,
-            _torchrun_jsc,
-            python=(),
-            executable=("--no-python",),
-        ),
-        Launcher(
-            "accelerate",
-            True,
-            True,
-            _accelerate,
-            python=(),
-            executable=("--no_python",),
-        ),
-        Launcher("horovodrun", False, True, _horovodrun("--gloo")),
-        Launcher("horovodrun-mpi", False, True, _horovodrun("--mpi")),
-        Launcher("mpirun", False, True, _mpirun),
-    )
+_VALUES: Mapping[str, Callable[[str], object]] = {
+    "distributed": _YES_OR_NO,
+    "one_task_per_node": _YES_OR_NO,
+    "rendezvous": _WHEN,
+    "macros": _WHEN,
+    "own_variables": _YES_OR_NO,
+    "ssh": _YES_OR_NO,
+    "python": _words,
+    "executable": _words,
+    "signals": _signals,
+    "one_string": _one_of({one: one for one in (PROGRAM, PROGRAM_AND_VARIABLES)}),
+    "quotes_directory": _YES_OR_NO,
+    "programs": _commands,
 }

@@ -1,4 +1,4 @@
-"""What a plan is: frozen values, each settled, that render(), the rules and the records read."""
+"""The plan of a job: frozen values that the scripts, the rules and the records are made from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.frozen import dataclass
 from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import Step
-from neuronctl.launch.launchers import Launch, Launcher
+from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import is_secret_name
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.shell import Word
@@ -86,7 +86,7 @@ class JobPlan:
     cpus_per_task: int
     gpus_per_node: int
     processes_per_node: int
-    """Training processes a node: ntasks_per_node, or what torchrun starts in its one task."""
+    """Training processes per node: ntasks_per_node, or what the launcher starts in its one task."""
     time_limit: Optional[int]
     """Seconds, units.UNLIMITED, or None where neither the user nor the catalog says."""
     comment: Optional[str]
@@ -95,17 +95,20 @@ class JobPlan:
     error: Optional[str]
     """The same for standard error; None also where it goes into ``output``."""
     launcher: Launcher
-    launch: Launch
+    rendezvous: bool
+    """Whether the processes find each other through MASTER_ADDR and MASTER_PORT."""
+    srun_options: Tuple[str, ...]
+    """What every srun of the launch carries: the cluster's options and those of the place."""
     wrapping: Wrapping
     """What a container adds to the launch; empty without one."""
     program: Tuple[Word, ...]
-    """The user's program and its arguments, behind whatever the launcher puts before it."""
+    """The user's program and its arguments, after what the launcher puts before them."""
     preflight: bool
-    """Whether every node is looked at before the launch."""
+    """Whether every node is checked before the launch."""
     hosts: Tuple[str, ...]
-    """The nodes to launch on where they are known; empty in a batch script."""
+    """The nodes to launch on, if they are known; empty in a batch script."""
     activation: Tuple[Step, ...]
-    """Script lines that bring the software up: modules, then conda or venv."""
+    """The script lines that activate the software: modules, then conda or venv."""
     exports: Tuple[Export, ...]
     """The variables the script exports, in order."""
     directives: Tuple[Directive, ...]
@@ -137,12 +140,22 @@ class JobPlan:
 
     @property
     def gpus(self) -> int:
-        """GPUs in all."""
+        """GPUs in total."""
         return self.nodes * self.gpus_per_node
 
     @property
+    def processes(self) -> int:
+        """Training processes in total."""
+        return self.nodes * self.processes_per_node
+
+    @property
+    def overcommit(self) -> bool:
+        """Whether there are fewer cores than processes, which only an allocation may have."""
+        return "--overcommit" in self.srun_options
+
+    @property
     def cores_per_node(self) -> int:
-        """Cores asked for a node."""
+        """Cores requested per node."""
         return self.ntasks_per_node * self.cpus_per_task
 
     def decision(self, name: str) -> Optional[Decision]:

@@ -11,14 +11,15 @@ from typing import Dict, Optional, Tuple
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.errors import UsageError
+from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
-from neuronctl.launch.launchers import LAUNCHERS, Launch, Launcher, Shape
+from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.directives import directives
-from neuronctl.planning.model import Decision, Export, JobPlan, Place
+from neuronctl.planning.model import Decision, JobPlan, Place
 from neuronctl.planning.software import activation, exports, image, is_python, program
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import one_line
-from neuronctl.words import counted, verb
+from neuronctl.words import counted
 
 
 def plan(
@@ -32,16 +33,16 @@ def plan(
     """Settle every value of ``request`` for ``cluster``.
 
     interactive
-        For salloc: no program, no log files, one task a GPU unless asked.
+        For salloc: no program, no log files, one task per GPU by default.
     place
         The part of an allocation to launch on, where the plan is not for a job of its own.
     recognised
-        How the cluster was found, where it was not asked for.
+        How the cluster was recognised, if it was not requested.
 
     Raises UsageError for a launcher or a container runtime that does not exist, and for a program
     whose name is not one line.
     """
-    # The name stands in the preflight's here-document, which a line of it could end.
+    # The name is written into the preflight's here-document, which one of its lines could end.
     if request.script is not None:
         try:
             one_line(request.script)
@@ -50,12 +51,12 @@ def plan(
     return _Planner(request, cluster, interactive, place, recognised).plan()
 
 
-# Directives whose derivation a reader of the script wants to see beside them.
+# Directives that get a remark with their derivation.
 _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
 
 
 class _Planner:
-    """One planning; holds the values settled so far, in the order they depend on each other."""
+    """Settles one plan; holds the decisions made so far."""
 
     def __init__(
         self,
@@ -85,9 +86,9 @@ class _Planner:
         if decision is None or name not in _REMARKED:
             return ""
         why = decision.why if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
-        memory = self.decisions.get("memory a node")
+        memory = self.decisions.get("memory per node")
         if name == "cpus-per-task" and memory is not None:
-            why += f"{'; ' if why else ''}{memory.value} of memory a node"
+            why += f"{'; ' if why else ''}{memory.value} of memory per node"
         return why
 
     def plan(self) -> JobPlan:
@@ -112,20 +113,7 @@ class _Planner:
         job_name = self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
-        shape = Shape(
-            nodes,
-            ntasks_per_node,
-            cpus_per_task,
-            gpus,
-            processes,
-            hosts=self.place.hosts if self.place else (),
-            interface=self.cluster.network.interface,
-            srun_options=(
-                *self.cluster.policy.srun_options,
-                *(self.place.step_options if self.place else ()),
-            ),
-        )
-        launch = launcher.launch(shape)
+        size = {"nodes": nodes, "processes": nodes * processes}
         cores = ntasks_per_node * cpus_per_task
         exported = exports(request, self.cluster, cores=cores, processes=processes)
         settled: Dict[str, Optional[str]] = {
@@ -155,11 +143,15 @@ class _Planner:
             output=output,
             error=error,
             launcher=launcher,
-            launch=launch,
-            wrapping=self._wrapping(launch, exported, gpus),
-            program=program(request, launcher, launch),
+            rendezvous=launchers.holds(launcher.rendezvous, **size),
+            srun_options=(
+                *self.cluster.policy.srun_options,
+                *(self.place.step_options if self.place else ()),
+            ),
+            wrapping=self._wrapping(gpus),
+            program=program(request, launcher, macros=launchers.holds(launcher.macros, **size)),
             preflight=self._preflight(nodes, launcher),
-            hosts=shape.hosts,
+            hosts=self.place.hosts if self.place else (),
             activation=activation(request, self.cluster),
             exports=exported,
             directives=directives(
@@ -209,12 +201,13 @@ class _Planner:
     def _gpus(self, nodes: int) -> int:
         gpus, total = self.request.gpus_per_node, self.request.gpus
         if total is not None and (total % nodes or gpus not in (None, total // nodes)):
-            each = f" and {gpus} a node" if gpus is not None else ""
             wanted = gpus or -(-total // nodes)
+            what = f"--gpus: {counted(total, 'GPU')} on {counted(nodes, 'node')}"
             raise UsageError(
-                f"--gpus: {counted(total, 'GPU')}{each} {verb(total)} asked for on "
-                f"{counted(nodes, 'node')}, and every node of a job gets as many",
-                f"say it by node: -N {nodes} --gpus-per-node {wanted} {verb(nodes * wanted)} "
+                f"{what} cannot be divided evenly"
+                if gpus is None
+                else f"{what} contradicts --gpus-per-node={gpus}",
+                f"request GPUs per node: -N {nodes} --gpus-per-node {wanted} requests "
                 f"{counted(nodes * wanted, 'GPU')}",
             )
         if gpus is not None:
@@ -230,19 +223,14 @@ class _Planner:
     def _launcher(self, nodes: int, gpus: int) -> Launcher:
         request = self.request
         if request.launcher is not None:
-            launcher = LAUNCHERS.get(request.launcher)
-            if launcher is None:
-                raise UsageError(
-                    f"--launcher: unknown launcher '{request.launcher}'",
-                    "launchers are: " + ", ".join(LAUNCHERS),
-                )
+            launcher = launchers.load(request.launcher)
             self.asked("launcher", "launcher", launcher.name)
             return launcher
         tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
         if self.interactive:
-            return LAUNCHERS["srun"]
+            return launchers.load("srun")
         if tasks > nodes:
-            name, why = "srun", "several tasks a node are asked for"
+            name, why = "srun", "several tasks per node requested"
         elif nodes * max(gpus, 1) > 1 and is_python(request):
             name, why = "torchrun", "a Python program over several GPUs or nodes"
         elif nodes > 1:
@@ -250,7 +238,7 @@ class _Planner:
         else:
             name, why = "python", "one process"
         self.decide("launcher", name, Source.DERIVED, why)
-        return LAUNCHERS[name]
+        return launchers.load(name)
 
     def _ntasks_per_node(self, launcher: Launcher, nodes: int, gpus: int) -> int:
         request = self.request
@@ -270,14 +258,14 @@ class _Planner:
             )
             self.decide("ntasks-per-node", 1, Source.DERIVED, why)
             return 1
-        why = "one task a GPU" if gpus else "one task a node unless asked"
+        why = "one task per GPU" if gpus else "one task per node by default"
         self.decide("ntasks-per-node", max(gpus, 1), Source.DERIVED, why)
         return max(gpus, 1)
 
     def _processes(self, launcher: Launcher, ntasks_per_node: int, gpus: int) -> int:
-        if launcher.one_task_per_node and launcher.distributed:
-            why = "one process a GPU" if gpus else "one process a node without GPUs"
-            self.decide("processes a node", max(gpus, 1), Source.DERIVED, why)
+        if launcher.starts_processes():
+            why = "one process per GPU" if gpus else "one process per node without GPUs"
+            self.decide("processes per node", max(gpus, 1), Source.DERIVED, why)
             return max(gpus, 1)
         return ntasks_per_node
 
@@ -296,10 +284,10 @@ class _Planner:
             return value
         each = self.cluster.cores_per_gpu(partition)
         if gpus and each is not None:
-            # More GPUs than a node has is NC121's to report; the cores shall not repeat it.
+            # NC121 reports more GPUs than a node has; the cores need not repeat it.
             held = min(gpus, partition.gpus_per_node) or 1
             cores = each * held
-            why = f"{counted(each, 'core')} a GPU"
+            why = f"{counted(each, 'core')} per GPU"
             if held > 1:
                 why = f"{held} GPUs x {why}"
             if ntasks_per_node > 1:
@@ -307,9 +295,9 @@ class _Planner:
             value = max(1, cores // ntasks_per_node)
             self.decide("cpus-per-task", value, Source.DERIVED, why)
             return value
-        # A GPU needs a core at least; how many more go with it, the catalog does not say.
+        # Each GPU needs at least one core; the catalog does not say how many more it gets.
         value = max(1, -(-gpus // ntasks_per_node))
-        why = "one core a GPU unless asked" if gpus > 1 else "one core a task unless asked"
+        why = "one core per GPU by default" if gpus > 1 else "one core per task by default"
         self.decide("cpus-per-task", value, Source.DERIVED, why)
         return value
 
@@ -322,15 +310,15 @@ class _Planner:
         if memory is None or self.place is not None or request.exclusive:
             return
         fraction = self.cluster.policy.memory_fraction
-        why = f"{counted(cores, 'core')} x {fraction} x node memory / cores a node"
-        self.decide("memory a node", f"about {memory // 1024} GB", Source.DERIVED, why)
+        why = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
+        self.decide("memory per node", f"about {memory // 1024} GB", Source.DERIVED, why)
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         text = self.request.time_limit
         if text is not None:
             self.asked("time", "time_limit", text)
             seconds = units.parse_time(text)
-            # A bare number is minutes, MM:SS reads like HH:MM: written out, nobody has to know.
+            # A bare number is minutes, and MM:SS looks like HH:MM: write the time out.
             plain = seconds == units.UNLIMITED or text.count(":") == 2
             origin = self.request.origin("time_limit")
             if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
@@ -396,7 +384,7 @@ class _Planner:
         self.decide(name, pattern, Source.DERIVED, "job name and id")
         return pattern
 
-    def _wrapping(self, launch: Launch, exported: Tuple[Export, ...], gpus: int) -> Wrapping:
+    def _wrapping(self, gpus: int) -> Wrapping:
         request = self.request
         if request.container is None:
             return Wrapping()
@@ -405,7 +393,7 @@ class _Planner:
             self.asked("container-runtime", "container_runtime", name)
         elif request.container.endswith(".sqsh"):
             name = "pyxis"
-            self.decide("container-runtime", name, Source.DERIVED, "a squashfs image of Enroot's")
+            self.decide("container-runtime", name, Source.DERIVED, "an Enroot squashfs image")
         else:
             name = self.cluster.containers.runtime
             self.decide("container-runtime", name, Source.CLUSTER, "")
@@ -414,15 +402,7 @@ class _Planner:
                 f"--container-runtime: unknown container runtime '{name}'",
                 "container runtimes are: " + ", ".join(RUNTIMES),
             )
-        entered = image(
-            request,
-            self.cluster,
-            launch,
-            exported,
-            gpus=gpus > 0,
-            interactive=self.interactive,
-        )
-        return RUNTIMES[name].wrap(entered)
+        return RUNTIMES[name].wrap(image(request, self.cluster, gpus=gpus > 0))
 
     def _preflight(self, nodes: int, launcher: Launcher) -> bool:
         if self.interactive or not launcher.distributed:

@@ -7,7 +7,7 @@ from typing import List, Tuple
 from neuronctl.catalog.model import Cluster
 from neuronctl.launch.containers import Image
 from neuronctl.launch.environments import ENVIRONMENTS, Step, load_modules
-from neuronctl.launch.launchers import Launch, Launcher, not_a_macro
+from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Export, is_secret
 from neuronctl.request.job import JobRequest
 from neuronctl.shell import Shell, Word
@@ -19,17 +19,20 @@ def is_python(request: JobRequest) -> bool:
     return (request.script or "").endswith(".py")
 
 
-def program(request: JobRequest, launcher: Launcher, launch: Launch) -> Tuple[Word, ...]:
-    """The words that start the program and its arguments; none in an interactive allocation."""
+def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[Word, ...]:
+    """The words that start the program and its arguments; none in an interactive allocation.
+
+    macros: whether the launcher replaces ``${local_rank}`` in them.
+    """
     script, args = request.script, request.args
     if script is None:
         return ()
     words = launcher.python if is_python(request) else launcher.executable
-    # Launchers that read the script's name themselves do it with argparse, which drops a "--"
-    # right behind that name unless there is one before it.
+    # Launchers that start the interpreter parse the script's name with argparse, which drops a
+    # "--" right after it unless there is one before it.
     if not launcher.python and args[:1] == ("--",):
         words += ("--",)
-    if launch.macros:
+    if macros:
         script = not_a_macro(script) if is_python(request) else script
         args = tuple(map(not_a_macro, args))
     return (*words, script, *args)
@@ -48,7 +51,7 @@ def activation(request: JobRequest, cluster: Cluster) -> Tuple[Step, ...]:
 def exports(
     request: JobRequest, cluster: Cluster, *, cores: int, processes: int
 ) -> Tuple[Export, ...]:
-    """The job's variables, the user's last; cores are a node's, processes are those on it."""
+    """The job's variables, the user's last; cores and processes are those of one node."""
     given = dict(request.env)
     made: List[Export] = []
     if request.script is not None and "PYTHONUNBUFFERED" not in given:
@@ -65,21 +68,8 @@ def exports(
     return tuple(made)
 
 
-def image(
-    request: JobRequest,
-    cluster: Cluster,
-    launch: Launch,
-    exported: Tuple[Export, ...],
-    *,
-    gpus: bool,
-    interactive: bool,
-) -> Image:
-    """The container image that is asked for, and how it is to be entered."""
-    variables = [one.name for one in exported]
-    if not interactive:  # one command runs there, which is no rank of anything
-        variables += [one for one, _ in launch.exports]
-    variables += ["MASTER_ADDR", "MASTER_PORT"] if launch.rendezvous else []
-    variables += ["CUDA_VISIBLE_DEVICES"] if gpus else []
+def image(request: JobRequest, cluster: Cluster, *, gpus: bool) -> Image:
+    """The container image that was requested, and how it is to be entered."""
     scratch = cluster.scratch
     return Image(
         path=request.container or "",
@@ -87,5 +77,4 @@ def image(
         binds=request.binds,
         scratch=None if scratch is None else Shell(scratch.replace("{user}", "$USER")),
         cleanenv=bool(request.cleanenv),
-        variables=tuple(variables),
     )

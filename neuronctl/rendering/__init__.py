@@ -1,1 +1,1 @@
-"""From a plan to the text of a script: launch lines, containers, environments, templates."""
+"""From a plan to the text of a script; the only package that imports jinja2."""

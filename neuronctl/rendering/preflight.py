@@ -1,12 +1,13 @@
-"""What is looked for on every node before a launch."""
+"""What the preflight checks on every node before a launch."""
 
 from __future__ import annotations
 
 import re
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
+from neuronctl.rendering.launch_command import LaunchParts
 from neuronctl.shell import Word, join
 
 
@@ -14,10 +15,10 @@ from neuronctl.shell import Word, join
 class Checks:
     """What the preflight looks for on each node.
 
-    srun: the command that runs it once a node. programs are sought on PATH, files have to be
-    readable; with a container both are the host's. binds: what is bound into the container and
-    has to be there. enter: the command that enters the container, and inside: the programs
-    sought in it; both are empty without one, and where entering it means fetching it.
+    srun: the command that runs the preflight once per node. programs: looked for on PATH. files:
+    must be readable; with a container, both are the host's. binds: what is bound into the
+    container and must exist. enter: the command that enters the container. inside: the programs
+    looked for in it; both are empty without a container, and where entering it means fetching it.
     ssh: whether the first node must reach the others without a password.
     """
 
@@ -30,17 +31,17 @@ class Checks:
     ssh: bool
 
 
-def checks(plan: JobPlan) -> Checks:
-    """The checks of a job."""
+def checks(plan: JobPlan, parts: LaunchParts) -> Checks:
+    """The checks of a job whose launch is ``parts``."""
     srun = ["srun", f"--nodes={plan.nodes}", f"--ntasks={plan.nodes}", "--ntasks-per-node=1"]
-    # --overlap: a step that takes nothing; seen on Slurm 22.05, one launch in eight was refused
-    # ("Invalid generic resource") right behind a step that had held the GPUs.
+    # --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
+    # ("Invalid generic resource") right after a step that had held the GPUs.
     srun += ["--cpus-per-task=1", "--overlap"]
-    srun.append("--kill-on-bad-exit=0")  # every node shall say what it lacks
+    srun.append("--kill-on-bad-exit=0")  # every node is to report what it lacks
     script, image = plan.request.script or "", plan.request.container
     files = [script] if "/" in script or script.endswith(".py") else []
-    outside: List[Word] = [*plan.launch.outer[:1], *plan.wrapping.prefix[:1]]
-    inside: List[Word] = [*plan.launch.inner[:1], *plan.program[:1], script]
+    outside: List[Word] = [*_program(parts.once), *plan.wrapping.prefix[:1]]
+    inside: List[Word] = [*_program(parts.task), *plan.program[:1], script]
     enter = ""
     if image is None:
         outside, inside = outside + inside, []
@@ -55,20 +56,25 @@ def checks(plan: JobPlan) -> Checks:
         binds=_sources(plan),
         enter=enter,
         inside=_programs(inside, files) if enter else (),
-        ssh="horovodrun" in programs,
+        ssh=plan.launcher.ssh,
     )
 
 
+def _program(words: Sequence[str]) -> List[Word]:
+    """The program that a launcher's words start, unless only a shell can tell."""
+    return [str(word) for word in words[:1] if re.fullmatch(r"[\w./+-]+", word)]
+
+
 def _programs(words: List[Word], files: List[str]) -> Tuple[str, ...]:
-    """Those of ``words`` that are names of programs; a launcher's option may stand first."""
-    found = [str(word) for word in words if word not in ("", "srun", *files)]
-    return tuple(dict.fromkeys(one for one in found if not one.startswith("-")))
+    """The ``words`` that are names of programs; an option of the launcher may stand first."""
+    names = [str(word) for word in words if word not in ("", "srun", *files)]
+    return tuple(dict.fromkeys(name for name in names if not name.startswith("-")))
 
 
 def _sources(plan: JobPlan) -> Tuple[str, ...]:
-    """The paths of the host that ``--bind`` names; Pyxis knows ``tmpfs`` there too."""
+    """The host's paths in ``--bind``; with Pyxis, a word such as ``tmpfs`` is none."""
     if plan.request.container is None:
         return ()
-    specs = [one for bind in plan.request.binds for one in re.split(r"(?<!\\),", bind)]
-    sources = [one.split(":", 1)[0] for one in specs]
-    return tuple(one for one in sources if "/" in one or (one and not plan.wrapping.srun))
+    binds = [part for bind in plan.request.binds for part in re.split(r"(?<!\\),", bind)]
+    sources = [bind.split(":", 1)[0] for bind in binds]
+    return tuple(path for path in sources if "/" in path or (path and not plan.wrapping.srun))

@@ -338,8 +338,8 @@ OPTIONS: Tuple[Option, ...] = (
     Option("appl", "Application, for the site's comment.", _text("appl"), "", "NAME", group="Job"),
     Option(
         "launcher",
-        "How to start the program: python, srun, torchrun, torchrun_jsc, accelerate, horovodrun, "
-        "horovodrun-mpi, or mpirun (default: depends on nodes, tasks, and GPUs).",
+        "How to start the program: python, srun, torchrun, torchrun_jsc, accelerate, deepspeed, "
+        "horovodrun, horovodrun-mpi, or mpirun (default: depends on nodes, tasks, and GPUs).",
         _text("launcher"),
         "",
         "NAME",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal as signals
 from typing import Iterator, List, Optional, Tuple
 
 from neuronctl import units
+from neuronctl.launch import launchers
+from neuronctl.launch.launchers import Launcher
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.shell import join, quote
@@ -38,7 +41,7 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
 @rule("NC302")
 def one_task_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, launcher = context.plan, context.plan.launcher
-    if launcher.one_task_per_node and launcher.distributed and plan.ntasks_per_node > 1:
+    if launcher.starts_processes() and plan.ntasks_per_node > 1:
         yield Violation(
             f"requested {plan.ntasks_per_node} tasks per node; {launcher.name} starts "
             f"{counted(plan.processes_per_node, 'process')} in each and needs one task per node",
@@ -76,34 +79,24 @@ def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-# Programs that start a training's processes themselves -> the launcher that does it here.
-_LAUNCH_THEMSELVES = {
-    "torchrun": "torchrun",
-    "torchrun_jsc": "torchrun_jsc",
-    "torch.distributed.run": "torchrun",
-    "torch.distributed.launch": "torchrun",
-    "deepspeed": "torchrun",
-    "accelerate": "accelerate",
-    "horovodrun": "horovodrun",
-    "mpirun": "mpirun",
-    "mpiexec": "mpirun",
-    "srun": "srun",
-}
 # With one of these, the launchers of the nodes know of each other.
 _NAMES_OTHERS = ("--nnodes", "--rdzv", "--num_machines", "--machine_rank", "--config_file")
 
 
-def _launcher_in(program: str, args: Tuple[str, ...]) -> Optional[Tuple[str, Tuple[str, ...]]]:
-    """The launcher that a program is, and its arguments; None for any other program."""
+def _called_launcher(
+    program: str, args: Tuple[str, ...]
+) -> Optional[Tuple[Launcher, str, Tuple[str, ...]]]:
+    """The launcher that a program is, the program's name and its arguments; else None."""
     name = program.rpartition("/")[2]
     if re.fullmatch(r"python[0-9.]*", name) and "-m" in args[:-1]:
         module = args.index("-m") + 1
-        if not all(one.startswith("-") for one in args[:module]):
+        if not all(word.startswith("-") for word in args[:module]):
             return None  # an argument of the Python file's own
         name, args = args[module], args[module + 1 :]
-    if name == "accelerate" and args[:1] != ("launch",):
+    if name.endswith(".py"):
         return None
-    return (name, args) if name in _LAUNCH_THEMSELVES else None
+    launcher = launchers.by_command((name, *args))
+    return None if launcher is None else (launcher, name, args)
 
 
 @rule("NC305")
@@ -111,11 +104,11 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if plan.interactive or request.script is None or not plan.launcher.distributed:
         return
-    found = _launcher_in(request.script, request.args)
-    times = plan.nodes * plan.processes_per_node
-    if found is None or times == 1:
+    times = plan.processes
+    called = None if times == 1 else _called_launcher(request.script, request.args)
+    if called is None:
         return
-    name, args = found
+    launcher, name, args = called
     if plan.processes_per_node == 1 and any(one.startswith(_NAMES_OTHERS) for one in args):
         return
     start = next((i for i, one in enumerate(args) if one.endswith(".py")), None)
@@ -125,7 +118,7 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     yield Violation(
         f"{name} starts processes itself, and {plan.launcher.name} starts {name} "
         f"{counted(times, 'time')}: that many separate trainings",
-        f"name the program alone: --launcher {_LAUNCH_THEMSELVES[name]} {line}",
+        f"name the program alone: --launcher {launcher.name} {line}",
     )
 
 
@@ -212,18 +205,14 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
                 )
 
 
-# By name and number. These torchrun hands on to its processes, and gives them 30 s.
-_TORCHRUN_HANDLES = ("TERM", "15", "INT", "2", "HUP", "1", "QUIT", "3")
-
-
 @rule("NC321")
-def signal_and_torchrun(context: RuleContext) -> Iterator[Violation]:
+def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
     plan, signal = context.plan, context.plan.signal
-    # What starts its own processes is torchrun, or stands on it.
-    on_torchrun = plan.launcher.one_task_per_node and plan.launcher.distributed
-    if signal is None or not on_torchrun or signal.trapped_by_setup:
+    handled = plan.launcher.signals
+    if signal is None or not handled or signal.trapped_by_setup:
         return
-    if signal.name not in _TORCHRUN_HANDLES:
+    numbers = [str(int(getattr(signals, f"SIG{name}"))) for name in handled]
+    if signal.name not in (*handled, *numbers):
         yield Violation(
             f"--signal={plan.request.signal}: {signal.name} ends {plan.launcher.name} at once, "
             "and its processes never see it",
@@ -243,11 +232,11 @@ _HOROVODS_OWN = 300
 @rule("NC322")
 def horovod_command(context: RuleContext) -> Iterator[Violation]:
     plan, here = context.plan, context.local
-    if not plan.launcher.name.startswith("horovodrun"):
+    if not plan.launcher.one_string:
         return
     program = sum(len(str(quote(word)).encode()) + 1 for word in plan.program)
     variables = 0
-    if plan.launcher.name == "horovodrun":  # with MPI they do not stand in the line
+    if plan.launcher.one_string == launchers.PROGRAM_AND_VARIABLES:
         given = (f"{name}={quote(value)}" for name, value in plan.request.env)
         variables = _HOROVODS_OWN + sum(len(one.encode()) + 1 for one in given)
         if here is not None and not context.reviewed:
@@ -266,12 +255,12 @@ def horovod_command(context: RuleContext) -> Iterator[Violation]:
 @rule("NC323")
 def horovod_directory(context: RuleContext) -> Iterator[Violation]:
     here = context.local
-    if here is None or context.plan.launcher.name != "horovodrun":
+    if here is None or context.plan.launcher.quotes_directory:
         return
     if context.plan.nodes > 1 and quote(here.directory) != here.directory:
         yield Violation(
-            f"horovodrun changes into the working directory on the other nodes without quoting "
-            f"it, and a shell does not read '{here.directory}' as one word",
+            f"{context.plan.launcher.name} changes into the working directory on the other nodes "
+            f"without quoting it, and a shell does not read '{here.directory}' as one word",
             "submit from a directory whose path has no blanks or shell characters, or use "
             "--launcher horovodrun-mpi or srun",
             severity=WARNING if context.reviewed else ERROR,
@@ -292,7 +281,7 @@ def container_and_environment(context: RuleContext) -> Iterator[Violation]:
 @rule("NC332")
 def cleanenv_and_ranks(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
-    if plan.request.cleanenv and plan.launch.own_variables and plan.request.container is not None:
+    if plan.request.cleanenv and plan.launcher.own_variables and plan.request.container is not None:
         yield Violation(
             f"{plan.launcher.name} tells each process its rank through variables, which "
             "--cleanenv keeps out of the container",
@@ -303,7 +292,7 @@ def cleanenv_and_ranks(context: RuleContext) -> Iterator[Violation]:
 @rule("NC333")
 def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
-    if plan.wrapping.srun and plan.launch.own_variables:
+    if plan.wrapping.srun and plan.launcher.own_variables:
         yield Violation(
             f"Pyxis starts containers through srun, and {plan.launcher.name} starts its processes "
             "without it",

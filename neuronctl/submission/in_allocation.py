@@ -10,6 +10,7 @@ from neuronctl import units
 from neuronctl.catalog.loader import load
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.gate.local_facts import look
+from neuronctl.launch import launchers
 from neuronctl.launch.containers import find_image
 from neuronctl.planning import Place, plan
 from neuronctl.request.job import JobRequest, Layer, build_request
@@ -29,8 +30,8 @@ def prepare_launch(
     *,
     catalog_file: Optional[str] = None,
     reviewed: bool = False,
-) -> Tuple[PreparedJob, int]:
-    """Plan and check a launch on this process's allocation; with the allocation's job id.
+) -> PreparedJob:
+    """Plan and check a launch on this process's allocation.
 
     What is not asked for is what the allocation has. reviewed: the launch is only shown. Raises
     UsageError outside an allocation, and for more than it has.
@@ -83,7 +84,7 @@ def prepare_launch(
     findings = check(RuleContext(made, catalog, look(made), reviewed=reviewed))
     # The other rules are about a job, and this allocation is one already.
     of_launch = tuple(finding for finding in findings if CODES[finding.code].of_launch)
-    return PreparedJob(made, of_launch, warnings=warnings), allocation.job_id
+    return PreparedJob(made, of_launch, warnings=warnings)
 
 
 def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
@@ -96,7 +97,9 @@ def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
             f"--gpus-per-node: requested {gpus} GPUs per node; the allocation has {fewest}",
             f"request at most --gpus-per-node {fewest}" if fewest else "omit it",
         )
-    if gpus is None and request.ntasks_per_node is None and request.launcher != "python":
+    asked = request.launcher
+    one_process = asked is not None and not launchers.load(asked).distributed
+    if gpus is None and request.ntasks_per_node is None and not one_process:
         raise UsageError(
             "the number of GPUs per node in this allocation is not known: its variables do not "
             "say, and Slurm does not answer",

@@ -14,7 +14,7 @@ from doc_pages import ROOT
 PACKAGE = ROOT / "neuronctl"
 ONLY = {
     "yaml": ("yamlfile/",),
-    "jinja2": ("rendering/render.py",),
+    "jinja2": ("rendering/",),
     "rich": ("console.py",),
     "subprocess": ("slurm/", "sandbox/"),
 }

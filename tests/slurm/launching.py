@@ -18,9 +18,10 @@ import pytest
 from bench import IMAGE
 from harness import Sandbox
 
-from neuronctl.launch.launchers import LAUNCHERS
+from neuronctl.launch import launchers
 
-NAMES = tuple(LAUNCHERS)
+# DeepSpeed is not in the image, and has an environment of its own: test_launch_deepspeed.py.
+NAMES = tuple(name for name in launchers.names() if name != "deepspeed")
 WRAPPERS = ("plain", "venv", "modules", "container")
 CELLS = [(launcher, wrapper) for launcher in NAMES for wrapper in WRAPPERS]
 MODULES = ("gcc/11.5.0", "cudampi/openmpi-4.1.8")
@@ -60,10 +61,14 @@ if kind == "horovod":
     hvd.init()
     rank, size = hvd.rank(), hvd.size()
     total = int(hvd.allreduce(torch.tensor([rank + 1]), op=hvd.Sum).item())
-elif kind == "torch":
+elif kind in ("torch", "deepspeed"):
     import torch
     import torch.distributed as dist
-    dist.init_process_group("gloo")
+    if kind == "torch":
+        dist.init_process_group("gloo")
+    else:
+        import deepspeed
+        deepspeed.init_distributed("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     tensor = torch.tensor([rank + 1])
     dist.all_reduce(tensor)
@@ -131,8 +136,10 @@ def kind_of(launcher: str, wrapper: str) -> str:
     """
     if launcher.startswith("horovodrun"):
         return "horovod"
-    if wrapper in ("plain", "modules"):
+    if wrapper in ("plain", "modules") and launcher != "deepspeed":
         return "mpi" if launcher == "mpirun" else "own"
+    if launcher == "deepspeed":
+        return "deepspeed"
     return {"python": "own", "mpirun": "horovod"}.get(launcher, "torch")
 
 
@@ -157,7 +164,7 @@ def ran(request: pytest.FixtureRequest, launcher: str, wrapper: str) -> Ran:
         name = "container_bench" if wrapper == "container" else "bench"
         sandbox: Sandbox = request.getfixturevalue(name)
         venv: Path = request.getfixturevalue("horovod_venv")
-        _RAN[cell] = _run(sandbox, venv, launcher, wrapper)
+        _RAN[cell] = run_cell(sandbox, venv, launcher, wrapper)
     return _RAN[cell]
 
 
@@ -176,12 +183,13 @@ def software(launcher: str, wrapper: str, venv: Path) -> Tuple[List[str], List[s
 
 def size(launcher: str) -> List[str]:
     """The options for two processes on each of two nodes; for one where there can be only one."""
-    if not LAUNCHERS[launcher].distributed:
+    if not launchers.load(launcher).distributed:
         return ["-N1", "--gpus-per-node=1"]
     return ["-N2", "--gpus-per-node=2"]
 
 
-def _run(sandbox: Sandbox, venv: Path, launcher: str, wrapper: str) -> Ran:
+def run_cell(sandbox: Sandbox, venv: Path, launcher: str, wrapper: str) -> Ran:
+    """Submit the job of a cell and wait for its end."""
     where = f"told-{launcher}-{wrapper}"
     sandbox.write("tell.py", TELL)
     sandbox.exec(["sh", "-c", 'rm -rf "$1" seen && mkdir "$1"', "sh", where])

@@ -89,7 +89,7 @@ def test_what_the_image_does_not_have_stops_the_job(container_bench: Sandbox) ->
         f"gpu35: {words}",
         f"gpu36: {words}",
     ]
-    words = "cannot bind /nowhere: it is not there"
+    words = "cannot bind /nowhere: not found"
     assert defects(contained(container_bench, ["--bind=/nowhere:/data", "look.py"], 1)) == [
         f"gpu35: {words}",
         f"gpu36: {words}",

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from bench import IMAGES
 from harness import Sandbox
-from launching import CELLS, JOB, MODULES, TELL, Table, kind_of, ran, size
+from launching import CELLS, JOB, MODULES, NAMES, TELL, Table, kind_of, ran, size
 
-from neuronctl.launch.launchers import LAUNCHERS
+from neuronctl.launch import launchers
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,7 +27,7 @@ def test_cell(
 ) -> None:
     cell = ran(request, launcher, wrapper)
     assert cell.code == 0, cell.text
-    processes = 4 if LAUNCHERS[launcher].distributed else 1
+    processes = 4 if launchers.load(launcher).distributed else 1
     total = sum(range(1, processes + 1))
     assert [(one["rank"], one["size"], one["total"]) for one in cell.told] == [
         (rank, processes, total) for rank in range(processes)
@@ -43,7 +43,7 @@ def test_cell(
 
 def test_every_launcher_runs_its_own_framework() -> None:
     """Light programs stand in for it only where another cell has it."""
-    for name in LAUNCHERS:
+    for name in NAMES:
         kinds = {kind_of(launcher, wrapper) for launcher, wrapper in CELLS if launcher == name}
         assert name == "python" or kinds & {"torch", "horovod"}, name
 

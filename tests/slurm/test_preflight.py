@@ -26,7 +26,7 @@ def log_of(
 def test_a_good_one_adds_two_lines(sandbox: Sandbox, no_jobs: None) -> None:
     log = log_of(sandbox, ["--launcher=srun"], code=0)
     assert log == [
-        "preflight: gpu[35-36], 2 GPUs a node",
+        "preflight: gpu[35-36], 2 GPUs per node",
         "preflight: all is well",
         *["the program ran"] * 4,
     ]
@@ -98,7 +98,7 @@ def log_with(sandbox: Sandbox, before: Sequence[str], options: Sequence[str]) ->
 
 def test_fewer_gpus_than_asked_for(sandbox: Sandbox, no_jobs: None) -> None:
     log = log_of(sandbox, ["--launcher=srun", "--env=SLURM_STEP_GRES=gres:gpu:1"])
-    defect = "2 GPUs are asked for, there are 1"
+    defect = "2 GPUs requested, 1 available"
     stopped(log, [f"gpu35: {defect}", f"gpu36: {defect}"])
 
 
@@ -165,4 +165,4 @@ def test_node_that_ssh_does_not_reach(sandbox: Sandbox, no_jobs: None, programs:
         log = log_with(sandbox, programs, ["--launcher=horovodrun"])
     finally:
         sandbox.exec(["sh", "-c", "rm -r ~/.ssh"])
-    stopped(log, ["gpu35: ssh to gpu36 wants a password or does not answer"])
+    stopped(log, ["gpu35: ssh to gpu36 asks for a password or does not answer"])

@@ -299,7 +299,7 @@ def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
     "line",
     [
         "preflight: all is well",
-        "preflight: gpu[35-36], 8 GPUs a node",
+        "preflight: gpu[35-36], 8 GPUs per node",
         "epoch 3 loss 0.25",
         "Error rate: 0.2",
         "0 errors, 98 steps",

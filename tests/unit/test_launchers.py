@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import plan_of
 
-from neuronctl.launch.launchers import LAUNCHERS, not_a_macro
-from neuronctl.rendering.render import launch_text
+from neuronctl.launch import launchers
+from neuronctl.launch.launchers import not_a_macro
+from neuronctl.rendering.launch_command import launch_parts, launch_text
 from neuronctl.shell import positional
 
-NAMES = sorted(LAUNCHERS)
+NAMES = launchers.names()
 
 # Each stand-in drops its own words, up to the next program's name; the last one prints its words.
 STAND_IN = """\
@@ -60,17 +61,17 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_arguments_arrive(
     name: str, container: Optional[str], words: List[str], stand_ins: Path
 ) -> None:
-    size = {"nodes": 2, "gpus_per_node": 2} if LAUNCHERS[name].distributed else {}
+    size = {"nodes": 2, "gpus_per_node": 2} if launchers.load(name).distributed else {}
     made = plan_of(launcher=name, script="train.py", args=tuple(words), container=container, **size)
     before = "hosts=a:1\n"
     done = subprocess.run(
-        ["bash", "-c", before + launch_text(made)],
+        ["bash", "-c", before + launch_text(made, launch_parts(made))],
         env={"PATH": f"{stand_ins}:/usr/bin:/bin", "SLURM_NODEID": "0"},
         capture_output=True,
     )
     assert done.returncode == 0, done.stderr
     arrived = done.stdout.decode("utf-8").split("\0")[1:-1]
-    if made.launch.macros:  # as torchrun reads them
+    if made.launcher.macros != launchers.NEVER:  # as torchrun reads them
         arrived = [Template(word).safe_substitute(local_rank="0") for word in arrived]
     assert arrived == words
 
@@ -83,7 +84,7 @@ def test_a_template_leaves_a_word_as_it_was(word: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"python", "srun", "mpirun"}))
 def test_a_first_double_dash_is_behind_another(name: str) -> None:
     words = plan_of(launcher=name, script="train.py", args=("--", "x"), nodes=2).program
-    own_parser = not LAUNCHERS[name].python
+    own_parser = not launchers.load(name).python
     assert words == (("--",) if own_parser else ("python",)) + ("train.py", "--", "x")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from neuronctl.launch.launchers import LAUNCHERS
+from neuronctl.launch import launchers
 from neuronctl.request import job
 from neuronctl.request.options import BY_NAME, OPTIONS, find
 from neuronctl.shell import BASHS_OWN
@@ -169,5 +169,5 @@ def test_what_bash_sets_itself_is_what_does_not_arrive(name: str) -> None:
 def test_help_names_every_launcher() -> None:
     text = BY_NAME["launcher"].help
     assert set(re.findall(r"[a-z_-]+", text.partition(":")[2].partition("(")[0])) - {"or"} == set(
-        LAUNCHERS
+        launchers.names()
     )

@@ -141,18 +141,18 @@ def test_unknown_launcher() -> None:
 
 
 CORES = [
-    ({"gpus_per_node": 2}, 16, "2 GPUs x 8 cores a GPU"),
-    ({"gpus_per_node": 1}, 8, "8 cores a GPU"),
-    ({"gpus_per_node": 2, "ntasks_per_node": 2}, 8, "2 GPUs x 8 cores a GPU / 2 tasks"),
-    ({"gpus_per_node": 2, "ntasks_per_node": 3}, 5, "2 GPUs x 8 cores a GPU / 3 tasks"),
-    ({"gpus_per_node": 1, "ntasks_per_node": 99}, 1, "8 cores a GPU / 99 tasks"),
+    ({"gpus_per_node": 2}, 16, "2 GPUs x 8 cores per GPU"),
+    ({"gpus_per_node": 1}, 8, "8 cores per GPU"),
+    ({"gpus_per_node": 2, "ntasks_per_node": 2}, 8, "2 GPUs x 8 cores per GPU / 2 tasks"),
+    ({"gpus_per_node": 2, "ntasks_per_node": 3}, 5, "2 GPUs x 8 cores per GPU / 3 tasks"),
+    ({"gpus_per_node": 1, "ntasks_per_node": 99}, 1, "8 cores per GPU / 99 tasks"),
     ({"gpus_per_node": 1, "cpus_per_task": 3}, 3, ""),
-    ({"partition": "cpu"}, 1, "one core a task unless asked"),
-    ({"partition": "dim", "gpus_per_node": 4}, 4, "one core a GPU unless asked"),
+    ({"partition": "cpu"}, 1, "one core per task by default"),
+    ({"partition": "dim", "gpus_per_node": 4}, 4, "one core per GPU by default"),
     (
         {"partition": "dim", "gpus_per_node": 4, "launcher": "srun"},
         1,
-        "one core a GPU unless asked",
+        "one core per GPU by default",
     ),
 ]
 
@@ -328,13 +328,13 @@ def test_gpus_of_all_nodes_together(total: int, nodes: int, each: int) -> None:
 @pytest.mark.parametrize(
     ("fields", "hint"),
     [
-        ({"gpus": 5, "nodes": 2}, "-N 2 --gpus-per-node 3 are 6 GPUs"),
-        ({"gpus": 1, "nodes": 2}, "-N 2 --gpus-per-node 1 are 2 GPUs"),
-        ({"gpus": 8, "nodes": 2, "gpus_per_node": 2}, "-N 2 --gpus-per-node 2 are 4 GPUs"),
+        ({"gpus": 5, "nodes": 2}, "-N 2 --gpus-per-node 3 requests 6 GPUs"),
+        ({"gpus": 1, "nodes": 2}, "-N 2 --gpus-per-node 1 requests 2 GPUs"),
+        ({"gpus": 8, "nodes": 2, "gpus_per_node": 2}, "-N 2 --gpus-per-node 2 requests 4 GPUs"),
     ],
 )
 def test_gpus_that_do_not_divide(fields: Dict[str, Any], hint: str) -> None:
-    with pytest.raises(UsageError, match="every node of a job gets as many") as caught:
+    with pytest.raises(UsageError, match=r"cannot be divided evenly|contradicts") as caught:
         plan_of(**fields)
     assert hint in caught.value.hint
 

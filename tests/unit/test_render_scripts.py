@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from making import plan_of
 
-from neuronctl.launch.launchers import LAUNCHERS
+from neuronctl.launch import launchers
 from neuronctl.rendering.render import render_job
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])) | st.sampled_from(
@@ -59,7 +59,7 @@ TOOLS = {
 @pytest.fixture(scope="module")
 def bin_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("bin")
-    recorders = dict.fromkeys([*LAUNCHERS, "python", "prog"], RECORDER)
+    recorders = dict.fromkeys([*launchers.names(), "python", "prog"], RECORDER)
     for name, text in {**recorders, **TOOLS}.items():
         (directory / name).write_text(text)
         (directory / name).chmod(0o755)
@@ -96,11 +96,11 @@ def run_script(script: str, bin_dir: Path, **environment: str) -> Ran:
 
 def shape(launcher: str) -> Dict[str, Any]:
     """Two nodes where the launcher can; without the look at each of them before the launch."""
-    nodes = 2 if LAUNCHERS[launcher].distributed else 1
+    nodes = 2 if launchers.load(launcher).distributed else 1
     return {"nodes": nodes, "gpus_per_node": 1, "preflight": False}
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", launchers.names())
 @pytest.mark.parametrize("program", ["train.py", "prog"])
 @settings(
     deadline=None,
@@ -124,7 +124,7 @@ def test_arguments_and_variables_arrive_byte_for_byte(
     assert {name: seen[name] for name, _ in env} == dict(env)
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", launchers.names())
 def test_script_ends_with_the_programs_exit_code(launcher: str, bin_dir: Path) -> None:
     for signal in (None, "B:USR1@60"):
         made = plan_of(launcher=launcher, signal=signal, **shape(launcher))

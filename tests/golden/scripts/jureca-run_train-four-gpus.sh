@@ -4,13 +4,13 @@
 #SBATCH --account=training2436
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1  # torchrun_jsc starts the processes
-#SBATCH --cpus-per-task=128  # 4 GPUs x 32 cores a GPU
+#SBATCH --cpus-per-task=128  # 4 GPUs x 32 cores per GPU
 #SBATCH --gres=gpu:4
 #SBATCH --time=1:00:00
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# All processes are on one node and meet there, at a port of this job's own.
+# All processes run on one node and meet there, on this job's own port.
 export MASTER_ADDR=127.0.0.1
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
@@ -25,7 +25,7 @@ source "$HOME/course/$USER/sc_venv_template/activate.sh"
 
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
     --kill-on-bad-exit=1 bash -c '
-  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   torchrun_jsc --nnodes=1 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \

@@ -4,13 +4,13 @@
 #SBATCH --account=training2436
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1  # one process
-#SBATCH --cpus-per-task=32   # 32 cores a GPU
+#SBATCH --cpus-per-task=32   # 32 cores per GPU
 #SBATCH --gres=gpu:1
 #SBATCH --time=1:00:00
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# One process: nothing of another training in the submitting shell may tell it otherwise.
+# A single process: ignore the variables of another training in the submitting shell.
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1      # lines reach the log as printed

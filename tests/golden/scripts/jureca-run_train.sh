@@ -10,7 +10,7 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# The processes meet on the first node, at its address, at a port of this job's own.
+# The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(getent ahostsv4 "${first_node}i" | awk '{ print $1; exit }')
 case $MASTER_ADDR in
@@ -29,8 +29,8 @@ export HF_DATASETS_OFFLINE=1   # jureca wants it
 export HF_EVALUATE_OFFLINE=1   # jureca wants it
 export TRANSFORMERS_OFFLINE=1  # jureca wants it
 
-# Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs a node"
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs per node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --cpu-bind=none bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
@@ -60,7 +60,7 @@ fi
 command -v torchrun_jsc >/dev/null || defect 'no program on PATH: torchrun_jsc'
 [ -r train.py ] || defect 'cannot read train.py'
 gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 4 ] || defect "4 GPUs are asked for, there are $gpus"
+[ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 exit "$failed"
 PREFLIGHT
@@ -68,7 +68,7 @@ echo "preflight: all is well"
 
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
     --kill-on-bad-exit=1 bash -c '
-  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   torchrun_jsc --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \

@@ -3,15 +3,15 @@ salloc --job-name=interactive --partition=cas_v100nv_8 --nodes=1 --ntasks-per-no
 # $NEURONCTL_WIRING holds these lines, which run on the first node, before CMD:
 
 stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
-# /etc/profile defines 'module'; what you have on PATH stays there, in front.
+# /etc/profile defines 'module'. Your own PATH entries stay in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load cuda/11.4 || stop 'cannot load the modules cuda/11.4'
-# 'conda activate' is a shell function that a batch shell has to load first.
-. "$(conda info --base)/etc/profile.d/conda.sh" || stop 'there is no conda'
+# 'conda activate' is a shell function, which a batch shell must load first.
+. "$(conda info --base)/etc/profile.d/conda.sh" || stop 'conda not found'
 conda activate horovod || stop 'cannot activate the environment horovod'
 
-# All processes are on one node and meet there, at a port of this job's own.
+# All processes run on one node and meet there, on this job's own port.
 export MASTER_ADDR=127.0.0.1
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 

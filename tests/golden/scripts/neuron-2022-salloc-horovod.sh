@@ -3,15 +3,15 @@ salloc --job-name=debug --partition=amd_a100nv_8 --nodes=2 --ntasks-per-node=4 -
 # $NEURONCTL_WIRING holds these lines, which run in the shell on the first node:
 [ -r ~/.bashrc ] && . ~/.bashrc
 
-# /etc/profile defines 'module'; what you have on PATH stays there, in front.
+# /etc/profile defines 'module'. Your own PATH entries stay in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1 cmake/3.16.9
-# 'conda activate' is a shell function that a batch shell has to load first.
+# 'conda activate' is a shell function, which a batch shell must load first.
 . "$(conda info --base)/etc/profile.d/conda.sh"
 conda activate horovod
 
-# The processes meet on the first node, at its address, at a port of this job's own.
+# The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
 case $MASTER_ADDR in

@@ -3,7 +3,7 @@ salloc --job-name=debug --partition=amd_a100nv_8 --nodes=2 --ntasks-per-node=4 -
 # $NEURONCTL_WIRING holds these lines, which run in the shell on the first node:
 [ -r ~/.bashrc ] && . ~/.bashrc
 
-# The processes meet on the first node, at its address, at a port of this job's own.
+# The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
 case $MASTER_ADDR in

@@ -2,15 +2,15 @@
 #SBATCH --job-name=debug
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=2
-#SBATCH --ntasks-per-node=4  # one task a GPU
-#SBATCH --cpus-per-task=8    # 4 GPUs x 8 cores a GPU / 4 tasks
+#SBATCH --ntasks-per-node=4  # one task per GPU
+#SBATCH --cpus-per-task=8    # 4 GPUs x 8 cores per GPU / 4 tasks
 #SBATCH --gres=gpu:4
 #SBATCH --time=2:00:00
 #SBATCH --comment=horovod
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# The processes meet on the first node, at its address, at a port of this job's own.
+# The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
 case $MASTER_ADDR in
@@ -25,11 +25,11 @@ export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 32 cores / 4 processes
 
-# Scratch and this directory, not twice the same: that is a warning a process.
+# Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
 
-# Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs a node"
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs per node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
@@ -60,7 +60,7 @@ command -v singularity >/dev/null || defect 'no program on PATH: singularity'
 [ -r pytorch_imagenet_resnet50.py ] || defect 'cannot read pytorch_imagenet_resnet50.py'
 [ -r pytorch_22.03-hd-py3.sif ] || defect 'cannot read pytorch_22.03-hd-py3.sif'
 gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 4 ] || defect "4 GPUs are asked for, there are $gpus"
+[ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 if [ "$failed" -eq 0 ]; then
     said=$(timeout 30 singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif sh -c '
@@ -78,7 +78,7 @@ echo "preflight: all is well"
 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=4
-  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif "$@"
   code=$?

@@ -11,12 +11,12 @@
 #SBATCH --error=%x_%j.err
 
 stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
-# /etc/profile defines 'module'; what you have on PATH stays there, in front.
+# /etc/profile defines 'module'. Your own PATH entries stay in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1 || stop 'cannot load the modules gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1'
 
-# The processes meet on the first node, at its address, at a port of this job's own.
+# The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
 case $MASTER_ADDR in
@@ -31,8 +31,8 @@ export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=4   # 32 cores / 8 processes
 
-# Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 8 GPUs a node"
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 8 GPUs per node"
 srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
@@ -62,7 +62,7 @@ fi
 command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r train_hvd.py ] || defect 'cannot read train_hvd.py'
 gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 8 ] || defect "8 GPUs are asked for, there are $gpus"
+[ "$gpus" -ge 8 ] || defect "8 GPUs requested, $gpus available"
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 exit "$failed"
 PREFLIGHT
@@ -71,7 +71,7 @@ echo "preflight: all is well"
 srun --nodes=4 --ntasks=32 --ntasks-per-node=8 --cpus-per-task=4 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=8
-  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   "$@"
   code=$?

@@ -9,7 +9,7 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# One process: nothing of another training in the submitting shell may tell it otherwise.
+# A single process: ignore the variables of another training in the submitting shell.
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed

@@ -3,14 +3,14 @@
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1  # torchrun starts the processes
-#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores a GPU
+#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
 #SBATCH --gres=gpu:2
 #SBATCH --time=00:10:00
 #SBATCH --comment="field=misc;appl=pytorch-ddp"
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# The processes meet on the first node, at its address, at a port of this job's own.
+# The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
 case $MASTER_ADDR in
@@ -25,8 +25,8 @@ export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 16 cores / 2 processes
 
-# Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs a node"
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs per node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
@@ -56,14 +56,14 @@ fi
 command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
 [ -r examples/train_ddp.py ] || defect 'cannot read examples/train_ddp.py'
 gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 2 ] || defect "2 GPUs are asked for, there are $gpus"
+[ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c '
-  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \

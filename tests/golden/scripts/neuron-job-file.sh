@@ -3,7 +3,7 @@
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1  # torchrun starts the processes
-#SBATCH --cpus-per-task=32   # 4 GPUs x 8 cores a GPU
+#SBATCH --cpus-per-task=32   # 4 GPUs x 8 cores per GPU
 #SBATCH --gres=gpu:4
 #SBATCH --time=12:00:00
 #SBATCH --comment="field=nlp;appl=pytorch-ddp"
@@ -11,13 +11,13 @@
 #SBATCH --error=%x_%j.err
 
 stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
-# /etc/profile defines 'module'; what you have on PATH stays there, in front.
+# /etc/profile defines 'module'. Your own PATH entries stay in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load gcc/11.5.0 cuda/12.9.1 || stop 'cannot load the modules gcc/11.5.0 cuda/12.9.1'
 . "$HOME"/envs/nlp/bin/activate || stop 'cannot activate the environment ~/envs/nlp'
 
-# The processes meet on the first node, at its address, at a port of this job's own.
+# The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
 case $MASTER_ADDR in
@@ -37,8 +37,8 @@ export HF_HOME=/scratch/shared/hf
 tar xf data.tar -C "$TMPDIR"
 ln -s "$TMPDIR/data" data
 
-# Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs a node"
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs per node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
@@ -69,14 +69,14 @@ command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
 [ -r train.py ] || defect 'cannot read train.py'
 [ -x "$VIRTUAL_ENV/bin/python" ] || defect "cannot run $VIRTUAL_ENV/bin/python"
 gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 4 ] || defect "4 GPUs are asked for, there are $gpus"
+[ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 bash -c '
-  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \

@@ -2,8 +2,8 @@
 #SBATCH --job-name=train
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=2
-#SBATCH --ntasks-per-node=2  # one task a GPU
-#SBATCH --cpus-per-task=8    # 2 GPUs x 8 cores a GPU / 2 tasks
+#SBATCH --ntasks-per-node=2  # one task per GPU
+#SBATCH --cpus-per-task=8    # 2 GPUs x 8 cores per GPU / 2 tasks
 #SBATCH --gres=gpu:2
 #SBATCH --time=1-00:00:00
 #SBATCH --comment="field=misc;appl=pytorch"
@@ -13,7 +13,7 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# The processes meet on the first node, at its address, at a port of this job's own.
+# The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
 case $MASTER_ADDR in
@@ -28,8 +28,8 @@ export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=8   # 16 cores / 2 processes
 
-# Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs a node"
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs per node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
@@ -59,24 +59,24 @@ fi
 command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r train.py ] || defect 'cannot read train.py'
 gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 2 ] || defect "2 GPUs are asked for, there are $gpus"
+[ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
 ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
-# Slurm signals this shell before the end; pass that on to the program.
+# Slurm signals this shell before the end; pass the signal on to the program.
 trap 'kill -s USR1 "$program"' USR1
 srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=2
-  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   "$@"
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' task python train.py &
 program=$!
-# A signal interrupts 'wait': wait until the program itself has ended, and end with its exit code.
+# A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
 while kill -0 "$program" 2>/dev/null; do
     wait "$program"
 done

@@ -3,19 +3,19 @@
 #SBATCH --partition=cpu
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=48
-#SBATCH --cpus-per-task=1  # one core a task unless asked
+#SBATCH --cpus-per-task=1  # one core per task by default
 #SBATCH --time=00:30:00
 #SBATCH --comment="field=phys;appl=in_house"
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
 stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
-# /etc/profile defines 'module'; what you have on PATH stays there, in front.
+# /etc/profile defines 'module'. Your own PATH entries stay in front.
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load gcc/15.2.0 mpi/openmpi-4.1.8 || stop 'cannot load the modules gcc/15.2.0 mpi/openmpi-4.1.8'
 
-# The processes meet on the first node, at its address, at a port of this job's own.
+# The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
 case $MASTER_ADDR in
@@ -30,8 +30,8 @@ export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=1   # 48 cores / 48 processes
 
-# Look at every node first: a line for each defect, instead of a training that hangs.
-echo "preflight: $SLURM_JOB_NODELIST, 0 GPUs a node"
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 0 GPUs per node"
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
@@ -66,7 +66,7 @@ echo "preflight: all is well"
 srun --nodes=2 --ntasks=96 --ntasks-per-node=48 --cpus-per-task=1 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=48
-  # Tasks that Slurm stops because another one failed do not hide its exit code.
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   "$@"
   code=$?

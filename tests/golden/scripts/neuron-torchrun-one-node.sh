@@ -3,7 +3,7 @@
 #SBATCH --partition=cas_v100_4
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1  # torchrun starts the processes
-#SBATCH --cpus-per-task=40   # 4 GPUs x 10 cores a GPU; about 356 GB of memory a node
+#SBATCH --cpus-per-task=40   # 4 GPUs x 10 cores per GPU; about 356 GB of memory per node
 #SBATCH --gres=gpu:4
 #SBATCH --time=2-00:00:00    # the default of neuron
 #SBATCH --comment="field=misc;appl=pytorch"

@@ -1,4 +1,4 @@
-"""Compiled templates are kept, and never used where anything they were made from has changed."""
+"""Compiled templates are cached, and never run if anything about the cache is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jinja2
 import pytest
 from making import plan_of
 
-from neuronctl.rendering import render
+from neuronctl.rendering import template_environment
 from neuronctl.rendering.render import render_job
 
 TEXT = "{% set words = 'first' %}{{ words }} {{ plan.job_name }}\n"
@@ -18,12 +18,13 @@ TEXT = "{% set words = 'first' %}{{ words }} {{ plan.job_name }}\n"
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> List[str]:
-    """The names of the templates that are compiled, each time as in a process of its own."""
+    """The names of the user's templates that were compiled."""
     names: List[str] = []
     real = jinja2.Environment.compile
 
     def compile(self: jinja2.Environment, source: str, name: str, filename: str) -> object:
-        names.append(os.path.basename(filename))
+        if filename.startswith(str(tmp_path)):
+            names.append(os.path.basename(filename))
         return real(self, source, name, filename)
 
     monkeypatch.setattr(jinja2.Environment, "compile", compile)
@@ -38,25 +39,32 @@ def script(tmp_path: Path) -> Callable[[], str]:
     template.write_text(TEXT)
 
     def fresh() -> str:
-        render._environment.cache_clear()
+        template_environment._environment.cache_clear()
         return render_job(plan_of(launcher="python"), template=str(template))
 
     return fresh
 
 
-def kept(tmp_path: Path) -> Path:
-    (file,) = (tmp_path / "cache" / "neuronctl").glob("template-*")
-    return file
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "neuronctl" / "templates"
+
+
+def cached(tmp_path: Path) -> List[Path]:
+    return sorted(cache(tmp_path).glob("scripts-*.bin"))
 
 
 def test_compiled_once(compiled: List[str], script: Callable[[], str], tmp_path: Path) -> None:
     assert script() == script() == "first train\n"
     assert compiled == ["own.j2"]
-    assert kept(tmp_path).stat().st_mode & 0o777 == 0o600
+    assert cache(tmp_path).stat().st_mode & 0o777 == 0o700
+    for file in cache(tmp_path).iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert template_environment.__version__ in file.name
+        assert jinja2.__version__ in file.name
 
 
 def test_changed_text(compiled: List[str], script: Callable[[], str], tmp_path: Path) -> None:
-    """Also where its time is the old one."""
+    """Even if the file's time is the old one."""
     script()
     template = tmp_path / "own.j2"
     before = template.stat()
@@ -66,41 +74,48 @@ def test_changed_text(compiled: List[str], script: Callable[[], str], tmp_path: 
     assert compiled == ["own.j2"] * 2
 
 
-def test_settings_are_part_of_the_key(
+def test_changed_settings(
     compiled: List[str], script: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script()
-    monkeypatch.setitem(render._SYNTAX, "keep_trailing_newline", False)
+    monkeypatch.setitem(template_environment._SYNTAX, "keep_trailing_newline", False)
     assert script() == "first train"
     assert compiled == ["own.j2"] * 2
 
 
-@pytest.mark.parametrize("length", [0, 3, 100, -1])
-def test_cut_off(
-    compiled: List[str], script: Callable[[], str], tmp_path: Path, length: int
+@pytest.mark.parametrize("position", [0, 3, 4, 100, -20])
+@pytest.mark.parametrize("cut", [True, False])
+def test_damaged_file(
+    compiled: List[str], script: Callable[[], str], tmp_path: Path, position: int, cut: bool
 ) -> None:
     script()
-    content = kept(tmp_path).read_bytes()
-    kept(tmp_path).write_bytes(content[:length])
+    for file in cached(tmp_path):
+        content = bytearray(file.read_bytes())
+        content[position] ^= 1
+        file.write_bytes(content[:position] if cut else content)
     assert script() == "first train\n"
     assert compiled == ["own.j2"] * 2
 
 
-def test_damaged(compiled: List[str], script: Callable[[], str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o707])
+def test_directory_that_others_can_enter(
+    compiled: List[str], script: Callable[[], str], tmp_path: Path, mode: int
+) -> None:
     script()
-    content = bytearray(kept(tmp_path).read_bytes())
-    content[-20] ^= 1
-    kept(tmp_path).write_bytes(content)
+    cache(tmp_path).chmod(mode)
     assert script() == "first train\n"
     assert compiled == ["own.j2"] * 2
 
 
-def test_what_others_may_write_is_not_run(
-    compiled: List[str], script: Callable[[], str], tmp_path: Path
+def test_directory_of_another_user(
+    compiled: List[str],
+    script: Callable[[], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script()
-    kept(tmp_path).chmod(0o666)
-    script()
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    assert script() == "first train\n"
     assert compiled == ["own.j2"] * 2
 
 
@@ -108,5 +123,16 @@ def test_no_cache_directory(
     compiled: List[str], script: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    assert script() == script() == "first train\n"
+    assert compiled == ["own.j2"] * 2
+
+
+def test_no_space_left(
+    compiled: List[str], script: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(template_environment, "write_private", full)
     assert script() == script() == "first train\n"
     assert compiled == ["own.j2"] * 2

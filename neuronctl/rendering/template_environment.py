@@ -1,0 +1,130 @@
+"""Where templates are found, and how Jinja reads and compiles them.
+
+There are two environments: in the one for scripts, a template writes shell text; in the one for
+launchers, ``{{ value }}`` is quoted for the shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+import zlib
+from typing import Any, Callable, Dict, Optional, Tuple
+
+import jinja2
+from jinja2.bccache import Bucket
+
+from neuronctl import __version__
+from neuronctl.errors import NeuronctlError, TemplateError
+from neuronctl.files import make_private, write_private
+from neuronctl.paths import cache_dir, config_dir, data_path
+from neuronctl.shell import quote
+
+_SYNTAX: Dict[str, Any] = {
+    "trim_blocks": True,
+    "lstrip_blocks": True,
+    "keep_trailing_newline": True,
+}
+
+
+def shipped_directory() -> str:
+    """The directory of the templates that ship with neuronctl."""
+    return data_path("templates")
+
+
+def directories() -> Tuple[str, str]:
+    """Where templates are looked for: the user's own directory, which may not exist, and the
+    shipped one."""
+    return os.path.join(config_dir(), "templates"), shipped_directory()
+
+
+def for_scripts(*first: str) -> jinja2.Environment:
+    """The environment of the user's and the shipped templates, those in ``first`` before them."""
+    return _environment("scripts", (*first, *directories()), _cache())
+
+
+def for_launchers() -> jinja2.Environment:
+    """The environment of the launchers and of what they include."""
+    return _environment("launchers", directories(), _cache())
+
+
+@functools.lru_cache(maxsize=8)
+def _environment(
+    kind: str, directories: Tuple[str, ...], cache: Optional[str]
+) -> jinja2.Environment:
+    """It looks at a file's time before it takes the template for known."""
+    named = {"shipped": _Files(shipped_directory()), "file": _Files("/")}
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PrefixLoader(named), _Files(directories)]),
+        bytecode_cache=_Bytecode(cache, kind) if cache else None,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        finalize=_quoted if kind == "launchers" else None,
+        **_SYNTAX,
+    )
+    environment.filters["q"] = quote
+    return environment
+
+
+def name_of(file: str) -> str:
+    """The name by which an environment knows the template in ``file``."""
+    return "file" + os.path.abspath(file)
+
+
+def _quoted(value: object) -> str:
+    return quote(value if isinstance(value, str) else str(value))
+
+
+class _Files(jinja2.FileSystemLoader):
+    """Template files; one that is not text is named."""
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> Tuple[str, str, Callable[[], bool]]:
+        try:
+            return super().get_source(environment, template)
+        except UnicodeDecodeError as error:
+            paths = [os.path.join(directory, template) for directory in self.searchpath]
+            path = next((path for path in paths if os.path.isfile(path)), template)
+            raise TemplateError(
+                f"{path}: a template is UTF-8 text, and byte {error.start + 1} of this file is "
+                f"{error.object[error.start]:#04x}",
+                "name a text file, or save it as UTF-8",
+            ) from None
+
+
+def _cache() -> Optional[str]:
+    """The directory of compiled templates; None unless it belongs to this user alone."""
+    try:
+        directory = os.path.join(cache_dir(), "templates")
+        make_private(directory)
+        status = os.stat(directory)
+    except (NeuronctlError, OSError):
+        return None
+    return directory if status.st_uid == os.getuid() and not status.st_mode & 0o077 else None
+
+
+class _Bytecode(jinja2.FileSystemBytecodeCache):
+    """Jinja's cache of compiled templates, with a checksum: a damaged file is never run."""
+
+    def __init__(self, directory: str, kind: str) -> None:
+        settings = zlib.crc32(repr(sorted(_SYNTAX.items())).encode())
+        versions = f"{__version__}-{jinja2.__version__}-{sys.implementation.cache_tag}"
+        super().__init__(directory, f"{kind}-{versions}-{settings:08x}-%s.bin")
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        with contextlib.suppress(OSError), open(self._get_cache_filename(bucket), "rb") as file:
+            checksum, code = file.read(4), file.read()
+            if checksum == _checksum(code):
+                bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        code = bucket.bytecode_to_string()
+        with contextlib.suppress(OSError):
+            write_private(self._get_cache_filename(bucket), _checksum(code) + code)
+
+
+def _checksum(code: bytes) -> bytes:
+    return zlib.crc32(code).to_bytes(4, "big")

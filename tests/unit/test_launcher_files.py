@@ -1,0 +1,205 @@
+"""A launcher is one file: where it is looked for, what its header may say, who may write it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from making import plan_of
+
+from neuronctl.errors import NeuronctlError, TemplateError, UsageError
+from neuronctl.launch import launchers
+from neuronctl.rendering.launch_command import BLOCKS, launch_parts, launch_text
+from neuronctl.rendering.render import render_job
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = "{#\ndistributed: yes\none_task_per_node: no\n#}\n"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The site's directory."""
+    directory = tmp_path / "etc" / "launchers"
+    directory.mkdir(parents=True)
+    monkeypatch.setattr(launchers, "SITE_DIRECTORY", str(directory))
+    return directory
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's directory."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    directory = tmp_path / "config" / "neuronctl" / "templates" / "launchers"
+    directory.mkdir(parents=True)
+    return directory
+
+
+def write(directory: Path, text: str, name: str = "mine") -> Path:
+    file = directory / f"{name}.j2"
+    file.write_text(text)
+    return file
+
+
+def line(name: str = "mine", **fields: object) -> str:
+    made = plan_of(launcher=name, **{"nodes": 2, **fields})
+    return launch_text(made, launch_parts(made))
+
+
+def test_order_of_directories(site: Path, own: Path) -> None:
+    def once(word: str) -> str:
+        return HEADER + "{% block once %}" + word + "{% endblock %}"
+
+    write(site, once("site"))
+    assert line() == "site python train.py"
+    write(own, once("own"))
+    assert line() == "own python train.py"
+    write(site, once("site"), "mpirun")
+    assert line("mpirun") == "site python train.py"
+    assert {"mine", "mpirun", "torchrun"} <= set(launchers.names())
+
+
+def test_unknown_launcher_lists_all(site: Path, own: Path) -> None:
+    write(site, HEADER)
+    for name in ("torchrum", "../launchers/torchrun", ""):
+        with pytest.raises(UsageError) as caught:
+            launchers.load(name)
+        assert f"unknown launcher '{name}'" in caught.value.message
+        assert "mine" in caught.value.hint and "torchrun" in caught.value.hint
+
+
+def test_working_directory_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for directory in (tmp_path, tmp_path / "launchers", tmp_path / "templates" / "launchers"):
+        directory.mkdir(parents=True, exist_ok=True)
+        write(directory, HEADER)
+        with pytest.raises(UsageError):
+            launchers.load("mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("", 1, "no header"),
+        ("{# distributed: yes #}\n", 1, "no header"),
+        ("{#\ndistributed: yes\n", 1, "no header"),
+        ("{#\ndistributed: yes\n#}\n", 1, "'one_task_per_node' is missing"),
+        ("{#\ndistributed: true\n#}\n", 2, "must be yes or no, not 'true'"),
+        ("{#\n\ndistribute: yes\n#}\n", 3, "unknown trait 'distribute'"),
+        ("{#\nhello\n#}\n", 2, "unknown trait 'hello'"),
+        ("{#\nssh: yes\nssh: no\n#}\n", 3, "given twice"),
+        ("{#\nrendezvous: sometimes\n#}\n", 2, "must be always or never or several nodes"),
+        ("{#\nsignals: TERM USR9\n#}\n", 2, "names of signals"),
+        ("{#\none_string: yes\n#}\n", 2, "must be program or"),
+        (HEADER + "{% block tsk %}x{% endblock %}", 5, "no block 'tsk'"),
+        (HEADER + "\nsrun", 6, "outside of all blocks"),
+        (HEADER + '{% extends "srun_step.j2" %}', 1, "cannot extend"),
+        (HEADER + "{% block once %}\n{{ nodes }}{% endblock %}", 6, "'nodes' is undefined"),
+        (HEADER + "{% block once %}\n{% if %}{% endblock %}", 6, "Expected an expression"),
+    ],
+)
+def test_mistakes_are_named_with_file_and_line(
+    text: str, place: int, words: str, own: Path
+) -> None:
+    file = write(own, text)
+    with pytest.raises(TemplateError) as caught:
+        line()
+    assert f"{file}:{place}: " in caught.value.message
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize("word", ["'a", '"a', "a\\", "`id`", '"$(a"'])
+def test_unbalanced_quotes(word: str, own: Path) -> None:
+    file = write(own, HEADER + "{% block task %}" + word + "{% endblock %}")
+    with pytest.raises(TemplateError, match=r"block 'task': unexpected") as caught:
+        line()
+    assert str(file) in caught.value.message
+
+
+def test_not_text(own: Path) -> None:
+    (own / "mine.j2").write_bytes(b"\xff")
+    with pytest.raises(TemplateError, match=r"not UTF-8 text"):
+        launchers.load("mine")
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_file_that_others_can_write(what: str, mode: int, own: Path) -> None:
+    file = write(own, HEADER)
+    path = file if what == "file" else own
+    path.chmod(mode | (0 if what == "file" else 0o111))
+    with pytest.raises(TemplateError, match=r"writable by other users") as caught:
+        launchers.load("mine")
+    assert caught.value.hint == f"chmod go-w {path}"
+
+
+def test_file_of_another_user(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(own, HEADER)
+    if os.getuid() == 0:
+        os.chown(own / "mine.j2", 4711, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with pytest.raises(TemplateError, match=r"must belong to you or root"):
+        launchers.load("mine")
+
+
+def test_values_are_quoted_and_words_kept(own: Path) -> None:
+    task = """x={{ plan.job_name }} "two  words" 'it''s' a\\ b $((1 + 2)) "$(echo "c d")" "" """
+    write(own, HEADER + "{% block task %}\n" + task + "\ny\n{% endblock %}")
+    made = plan_of(launcher="mine", nodes=2, job_name="a $job", preflight=False)
+    parts = launch_parts(made)
+    assert list(parts.task) == [
+        *["x='a $job'", '"two  words"', "'it''s'", "a\\ b", "$((1 + 2))", '"$(echo "c d")"'],
+        *['""', "y"],
+    ]
+    assert parts.differs_by_task
+    assert "bash -c" not in render_job(made) or "guard" not in render_job(made)
+
+
+@pytest.mark.parametrize("name", launchers.names())
+def test_shipped_launchers_use_known_blocks(name: str) -> None:
+    text = Path(launchers.load(name).file).read_text()
+    assert set(re.findall(r"{% block (\w+) %}", text)) <= set(BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("torchrun --nnodes=2 x.py", "torchrun"),
+        ("torch.distributed.launch x.py", "torchrun"),
+        ("accelerate launch x.py", "accelerate"),
+        ("accelerate config", None),
+        ("mpiexec x", "mpirun"),
+        ("deepspeed x.py", "deepspeed"),
+        ("python x.py", None),
+    ],
+)
+def test_launcher_that_a_command_calls(command: str, name: object) -> None:
+    launcher = launchers.by_command(shlex.split(command))
+    assert (launcher.name if launcher else None) == name
+
+
+def test_broken_file_does_not_stop_other_jobs(own: Path) -> None:
+    write(own, "nonsense", "aaa")
+    assert launchers.by_command(["horovodrun"]) == launchers.load("horovodrun")
+    with pytest.raises(NeuronctlError):
+        launchers.load("aaa")
+
+
+def test_example_of_the_documentation(own: Path) -> None:
+    write(own, (ROOT / "examples/launchers/mpirun_wrapper.j2").read_text(), "mpirun_wrapper")
+    made = plan_of(launcher="mpirun_wrapper", nodes=2, gpus_per_node=2, args=("a b",))
+    script = render_job(made)
+    assert script.endswith("\nmpirun_wrapper python train.py 'a b'\n")
+    assert "#SBATCH --ntasks-per-node=2" in script
+
+
+def test_deepspeed() -> None:
+    text = line("deepspeed", gpus_per_node=2, script="train.py", args=("--", "x"))
+    assert "bash -c" in text and '--node_rank="$SLURM_NODEID"' in text
+    world = '{\\"0\\": [$CUDA_VISIBLE_DEVICES], \\"1\\": [$CUDA_VISIBLE_DEVICES]}'
+    assert world in text
+    assert text.endswith(" -- train.py -- x")
+    assert '{\\"0\\": [0]}' in line("deepspeed", nodes=1)

@@ -61,14 +61,10 @@ if kind == "horovod":
     hvd.init()
     rank, size = hvd.rank(), hvd.size()
     total = int(hvd.allreduce(torch.tensor([rank + 1]), op=hvd.Sum).item())
-elif kind in ("torch", "deepspeed"):
+elif kind == "torch":
     import torch
     import torch.distributed as dist
-    if kind == "torch":
-        dist.init_process_group("gloo")
-    else:
-        import deepspeed
-        deepspeed.init_distributed("gloo")
+    dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     tensor = torch.tensor([rank + 1])
     dist.all_reduce(tensor)
@@ -138,8 +134,6 @@ def kind_of(launcher: str, wrapper: str) -> str:
         return "horovod"
     if wrapper in ("plain", "modules") and launcher != "deepspeed":
         return "mpi" if launcher == "mpirun" else "own"
-    if launcher == "deepspeed":
-        return "deepspeed"
     return {"python": "own", "mpirun": "horovod"}.get(launcher, "torch")
 
 

@@ -1,4 +1,7 @@
-"""The launcher deepspeed: a real job on two nodes, in an environment with DeepSpeed."""
+"""The launcher deepspeed: a real job on two nodes, in an environment with DeepSpeed.
+
+The processes meet through PyTorch: without GPUs, DeepSpeed itself compiles C++ for minutes first.
+"""
 
 from __future__ import annotations
 

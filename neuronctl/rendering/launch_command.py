@@ -68,8 +68,8 @@ def launch_parts(plan: JobPlan) -> LaunchParts:
     return LaunchParts(tuple(lines), *words)
 
 
-_TOKEN = (
-    r"""\s+
+_TOKEN = r"""(?xs)
+    \s+
     | (?P<word> (?:
         [^\s'"`$\\]
       | \\.
@@ -78,9 +78,7 @@ _TOKEN = (
       | \$\((?:[^()]|\([^()]*\))*\)     # $(command) and $((arithmetic))
       | \$(?!\()
       )+ )
-    | (?P<stray> . )""",
-    re.VERBOSE | re.DOTALL,
-)
+    | (?P<stray> . )"""
 
 
 def _shell_words(text: str, file: str, block: str) -> Tuple[Shell, ...]:

@@ -68,7 +68,8 @@ def launch_parts(plan: JobPlan) -> LaunchParts:
     return LaunchParts(tuple(lines), *words)
 
 
-_TOKEN = r"""(?xs)\s+
+_TOKEN = r"""(?xs)
+    \s+
     | (?P<word> (?:
         [^\s'"`$\\]
       | \\.

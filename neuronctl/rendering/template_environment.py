@@ -16,11 +16,11 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import jinja2
 from jinja2.bccache import Bucket
 
-from neuronctl import __version__
 from neuronctl.errors import NeuronctlError, TemplateError
 from neuronctl.files import make_private, write_private
 from neuronctl.paths import cache_dir, config_dir, data_path
 from neuronctl.shell import quote
+from neuronctl.version import __version__
 
 _SYNTAX: Dict[str, Any] = {
     "trim_blocks": True,

@@ -127,7 +127,7 @@ def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:
     assert fake_slurm.calls()[-1] == ["scancel", "--signal=USR1", "--batch", "7"]
     assert "--signal=USR1" in run_argv(run, fake_slurm, "cancel", "7", "--signal", "10")
     assert "is not a signal" in run("cancel", "7", "--signal", "HUPP", code=2).stderr
-    assert "goes with --signal" in run("cancel", "7", "--batch", code=2).stderr
+    assert "--batch needs --signal" in run("cancel", "7", "--batch", code=2).stderr
 
 
 def run_argv(run: Run, fake: FakeSlurm, *argv: str) -> Any:

@@ -47,24 +47,67 @@ def test_words_and_advice_name_the_job() -> None:
 
 # Names that no table holds, of Slurm 22.05 (src/common/slurm_protocol_defs.c).
 FAMILIES = {
-    "QOSMaxBillingPerUser": ("you have reached the limit of its QOS on billing units per user", "of yours"),
-    "QOSMaxBillingPerJob": ("will never start: exceeds the limit of its QOS on billing units per job", "smaller"),
-    "AssocMaxMemPerNode": ("will never start: exceeds the limit of your account on memory per node", "smaller"),
-    "AssocMaxCpuPerJobLimit": ("will never start: exceeds the limit of your account on cores per job", "smaller"),
-    "AssocMaxNodePerJobLimit": ("will never start: exceeds the limit of your account on nodes per job", "smaller"),
-    "AssocMaxSubmitJobLimit": ("you have reached the limit of your account on submitted jobs per user", "of yours"),
-    "QOSGrpMemLimit": ("its QOS has reached its limit on memory", "share the limit"),
-    "QOSGrpBilling": ("its QOS has reached its limit on billing units", "share the limit"),
-    "QOSGrpGRESRunMinutes": ("its QOS has reached its limit on minutes of GPUs", "share the limit"),
-    "AssocGrpCPURunMinutesLimit": ("your account has reached its limit on minutes of cores", "share the limit"),
-    "QOSGrpMemoryMinutes": ("its QOS has used up its minutes of memory", "administrators"),
-    "AssocGrpWallLimit": ("your account has used up its time", "administrators"),
-    "QOSMaxCpuMinutesPerJobLimit": (
-        "will never start: exceeds the limit of its QOS on minutes of cores per job", "smaller"
+    "QOSMaxBillingPerUser": (
+        "you have reached the limit of its QOS on billing units per user",
+        "of yours",
     ),
-    "QOSMinMemory": ("will never start: its QOS requires more memory", "request more"),
-    "QOSMinCpuNotSatisfied": ("will never start: its QOS requires more cores", "request more"),
-}  # fmt: skip
+    "QOSMaxBillingPerJob": (
+        "will never start: exceeds the limit of its QOS on billing units per job",
+        "smaller",
+    ),
+    "AssocMaxMemPerNode": (
+        "will never start: exceeds the limit of your account on memory per node",
+        "smaller",
+    ),
+    "AssocMaxCpuPerJobLimit": (
+        "will never start: exceeds the limit of your account on cores per job",
+        "smaller",
+    ),
+    "AssocMaxNodePerJobLimit": (
+        "will never start: exceeds the limit of your account on nodes per job",
+        "smaller",
+    ),
+    "AssocMaxSubmitJobLimit": (
+        "you have reached the limit of your account on submitted jobs per user",
+        "of yours",
+    ),
+    "QOSGrpMemLimit": (
+        "its QOS has reached its limit on memory",
+        "share the limit",
+    ),
+    "QOSGrpBilling": (
+        "its QOS has reached its limit on billing units",
+        "share the limit",
+    ),
+    "QOSGrpGRESRunMinutes": (
+        "its QOS has reached its limit on minutes of GPUs",
+        "share the limit",
+    ),
+    "AssocGrpCPURunMinutesLimit": (
+        "your account has reached its limit on minutes of cores",
+        "share the limit",
+    ),
+    "QOSGrpMemoryMinutes": (
+        "its QOS has used up its minutes of memory",
+        "administrators",
+    ),
+    "AssocGrpWallLimit": (
+        "your account has used up its time",
+        "administrators",
+    ),
+    "QOSMaxCpuMinutesPerJobLimit": (
+        "will never start: exceeds the limit of its QOS on minutes of cores per job",
+        "smaller",
+    ),
+    "QOSMinMemory": (
+        "will never start: its QOS requires more memory",
+        "request more",
+    ),
+    "QOSMinCpuNotSatisfied": (
+        "will never start: its QOS requires more cores",
+        "request more",
+    ),
+}
 
 
 @pytest.mark.parametrize("reason", sorted(FAMILIES))

@@ -190,7 +190,7 @@ def test_a_command_that_cannot_be_started(
     file = command("squeue", "")
     file.chmod(0o644)
     monkeypatch.setenv("PATH", str(file.parent))
-    with pytest.raises(SlurmUnavailableError, match="cannot start .*: Permission denied"):
+    with pytest.raises(SlurmUnavailableError, match=r"cannot start .*: Permission denied"):
         squeue()
 
 

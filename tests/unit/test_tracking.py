@@ -163,7 +163,7 @@ def test_unknown_states_and_reasons_stay_as_they_came() -> None:
     assert status.state == "DISCOMBOBULATED" and reason_words(status.reason) == "BecauseX"
     assert reason_words("Priority") == "jobs with higher priority are ahead"
     assert reason_words("ReqNodeNotAvail, UnavailableNodes:gpu30") == (
-        "a node it asks for is not available (UnavailableNodes:gpu30)"
+        "a node that it requests is not available (UnavailableNodes:gpu30)"
     )
 
 

@@ -33,7 +33,7 @@ def test_without_slurm(run: Run, no_slurm: None) -> None:
     assert found["slurm commands"]["state"] == "not here"
     assert "slurm" not in found
     assert found["catalog"]["state"] == found["cluster"]["state"] == "ok"
-    assert "neuron, by the catalog's default" in found["cluster"]["words"]
+    assert "neuron, from the catalog's default" in found["cluster"]["words"]
     assert found["last job"]["words"] == "none is recorded"
     assert {one["state"] for one in found.values()} <= {"ok", "wrong", "not here"}
 
@@ -42,7 +42,7 @@ def test_the_cluster_of_the_configuration(run: Run, no_slurm: None, clean_home: 
     config = clean_home / ".config" / "neuronctl" / "config.yaml"
     config.parent.mkdir(parents=True)
     config.write_text("cluster: jureca\n")
-    assert "jureca, by your configuration" in checks(run)["cluster"]["words"]
+    assert "jureca, from your configuration" in checks(run)["cluster"]["words"]
     assert "jureca" in run("partitions").stdout.splitlines()[0]
     config.write_text("cluster: nowhere\n")
     assert "nowhere" in checks(run, code=3)["cluster"]["words"]
@@ -77,7 +77,7 @@ def test_where_the_commands_are(run: Run, tmp_path: Path) -> None:
         f"{tmp_path}/slurm/bin: squeue, scancel, scontrol, salloc, srun"
     )
     assert found["sacct"]["state"] == found["sacctmgr"]["state"] == "not here"
-    assert "how old jobs ended is not known" in found["sacct"]["words"]
+    assert "how jobs ended is unknown" in found["sacct"]["words"]
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def test_where_the_commands_are(run: Run, tmp_path: Path) -> None:
     [
         (
             "Unable to contact slurm controller (connect failure)",
-            "the controller (slurmctld) does not answer: squeue cannot reach Slurm: slurm_load",
+            "squeue cannot reach slurmctld: slurm_load",
             6,
         ),
         (
             "Could not establish a configuration source",
-            "squeue finds no slurm.conf: this machine",
+            "squeue cannot find slurm.conf: this machine",
             6,
         ),
-        ("Munge encode failed: no socket", "does not learn who you are, as munge does not", 6),
-        ("no", "squeue refused: slurm_load_jobs error: no", 7),
+        ("Munge encode failed: no socket", "cannot verify your identity: munge is not", 6),
+        ("no", "squeue refused the request: slurm_load_jobs error: no", 7),
     ],
 )
 def test_slurm_that_fails(
@@ -156,7 +156,7 @@ def test_directories_others_can_read(run: Run, no_slurm: None) -> None:
     state.chmod(0o755)
     found = checks(run, code=9)
     assert found["records"]["state"] == "wrong"
-    assert "can be read by others" in found["records"]["words"]
+    assert "other users can access" in found["records"]["words"]
     assert found["cache"]["state"] == "ok"
 
 

@@ -324,7 +324,7 @@ def test_accounting_switched_off(broken: Broken, tell: Tell) -> None:
     off = ["env", f"SLURM_CONF={broken.sandbox.scratch}/off.conf", "neuronctl", "status", job]
     broken.wait_for(job, "FAILED")
     result = broken.sandbox.exec(off)
-    assert "accounting is switched off" in result.stderr and "FAILED" in result.stdout
+    assert "accounting is disabled" in result.stderr and "FAILED" in result.stdout
     tell("accounting switched off", "FAILED from squeue; that exit codes may not be known is said")
 
 
@@ -376,7 +376,7 @@ def test_never_satisfied(broken: Broken, tell: Tell) -> None:
 
     wait_until(never)
     shown = broken.neuronctl("status", second).stdout
-    assert "never starts: the job it depends on failed" in shown and "cancel it" in shown
+    assert "will never start: its dependency cannot be satisfied" in shown and "cancel it" in shown
     broken.shell(f"scancel {second}")
     tell("a dependency that is never satisfied", "PENDING, never starts, and what to do")
 

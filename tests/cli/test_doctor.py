@@ -34,7 +34,7 @@ def test_without_slurm(run: Run, no_slurm: None) -> None:
     assert "slurm" not in found
     assert found["catalog"]["state"] == found["cluster"]["state"] == "ok"
     assert "neuron, from the catalog's default" in found["cluster"]["words"]
-    assert found["last job"]["words"] == "none is recorded"
+    assert found["last job"]["words"] == "no recorded jobs"
     assert {one["state"] for one in found.values()} <= {"ok", "wrong", "not here"}
 
 
@@ -107,7 +107,7 @@ def test_slurm_that_fails(
 def test_a_slurm_conf_that_is_not_there(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", stderr="fatal: Unable to process configuration file\n", code=1)
     found = checks(run, env={"SLURM_CONF": "/none/slurm.conf"}, code=6)
-    assert found["slurm"]["words"] == "$SLURM_CONF names /none/slurm.conf, which cannot be read"
+    assert found["slurm"]["words"] == "cannot read /none/slurm.conf, which $SLURM_CONF names"
 
 
 SCONTROL = """\
@@ -131,8 +131,8 @@ def test_accounting_that_refuses(run: Run, fake_slurm: FakeSlurm, tmp_path: Path
     assert found["slurm"]["state"] == "ok"
     assert found["accounting"]["state"] == "not here"
     assert found["accounting"]["words"] == (
-        "the limits of a QOS and of your account are not known: "
-        "sacctmgr refuses with exit code 1: Access denied"
+        "the limits of QOSs and of your account are unknown: "
+        "sacctmgr failed with exit code 1: Access denied"
     )
     sacctmgr.write_text("#!/bin/sh\nexit 0\n")
     words = checks(run, env={**fake_slurm.env, "PATH": path})["accounting"]["words"]

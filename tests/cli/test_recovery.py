@@ -138,7 +138,7 @@ def test_nobody_answers(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "unknown whether the job reached Slurm" in run("status").stderr
     assert files() == before
     fake_slurm.answer("sacct", stderr="Slurm accounting storage is disabled\n", code=1)
-    assert "if it ran, nobody can tell" in run("status").stderr
+    assert "no way to tell whether it ran" in run("status").stderr
     assert files()[0].endswith(".failed.json")
 
 

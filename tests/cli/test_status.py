@@ -205,7 +205,7 @@ def test_a_job_that_is_no_array_has_no_tasks(run: Run, fake_slurm: FakeSlurm) ->
     for words in (["status"], ["show"], ["why"], ["cancel"]):
         for part in ("7_3", "7_[3-4]"):
             assert "no matching jobs" in run(*words, part, code=8).stderr
-    assert "(job 7 is no array)" in run("status", "7_3", code=8).stderr
+    assert "(job 7 is not an array)" in run("status", "7_3", code=8).stderr
     assert fake_slurm.calls("scancel") == []
 
 

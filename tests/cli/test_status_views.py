@@ -43,7 +43,7 @@ def test_an_array_is_one_line_until_it_is_asked_for(run: Run, fake_slurm: FakeSl
     )  # fmt: skip
     lines = [" ".join(line.split()) for line in run("status").stdout.splitlines()[1:]]
     assert lines[0].startswith(
-        "5_[9 tasks] train cpu RUNNING 1 FAILED, 7 PENDING, 1 RUNNING (waits for tasks of its own"
+        "5_[9 tasks] train cpu RUNNING 1 FAILED, 7 PENDING, 1 RUNNING (waiting for other tasks"
     )
     assert lines[1].startswith("6 train") and len(lines) == 2
     for argv in (["--tasks"], ["5"]):
@@ -56,7 +56,10 @@ def test_advice_where_a_job_is_asked_for(run: Run, fake_slurm: FakeSlurm) -> Non
     assert "7 JobHeldUser: release it with 'scontrol release 7'" in run("status", "7").stdout
     assert "scontrol" not in run("status").stdout, "a pipe gets rows and nothing else"
     (row,) = json.loads(run("status", "--json").stdout)["jobs"]
-    assert (row["reason_words"], row["advice"]) == ("held", "release it with 'scontrol release 7'")
+    assert (row["reason_words"], row["advice"]) == (
+        "held by its user",
+        "release it with 'scontrol release 7'",
+    )
 
 
 def test_watching_ends_with_the_jobs(run: Run, fake_slurm: FakeSlurm) -> None:

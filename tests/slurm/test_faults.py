@@ -267,7 +267,7 @@ def test_controller_dead_while_submitting(broken: Broken, tell: Tell) -> None:
         assert result.returncode == 6, result.stderr
     wait_until(lambda: "UP" in broken.root("scontrol", "ping", check=False))
     result = broken.neuronctl("status")
-    assert "'nobody'" in result.stderr and "knows no such job so far" in result.stderr
+    assert "'nobody'" in result.stderr and "does not list the job yet" in result.stderr
     assert jobs_named(broken, "nobody") == {}
     tell("slurmctld dead during a submission", "exit code 6; no job, and status says so afterwards")
 

@@ -136,7 +136,7 @@ def test_accounting_that_refuses(run: Run, fake_slurm: FakeSlurm, tmp_path: Path
     )
     sacctmgr.write_text("#!/bin/sh\nexit 0\n")
     words = checks(run, env={**fake_slurm.env, "PATH": path})["accounting"]["words"]
-    assert words.endswith(": sacctmgr names no QOS")
+    assert words.endswith(": sacctmgr lists no QOS")
 
 
 def test_a_wrong_catalog_and_configuration(run: Run, no_slurm: None, tmp_path: Path) -> None:

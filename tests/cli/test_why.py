@@ -59,11 +59,11 @@ def test_more_memory_where_it_comes_with_the_cores(run: Run, fake_slurm: FakeSlu
     (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
     assert job["remedy"].startswith(
         "ask for more cores with --cpus-per-task (at most 8 a GPU: beyond that with more GPUs): "
-        "memory comes with the cores, --mem is not allowed in amd_a100nv_8, or need less: "
+        "memory comes with the cores, --mem is not allowed in amd_a100nv_8, or use less: "
     )
     fake_slurm.queue(queue_row("7", partition="unheard-of", **killed))
     (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
-    assert job["remedy"].startswith("ask for more with --mem (or for more cores")
+    assert job["remedy"].startswith("request more memory with --mem (or more cores")
 
 
 def test_secrets_in_a_log(
@@ -107,7 +107,7 @@ def test_an_array_of_many_tasks_is_two_processes(run: Run, fake_slurm: FakeSlurm
     result = run("why", "7")
     words = " ".join(result.stdout.split())
     assert "100 tasks of job 7 (train), such as 7_900: failed with exit code 1" in words
-    assert "900 tasks of job 7 (train), such as 7_0: it ended well" in words
+    assert "900 tasks of job 7 (train), such as 7_0: completed" in words
     assert len(fake_slurm.calls()) == 2
 
 
@@ -147,12 +147,12 @@ def test_by_name(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     fake_slurm.queue(queue_row("7", name="train"))
     result = run("why", "train")
     assert result.stderr == "neuronctl: train is job 7, the newest of that name\n"
-    assert result.stdout.startswith("Job 7 (train): it is RUNNING")
+    assert result.stdout.startswith("Job 7 (train): RUNNING")
     result = run("logs", "train")
     assert "is job 7" in result.stderr and result.stdout == "the seventh\n"
     for command in ("why", "logs"):
         said = run(command, "trian", code=8).stderr
-        assert "not a job id: 'trian', and no job that neuronctl submitted is named so" in said
+        assert "'trian' is neither a job id nor the name of a job submitted with neuronctl" in said
 
 
 def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -222,7 +222,7 @@ def test_killed_at_50_random_moments(broken: Broken, tell: Tell) -> None:
     left = [r for rs in kept.values() for r in rs if r["status"] != "submitted"]
     assert all(r["job_name"] not in jobs for r in left)
     found = len(before) - sum(r["status"] == "intent" for r in left)
-    again = "its record is complete again"
+    again = "its record is now complete"
     assert said.stderr.count(again) == found
     found += broken.shell("cat killer.err").count(again)  # by the submission after it
     # Ten minutes later it is certain that the rest never arrived.
@@ -420,7 +420,7 @@ def test_state_directory_full(broken: Broken, tell: Tell) -> None:
     second = str(json.loads(result.stdout)["job_id"])
     broken.root("mount", "-o", "remount,size=1m", place)
     said = broken.neuronctl("status", state=place)
-    assert f"is job {second}: its record is complete again" in said.stderr
+    assert f"is job {second}: its record is now complete" in said.stderr
     rows = {row["job_id"]: row["record"] for row in broken.status(state=place)}
     assert rows[first] is None and rows[second] is not None
     broken.shell("scancel --me --state=pending")

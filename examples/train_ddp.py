@@ -1,13 +1,13 @@
 """Train a small model on all processes of a job with DistributedDataParallel.
 
-It runs wherever RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set (torchrun sets
-them, and so do neuronctl's scripts), and alone where they are not:
+It runs wherever RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, and MASTER_PORT are set (torchrun sets
+them, and so do neuronctl's scripts), and as a single process where they are not:
 
     python train_ddp.py
     torchrun --nproc-per-node 2 train_ddp.py --epochs 20 --checkpoint model.pt
 
-It uses NCCL on GPUs and Gloo without. The data is made here from a fixed seed: nothing is
-downloaded, and the same run gives the same loss.
+It uses NCCL on GPUs and Gloo on CPUs. The data is generated from a fixed seed: nothing is
+downloaded, and identical runs give the same loss.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 def say(line: str) -> None:
-    """One write for the whole line: the lines of several ranks share a log and must not mix."""
+    """Write the whole line at once, so that lines from several ranks do not mix in a log."""
     print(line + "\n", end="", flush=True)
 
 
 def make_data(samples: int, features: int) -> TensorDataset:
-    """Points and the answers of a fixed random teacher: the same on every rank."""
+    """Random points and a fixed random teacher's answers, identical on every rank."""
     generator = torch.Generator().manual_seed(2026)
     x = torch.randn(samples, features, generator=generator)
     teacher = torch.randn(features, 1, generator=generator) / features**0.5
@@ -39,28 +39,28 @@ def make_data(samples: int, features: int) -> TensorDataset:
 
 
 def check_all_reduce(device: torch.device) -> None:
-    """Add up the ranks over the network: wrong where the processes do not form one world."""
+    """Sum the ranks over the network; the sum is wrong unless all processes form one world."""
     total = torch.tensor([float(dist.get_rank())], device=device)
     dist.all_reduce(total)
     world = dist.get_world_size()
     expected = world * (world - 1) / 2
     if total.item() != expected:
-        raise SystemExit(f"all-reduce of the ranks gave {total.item():g}, not {expected:g}")
+        raise SystemExit(f"all-reduce of the ranks gave {total.item():g}, expected {expected:g}")
     if dist.get_rank() == 0:
         say(f"all-reduce over {world} ranks: {total.item():g}, as expected")
 
 
 def load(path: Path, device: torch.device) -> dict | None:
-    """The checkpoint, which every rank reads for itself; None where there is none yet."""
+    """Load the checkpoint on every rank; return None if there is none yet."""
     found = torch.tensor([1.0 if path.exists() else 0.0], device=device)
     dist.all_reduce(found)
     if 0 < found.item() < dist.get_world_size():
-        raise SystemExit(f"{path} is not there for every rank: use a directory all nodes share")
+        raise SystemExit(f"not every rank can see {path}: use a directory that all nodes share")
     return torch.load(path, map_location=device, weights_only=True) if found.item() else None
 
 
 def save(path: Path, state: dict) -> None:
-    """Write beside the file and rename: a job killed meanwhile leaves the old checkpoint whole."""
+    """Write to a temporary file and rename it, so that a killed job leaves the old checkpoint."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".tmp")
     torch.save(state, unfinished)
@@ -114,15 +114,15 @@ def main() -> None:
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="write the state here after each epoch, and go on from it if it exists",
+        help="save the state here after each epoch, and resume from it if it exists",
     )
     args = parser.parse_args()
 
-    # The model is tiny: more threads than asked for would only get in each other's way.
+    # The model is tiny: more threads than requested would only slow each other down.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if torch.cuda.is_available():
-        # A launcher may show each process its own GPU only, which then has number 0.
+        # A launcher may make only its own GPU, then number 0, visible to each process.
         device = torch.device("cuda", local_rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
         backend, device_id = "nccl", device

@@ -199,7 +199,7 @@ def _scancel_name(id: JobId) -> str:
 def _complain(refused: Dict[str, str]) -> None:
     if refused:
         said = "; ".join(f"{job}: {words}" for job, words in refused.items())
-        raise SlurmRefusedError(f"scancel refused: {said}")
+        raise SlurmRefusedError(f"scancel refused the request: {said}")
 
 
 def _tell_untouched(job: JobId, statuses: Sequence[JobStatus], choice: _Choice) -> None:

@@ -98,7 +98,7 @@ def status(as_json: bool) -> int:
         told = {} if running is None else dataclasses.asdict(running)
         print_json("neuronctl.sandbox/1", {"up": running is not None, **told})
     elif running is None:
-        click.echo("no sandbox is up")
+        click.echo("no sandbox is running")
     else:
         _show(running)
     return 0 if running is not None else 6
@@ -168,7 +168,7 @@ def down() -> None:
     """Remove the sandbox, with its jobs and everything written in it."""
     from neuronctl.sandbox import client
 
-    click.echo("sandbox down" if client.down() else "no sandbox is up")
+    click.echo("sandbox down" if client.down() else "no sandbox is running")
 
 
 @command.command()

@@ -49,7 +49,7 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     if not found.jobs:
         if found.unavailable is not None:
             raise found.unavailable
-        raise NoSuchJobError(f"no such job: {asked}", "'neuronctl history' lists your jobs")
+        raise NoSuchJobError(f"no matching jobs: {asked}", "'neuronctl history' lists your jobs")
     if as_json:
         from neuronctl.console import print_json
 

@@ -150,7 +150,7 @@ class _Question:
         unmatched = [n for n in self.names if not any(_named(job, n) for job in found.jobs)]
         if unmatched and found.unavailable is None:
             raise NoSuchJobError(
-                f"no such job: {', '.join(unmatched)}",
+                f"no matching jobs: {', '.join(unmatched)}",
                 "'neuronctl status' shows your jobs of the last day; --since 30d also shows older "
                 "jobs and those that neuronctl did not submit",
             )

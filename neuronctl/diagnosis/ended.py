@@ -158,7 +158,7 @@ def _completed(evidence: Evidence) -> Diagnosis:
 def _launch_failure(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     path = status.stdout or ""
-    what = "it ended before its script started: Slurm reported exit code 0:53"
+    what = "failed before its script started: Slurm reported exit code 0:53"
     if evidence.directory_problem:
         cause = f"its log could not be opened: {evidence.directory_problem}"
     elif path and not evidence.log_guessed:

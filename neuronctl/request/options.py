@@ -51,13 +51,13 @@ def one_line(text: str) -> str:
     control = _CONTROL.search(text)
     if control:
         raise ValueError(
-            f"control character {control.group()!r} at position {control.start() + 1} "
-            "is not allowed in a job script"
+            f"contains the control character {control.group()!r} at position "
+            f"{control.start() + 1}, which a job script cannot hold"
         )
     if _SURROGATE.search(text):
-        raise ValueError("not valid UTF-8")
+        raise ValueError("is not valid UTF-8")
     if not text.strip():
-        raise ValueError("the value is empty")
+        raise ValueError("is empty")
     return text
 
 
@@ -185,7 +185,7 @@ def _setup(texts: Sequence[str]) -> Fields:
                 one_line(line.replace("\t", " "))
             lines.append(line)
         if not text.strip():
-            raise ValueError("the value is empty")
+            raise ValueError("is empty")
     return {"setup": tuple(lines)}
 
 

@@ -198,7 +198,7 @@ class _Watch:
             self.statuses, self.ended = tuple(told), True
             return
         if not told and not self.statuses and self.record is None:
-            raise NoSuchJobError(f"no such job: {self.job}", accounting.off)
+            raise NoSuchJobError(f"no matching jobs: {self.job}", accounting.off)
         now = time.monotonic()
         if self._absent_since is None:
             self._absent_since = now

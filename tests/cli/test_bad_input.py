@@ -46,7 +46,7 @@ def records() -> List[Path]:
 # --------------------------------------------------------------------- wrong usage: exit 2
 
 USAGE = [
-    (["-t", "24h"], ["--time", "'24h' is not a time"]),
+    (["-t", "24h"], ["--time", "'24h' is not a Slurm time"]),
     (["-t", "1:2:3:4"], ["--time"]),
     (["-J", "two\nlines"], ["--job-name", "control character '\\n'"]),
     (["-J", ""], ["--job-name: is empty"]),
@@ -56,8 +56,8 @@ USAGE = [
     (["--gpus-per-node", "2", "--gres", "gpu:4"], ["--gpus-per-node", "--gres", "contradict"]),
     (["--env", "1A"], ["--env", "NAME=VALUE"]),
     (["--env", "NO_SUCH_NAME"], ["is not exported in your shell", "--env NO_SUCH_NAME=VALUE"]),
-    (["-a", "0-1%2,5"], ["--array: '2,5' behind the %", "0-9%2"]),
-    (["-d", "ok:1"], ["--dependency: 'ok' is no kind", "afterok:4711"]),
+    (["-a", "0-1%2,5"], ["--array: '2,5' after %", "0-9%2"]),
+    (["-d", "ok:1"], ["--dependency: 'ok' is not a dependency type", "afterok:4711"]),
     (["--mail-type", "SOON"], ["--mail-type: 'SOON'", "END,FAIL"]),
     (["-N", "2", "-G", "3"], ["--gpus: 3 GPUs", "-N 2 --gpus-per-node 2 are 4 GPUs"]),
     (["--launcher", "tochrun"], ["unknown launcher 'tochrun'", "torchrun"]),
@@ -267,7 +267,7 @@ def test_sbatch_hangs(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
         timeout=50,
     )
     assert result.returncode == 6
-    one_error(result, "sbatch did not answer within 0.5 s", "not known whether", "neuronctl status")
+    one_error(result, "sbatch did not respond within 0.5 s", "unknown whether", "neuronctl status")
 
 
 def test_sbatch_prints_no_job_id(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -293,7 +293,7 @@ def test_ctrl_c_during_sbatch(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     assert "Traceback" not in stderr
 
 
-# ---------------------------------------------------------- the record cannot be written
+# ---------------------------------------------------------- the cannot write the job's record
 
 
 @pytest.mark.parametrize("kind", ["file", "read-only", "full"])
@@ -322,7 +322,7 @@ def test_job_id_is_printed_without_a_record(
     )
     assert result.returncode == 0, result.stderr
     assert "4711" in result.stdout
-    assert "record cannot be written" in result.stderr and str(state) in result.stderr
+    assert "cannot write the job's record" in result.stderr and str(state) in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -31,7 +31,7 @@ def test_a_tasks_own_number_is_made_its_id(run: Run, fake_slurm: FakeSlurm) -> N
 def test_unknown_among_known(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7"))
     result = run("cancel", "7", "99", code=8)
-    assert result.stdout == "7 cancelled\n" and "no such job: 99" in result.stderr
+    assert result.stdout == "7 cancelled\n" and "no matching jobs: 99" in result.stderr
     assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "scancel"]
 
 
@@ -39,7 +39,7 @@ def test_ended_long_ago(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
     fake_slurm.accounting(accounting_row("7", state="CANCELLED by 1000"))
     assert run("cancel", "7").stdout == "7 had already ended: CANCELLED\n"
-    assert "no such job: 99" in run("cancel", "99", code=8).stderr
+    assert "no matching jobs: 99" in run("cancel", "99", code=8).stderr
     assert fake_slurm.calls("scancel") == []
 
 
@@ -65,7 +65,7 @@ def test_slurm_is_away(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "Unable to contact" in run("cancel", "7", code=6).stderr
     fake_slurm.queue(queue_row("7"))
     fake_slurm.answer("scancel", stderr="scancel: error: Socket timed out\n", code=1)
-    assert "cannot reach Slurm" in run("cancel", "7", code=6).stderr
+    assert "cannot reach slurmctld" in run("cancel", "7", code=6).stderr
 
 
 def test_usage(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -98,7 +98,7 @@ def test_part_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7_[4-9%2]", state="PENDING"), queue_row("7_3"))
     assert run("cancel", "7_[5-6]").stdout == "7_[5-6] cancelled\n"
     assert fake_slurm.calls()[-1] == ["scancel", "7_[5-6]"]
-    assert "no such job: 7_[12-13]" in run("cancel", "7_[12-13]", code=8).stderr
+    assert "no matching jobs: 7_[12-13]" in run("cancel", "7_[12-13]", code=8).stderr
 
 
 def test_a_task_that_the_array_does_not_have(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -108,13 +108,13 @@ def test_a_task_that_the_array_does_not_have(run: Run, fake_slurm: FakeSlurm) ->
         partition="cpu", output="/scratch/kim/%A_%a.out", array="0-3%2",
     )  # fmt: skip
     store.complete(store.begin(draft), 7)
-    said = "no such job: 7_99 (array 7 has the tasks 0-3)"
+    said = "no matching jobs: 7_99 (array 7 has tasks 0-3)"
     assert said in run("cancel", "7_99", code=8).stderr
     assert said in run("why", "7_99", code=8).stderr
     assert said in run("status", "7_99", code=8).stderr
     assert said in run("logs", "7_99", code=8).stderr
     # One that was cancelled before it started is forgotten by all of Slurm.
-    assert "no such job: 7_3\n" in run("cancel", "7_3", code=8).stderr
+    assert "no matching jobs: 7_3\n" in run("cancel", "7_3", code=8).stderr
     off = "Slurm accounting storage is disabled"
     fake_slurm.answer("sacct", stderr=off, code=1)
     assert run("cancel", "7_3").stdout == "7_3 had already ended: UNKNOWN\n"

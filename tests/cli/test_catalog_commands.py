@@ -24,9 +24,9 @@ def test_a_good_layer(run: Run, tmp_path: Path) -> None:
     [
         ("{max_gpus: many}", "max_gpus: 'many' is not allowed"),
         ("{max_gpu: 3}", "max_gpu: unknown key"),
-        ("{max_running_jobs: -1}", "-1 is below 1"),
-        ("{max_running_jobs: 3, max_running_jobs: 4}", "is given twice"),
-        ("{gpus_per_node: 8, max_gpus: 4}", "4 is less than the 8 GPUs of one node"),
+        ("{max_running_jobs: -1}", "-1 is less than 1"),
+        ("{max_running_jobs: 3, max_running_jobs: 4}", "duplicate key"),
+        ("{gpus_per_node: 8, max_gpus: 4}", "4 is less than the 8 GPUs per node"),
     ],
 )
 def test_a_wrong_one(run: Run, tmp_path: Path, partition: str, words: str) -> None:

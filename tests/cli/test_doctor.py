@@ -33,8 +33,8 @@ def test_without_slurm(run: Run, no_slurm: None) -> None:
     assert found["slurm commands"]["state"] == "not here"
     assert "slurm" not in found
     assert found["catalog"]["state"] == found["cluster"]["state"] == "ok"
-    assert "neuron, by the catalog's default" in found["cluster"]["words"]
-    assert found["last job"]["words"] == "none is recorded"
+    assert "neuron, from the catalog's default" in found["cluster"]["words"]
+    assert found["last job"]["words"] == "no recorded jobs"
     assert {one["state"] for one in found.values()} <= {"ok", "wrong", "not here"}
 
 
@@ -42,7 +42,7 @@ def test_the_cluster_of_the_configuration(run: Run, no_slurm: None, clean_home: 
     config = clean_home / ".config" / "neuronctl" / "config.yaml"
     config.parent.mkdir(parents=True)
     config.write_text("cluster: jureca\n")
-    assert "jureca, by your configuration" in checks(run)["cluster"]["words"]
+    assert "jureca, from your configuration" in checks(run)["cluster"]["words"]
     assert "jureca" in run("partitions").stdout.splitlines()[0]
     config.write_text("cluster: nowhere\n")
     assert "nowhere" in checks(run, code=3)["cluster"]["words"]
@@ -77,7 +77,7 @@ def test_where_the_commands_are(run: Run, tmp_path: Path) -> None:
         f"{tmp_path}/slurm/bin: squeue, scancel, scontrol, salloc, srun"
     )
     assert found["sacct"]["state"] == found["sacctmgr"]["state"] == "not here"
-    assert "how old jobs ended is not known" in found["sacct"]["words"]
+    assert "how jobs ended is unknown" in found["sacct"]["words"]
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def test_where_the_commands_are(run: Run, tmp_path: Path) -> None:
     [
         (
             "Unable to contact slurm controller (connect failure)",
-            "the controller (slurmctld) does not answer: squeue cannot reach Slurm: slurm_load",
+            "squeue cannot reach slurmctld: slurm_load",
             6,
         ),
         (
             "Could not establish a configuration source",
-            "squeue finds no slurm.conf: this machine",
+            "squeue cannot find slurm.conf: this machine",
             6,
         ),
-        ("Munge encode failed: no socket", "does not learn who you are, as munge does not", 6),
-        ("no", "squeue refused: slurm_load_jobs error: no", 7),
+        ("Munge encode failed: no socket", "cannot verify your identity: munge is not", 6),
+        ("no", "squeue refused the request: slurm_load_jobs error: no", 7),
     ],
 )
 def test_slurm_that_fails(
@@ -107,7 +107,7 @@ def test_slurm_that_fails(
 def test_a_slurm_conf_that_is_not_there(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", stderr="fatal: Unable to process configuration file\n", code=1)
     found = checks(run, env={"SLURM_CONF": "/none/slurm.conf"}, code=6)
-    assert found["slurm"]["words"] == "$SLURM_CONF names /none/slurm.conf, which cannot be read"
+    assert found["slurm"]["words"] == "cannot read /none/slurm.conf, which $SLURM_CONF names"
 
 
 SCONTROL = """\
@@ -131,12 +131,12 @@ def test_accounting_that_refuses(run: Run, fake_slurm: FakeSlurm, tmp_path: Path
     assert found["slurm"]["state"] == "ok"
     assert found["accounting"]["state"] == "not here"
     assert found["accounting"]["words"] == (
-        "the limits of a QOS and of your account are not known: "
-        "sacctmgr refuses with exit code 1: Access denied"
+        "the limits of QOSs and of your account are unknown: "
+        "sacctmgr failed with exit code 1: Access denied"
     )
     sacctmgr.write_text("#!/bin/sh\nexit 0\n")
     words = checks(run, env={**fake_slurm.env, "PATH": path})["accounting"]["words"]
-    assert words.endswith(": sacctmgr names no QOS")
+    assert words.endswith(": sacctmgr lists no QOS")
 
 
 def test_a_wrong_catalog_and_configuration(run: Run, no_slurm: None, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_directories_others_can_read(run: Run, no_slurm: None) -> None:
     state.chmod(0o755)
     found = checks(run, code=9)
     assert found["records"]["state"] == "wrong"
-    assert "can be read by others" in found["records"]["words"]
+    assert "other users can access" in found["records"]["words"]
     assert found["cache"]["state"] == "ok"
 
 

@@ -64,10 +64,10 @@ def test_without_accounting_the_catalogs_limits_count(run: Run, slurm: FakeSlurm
         ("squeue", {"stdout": "garbage\n"}, "squeue's answer cannot be read: 'garbage"),
         ("squeue", {"stdout": "x\x1f" * 12 + "\n"}, "squeue's answer cannot be read"),
         ("squeue", {"stderr": "slurm_load_jobs error: no\n", "code": 1}, "squeue refused"),
-        ("squeue", {"delay": 60}, "squeue did not answer within 1.5 s"),
+        ("squeue", {"delay": 60}, "squeue did not respond within 1.5 s"),
         ("scontrol", {"stdout": "garbage\n"}, "scontrol's answer cannot be read"),
         ("scontrol", {"stderr": "Unable to contact slurm controller", "code": 1}, "cannot reach"),
-        ("scontrol", {"delay": 60}, "scontrol did not answer within 1.5 s"),
+        ("scontrol", {"delay": 60}, "scontrol did not respond within 1.5 s"),
     ],
 )
 def test_a_fault_is_said_and_the_catalog_judges(

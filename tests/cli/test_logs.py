@@ -73,7 +73,8 @@ def test_not_started_yet(run: Run, fake_slurm: FakeSlurm) -> None:
     result = run("logs", "7")
     assert result.stdout == ""
     assert result.stderr == (
-        "job 7 has not started (others are before it); its log will be /scratch/kim/7.out\n"
+        "job 7 has not started (jobs with higher priority are ahead); "
+        "its log will be /scratch/kim/7.out\n"
     )
 
 
@@ -110,8 +111,8 @@ def test_only_accounting_knows(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) 
 
 def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
     forget(fake_slurm)
-    assert "no such job: 7" in run("logs", "7", code=8).stderr
-    assert "no such job: 7" in run("logs", "-f", "7", code=8).stderr
+    assert "no matching jobs: 7" in run("logs", "7", code=8).stderr
+    assert "no matching jobs: 7" in run("logs", "-f", "7", code=8).stderr
 
 
 def test_a_log_that_cannot_be_read(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_a_log_that_cannot_be_read(run: Run, fake_slurm: FakeSlurm, tmp_path: Pa
 
 def test_a_task_that_the_controller_does_not_have(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scontrol", "Job 7_9 not found\n", code=1)
-    assert "no such job: 7_9" in run("logs", "7_9", code=8).stderr
+    assert "no matching jobs: 7_9" in run("logs", "7_9", code=8).stderr
 
 
 def test_following_a_job_that_root_cancelled(
@@ -148,7 +149,7 @@ def test_following_a_job_that_has_ended(run: Run, fake_slurm: FakeSlurm, tmp_pat
 @pytest.mark.parametrize("flags", [(), ("-f",)])
 def test_no_slurm_at_all(run: Run, tmp_path: Path, flags: tuple[str, ...]) -> None:
     result = run("logs", *flags, "7", code=6, env={"PATH": str(tmp_path)})
-    assert "not found: there is no Slurm" in result.stderr
+    assert "not found: Slurm is not on PATH" in result.stderr
 
 
 def test_bytes_as_they_are(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:

@@ -149,8 +149,13 @@ def test_json_of_one_with_its_places_and_no_limit(run: Run, tmp_path: Path) -> N
         (["amd_a100"], 4, "cluster neuron has no partition 'amd_a100'", "did you mean amd_a100_4"),
         (["--cluster", "nuron"], 3, "the catalog has no cluster 'nuron'", "did you mean neuron"),
         (["--catalog", "gone.yaml"], 3, "cannot read gone.yaml: No such file or directory", ""),
-        (["--catalog", "bad.yaml"], 3, "bad.yaml:2: clusters.lab: has no source", "say where"),
-        (["--catalog", "tab.yaml"], 3, "tab.yaml:2: is not valid YAML", "indent with spaces"),
+        (
+            ["--catalog", "bad.yaml"],
+            3,
+            "bad.yaml:2: clusters.lab: source is missing",
+            "state where",
+        ),
+        (["--catalog", "tab.yaml"], 3, "tab.yaml:2: invalid YAML", "indent YAML with spaces"),
         (["--no-such"], 2, "No such option", "neuronctl partitions --help"),
     ],
 )

@@ -52,7 +52,7 @@ def test_found_in_the_queue(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off()
     fake_slurm.queue(queue_row("7", command=marked(key)), queue_row("8"))
     result = run("status", "--json")
-    assert "was cut off, and is job 7: its record is complete again" in result.stderr
+    assert "is job 7: its record is now complete" in result.stderr
     first, second = json.loads(result.stdout)["jobs"]
     assert (first["record"], second["record"]) == (key, None)
     assert first["stdout"] == "/scratch/kim/train-7.out"
@@ -66,7 +66,7 @@ def test_history_looks_too(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off()
     fake_slurm.queue(queue_row("7", command=marked(key), own="7"), queue_row("8"))
     result = run("history", "--json")
-    assert "was cut off, and is job 7: its record is complete again" in result.stderr
+    assert "is job 7: its record is now complete" in result.stderr
     (row,) = json.loads(result.stdout)["submissions"]
     assert (row["job_id"], row["status"]) == (7, "submitted")
     assert [job["state"] for job in row["jobs"]] == ["RUNNING"]
@@ -95,7 +95,7 @@ def test_found_in_accounting(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_never_arrived(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off(30)
-    assert "look again before you repeat it" in run("status").stderr
+    assert "check again before you resubmit" in run("status").stderr
     assert files() == [f"{key}.intent.json"]
     Path(RecordStore.default().directory, files()[0]).unlink()
     key = cut_off(7200)
@@ -124,7 +124,7 @@ def test_found_where_no_record_can_be_written(
     recovery.match(parse_squeue("".join(f"{row}@END@\n" for row in rows), end="@END@"), None)
     assert not recovery.open
     (note,) = recovery.notes
-    assert note.endswith("was cut off, and is job 7: no room")
+    assert note.endswith("is job 7: no room")
 
 
 def test_nobody_answers(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -135,10 +135,10 @@ def test_nobody_answers(run: Run, fake_slurm: FakeSlurm) -> None:
     run("status", code=6)
     fake_slurm.queue()
     fake_slurm.answer("sacct", stderr="sacct: error: slurmdbd: Connection refused\n", code=1)
-    assert "whether it arrived is not known" in run("status").stderr
+    assert "unknown whether the job reached Slurm" in run("status").stderr
     assert files() == before
     fake_slurm.answer("sacct", stderr="Slurm accounting storage is disabled\n", code=1)
-    assert "if it ran, nobody can tell" in run("status").stderr
+    assert "no way to tell whether it ran" in run("status").stderr
     assert files()[0].endswith(".failed.json")
 
 
@@ -151,7 +151,7 @@ def test_a_slurm_that_keeps_the_mark_in_accounting_only(run: Run, fake_slurm: Fa
     lines = [sacct_with_mark("7", "sbatch /dev/stdin neuronctl-of-another", submit=submit)]
     lines += [sacct_with_mark("8", f"sbatch --parsable {marked(key)}", submit=submit)]
     fake_slurm.accounting(*lines)
-    assert "is job 8: its record is complete again" in run("status").stderr
+    assert "is job 8: its record is now complete" in run("status").stderr
     (asked,) = fake_slurm.calls("sacct")
     assert "--jobs=7,8" in asked
     assert files() == [f"{key}.-.8.json"]
@@ -161,7 +161,7 @@ def test_a_site_that_drops_the_mark(run: Run, fake_slurm: FakeSlurm) -> None:
     key = cut_off(7200)
     submit = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 7190))
     fake_slurm.queue(queue_row("7", submit=submit))
-    assert "job 7 has its name and directory, and may be it" in run("status").stderr
+    assert "job 7 has the same name and directory and may be this job" in run("status").stderr
     assert files() == [f"{key}.intent.json"]
 
 
@@ -189,7 +189,7 @@ def test_the_next_submission_looks_first(
     argv = ["submit", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher"]
     argv += ["python", "--field", "misc", "--appl", "pytorch-ddp", "--force", "./t.sh"]
     result = run(*argv)
-    assert "was cut off, and is job 7" in result.stderr
+    assert "is job 7" in result.stderr
     assert [name for name in files() if ".7." in name] == [f"{key}.-.7.json"]
     (submission,) = fake_slurm.calls("sbatch")
     mark = submission[-1].partition("-")[2]

@@ -64,7 +64,7 @@ def test_more_than_there_is(words: list, said: str, run: Callable[..., Any]) -> 
 
 
 def test_outside_an_allocation(run: Callable[..., Any], tmp_path: Path) -> None:
-    assert "this is no allocation" in run(*RUN, "train.py", code=2).stderr
+    assert "not inside an allocation" in run(*RUN, "train.py", code=2).stderr
 
 
 def plain(text: str) -> str:

@@ -68,7 +68,7 @@ def test_queue_accounting_and_record_in_one_table(run: Run, fake_slurm: FakeSlur
         "1 train cpu RUNNING on gpu01 1:02/10:00 1 2 squeue",
         "2 train cpu FAILED exit code 3:0 1:02/10:00 1 2 sacct",
         "3 train cpu UNKNOWN neither in the queue nor in accounting -/10:00 1 2 record",
-        "4 a b|c\\nd\\x1b[31m cpu PENDING others are before it 1:02/10:00 1 2 squeue",
+        "4 a b|c\\nd\\x1b[31m cpu PENDING jobs with higher priority are ahead 1:02/10:00 1 2 squeue",  # noqa: E501
         "5_[1-3%1] train cpu PENDING BecauseX 1:02/10:00 1 squeue",
     ]
     assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "sacct"]
@@ -124,9 +124,9 @@ def test_unknown_id(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7"))
     result = run("status", "7", "99", "98_1", code=8)
     assert "train" in result.stdout
-    assert "no such job: 99, 98_1" in result.stderr
+    assert "no matching jobs: 99, 98_1" in result.stderr
     fake_slurm.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
-    assert "no such job: 99" in run("status", "99", code=8).stderr
+    assert "no matching jobs: 99" in run("status", "99", code=8).stderr
 
 
 @pytest.mark.parametrize("word", ["", "-1x", "0", "4711.batch"])
@@ -151,7 +151,7 @@ def test_slurm_does_not_answer(run: Run, fake_slurm: FakeSlurm) -> None:
         "squeue", stderr="slurm_load_jobs error: Unable to contact slurm controller\n", code=1
     )
     result = run("status", code=6)
-    assert "UNKNOWN  Slurm does not answer" in result.stdout
+    assert "UNKNOWN  Slurm is not responding" in result.stdout
     assert "Unable to contact slurm controller; what you see is what" in result.stderr
     (job,) = jobs(run("status", "7", "--json", code=6).stdout)
     assert (job["state"], job["source"]) == ("UNKNOWN", "record")
@@ -166,17 +166,17 @@ def test_no_slurm_at_all(run: Run, tmp_path: Path) -> None:
 
 def test_slurm_refuses(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("squeue", stderr="squeue: error: Invalid user: 1000\n", code=1)
-    assert "squeue refused: Invalid user: 1000" in run("status", code=7).stderr
+    assert "squeue refused the request: Invalid user: 1000" in run("status", code=7).stderr
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("Slurm accounting storage is disabled\n", "accounting is switched off"),
+        ("Slurm accounting storage is disabled\n", "accounting is disabled"),
         (
             "sacct: error: slurm_persist_conn_open_without_init: failed to open persistent "
             "connection to host:db:6819: Connection refused\n",
-            "the accounting database does not answer",
+            "cannot reach the accounting database (slurmdbd)",
         ),
     ],
 )
@@ -204,8 +204,9 @@ def test_a_job_that_is_no_array_has_no_tasks(run: Run, fake_slurm: FakeSlurm) ->
     fake_slurm.queue(queue_row("7"))
     for words in (["status"], ["show"], ["why"], ["cancel"]):
         for part in ("7_3", "7_[3-4]"):
-            assert "no such job" in run(*words, part, code=8).stderr
-    assert "(job 7 is no array)" in run("status", "7_3", code=8).stderr
+            said = run(*words, part, code=8).stderr
+            assert "no matching jobs" in said or "no such job" in said
+    assert "(job 7 is not an array)" in run("status", "7_3", code=8).stderr
     assert fake_slurm.calls("scancel") == []
 
 
@@ -245,7 +246,7 @@ def test_damaged_records_are_named(run: Run, fake_slurm: FakeSlurm) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%S000", time.gmtime())
     (directory / f"{stamp}Z-00000000.-.8.json").write_text("{")
     result = run("status")
-    assert "skipped: not a whole record" in result.stderr and "train" in result.stdout
+    assert "incomplete record" in result.stderr and "train" in result.stdout
 
 
 def test_a_users_own_settings_change_nothing(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -22,7 +22,7 @@ def test_by_name(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("1", name="train-a"), queue_row("2", name="eval"))
     rows = json.loads(run("status", "train*", "--json").stdout)["jobs"]
     assert [row["job_id"] for row in rows] == ["1"]
-    assert "no such job: nix*" in run("status", "nix*", code=8).stderr
+    assert "no matching jobs: nix*" in run("status", "nix*", code=8).stderr
     assert "cannot be combined with" in run("status", "1", "train*", code=2).stderr
 
 
@@ -43,7 +43,7 @@ def test_an_array_is_one_line_until_it_is_asked_for(run: Run, fake_slurm: FakeSl
     )  # fmt: skip
     lines = [" ".join(line.split()) for line in run("status").stdout.splitlines()[1:]]
     assert lines[0].startswith(
-        "5_[9 tasks] train cpu RUNNING 1 FAILED, 7 PENDING, 1 RUNNING (waits for tasks of its own"
+        "5_[9 tasks] train cpu RUNNING 1 FAILED, 7 PENDING, 1 RUNNING (waiting for other tasks"
     )
     assert lines[1].startswith("6 train") and len(lines) == 2
     for argv in (["--tasks"], ["5"]):
@@ -53,10 +53,13 @@ def test_an_array_is_one_line_until_it_is_asked_for(run: Run, fake_slurm: FakeSl
 
 def test_advice_where_a_job_is_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", state="PENDING", reason="JobHeldUser", node_list=""))
-    assert "7 JobHeldUser: 'scontrol release 7' lets it go" in run("status", "7").stdout
+    assert "7 JobHeldUser: release it with 'scontrol release 7'" in run("status", "7").stdout
     assert "scontrol" not in run("status").stdout, "a pipe gets rows and nothing else"
     (row,) = json.loads(run("status", "--json").stdout)["jobs"]
-    assert (row["reason_words"], row["advice"]) == ("held", "'scontrol release 7' lets it go")
+    assert (row["reason_words"], row["advice"]) == (
+        "held by its user",
+        "release it with 'scontrol release 7'",
+    )
 
 
 def test_watching_ends_with_the_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -85,7 +88,7 @@ def test_how_one_task_ended_is_not_how_the_others_did(run: Run, fake_slurm: Fake
 
 
 def test_watching_a_job_that_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
-    assert "no such job: 99999" in run("status", "--watch", "99999", code=8).stderr
+    assert "no matching jobs: 99999" in run("status", "--watch", "99999", code=8).stderr
 
 
 def test_watching_a_silent_slurm(fake_slurm: FakeSlurm) -> None:

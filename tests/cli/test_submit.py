@@ -82,7 +82,7 @@ def test_what_sbatch_refuses_is_told_as_json_too(run: Run, fake_slurm: FakeSlurm
     data = json.loads(run("submit", *ONE, "--json", "train.py", code=7).stdout)
     assert (data["schema"], data["job_id"]) == ("neuronctl.submit/1", None)
     assert data["verdict"]["kind"] == "refused"
-    assert data["verdict"]["words"] == "sbatch refused: no"
+    assert data["verdict"]["words"] == "sbatch refused the request: no"
 
 
 def test_a_heterogeneous_job_is_refused(run: Run, fake_slurm: FakeSlurm) -> None:

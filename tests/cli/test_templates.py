@@ -100,7 +100,7 @@ FAULTS = {
     "no blocks": (
         '{% extends "shipped/run.sh.j2" %}\n{% block launch %}x{% endblock %}\n',
         2,
-        ["no block 'launch'", "known: none"],
+        ["no block 'launch'", "valid: none"],
     ),
 }
 

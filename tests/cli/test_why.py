@@ -37,7 +37,7 @@ def test_forgotten_by_the_controller(run: Run, fake_slurm: FakeSlurm, tmp_path: 
     assert (
         result.stdout
         == (
-            "Job 7 (train): it ended with exit code 1. Likely cause: the program ended with a\n"
+            "Job 7 (train): failed with exit code 1. Likely cause: the program ended with a\n"
             "Python exception.\n"
             "\n"
             "  state  FAILED, exit code 1, signal 0 (from sacct)\n"
@@ -59,11 +59,11 @@ def test_more_memory_where_it_comes_with_the_cores(run: Run, fake_slurm: FakeSlu
     (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
     assert job["remedy"].startswith(
         "request more cores with --cpus-per-task (at most 8 per GPU; request more GPUs for more): "
-        "memory comes with the cores, --mem is not allowed in amd_a100nv_8, or need less: "
+        "memory comes with the cores, --mem is not allowed in amd_a100nv_8, or use less: "
     )
     fake_slurm.queue(queue_row("7", partition="unheard-of", **killed))
     (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
-    assert job["remedy"].startswith("ask for more with --mem (or for more cores")
+    assert job["remedy"].startswith("request more memory with --mem (or more cores")
 
 
 def test_secrets_in_a_log(
@@ -89,7 +89,7 @@ def test_a_failure_that_the_controller_still_knows(
     lowered = accounting_row("7", state="FAILED", exit="11:0", name="train")
     fake_slurm.accounting(lowered)
     text = " ".join(run("why", "7").stdout.split())
-    assert "it ended with exit code 139: a program in it was ended by signal 11, SIGSEGV" in text
+    assert "failed with exit code 139: a program in it was killed by signal 11, SIGSEGV" in text
     assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "sacct"]
     assert "exit code 139:0" in run("status", "7").stdout
     forget(fake_slurm)
@@ -106,17 +106,17 @@ def test_an_array_of_many_tasks_is_two_processes(run: Run, fake_slurm: FakeSlurm
     )  # fmt: skip
     result = run("why", "7")
     words = " ".join(result.stdout.split())
-    assert "100 tasks of job 7 (train), such as 7_900: it ended with exit code 1" in words
-    assert "900 tasks of job 7 (train), such as 7_0: it ended well" in words
+    assert "100 tasks of job 7 (train), such as 7_900: failed with exit code 1" in words
+    assert "900 tasks of job 7 (train), such as 7_0: completed" in words
     assert len(fake_slurm.calls()) == 2
 
 
 def test_a_limit_and_a_turn(run: Run, fake_slurm: FakeSlurm) -> None:
     row = queue_row("7", state="PENDING", reason="QOSMaxJobsPerUserLimit", node_list="")
     fake_slurm.queue(row)
-    assert "as many jobs as you may" in " ".join(run("why", "7").stdout.split())
+    assert "limit on running jobs" in " ".join(run("why", "7").stdout.split())
     fake_slurm.queue(queue_row("7", state="PENDING", reason="Priority", node_list=""))
-    assert "others are before it" in " ".join(run("why", "7").stdout.split())
+    assert "jobs with higher priority are ahead" in " ".join(run("why", "7").stdout.split())
     assert [argv[0] for argv in fake_slurm.calls()].count("squeue") <= 4
 
 
@@ -135,7 +135,7 @@ def test_without_slurm_the_record_speaks(run: Run, fake_slurm: FakeSlurm, tmp_pa
     words = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
     fake_slurm.answer("squeue", stderr=words, code=1)
     result = run("why", "7", code=6)
-    assert "nobody can say how it ended" in " ".join(result.stdout.split())
+    assert "how it ended is unknown" in " ".join(result.stdout.split())
     assert "Unable to contact" in result.stderr
     assert "Unable to contact" in run("why", "8", code=6).stderr
 
@@ -147,16 +147,16 @@ def test_by_name(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     fake_slurm.queue(queue_row("7", name="train"))
     result = run("why", "train")
     assert result.stderr == "neuronctl: train is job 7, the newest of that name\n"
-    assert result.stdout.startswith("Job 7 (train): it is RUNNING")
+    assert result.stdout.startswith("Job 7 (train): RUNNING")
     result = run("logs", "train")
     assert "is job 7" in result.stderr and result.stdout == "the seventh\n"
     for command in ("why", "logs"):
         said = run(command, "trian", code=8).stderr
-        assert "not a job id: 'trian', and no job that neuronctl submitted is named so" in said
+        assert "'trian' is neither a job id nor the name of a job submitted with neuronctl" in said
 
 
 def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
     forget(fake_slurm)
-    assert "no such job: 7" in run("why", "7", code=8).stderr
+    assert "no matching jobs: 7" in run("why", "7", code=8).stderr
     run("why", code=2)
     run("why", "x", code=8)

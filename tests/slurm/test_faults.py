@@ -222,7 +222,7 @@ def test_killed_at_50_random_moments(broken: Broken, tell: Tell) -> None:
     left = [r for rs in kept.values() for r in rs if r["status"] != "submitted"]
     assert all(r["job_name"] not in jobs for r in left)
     found = len(before) - sum(r["status"] == "intent" for r in left)
-    again = "its record is complete again"
+    again = "its record is now complete"
     assert said.stderr.count(again) == found
     found += broken.shell("cat killer.err").count(again)  # by the submission after it
     # Ten minutes later it is certain that the rest never arrived.
@@ -267,7 +267,7 @@ def test_controller_dead_while_submitting(broken: Broken, tell: Tell) -> None:
         assert result.returncode == 6, result.stderr
     wait_until(lambda: "UP" in broken.root("scontrol", "ping", check=False))
     result = broken.neuronctl("status")
-    assert "'nobody'" in result.stderr and "knows no such job so far" in result.stderr
+    assert "'nobody'" in result.stderr and "does not list the job yet" in result.stderr
     assert jobs_named(broken, "nobody") == {}
     tell("slurmctld dead during a submission", "exit code 6; no job, and status says so afterwards")
 
@@ -324,7 +324,7 @@ def test_accounting_switched_off(broken: Broken, tell: Tell) -> None:
     off = ["env", f"SLURM_CONF={broken.sandbox.scratch}/off.conf", "neuronctl", "status", job]
     broken.wait_for(job, "FAILED")
     result = broken.sandbox.exec(off)
-    assert "accounting is switched off" in result.stderr and "FAILED" in result.stdout
+    assert "accounting is disabled" in result.stderr and "FAILED" in result.stdout
     tell("accounting switched off", "FAILED from squeue; that exit codes may not be known is said")
 
 
@@ -376,7 +376,7 @@ def test_never_satisfied(broken: Broken, tell: Tell) -> None:
 
     wait_until(never)
     shown = broken.neuronctl("status", second).stdout
-    assert "never starts: the job it depends on failed" in shown and "cancel it" in shown
+    assert "will never start: its dependency cannot be satisfied" in shown and "cancel it" in shown
     broken.shell(f"scancel {second}")
     tell("a dependency that is never satisfied", "PENDING, never starts, and what to do")
 
@@ -420,7 +420,7 @@ def test_state_directory_full(broken: Broken, tell: Tell) -> None:
     second = str(json.loads(result.stdout)["job_id"])
     broken.root("mount", "-o", "remount,size=1m", place)
     said = broken.neuronctl("status", state=place)
-    assert f"is job {second}: its record is complete again" in said.stderr
+    assert f"is job {second}: its record is now complete" in said.stderr
     rows = {row["job_id"]: row["record"] for row in broken.status(state=place)}
     assert rows[first] is None and rows[second] is not None
     broken.shell("scancel --me --state=pending")

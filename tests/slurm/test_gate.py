@@ -181,7 +181,7 @@ def test_slurm_that_hangs_is_not_waited_for(sandbox: Sandbox) -> None:
     words = ["sh", "-c", spy, "sh", *JOB, "--gpus-per-node", "1", "--dry-run", "t.py"]
     result = sandbox.exec(words)
     assert (
-        "not known: judged by the catalog alone: squeue did not answer within 1.5 s"
+        "not known: judged by the catalog alone: squeue did not respond within 1.5 s"
         in result.stderr
     )
 

@@ -51,5 +51,5 @@ def test_a_program_follows_its_job(sandbox: Sandbox, no_jobs: None) -> None:
         "after": "FAILED",
         "exit": 3,
         "kind": "exit-code",
-        "unknown": "no such job: 999999",
+        "unknown": "no matching jobs: 999999",
     }

@@ -35,7 +35,7 @@ def test_up_again_is_the_same_sandbox(sandbox: Sandbox) -> None:
 def test_up_with_other_nodes_is_refused(sandbox: Sandbox) -> None:
     result = sandbox.neuronctl("sandbox", "up", "--nodes", "cpu=1", check=False)
     assert result.returncode == 2
-    assert "another sandbox is up" in result.stderr
+    assert "another sandbox is already running" in result.stderr
 
 
 def test_sinfo_reads_as_the_catalog(sandbox: Sandbox) -> None:
@@ -216,7 +216,7 @@ def test_interactive_jobs_are_shorter(sandbox: Sandbox, no_jobs: None) -> None:
     words = ["-p", "amd_a100nv_8", "--gres=gpu:1", COMMENT, "-t", "9:00:00"]
     result = sandbox.exec(["salloc", *words, "true"], check=False)
     assert result.returncode == 1
-    assert "interactive jobs may run for at most 480 minutes (540 were asked for)" in result.stderr
+    assert "interactive jobs may run for at most 480 minutes (requested 540)" in result.stderr
     sandbox.exec(["sbatch", *words, SLEEP])
 
 
@@ -380,7 +380,7 @@ def test_two_at_once_are_one(slurm_there: None) -> None:
 
 def test_down_of_none_is_no_error(slurm_there: None) -> None:
     result = Sandbox("no-such").neuronctl("sandbox", "down")
-    assert result.stdout == "no sandbox is up\n"
+    assert result.stdout == "no sandbox is running\n"
 
 
 def test_an_older_cluster_of_the_catalog(slurm_there: None) -> None:

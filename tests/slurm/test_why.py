@@ -16,33 +16,33 @@ JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1
 
 # name -> (sbatch's further arguments; state, kind; words of the paragraph; words of the log's line)
 ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
-    "good": (["--wrap=echo fine"], "COMPLETED", "completed", "it ended well, with exit code 0", ""),
+    "good": (["--wrap=echo fine"], "COMPLETED", "completed", "completed with exit code 0", ""),
     "code": (
         ["--wrap=echo bad; exit 3"],
         "FAILED",
         "exit-code",
-        "it ended with exit code 3.",
+        "failed with exit code 3.",
         "bad",
     ),
     "signal": (
         ["--wrap=echo up; kill -9 $$"],
         "FAILED",
         "signal",
-        "it was ended by signal 9, SIGKILL. Likely cause: it was killed from outside",
+        "killed by signal 9, SIGKILL. Likely cause: it was killed from outside",
         "",
     ),
     "shell-signal": (
         ["--wrap=bash -c 'kill -ILL $$'; exit $((128 + 4))"],
         "FAILED",
         "signal",
-        "a program in it was ended by signal 4, SIGILL",
+        "a program in it was killed by signal 4, SIGILL",
         "",
     ),
     "no-directory": (
         ["-o", "/nowhere/%j.out", "--wrap=true"],
         "FAILED",
         "log-directory",
-        "it ended before its first line ran: Slurm gave it exit code 0:53. Likely cause: its log "
+        "failed before its script started: Slurm reported exit code 0:53. Likely cause: its log "
         "could not be opened",
         "",
     ),
@@ -50,21 +50,21 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
         ["--wrap=python3 -c 'import no_such_module'"],
         "FAILED",
         "missing-module",
-        "Likely cause: Python had no module 'no_such_module'",
+        "Likely cause: the job's Python environment has no module 'no_such_module'",
         "ModuleNotFoundError: No module named 'no_such_module'",
     ),
     "file": (
         ["--wrap=python3 -c 'open(\"/data/none.pt\")'"],
         "FAILED",
         "missing-file",
-        "Likely cause: '/data/none.pt' was not there",
+        "Likely cause: '/data/none.pt' does not exist",
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/none.pt'",
     ),
     "command": (
         ["--wrap=no-such-program --x"],
         "FAILED",
         "command-not-found",
-        "it ended with exit code 127. Likely cause: the program 'no-such-program' was not found",
+        "failed with exit code 127. Likely cause: the program 'no-such-program' was not found",
         "no-such-program: not found",
     ),
     "address": (
@@ -74,14 +74,14 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
         ],
         "FAILED",
         "address-in-use",
-        "Likely cause: another process on the node held the port",
+        "Likely cause: another process on the node was using the rendezvous port",
         "Address already in use",
     ),
     "exception": (
         ["--wrap=python3 -c 'raise ArithmeticError(\"loss is nan\")'; false"],
         "FAILED",
         "exception",
-        "Likely cause: the program ended with a Python exception",
+        "Likely cause: the program raised a Python exception",
         "ArithmeticError: loss is nan",
     ),
     "cuda": (
@@ -91,7 +91,7 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
         ],
         "FAILED",
         "cuda-out-of-memory",
-        "Likely cause: the memory of a GPU was full",
+        "Likely cause: a GPU ran out of memory",
         "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
     ),
 }
@@ -146,13 +146,13 @@ def test_every_kind_of_end(sandbox: Sandbox) -> None:
 
     wait_for(sandbox, cancelled, "CANCELLED")
     data, text = why(sandbox, cancelled)
-    assert data["kind"] == "cancelled" and "it was cancelled by you after" in text
+    assert data["kind"] == "cancelled" and "cancelled by you after" in text
     wait_for(sandbox, never, "CANCELLED")
-    assert "it was cancelled by you before it started" in why(sandbox, never)[1]
+    assert "cancelled by you before it started" in why(sandbox, never)[1]
 
     data, text = why(sandbox, child)
     assert data["reason"] == "DependencyNeverSatisfied" and data["kind"] == "dependency"
-    assert f"Job {ids['code']} has to have ended well and did not" in text
+    assert f"Job {ids['code']} must complete successfully first but did not" in text
     assert f"neuronctl cancel {child}" in text
 
     wait_for(sandbox, slow, "TIMEOUT")
@@ -209,7 +209,7 @@ def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
     assert (data["kind"], data["reason"]) == ("waiting", "Resources")
     assert "1 job runs there, the first of which ends in" in text
     text = why(sandbox, third)[1]
-    assert "1 other waiting job of amd_a100nv_8 is before it" in text
+    assert "1 other pending job in amd_a100nv_8 is ahead of it" in text
     assert "held" in why(sandbox, held)[1]
     data, text = why(sandbox, first)
     assert "it is RUNNING on gpu[35-36]" in text and "are left" in text
@@ -225,7 +225,7 @@ def test_an_array_is_grouped(sandbox: Sandbox) -> None:
         ("COMPLETED", [f"{job}_0", f"{job}_2"]),
     ]
     text = " ".join(sandbox.exec(["neuronctl", "why", job]).stdout.split())
-    assert f"2 tasks of job {job} (wrap), such as {job}_1: it ended with exit code 9" in text
+    assert f"2 tasks of job {job} (wrap), such as {job}_1: failed with exit code 9" in text
 
 
 def as_operator(sandbox: Sandbox, *argv: str, check: bool = True) -> None:
@@ -255,22 +255,22 @@ def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
         as_operator(sandbox, *resume, check=False)
     data, text = why(sandbox, lost)
     assert data["kind"] == "node-failure" and data["certain"]
-    assert "Slurm lost contact with a node of it (gpu36)" in text
+    assert "Slurm lost contact with one of its nodes (gpu36)" in text
     give_up = time.monotonic() + 60
-    while "ran before, for" not in why(sandbox, again)[1]:
+    while "its previous run" not in why(sandbox, again)[1]:
         assert time.monotonic() < give_up, "accounting never heard of the run before the requeue"
         time.sleep(0.5)
     data, text = why(sandbox, again)
-    assert data["state"] == "PENDING" and "since it was put back into the queue" in text
-    assert "on gpu36, until a node failed (NODE_FAIL)" in text
+    assert data["state"] == "PENDING" and "since it was requeued" in text
+    assert "a node failed (NODE_FAIL)" in text
     (job,) = json.loads(sandbox.exec(["neuronctl", "status", "--json", again]).stdout)["jobs"]
     assert job["start"] is None and job["expected_start"] is not None
     wait_for(sandbox, other, "CANCELLED")
     data, text = why(sandbox, other)
     assert data["kind"] == "cancelled" and "by you" not in text
-    assert "it was cancelled by " in text and data["cancelled_by"] is not None
+    assert "cancelled by " in text and data["cancelled_by"] is not None
 
 
 def test_unknown_job(sandbox: Sandbox) -> None:
     result = sandbox.exec(["neuronctl", "why", "999999"], check=False)
-    assert result.returncode == 8 and "no such job: 999999" in result.stderr
+    assert result.returncode == 8 and "no matching jobs: 999999" in result.stderr

@@ -91,7 +91,7 @@ def test_show(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]) ->
     fake_slurm.accounting(accounting_row("7", state="FAILED", exit="3:0"))
     text = run("show", "7").stdout
     assert text.endswith(script) and "FAILED, exit code 3:0 (from sacct)" in text
-    assert "asked for: --partition" in text and "train.py" in text
+    assert "requested: --partition" in text and "train.py" in text
     assert run("show", "7", "--script").stdout == script
     data = json.loads(run("show", "7", "--json").stdout)
     assert data["record"]["draft"]["script"] == script
@@ -135,7 +135,7 @@ def test_diff(
     assert "\n+echo more\n" in run("diff", "7", "other.sh").stdout
     assert "nor a readable file" in run("diff", "7", "gone.sh", code=2).stderr
     assert "no record of job 9" in run("diff", "7", "9", code=8).stderr
-    assert "part of an array" in run("diff", "7_1", code=2).stderr
+    assert "part of a job array" in run("diff", "7_1", code=2).stderr
 
 
 def test_resubmit_byte_for_byte(

@@ -99,7 +99,7 @@ def test_show(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]) ->
     fake_slurm.accounting(accounting_row("9"))
     assert "no record" in run("show", "9").stdout
     assert "no such job: 10" in run("show", "10", code=8).stderr
-    assert "there is no record of job 9" in run("show", "9", "--script", code=8).stderr
+    assert "no record of job 9" in run("show", "9", "--script", code=8).stderr
 
 
 def test_a_damaged_record_stands_in_nobodys_way(

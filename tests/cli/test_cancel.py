@@ -49,7 +49,7 @@ def test_refused(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("scancel", stderr=words, code=1)
     result = run("cancel", "7", "8", code=7)
     assert result.stdout == "7 cancelled\n"
-    assert "scancel refused: 8: Access/permission denied" in result.stderr
+    assert "scancel refused the request: 8: Access/permission denied" in result.stderr
 
 
 def test_ended_in_between(run: Run, fake_slurm: FakeSlurm) -> None:

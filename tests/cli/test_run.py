@@ -85,10 +85,10 @@ def test_one_process_is_where_it_is_asked_for(words: list, run: Callable[..., An
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "NC401: there is no file 'train.py'"),
-        (["--container", "./nosuch.sif"], "NC403: there is no container image './nosuch.sif'"),
+        ([], "NC401: no file 'train.py'"),
+        (["--container", "./nosuch.sif"], "NC403: no container image './nosuch.sif'"),
         (["--container", "./arm.sif"], "NC404: the image ./arm.sif is built for aarch64"),
-        (["--gpus-per-node", "h100:2"], "NC123: GPUs of type 'h100' are asked for"),
+        (["--gpus-per-node", "h100:2"], "NC123: requested GPUs of type 'h100'"),
     ],
 )
 def test_the_rules_on_a_launch(

@@ -190,7 +190,7 @@ def test_somebody_elses_job(sandbox: Sandbox) -> None:
         assert job in [row["job_id"] for row in status(sandbox, "--all")]
         result = sandbox.exec(["neuronctl", "cancel", job], check=False)
         assert result.returncode == 7
-        assert f"scancel refused: {job}: Access/permission denied" in result.stderr
+        assert f"scancel refused the request: {job}: Access/permission denied" in result.stderr
     finally:
         subprocess.run([*enter, "scancel", job], check=True)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
-import subprocess
 import time
 from typing import Any, Iterator, List
 
@@ -103,19 +101,9 @@ def test_a_group_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
 @contextlib.contextmanager
 def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
     """A limit of Slurm's set by its administrator; neuronctl has no kept limits then."""
-    pid = str(sandbox.status()["pid"])
-    enter = [
-        "nsenter",
-        *(["-U"] if os.getuid() else []),
-        "-t",
-        pid,
-        *["-m", "-u", "-i", "-n", "-p", "--"],
-    ]
 
     def modify(words: str) -> None:
-        subprocess.run(
-            [*enter, "sacctmgr", "-i", "modify", *words.split()], check=True, capture_output=True
-        )
+        sandbox.root("sacctmgr", "-i", "modify", *words.split())
         sandbox.exec(["sh", "-c", 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'])
 
     modify(limit)
@@ -323,7 +311,7 @@ def test_an_imported_catalog_is_what_the_sandbox_was_built_from(sandbox: Sandbox
     )
     words = ["neuronctl", "partitions", "--catalog", "draft.yaml", "--json"]
     drafted = json.loads(sandbox.exec(words).stdout)["partitions"]
-    built = sandbox.status()["partitions"]
+    built = sandbox.running.partitions
     assert {one["name"]: expand_hostlist(one["node_list"]) for one in drafted} == built
     assert {one["name"]: one["nodes"] for one in drafted} == {k: len(v) for k, v in built.items()}
     guide = load().cluster("neuron").partitions
@@ -362,7 +350,7 @@ def test_partitions_live(sandbox: Sandbox) -> None:
 
 
 def test_the_old_word_passes_on_the_old_cluster(slurm_there: None) -> None:
-    for made in _old_cluster():
+    with sandbox_up("2022", "--cluster", "neuron-2022", "--nodes", "amd_a100nv_8=0") as made:
         made.write("t.py", "print(1)\n")
         words = ["-p", "cas_v100nv_8", "-t", "10", "--gpus-per-node", "1", "--comment", "pytorch"]
         alone = ["env", "XDG_CONFIG_HOME=/tmp/none"]  # the sandbox's own names the cluster
@@ -371,10 +359,3 @@ def test_the_old_word_passes_on_the_old_cluster(slurm_there: None) -> None:
         # The cluster is known by its name in slurm.conf, without --cluster.
         assert "neuron-2022" in result.stderr
         assert "cluster: ClusterName in /etc/slurm/slurm.conf" in result.stderr
-
-
-def _old_cluster() -> Iterator[Sandbox]:
-
-    name = f"pytest-{os.getpid()}-2022"
-    with sandbox_up(name, "--cluster", "neuron-2022", "--nodes", "amd_a100nv_8=0") as made:
-        yield made

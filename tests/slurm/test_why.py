@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from typing import Any, Dict, List, Tuple
@@ -126,6 +124,7 @@ def wait_for(sandbox: Sandbox, job: str, *states: str) -> None:
         time.sleep(0.3)
 
 
+@pytest.mark.long
 def test_every_kind_of_end(sandbox: Sandbox) -> None:
     slow = submit(sandbox, "-t1", "--wrap=while sleep 1; do echo step; done")
     cancelled = submit(sandbox, "--wrap=sleep 300")
@@ -228,31 +227,21 @@ def test_an_array_is_grouped(sandbox: Sandbox) -> None:
     assert f"2 tasks of job {job} (wrap), such as {job}_1: it ended with exit code 9" in text
 
 
-def as_operator(sandbox: Sandbox, *argv: str, check: bool = True) -> None:
-    """Run a command inside as the controller's own user."""
-    pid = int(sandbox.status()["pid"])
-    enter = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "--"]
-    if os.getuid() != 0:
-        enter.insert(1, "-U")
-    result = subprocess.run([*enter, *argv], capture_output=True, text=True, timeout=60)
-    assert not check or result.returncode == 0, result.stderr
-
-
 def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
     lost = submit(sandbox, "--no-requeue", "-w", "gpu36", "--wrap=sleep 300")
     other = submit(sandbox, "-w", "gpu35", "--wrap=sleep 300")
     again = submit(sandbox, "--requeue", "-w", "gpu36", "--wrap=sleep 300")
     for job in (lost, other, again):
         wait_for(sandbox, job, "RUNNING")
-    as_operator(sandbox, "scancel", other)
+    sandbox.root("scancel", other)
     try:
-        as_operator(sandbox, "scontrol", "update", "nodename=gpu36", "state=down", "reason=test")
+        sandbox.root("scontrol", "update", "nodename=gpu36", "state=down", "reason=test")
         wait_for(sandbox, lost, "NODE_FAIL")
         wait_for(sandbox, again, "PENDING")
     finally:
         # Its slurmd may have come back to service by itself, and then there is nothing to resume.
         resume = ["scontrol", "update", "nodename=gpu36", "state=resume"]
-        as_operator(sandbox, *resume, check=False)
+        sandbox.root(*resume, check=False)
     data, text = why(sandbox, lost)
     assert data["kind"] == "node-failure" and data["certain"]
     assert "Slurm lost contact with a node of it (gpu36)" in text

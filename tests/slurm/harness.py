@@ -87,7 +87,8 @@ class Sandbox:
         """``argv`` in the namespaces of the sandbox, or of its process ``pid``, as its root."""
         enter_user = ["-U"] if os.getuid() != 0 else []
         target = str(pid or self.running.pid)
-        return ["nsenter", *enter_user, "-t", target, "-muinp", "--", *argv]
+        spaces = ["-m", "-u", "-i", "-n", "-p"]
+        return ["nsenter", *enter_user, "-t", target, *spaces, "--", *argv]
 
     def root(self, *argv: str, check: bool = True) -> Result[str]:
         """Run a command inside as Slurm's administrator."""

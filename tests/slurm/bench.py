@@ -68,7 +68,7 @@ def built(name: str, tool: str, arguments: Sequence[str], made_of: Sequence[str]
     for word in made_of:
         digest.update(word.encode() + b"\0")
     path = CACHE / f"{name}-{digest.hexdigest()[:16]}"
-    with _locked(CACHE / f"{name}.lock"):
+    with _locked(CACHE / f"{name}.lock") as lock:
         _forget(name, path)
         result = subprocess.run(
             [str(script), str(path), *arguments],
@@ -77,6 +77,7 @@ def built(name: str, tool: str, arguments: Sequence[str], made_of: Sequence[str]
             capture_output=True,
             text=True,
             timeout=_BUILD_TIMEOUT,
+            pass_fds=[lock],  # a build that outlives an interrupted run is waited for by the next
         )
     if result.returncode != 0:
         words = "\n".join(result.stderr.strip().splitlines()[-30:])
@@ -95,11 +96,11 @@ def _forget(name: str, wanted: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()
 
 
 def _environment() -> Dict[str, str]:

@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 import pytest
 
@@ -90,6 +90,18 @@ class Sandbox:
         spaces = ["-m", "-u", "-i", "-n", "-p"]
         return ["nsenter", *enter_user, "-t", target, *spaces, "--", *argv]
 
+    @property
+    def version(self) -> Tuple[int, ...]:
+        """Slurm's, such as (22, 5)."""
+        return tuple(int(number) for number in self.running.slurm.split(".")[:2])
+
+    def daemon(self, name: str, word: str = "") -> int:
+        """The process of a daemon, by its number out here; ``word`` stands in its command line."""
+        for pid, words in processes(self.running.pid).items():
+            if program(words) == name and (not word or word in words):
+                return pid
+        raise AssertionError(f"no {name} {word} in the sandbox")
+
     def root(self, *argv: str, check: bool = True) -> Result[str]:
         """Run a command inside as Slurm's administrator."""
         result = subprocess.run(
@@ -148,6 +160,22 @@ class Sandbox:
     def cancel_all(self) -> None:
         """Cancel every job and wait until none is left, so that tests do not meet."""
         self.exec(["sh", "-c", "scancel -u $USER; while squeue -h | grep -q .; do sleep 0.1; done"])
+
+
+def processes(first: int) -> Dict[int, List[str]]:
+    """The command lines of all processes in the pid namespace of ``first``."""
+    space = os.readlink(f"/proc/{first}/ns/pid")
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path / "ns/pid") == space:
+                found[int(path.name)] = (path / "cmdline").read_text().split("\0")[:-1]
+    return found
+
+
+def program(words: Sequence[str]) -> str:
+    """The name by which a process was called; the kernel's may be that of its file, slurmd-wlm."""
+    return Path(words[0].partition(":")[0]).name if words else ""
 
 
 def own_name(name: str) -> str:

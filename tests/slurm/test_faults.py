@@ -29,29 +29,16 @@ class Broken:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
-        self.pid = sandbox.running.pid
         self.started: List[subprocess.Popen[bytes]] = []
         self.homes: Dict[Tuple[str, str], int] = {}
 
     def root(self, *argv: str, check: bool = True) -> str:
         return str(self.sandbox.root(*argv, check=check).stdout)
 
-    def find(self, daemon: str, word: str = "") -> int:
-        """A daemon's process out here; ``word`` stands in its command line."""
-        home = os.readlink(f"/proc/{self.pid}/ns/pid")
-        for folder in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if (folder / "comm").read_text().strip() != daemon:
-                    continue
-                words = (folder / "cmdline").read_text().split("\0")
-                if os.readlink(folder / "ns/pid") == home and (not word or word in words):
-                    return int(folder.name)
-        raise AssertionError(f"no {daemon} {word} in there")
-
     @contextlib.contextmanager
     def without(self, daemon: str, word: str = "") -> Iterator[None]:
         """Kill a daemon, and start it again as it was."""
-        pid = self.find(daemon, word)
+        pid = self.sandbox.daemon(daemon, word)
         argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         parent = self.homes.setdefault((daemon, word), parent)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Set, Tuple
 
 import pytest
-from harness import COMMENT, SYSTEM, Result, Sandbox, own_name, sandbox_up
+from harness import COMMENT, SYSTEM, Result, Sandbox, own_name, processes, program, sandbox_up
 
 from neuronctl.catalog.loader import load
 
@@ -204,7 +204,6 @@ def test_slurm_refuses_what_the_site_refuses(
         ["-c", "8"],
         ["--gres=gpu:4", "-n", "4", "-c", "8"],
         ["--gres=gpu:a100:2", "-N", "2"],
-        ["--gpus-per-node=2", "--ntasks-per-node=2", "-N", "2", "-c", "8"],
         ["--exclusive"],
     ],
 )
@@ -212,6 +211,18 @@ def test_slurm_takes_what_the_site_takes(
     sandbox: Sandbox, no_jobs: None, options: List[str]
 ) -> None:
     sandbox.exec([*GPU_JOB, COMMENT, *options, SLEEP])
+
+
+def test_slurm_takes_gpus_per_node(sandbox: Sandbox, no_jobs: None) -> None:
+    """With --gres beside it where Slurm takes both, since many scripts have them."""
+    words = [word for word in GPU_JOB if not word.startswith("--gres")]
+    words += ["--gpus-per-node=2", "--ntasks-per-node=2", "-N", "2", "-c", "8", COMMENT]
+    sandbox.exec([*words, SLEEP])
+    both = sandbox.exec([*words, "--gres=gpu:1", SLEEP], check=False)
+    if sandbox.version < (25,):
+        assert both.returncode == 0, both.stderr
+    else:
+        assert "--gpus-per-node and --gres=gpu are mutually exclusive" in both.stderr
 
 
 def test_a_job_that_names_no_cores_gets_the_gpus_share(sandbox: Sandbox, no_jobs: None) -> None:
@@ -303,15 +314,11 @@ def _traces() -> Dict[str, Set[str]]:
 
 
 def _processes(first: int) -> Dict[Tuple[int, str], str]:
-    """(pid, start time) -> command, of all processes in the pid namespace of ``first``."""
-    space = os.readlink(f"/proc/{first}/ns/pid")
+    """(pid, start time) -> program, of all processes in the pid namespace of ``first``."""
     found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.readlink(path / "ns/pid") == space:
-                found[int(path.name), _started(path)] = (path / "comm").read_text().strip()
-        except OSError:
-            continue
+    for pid, words in processes(first).items():
+        with contextlib.suppress(OSError):
+            found[pid, _started(Path("/proc", str(pid)))] = program(words)
     return found
 
 

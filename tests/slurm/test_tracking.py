@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
@@ -283,18 +282,6 @@ def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
 # ---------------------------------------------------------------- the cluster at fault
 
 
-def pid_in(sandbox: Sandbox, daemon: str) -> int:
-    """A daemon of this sandbox, by its number out here."""
-    home = os.readlink(f"/proc/{sandbox.running.pid}/ns/pid")
-    for folder in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if (folder / "comm").read_text().strip() != daemon:
-                continue
-            if os.readlink(folder / "ns/pid") == home:
-                return int(folder.name)
-    raise AssertionError(f"no {daemon} in there")
-
-
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
@@ -307,7 +294,7 @@ def stopped(pid: int) -> Iterator[None]:
 @pytest.mark.long
 def test_a_controller_that_hangs_while_following(sandbox: Sandbox) -> None:
     job = submit(sandbox, "--wrap=echo up; sleep 20; echo done; exit 6")
-    controller = pid_in(sandbox, "slurmctld")
+    controller = sandbox.daemon("slurmctld")
     wait_for_state(sandbox, job, "RUNNING")
 
     def pause() -> None:
@@ -326,7 +313,7 @@ def test_a_controller_that_hangs_while_following(sandbox: Sandbox) -> None:
 
 
 def test_a_controller_that_hangs(sandbox: Sandbox) -> None:
-    with stopped(pid_in(sandbox, "slurmctld")):
+    with stopped(sandbox.daemon("slurmctld")):
         result = sandbox.exec(["neuronctl", "status"], check=False)
     assert result.returncode == 6
     assert "squeue did not answer within 10 s; what you see is what" in result.stderr

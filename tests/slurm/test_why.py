@@ -169,14 +169,23 @@ paths = [path for place in ("/usr/lib/*/slurm-wlm", "/usr/lib64/slurm", "/usr/li
          for path in glob.glob(place + "/libslurmfull.so")]
 slurm = ctypes.CDLL(paths[0], mode=ctypes.RTLD_GLOBAL)
 slurm.slurm_init(None)
-sys.exit(slurm.slurm_complete_job(ctypes.c_uint32(int(sys.argv[1])), ctypes.c_uint32(253)))
+job, none = int(sys.argv[1]), 0xFFFFFFFE
+if sys.argv[2] == "number":
+    job = ctypes.c_uint32(job)
+else:
+    class StepId(ctypes.Structure):
+        _fields_ = [("sluid", ctypes.c_uint64), ("job", ctypes.c_uint32),
+                    ("component", ctypes.c_uint32), ("step", ctypes.c_uint32)]
+    job = ctypes.byref(StepId(0, job, none, none))
+sys.exit(slurm.slurm_complete_job(job, ctypes.c_uint32(253)))
 """
 
 
 def test_out_of_memory(sandbox: Sandbox) -> None:
     job = submit(sandbox, "--wrap=echo loading; sleep 300")
     wait_for(sandbox, job, "RUNNING")
-    sandbox.exec([sys.executable, "-c", OUT_OF_MEMORY, job])
+    form = "number" if sandbox.version < (25,) else "step id"
+    sandbox.exec([sys.executable, "-c", OUT_OF_MEMORY, job, form])
     wait_for(sandbox, job, "OUT_OF_MEMORY")
     told = sandbox.exec(["sacct", "-nXP", "-o", "State,ExitCode", "-j", job]).stdout
     assert told == "OUT_OF_MEMORY|0:125\n", "Slurm's own accounting has it so"

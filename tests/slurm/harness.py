@@ -27,6 +27,14 @@ SYSTEM: List[str] = []
 RUN = os.environ.setdefault("PYTEST_RUN", str(os.getpid()))
 """Part of the name of each sandbox: this test run's own, the same in all workers."""
 
+PATIENT = (
+    *(sys.executable, "-c"),
+    "from neuronctl.gate.ask import ask_live; ask_live.__kwdefaults__['timeout'] = 60; "
+    "from neuronctl.cli import program; program()",
+)
+"""``neuronctl`` with a minute instead of 1.5 s for Slurm to answer: tests of what it makes of the
+answers are not about how busy the machine is."""
+
 Result = subprocess.CompletedProcess
 T = TypeVar("T")
 

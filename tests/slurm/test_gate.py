@@ -9,7 +9,7 @@ import time
 from typing import Any, Iterator, List
 
 import pytest
-from harness import COMMENT, Result, Sandbox, sandbox_up
+from harness import COMMENT, PATIENT, Result, Sandbox, sandbox_up
 
 from neuronctl.catalog.loader import load
 from neuronctl.request.begin_time import moment
@@ -27,7 +27,7 @@ def program(sandbox: Sandbox, no_jobs: None) -> None:
 
 
 def submit(sandbox: Sandbox, *options: str, code: int = 0) -> Result[str]:
-    result = sandbox.exec(["neuronctl", "submit", *JOB, *options, "t.py"], check=False)
+    result = sandbox.exec([*PATIENT, "submit", *JOB, *options, "t.py"], check=False)
     assert result.returncode == code, result.stdout + result.stderr
     return result
 
@@ -282,7 +282,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.1; done"])
     words = ["-p", "auto", "--gpu", "a100,v100", "--gpus-per-node", "8", "-t", "10"]
     options = ["--field", "misc", "--appl", "pytorch", "--json", "--sbatch", "nice=0"]
-    result = sandbox.exec(["neuronctl", "submit", *words, *options, "t.py"])
+    result = sandbox.exec([*PATIENT, "submit", *words, *options, "t.py"])
     answer = json.loads(result.stdout)
     assert answer["partition"] == empty
     assert f"-p auto takes {empty}: can start now" in result.stderr
@@ -354,7 +354,7 @@ def test_the_old_word_passes_on_the_old_cluster(slurm_there: None) -> None:
         made.write("t.py", "print(1)\n")
         words = ["-p", "cas_v100nv_8", "-t", "10", "--gpus-per-node", "1", "--comment", "pytorch"]
         alone = ["env", "XDG_CONFIG_HOME=/tmp/none"]  # the sandbox's own names the cluster
-        result = made.exec([*alone, "neuronctl", "submit", "--explain", *words, "t.py"])
+        result = made.exec([*alone, *PATIENT, "submit", "--explain", *words, "t.py"])
         assert "can start now" in result.stderr
         # The cluster is known by its name in slurm.conf, without --cluster.
         assert "neuron-2022" in result.stderr

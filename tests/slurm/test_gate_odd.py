@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
+from pathlib import Path
 from typing import Iterator, List
 
 import pytest
-from harness import Sandbox, sandbox_up
+from harness import PATIENT, Sandbox, sandbox_up, wait_until
 
 PARTITION = "cas_v100nv_4"  # gpu[06-09]
 UPDATE = f"scontrol update PartitionName={PARTITION}"
@@ -137,7 +140,7 @@ def test_what_is_said_is_what_slurm_does(
     happens: str,
 ) -> None:
     sandbox.write("t.py", "import time; time.sleep(60)\n")
-    words = ["neuronctl", "submit", "-p", PARTITION, "-t", "10", "--field", "misc"]
+    words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc"]
     words += ["--appl", "pytorch", "--gpus-per-node", "1", "--json", "--force"]
     with administered(sandbox, done, undone):
         verdict = json.loads(sandbox.exec([*words, *asked, "--dry-run", "t.py"]).stdout)["verdict"]
@@ -180,7 +183,7 @@ def test_what_a_running_job_leaves(
     sandbox: Sandbox, no_jobs: None, limit: str, undone: str, said: str, happens: str
 ) -> None:
     sandbox.write("t.py", "import time; time.sleep(60)\n")
-    words = ["neuronctl", "submit", "-p", PARTITION, "-t", "10", "--field", "misc"]
+    words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc"]
     words += ["--appl", "pytorch", "--gpus-per-node", "1", "--json", "-w", "gpu06"]
     with administered(sandbox, limit, undone):
         first = json.loads(sandbox.exec([*words, "t.py"]).stdout)["job_id"]
@@ -196,12 +199,14 @@ def test_what_a_running_job_leaves(
 def on_the_safe_side(slurm_there: None) -> Iterator[Sandbox]:
     """A Slurm that starts only what can end within the limits."""
     with sandbox_up("safe", "--nodes", f"{PARTITION}=2") as sandbox:
-        anew = (
-            "sed -i 's/^AccountingStorageEnforce=.*/&,safe/' /etc/slurm/slurm.conf && "
-            "pkill -x slurmctld && while pgrep -x slurmctld; do sleep 0.1; done && slurmctld && "
-            f"until sinfo -h -p {PARTITION} -o '%T %D' | grep 'idle 2'; do sleep 0.1; done"
-        )
-        sandbox.root("sh", "-c", anew)
+        pid = sandbox.daemon("slurmctld")
+        edit = "s/^AccountingStorageEnforce=.*/&,safe/"
+        sandbox.root("sed", "-i", edit, "/etc/slurm/slurm.conf")
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not Path(f"/proc/{pid}").exists())
+        sandbox.root("slurmctld")
+        look = ["sinfo", "-h", "-p", PARTITION, "-o", "%T %D"]
+        wait_until(lambda: "idle 2" in sandbox.root(*look, check=False).stdout)
         yield sandbox
 
 
@@ -220,7 +225,7 @@ def test_a_slurm_on_the_safe_side(
 ) -> None:
     sandbox = on_the_safe_side
     sandbox.write("t.py", "import time; time.sleep(60)\n")
-    words = ["neuronctl", "submit", "-p", PARTITION, "-t", "10", "--field", "misc", "--json"]
+    words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc", "--json"]
     words += ["--appl", "pytorch", "--gpus-per-node", "1", "--force", "t.py"]
     with administered(sandbox, f"{ACCOUNT} {limit}", limit.rpartition("=")[0] + "=-1"):
         answer = json.loads(sandbox.exec(words).stdout)

@@ -119,10 +119,12 @@ def _job_in_allocation(
     # Where the variables do not count them, a step might ask for those of all nodes on its own.
     partial = gpus is not None and gpus != most
     counted_here = has.gpus is not None
+    # Newer versions of Slurm refuse --gres beside the variable that salloc --gpus-per-node sets.
+    option = "--gpus-per-node=" if "SLURM_GPUS_PER_NODE" in os.environ else "--gres=gpu:"
     place = Place(
         hosts=hosts,
         cores=max(1, has.cores * gpus // fewest) if gpus and fewest else has.cores,
-        step_options=(f"--gres=gpu:{gpus}",) if partial or (gpus and not counted_here) else (),
+        step_options=(f"{option}{gpus}",) if partial or (gpus and not counted_here) else (),
     )
     made = plan(request, cluster, place=place)
     if made.cores_per_node > place.cores:

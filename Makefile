@@ -1,6 +1,7 @@
 # Everything a checkout needs, from a machine with Python 3.9 or newer, git and make.
 #
 #   PYTHON   the Python to build .venv from
+#   WORKERS  how many tests run side by side, most of which wait for Slurm
 #   ROUNDS   how often make bench runs each command
 #   TORCH    what pip installs for the demo and for the tests that train; where the default
 #            would fetch a GPU build you do not want, set PIP_INDEX_URL or name a wheel
@@ -12,9 +13,12 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0 numpy
+WORKERS ?= 6
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Groups of tests share a sandbox (tests/slurm/conftest.py), and begin in the order given there.
+TEST_SLURM = NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -23,13 +27,14 @@ demo: install packages $(VENV)/torch.stamp ## watch a training run on two nodes 
 	@tools/demo
 
 test: install test-packages $(VENV)/torch.stamp ## all tests, with a real Slurm and real training
-	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest
+	$(TEST_SLURM)
 
-test-again: install ## what failed in the last run of the tests
-	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+test-matrix: install test-packages $(VENV)/torch.stamp ## the tests that need Slurm, on two newer ones
+	$(TEST_SLURM) tests/slurm --debian trixie
+	$(TEST_SLURM) tests/slurm --debian sid
 
 test-fast: install ## unit tests, generated scripts and documentation, in under a minute
-	$(BIN)/python -m pytest tests/unit tests/golden tests/docs --ignore tests/unit/test_examples.py
+	$(BIN)/python -m pytest -n 2 tests/unit tests/golden tests/docs --ignore tests/unit/test_examples.py
 
 ROUNDS ?= 30
 
@@ -56,6 +61,9 @@ packages: install ## the Debian packages of the sandbox, where they are missing
 TEST_PACKAGES := g++ make pkg-config python3-dev libopenmpi-dev openmpi-bin \
 	debootstrap
 
+parts: test-packages $(VENV)/torch.stamp ## what the tests of launchers run, which takes minutes to build
+	@NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python tests/slurm/bench.py
+
 test-packages: install
 	@tools/apt-install $$($(BIN)/neuronctl sandbox packages --all) $(TEST_PACKAGES)
 
@@ -78,4 +86,4 @@ $(VENV)/torch.stamp: $(VENV)/python.stamp
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-again test-fast bench lint docs install packages test-packages clean
+.PHONY: help demo test test-matrix test-fast bench lint docs install packages parts test-packages clean

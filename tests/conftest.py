@@ -34,6 +34,11 @@ def pytest_configure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
+        "--debian",
+        metavar="SUITE",
+        help="run tests/slurm on the Slurm of another Debian: trixie or sid",
+    )
+    parser.addoption(
         "--update-golden",
         action="store_true",
         help="write the golden files anew; look at the difference before committing it",

@@ -62,10 +62,12 @@ def prepare_launch(
     partial = gpus is not None and gpus != most
     counted_here = allocation.gpus is not None
     cores = allocation.cores
+    # Newer versions of Slurm refuse --gres beside the variable that salloc --gpus-per-node sets.
+    gpu_option = "--gpus-per-node=" if "SLURM_GPUS_PER_NODE" in os.environ else "--gres=gpu:"
     place = Place(
         hosts=hosts,
         cores=max(1, cores * gpus // fewest) if gpus and fewest else cores,
-        step_options=(f"--gres=gpu:{gpus}",) if partial or (gpus and not counted_here) else (),
+        step_options=(f"{gpu_option}{gpus}",) if partial or (gpus and not counted_here) else (),
     )
     made = plan(request, cluster, place=place)
     warnings: Tuple[str, ...] = ()

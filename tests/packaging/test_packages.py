@@ -14,6 +14,7 @@ from typing import Callable, Dict, List, Set
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("packages")
 ROOT = Path(__file__).resolve().parents[2]
 GENERATE = [
     *("generate", "--cluster", "neuron", "-p", "amd_a100nv_8", "-J", "demo", "-N", "2"),

@@ -2,7 +2,8 @@
 
 Horovod's environment, a newer Debian for the sandbox's root, and a SIF image. Each is made by a
 script in tools/, aside, and appears when it is whole; its name changes with the script and with
-the versions it is made of, and a lock keeps two test runs from building the same.
+the versions it is made of, and a lock keeps two processes from building the same. Run as a program,
+this builds them all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict, Iterator, List, NoReturn, Sequence
 
@@ -66,7 +68,7 @@ def built(name: str, tool: str, arguments: Sequence[str], made_of: Sequence[str]
     for word in made_of:
         digest.update(word.encode() + b"\0")
     path = CACHE / f"{name}-{digest.hexdigest()[:16]}"
-    with _locked(CACHE / f"{name}.lock"):
+    with _locked(CACHE / f"{name}.lock") as lock:
         _forget(name, path)
         result = subprocess.run(
             [str(script), str(path), *arguments],
@@ -75,6 +77,7 @@ def built(name: str, tool: str, arguments: Sequence[str], made_of: Sequence[str]
             capture_output=True,
             text=True,
             timeout=_BUILD_TIMEOUT,
+            pass_fds=[lock],  # a build that outlives an interrupted run is waited for by the next
         )
     if result.returncode != 0:
         words = "\n".join(result.stderr.strip().splitlines()[-30:])
@@ -93,11 +96,11 @@ def _forget(name: str, wanted: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()
 
 
 def _environment() -> Dict[str, str]:
@@ -124,8 +127,7 @@ def job(
     return log.splitlines()
 
 
-@pytest.fixture(scope="session")
-def horovod_venv(slurm_there: None) -> Path:
+def horovod() -> Path:
     """An environment with PyTorch, Horovod (Gloo and MPI), accelerate, torchrun_jsc and mpi4py."""
     need_programs(**{"g++": "g++", "make": "make", "mpicxx": "libopenmpi-dev"})
     try:
@@ -138,36 +140,61 @@ def horovod_venv(slurm_there: None) -> Path:
     return built("horovod", "build-horovod", [python, f"torch=={torch}"], made_of)
 
 
-@pytest.fixture(scope="session")
-def debian13(slurm_there: None) -> Path:
-    """A directory with Debian 13, its Slurm, Open MPI and Apptainer."""
+def debian(suite: str) -> Path:
+    """A directory with another Debian, its Slurm, Open MPI and Apptainer."""
     if os.getuid() != 0:
-        cannot("only root can build the directory with Debian 13")
+        cannot("only root can build the directory of another Debian")
     need_programs(debootstrap="debootstrap")
     python = str(Path(sys.executable).resolve())
-    return built("debian13", "build-root", [python], [python, sys.version])
+    return built(suite, "build-root", [suite, python], [suite, python, sys.version])
+
+
+def container(root: Path, venv: Path) -> Path:
+    """A SIF image, in a directory of its own, with the programs of ``root`` and of ``venv``."""
+    arguments = [str(root), str(venv), IMAGE]
+    return built("image", "build-image", arguments, arguments) / IMAGE
 
 
 @pytest.fixture(scope="session")
-def image(debian13: Path, horovod_venv: Path) -> Path:
-    """A SIF image, in a directory of its own, with what ``horovod_venv`` has."""
-    made_of = [str(debian13), str(horovod_venv)]
-    directory = built("image", "build-image", [str(debian13), str(horovod_venv), IMAGE], made_of)
-    return directory / IMAGE
+def horovod_venv(slurm_there: None) -> Path:
+    """The environment with all launchers."""
+    return horovod()
+
+
+@pytest.fixture(scope="session")
+def container_root(slurm_there: None, pytestconfig: pytest.Config) -> Path:
+    """The Debian that has Apptainer: the one whose Slurm is under test, else Debian 13."""
+    return debian(pytestconfig.getoption("--debian") or "trixie")
+
+
+@pytest.fixture(scope="session")
+def image(container_root: Path, horovod_venv: Path) -> Path:
+    """The image with all launchers."""
+    return container(container_root, horovod_venv)
 
 
 @pytest.fixture(scope="session")
 def bench(horovod_venv: Path) -> Iterator[Sandbox]:
     """A sandbox with the machine's own Slurm that shows ``horovod_venv``."""
-    name = f"bench-{os.getpid()}"
-    with sandbox_up(name, "--nodes", "cas_v100nv_8=0", "--bind", str(horovod_venv)) as made:
+    with sandbox_up("bench", "--nodes", "cas_v100nv_8=0", "--bind", str(horovod_venv)) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
-def container_bench(debian13: Path, image: Path, horovod_venv: Path) -> Iterator[Sandbox]:
-    """A sandbox with Debian 13's Slurm and Apptainer, and the image in the cluster's place."""
-    options = ["--nodes", "cas_v100nv_8=0", "--root", str(debian13), "--bind", str(horovod_venv)]
-    options += ["--bind", f"{image.parent}:{IMAGES}"]
-    with sandbox_up(f"bench13-{os.getpid()}", *options) as made:
+def container_bench(container_root: Path, image: Path, horovod_venv: Path) -> Iterator[Sandbox]:
+    """A sandbox with that Debian's Slurm and Apptainer, and the image in the cluster's place."""
+    options = ["--nodes", "cas_v100nv_8=0", "--root", str(container_root)]
+    options += ["--bind", str(horovod_venv), "--bind", f"{image.parent}:{IMAGES}"]
+    with sandbox_up("containers", *options) as made:
         yield made
+
+
+def main() -> None:
+    """Build all parts that are not there yet: two side by side, and the image of them both."""
+    with ThreadPoolExecutor() as pool:
+        venv, root = pool.submit(horovod), pool.submit(debian, "trixie")
+        container(root.result(), venv.result())
+
+
+if __name__ == "__main__":
+    main()

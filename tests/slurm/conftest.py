@@ -1,34 +1,81 @@
-"""A real Slurm for the tests in this folder: a sandbox of their own, up once a session."""
+"""A real Slurm for the tests in this folder: sandboxes of their own, each up once a session.
+
+With pytest-xdist each worker has its sandboxes. Tests of one group share some and run in one
+worker, in their order; all others run in any.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Iterator
+from pathlib import Path
+from typing import Iterator, List
 
+import launching
 import pytest
-from bench import bench, container_bench, debian13, horovod_venv, image  # noqa: F401, fixtures
-from harness import Sandbox, sandbox_up
+from bench import (  # noqa: F401, fixtures
+    bench,
+    cannot,
+    container_bench,
+    container_root,
+    debian,
+    horovod_venv,
+    image,
+)
+from harness import SYSTEM, Sandbox, sandbox_up, take_all_down
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.sandbox import requirements
 
+HERE = Path(__file__).parent
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Nothing stays up, also where workers were interrupted."""
+    if not hasattr(config, "workerinput"):
+        take_all_down()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    """Name each test's group, and let what takes longest begin first."""
+
+    def first(item: pytest.Item) -> int:
+        group = group_of(item) if HERE in item.path.parents else ""
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+        order = ("containers", "bench", "broken")
+        return order.index(group) if group in order else 3 + (not item.get_closest_marker("long"))
+
+    items.sort(key=first)
+
+
+def group_of(item: pytest.Item) -> str:
+    """The tests with which this one has to share a worker; "" for one that shares none."""
+    fixtures = getattr(item, "fixturenames", ())
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if "container_bench" in fixtures or parameters.get("wrapper") == "container":
+        return "containers"
+    if "bench" in fixtures or "wrapper" in parameters:
+        return "bench"
+    return next((name for name in ("broken", "on_the_safe_side") if name in fixtures), "")
+
 
 @pytest.fixture(scope="session")
-def slurm_there(clean_session: None) -> None:
+def slurm_there(clean_session: None, pytestconfig: pytest.Config) -> None:
     """Skip where the sandbox cannot run; fail there if NEURONCTL_REQUIRE_SLURM=1."""
     try:
         requirements.check(os.getuid())
     except SlurmUnavailableError as error:
-        words = f"{error.message}; {error.hint}"
-        if os.environ.get("NEURONCTL_REQUIRE_SLURM") == "1":
-            pytest.fail(words, pytrace=False)
-        pytest.skip(words)
+        cannot(f"{error.message}; {error.hint}")
+    suite = pytestconfig.getoption("--debian")
+    if suite:
+        SYSTEM[:] = ["--root", str(debian(suite))]
 
 
 @pytest.fixture(scope="session")
 def sandbox(slurm_there: None) -> Iterator[Sandbox]:
-    """The session's sandbox: two nodes of amd_a100nv_8 and cas_v100nv_8, four of cas_v100nv_4."""
-    with sandbox_up(f"pytest-{os.getpid()}", "--nodes", "cas_v100nv_4=4") as made:
+    """The worker's sandbox: two nodes of amd_a100nv_8 and cas_v100nv_8, four of cas_v100nv_4."""
+    with sandbox_up("tests", "--nodes", "cas_v100nv_4=4") as made:
         yield made
 
 
@@ -40,11 +87,18 @@ def no_jobs(sandbox: Sandbox) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The table of faults: what was broken, and what became of the jobs; that of the verdicts."""
+    """The tables: launchers, verdicts, and faults with what became of the jobs."""
+    kinds = ("passed", "failed", "error", "skipped")
+    reports = {kind: terminalreporter.getreports(kind) for kind in kinds}
+    lines = launching.table(report for kind in kinds for report in reports[kind])
+    if lines:
+        terminalreporter.section("launchers, each a real job on two nodes (python: one process)")
+    for line in lines:
+        terminalreporter.write_line(line)
     properties = [
         (kind, name, value)
         for kind in ("passed", "failed")
-        for report in terminalreporter.getreports(kind)
+        for report in reports[kind]
         if report.when == "call"
         for name, value in report.user_properties
     ]

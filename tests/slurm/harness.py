@@ -1,4 +1,4 @@
-"""A sandbox as tests use it: a thin cover over the command line, run as a process."""
+"""A sandbox as tests use it: the command line outside, and commands inside it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,56 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
+import pytest
+
+from neuronctl.sandbox import client, enter
 from neuronctl.sandbox.client import NAME_VARIABLE
+from neuronctl.sandbox.setup import Running
 
 COMMENT = "--comment=field=misc;appl=pytorch-ddp"
 """A comment the cluster of the session's sandbox accepts."""
 
+SYSTEM: List[str] = []
+"""Options of every ``sandbox up``: ``--root DIR`` where the tests run on another Debian's Slurm."""
+
+RUN = os.environ.setdefault("PYTEST_RUN", str(os.getpid()))
+"""Part of the name of each sandbox: this test run's own, the same in all workers."""
+
+PATIENT = (
+    *(sys.executable, "-c"),
+    "from neuronctl.gate.ask import ask_live; ask_live.__kwdefaults__['timeout'] = 60; "
+    "from neuronctl.cli import program; program()",
+)
+"""``neuronctl`` with a minute instead of 1.5 s for Slurm to answer: tests of what it makes of the
+answers are not about how busy the machine is."""
+
 Result = subprocess.CompletedProcess
+T = TypeVar("T")
+
+
+def wait_until(check: Callable[[], T], seconds: float = 60) -> T:
+    """The first true answer of ``check``, which is asked again and again."""
+    give_up = time.monotonic() + seconds
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        assert time.monotonic() < give_up, f"not true within {seconds:g} s"
+        time.sleep(0.2)
+
+
+def _checked(result: Result[str], argv: Sequence[str], check: bool) -> Result[str]:
+    if check:
+        assert result.returncode == 0, (
+            f"exit code {result.returncode}: {argv}\n"
+            f"--- stdout\n{result.stdout}--- stderr\n{result.stderr}"
+        )
+    return result
 
 
 @dataclass(frozen=True)
@@ -37,16 +78,48 @@ class Sandbox:
             text=True,
             timeout=timeout,
         )
-        if check:
-            assert result.returncode == 0, (
-                f"exit code {result.returncode}: {argv}\n"
-                f"--- stdout\n{result.stdout}--- stderr\n{result.stderr}"
-            )
-        return result
+        return _checked(result, argv, check)
 
     def environment(self) -> Dict[str, str]:
         """The environment in which ``neuronctl sandbox`` means this sandbox."""
         return {**os.environ, NAME_VARIABLE: self.name}
+
+    @property
+    def running(self) -> Running:
+        """What the sandbox, which is up, tells of itself."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(NAME_VARIABLE, self.name)
+            return client.require()
+
+    def inside(self, *argv: str, pid: int = 0) -> List[str]:
+        """``argv`` in the namespaces of the sandbox, or of its process ``pid``, as its root."""
+        enter_user = ["-U"] if os.getuid() != 0 else []
+        target = str(pid or self.running.pid)
+        spaces = ["-m", "-u", "-i", "-n", "-p"]
+        return ["nsenter", *enter_user, "-t", target, *spaces, "--", *argv]
+
+    @property
+    def version(self) -> Tuple[int, ...]:
+        """Slurm's, such as (22, 5)."""
+        return tuple(int(number) for number in self.running.slurm.split(".")[:2])
+
+    def daemon(self, name: str, word: str = "") -> int:
+        """The process of a daemon, by its number out here; ``word`` stands in its command line."""
+        for pid, words in processes(self.running.pid).items():
+            if program(words) == name and (not word or word in words):
+                return pid
+        raise AssertionError(f"no {name} {word} in the sandbox")
+
+    def root(self, *argv: str, check: bool = True) -> Result[str]:
+        """Run a command inside as Slurm's administrator."""
+        result = subprocess.run(
+            self.inside(*argv),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return _checked(result, argv, check)
 
     def exec(
         self,
@@ -56,11 +129,28 @@ class Sandbox:
         timeout: float = 120,
         copy: Sequence[str] = (),
     ) -> Result[str]:
-        """Run a command inside, in the user's scratch directory; ``copy`` files there first."""
-        options = [word for path in copy for word in ("--copy", path)]
-        return self.neuronctl(
-            "sandbox", "exec", *options, "--", *cmd, input=input, check=check, timeout=timeout
+        """Run a command inside, in the user's scratch directory; ``copy`` files there first.
+
+        Where and as whom ``neuronctl sandbox exec`` would, without the start of one more Python
+        each time: the tests call this some thousand times.
+        """
+        if copy:
+            options = [word for path in copy for word in ("--copy", path)]
+            self.neuronctl("sandbox", "exec", *options, "--", "true")
+        running = self.running
+        user = f"-S {running.uid} -G {running.gid}".split()
+        place = f"--wd=/proc/{running.pid}/root{running.scratch}"
+        nsenter, *rest = self.inside(*cmd, pid=running.pid)
+        result = subprocess.run(
+            [nsenter, *user, place, *rest],
+            env=enter.environment(running),
+            stdin=subprocess.DEVNULL if input is None else None,
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
         )
+        return _checked(result, cmd, check)
 
     def status(self) -> Mapping[str, Any]:
         """What ``sandbox status --json`` says."""
@@ -69,7 +159,7 @@ class Sandbox:
     @property
     def scratch(self) -> str:
         """The user's scratch directory, as seen from inside."""
-        return str(self.status()["scratch"])
+        return self.running.scratch
 
     def write(self, path: str, text: str) -> None:
         """Write a file inside, as the user; ``path`` is relative to the scratch directory."""
@@ -80,12 +170,41 @@ class Sandbox:
         self.exec(["sh", "-c", "scancel -u $USER; while squeue -h | grep -q .; do sleep 0.1; done"])
 
 
+def processes(first: int) -> Dict[int, List[str]]:
+    """The command lines of all processes in the pid namespace of ``first``."""
+    space = os.readlink(f"/proc/{first}/ns/pid")
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path / "ns/pid") == space:
+                found[int(path.name)] = (path / "cmdline").read_text().split("\0")[:-1]
+    return found
+
+
+def program(words: Sequence[str]) -> str:
+    """The name by which a process was called; the kernel's may be that of its file, slurmd-wlm."""
+    return Path(words[0].partition(":")[0]).name if words else ""
+
+
+def own_name(name: str) -> str:
+    """A sandbox's name that no other test process gives to one."""
+    return f"{name}-{RUN}-{os.getpid()}"
+
+
+def take_all_down() -> None:
+    """End what sandboxes of this run are up: those of a worker that was killed."""
+    before, between = f"@neuronctl-sandbox/{os.getuid()}/", f"-{RUN}-"
+    for word in Path("/proc/net/unix").read_text().split():
+        if word.startswith(before) and between in word:
+            Sandbox(word[len(before) :]).neuronctl("sandbox", "down")
+
+
 @contextlib.contextmanager
 def sandbox_up(name: str, *options: str) -> Iterator[Sandbox]:
     """A sandbox for the time of the block."""
-    made = Sandbox(name)
+    made = Sandbox(own_name(name))
     try:
-        made.neuronctl("sandbox", "up", *options)
+        made.neuronctl("sandbox", "up", *SYSTEM, *options)
         yield made
     finally:
         made.neuronctl("sandbox", "down")

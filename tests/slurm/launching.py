@@ -12,7 +12,7 @@ import random
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 import pytest
 from bench import IMAGE
@@ -215,39 +215,32 @@ def hexed(words: Sequence[str]) -> List[str]:
     return [os.fsencode(word).hex() for word in words]
 
 
-class Table:
-    """Plugin of pytest that prints what became of test_launch_table.py's jobs, at the end."""
-
-    def __init__(self) -> None:
-        self.said: Dict[Tuple[str, str], str] = {}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        cell = re.search(r"test_launch_table\.py::test_cell\[(.+)-(\w+)\]$", report.nodeid)
+def table(reports: Iterable[pytest.TestReport]) -> List[str]:
+    """What became of test_launch_table.py's jobs, as lines; none where it did not run."""
+    said: Dict[Tuple[str, str], str] = {}
+    for report in reports:
+        cell = re.search(r"test_launch_table\.py::test_cell\[([\w-]+)-(\w+)\]", report.nodeid)
         if cell is None:
-            return
+            continue
         place = cell[1], cell[2]
         if report.failed:
-            self.said[place] = "FAILED"
+            said[place] = "FAILED"
         elif report.skipped:
             # (file, line, "Skipped: why")
-            self.said[place] = f"not run: {str(report.longrepr[2]).splitlines()[0]}"
+            said[place] = f"not run: {str(report.longrepr[2]).splitlines()[0]}"
         elif report.when == "call":
-            self.said[place] = f"ran ({kind_of(*place)})"
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        out = terminalreporter
-        out.section("launchers, each a real job on two nodes (python: one process)")
-        whys = sorted({said for said in self.said.values() if said.startswith("not run: ")})
-        short = {said: f"not run [{number}]" for number, said in enumerate(whys, 1)}
-        out.write_line("".join(f"{word:15}" for word in ("", *WRAPPERS)).rstrip())
-        for name in NAMES:
-            cells = [self.said.get((name, one), "not asked for") for one in WRAPPERS]
-            words = [name, *(short.get(said, said) for said in cells)]
-            out.write_line("".join(f"{word:15}" for word in words).rstrip())
-        for said, number in short.items():
-            out.write_line(f"{number[8:]} {said[9:]}")
-        for line in (
-            "ran with: horovod, torch: that framework; mpi: mpi4py; own: a sum over plain TCP",
-            "conda: activated from a stand-in. Pyxis: its line as text only, no Enroot to run it",
-        ):
-            out.write_line(line)
+            said[place] = f"ran ({kind_of(*place)})"
+    if not said:
+        return []
+    whys = sorted({word for word in said.values() if word.startswith("not run: ")})
+    short = {word: f"not run [{number}]" for number, word in enumerate(whys, 1)}
+    rows = [["", *WRAPPERS]]
+    for name in NAMES:
+        cells = [said.get((name, wrapper), "not asked for") for wrapper in WRAPPERS]
+        rows.append([name, *(short.get(word, word) for word in cells)])
+    return [
+        *("".join(f"{word:15}" for word in row).rstrip() for row in rows),
+        *(f"{number[8:]} {word[9:]}" for word, number in short.items()),
+        "ran with: horovod, torch: that framework; mpi: mpi4py; own: a sum over plain TCP",
+        "conda: activated from a stand-in. Pyxis: its line as text only, no Enroot to run it",
+    ]

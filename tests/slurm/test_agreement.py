@@ -7,7 +7,6 @@ The requests go over all partitions of the cluster, legal and illegal, onto queu
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections import Counter
@@ -40,7 +39,7 @@ BUSY = {"Resources", "Priority"}
 @pytest.fixture(scope="module")
 def whole_cluster(slurm_there: None) -> Iterator[Sandbox]:
     options = [word for name, count in NODES.items() for word in ("--nodes", f"{name}={count}")]
-    with sandbox_up(f"pytest-{os.getpid()}-agreement", *options) as made:
+    with sandbox_up("agreement", *options) as made:
         yield made
 
 
@@ -75,6 +74,7 @@ def table(rows: List[Dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.long
 def test_verdicts_agree_with_slurm(
     whole_cluster: Sandbox, record_property: Callable[[str, object], None]
 ) -> None:

@@ -1,4 +1,4 @@
-"""A real SIF image, run by Apptainer as the ordinary user, on Debian 13's Slurm."""
+"""A real SIF image, run by Apptainer as the ordinary user, on another Debian's Slurm."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ import neuronctl
 EXEC = f"singularity --quiet exec --nv {IMAGES}/{IMAGE}"
 
 
-def test_the_sandbox_runs_slurm_24_11_from_its_own_root(
-    container_bench: Sandbox, debian13: Path
+def test_the_sandbox_runs_slurm_from_its_own_root(
+    container_bench: Sandbox, container_root: Path
 ) -> None:
     status = container_bench.status()
-    assert (status["root"], status["slurm"][:6]) == (str(debian13), "24.11.")
+    assert status["root"] == str(container_root)
+    assert tuple(map(int, status["slurm"].split(".")[:2])) >= (24, 11)
     assert container_bench.exec(["sinfo", "--version"]).stdout == f"slurm-wlm {status['slurm']}\n"
     said = container_bench.exec(["sh", "-c", "cat /etc/debian_version; neuronctl --version"]).stdout
-    assert said.startswith("13.") and neuronctl.__version__ in said
+    version = (container_root / "etc/debian_version").read_text()
+    assert said.startswith(version) and neuronctl.__version__ in said
 
 
 @pytest.mark.parametrize("how", ["--wait", "--follow"])

@@ -12,12 +12,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
-from harness import COMMENT, Sandbox, sandbox_up
+from harness import COMMENT, Sandbox, sandbox_up, wait_until
 
 JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
 SUBMIT = ["neuronctl", "submit", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5"]
@@ -30,36 +29,16 @@ class Broken:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
-        self.pid = int(sandbox.status()["pid"])
         self.started: List[subprocess.Popen[bytes]] = []
         self.homes: Dict[Tuple[str, str], int] = {}
 
-    def inside(self, pid: int, *argv: str) -> List[str]:
-        """A command as the sandbox's root, in the namespaces of one of its processes."""
-        enter = ["nsenter", *(["-U"] if os.getuid() else []), "-t", str(pid)]
-        return [*enter, "-m", "-u", "-i", "-n", "-p", "--", *argv]
-
     def root(self, *argv: str, check: bool = True) -> str:
-        done = subprocess.run(self.inside(self.pid, *argv), capture_output=True, text=True)
-        assert not check or done.returncode == 0, (argv, done.stdout, done.stderr)
-        return done.stdout
-
-    def find(self, daemon: str, word: str = "") -> int:
-        """A daemon's process out here; ``word`` stands in its command line."""
-        home = os.readlink(f"/proc/{self.pid}/ns/pid")
-        for folder in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if (folder / "comm").read_text().strip() != daemon:
-                    continue
-                words = (folder / "cmdline").read_text().split("\0")
-                if os.readlink(folder / "ns/pid") == home and (not word or word in words):
-                    return int(folder.name)
-        raise AssertionError(f"no {daemon} {word} in there")
+        return str(self.sandbox.root(*argv, check=check).stdout)
 
     @contextlib.contextmanager
     def without(self, daemon: str, word: str = "") -> Iterator[None]:
         """Kill a daemon, and start it again as it was."""
-        pid = self.find(daemon, word)
+        pid = self.sandbox.daemon(daemon, word)
         argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         parent = self.homes.setdefault((daemon, word), parent)
@@ -71,7 +50,7 @@ class Broken:
             yield
         finally:
             again = subprocess.Popen(
-                self.inside(parent, *argv),
+                self.sandbox.inside(*argv, pid=parent),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -110,20 +89,10 @@ class Broken:
         return self.sandbox.exec(["bash", "-c", script], timeout=240).stdout
 
 
-def wait_until(check: Callable[[], Any], seconds: float = 60) -> Any:
-    give_up = time.monotonic() + seconds
-    while True:
-        found = check()
-        if found:
-            return found
-        assert time.monotonic() < give_up, "it never came to pass"
-        time.sleep(0.2)
-
-
 @pytest.fixture(scope="module")
 def broken(slurm_there: None) -> Iterator[Broken]:
     """The sandbox, whose controller forgets soon and takes a silent node for dead soon."""
-    with sandbox_up(f"faults-{os.getpid()}", "--nodes", "amd_a100nv_8=2") as sandbox:
+    with sandbox_up("faults", "--nodes", "amd_a100nv_8=2") as sandbox:
         made = Broken(sandbox)
         made.root(
             "sacctmgr", "-i", "modify", "qos", "p_amd_a100nv_8", "set", "MaxSubmitJobsPerUser=-1"

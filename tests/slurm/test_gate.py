@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
-import subprocess
 import time
 from typing import Any, Iterator, List
 
 import pytest
-from harness import COMMENT, Result, Sandbox, sandbox_up
+from harness import COMMENT, PATIENT, Result, Sandbox, sandbox_up
 
 from neuronctl.catalog.loader import load
 from neuronctl.request.begin_time import moment
@@ -29,7 +27,7 @@ def program(sandbox: Sandbox, no_jobs: None) -> None:
 
 
 def submit(sandbox: Sandbox, *options: str, code: int = 0) -> Result[str]:
-    result = sandbox.exec(["neuronctl", "submit", *JOB, *options, "t.py"], check=False)
+    result = sandbox.exec([*PATIENT, "submit", *JOB, *options, "t.py"], check=False)
     assert result.returncode == code, result.stdout + result.stderr
     return result
 
@@ -103,19 +101,9 @@ def test_a_group_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
 @contextlib.contextmanager
 def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
     """A limit of Slurm's set by its administrator; neuronctl has no kept limits then."""
-    pid = str(sandbox.status()["pid"])
-    enter = [
-        "nsenter",
-        *(["-U"] if os.getuid() else []),
-        "-t",
-        pid,
-        *["-m", "-u", "-i", "-n", "-p", "--"],
-    ]
 
     def modify(words: str) -> None:
-        subprocess.run(
-            [*enter, "sacctmgr", "-i", "modify", *words.split()], check=True, capture_output=True
-        )
+        sandbox.root("sacctmgr", "-i", "modify", *words.split())
         sandbox.exec(["sh", "-c", 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'])
 
     modify(limit)
@@ -294,7 +282,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.1; done"])
     words = ["-p", "auto", "--gpu", "a100,v100", "--gpus-per-node", "8", "-t", "10"]
     options = ["--field", "misc", "--appl", "pytorch", "--json", "--sbatch", "nice=0"]
-    result = sandbox.exec(["neuronctl", "submit", *words, *options, "t.py"])
+    result = sandbox.exec([*PATIENT, "submit", *words, *options, "t.py"])
     answer = json.loads(result.stdout)
     assert answer["partition"] == empty
     assert f"-p auto takes {empty}: can start now" in result.stderr
@@ -323,7 +311,7 @@ def test_an_imported_catalog_is_what_the_sandbox_was_built_from(sandbox: Sandbox
     )
     words = ["neuronctl", "partitions", "--catalog", "draft.yaml", "--json"]
     drafted = json.loads(sandbox.exec(words).stdout)["partitions"]
-    built = sandbox.status()["partitions"]
+    built = sandbox.running.partitions
     assert {one["name"]: expand_hostlist(one["node_list"]) for one in drafted} == built
     assert {one["name"]: one["nodes"] for one in drafted} == {k: len(v) for k, v in built.items()}
     guide = load().cluster("neuron").partitions
@@ -362,19 +350,12 @@ def test_partitions_live(sandbox: Sandbox) -> None:
 
 
 def test_the_old_word_passes_on_the_old_cluster(slurm_there: None) -> None:
-    for made in _old_cluster():
+    with sandbox_up("2022", "--cluster", "neuron-2022", "--nodes", "amd_a100nv_8=0") as made:
         made.write("t.py", "print(1)\n")
         words = ["-p", "cas_v100nv_8", "-t", "10", "--gpus-per-node", "1", "--comment", "pytorch"]
         alone = ["env", "XDG_CONFIG_HOME=/tmp/none"]  # the sandbox's own names the cluster
-        result = made.exec([*alone, "neuronctl", "submit", "--explain", *words, "t.py"])
+        result = made.exec([*alone, *PATIENT, "submit", "--explain", *words, "t.py"])
         assert "can start now" in result.stderr
         # The cluster is known by its name in slurm.conf, without --cluster.
         assert "neuron-2022" in result.stderr
         assert "cluster: ClusterName in /etc/slurm/slurm.conf" in result.stderr
-
-
-def _old_cluster() -> Iterator[Sandbox]:
-
-    name = f"pytest-{os.getpid()}-2022"
-    with sandbox_up(name, "--cluster", "neuron-2022", "--nodes", "amd_a100nv_8=0") as made:
-        yield made

@@ -10,15 +10,9 @@ from pathlib import Path
 import pytest
 from bench import IMAGES
 from harness import Sandbox
-from launching import CELLS, JOB, MODULES, NAMES, TELL, Table, kind_of, ran, size
+from launching import CELLS, JOB, MODULES, NAMES, TELL, kind_of, ran, size
 
 from neuronctl.launch import launchers
-
-
-@pytest.fixture(scope="session", autouse=True)
-def table(request: pytest.FixtureRequest) -> None:
-    """Before anything can fail or be skipped: the table tells of that too."""
-    request.config.pluginmanager.register(Table())
 
 
 @pytest.mark.parametrize(("launcher", "wrapper"), CELLS)

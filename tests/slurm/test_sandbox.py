@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 import pytest
-from harness import COMMENT, Sandbox, sandbox_up
+from harness import COMMENT, SYSTEM, Result, Sandbox, own_name, processes, program, sandbox_up
 
 from neuronctl.catalog.loader import load
 
@@ -27,7 +27,7 @@ SLEEP = "--wrap=sleep 300"
 
 def test_up_again_is_the_same_sandbox(sandbox: Sandbox) -> None:
     before = sandbox.status()
-    again = sandbox.neuronctl("sandbox", "up", "--nodes", "cas_v100nv_4=4")
+    again = sandbox.neuronctl("sandbox", "up", *SYSTEM, "--nodes", "cas_v100nv_4=4")
     assert "up already" in again.stdout
     assert sandbox.status() == before
 
@@ -79,14 +79,23 @@ def test_every_node_has_every_name(sandbox: Sandbox) -> None:
 # ----------------------------------------------------------------------------- exec
 
 
+def by_command(sandbox: Sandbox, *argv: str, input: Optional[str] = None) -> Result[str]:
+    """``neuronctl sandbox exec`` itself."""
+    return sandbox.neuronctl("sandbox", "exec", "--", *argv, input=input, check=False)
+
+
 def test_commands_run_as_an_ordinary_user(sandbox: Sandbox) -> None:
     status = sandbox.status()
     script = 'id -u; id -un; pwd; hostname; echo "$HOME"; command -v neuronctl'
-    uid, name, place, host, home, program = sandbox.exec(["sh", "-c", script]).stdout.splitlines()
+    lines = by_command(sandbox, "sh", "-c", script).stdout.splitlines()
+    uid, name, place, host, home, program = lines
     assert uid != "0"
     assert (int(uid), name, place) == (status["uid"], status["user"], f"/scratch/{name}")
     assert (host, home) == ("glogin01", status["home"])
     assert program == str(Path(sys.executable).parent / "neuronctl")
+    # The tests' own way inside is no other.
+    look = ["sh", "-c", f"{script}; umask; env | sort"]
+    assert sandbox.exec(look).stdout == by_command(sandbox, *look).stdout
 
 
 def test_neuronctl_in_there_knows_the_cluster(sandbox: Sandbox) -> None:
@@ -100,12 +109,12 @@ def test_neuronctl_in_there_knows_the_cluster(sandbox: Sandbox) -> None:
     ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)]
 )
 def test_exec_ends_as_the_command_does(sandbox: Sandbox, script: str, code: int) -> None:
-    assert sandbox.exec(["sh", "-c", script], check=False).returncode == code
+    assert by_command(sandbox, "sh", "-c", script).returncode == code
 
 
 @pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), ("/etc/passwd", 126)])
 def test_a_command_that_cannot_run(sandbox: Sandbox, command: str, code: int) -> None:
-    result = sandbox.exec([command], check=False)
+    result = by_command(sandbox, command)
     assert result.returncode == code
     assert result.stderr.startswith(f"neuronctl: {command}: ")
     assert len(result.stderr.splitlines()) == 1
@@ -114,7 +123,7 @@ def test_a_command_that_cannot_run(sandbox: Sandbox, command: str, code: int) ->
 def test_exec_passes_input_arguments_and_both_outputs(sandbox: Sandbox) -> None:
     words = ["a b", "$HOME", "*", "", "é", "--help", "-x"]
     script = 'cat; printf "[%s]" "$@"; echo wrong >&2'
-    result = sandbox.exec(["sh", "-c", script, "sh", *words], input="in\n")
+    result = by_command(sandbox, "sh", "-c", script, "sh", *words, input="in\n")
     assert result.stdout == "in\n" + "".join(f"[{word}]" for word in words)
     assert result.stderr == "wrong\n"
 
@@ -195,7 +204,6 @@ def test_slurm_refuses_what_the_site_refuses(
         ["-c", "8"],
         ["--gres=gpu:4", "-n", "4", "-c", "8"],
         ["--gres=gpu:a100:2", "-N", "2"],
-        ["--gpus-per-node=2", "--ntasks-per-node=2", "-N", "2", "-c", "8"],
         ["--exclusive"],
     ],
 )
@@ -203,6 +211,18 @@ def test_slurm_takes_what_the_site_takes(
     sandbox: Sandbox, no_jobs: None, options: List[str]
 ) -> None:
     sandbox.exec([*GPU_JOB, COMMENT, *options, SLEEP])
+
+
+def test_slurm_takes_gpus_per_node(sandbox: Sandbox, no_jobs: None) -> None:
+    """With --gres beside it where Slurm takes both, since many scripts have them."""
+    words = [word for word in GPU_JOB if not word.startswith("--gres")]
+    words += ["--gpus-per-node=2", "--ntasks-per-node=2", "-N", "2", "-c", "8", COMMENT]
+    sandbox.exec([*words, SLEEP])
+    both = sandbox.exec([*words, "--gres=gpu:1", SLEEP], check=False)
+    if sandbox.version < (25,):
+        assert both.returncode == 0, both.stderr
+    else:
+        assert "--gpus-per-node and --gres=gpu are mutually exclusive" in both.stderr
 
 
 def test_a_job_that_names_no_cores_gets_the_gpus_share(sandbox: Sandbox, no_jobs: None) -> None:
@@ -294,15 +314,11 @@ def _traces() -> Dict[str, Set[str]]:
 
 
 def _processes(first: int) -> Dict[Tuple[int, str], str]:
-    """(pid, start time) -> command, of all processes in the pid namespace of ``first``."""
-    space = os.readlink(f"/proc/{first}/ns/pid")
+    """(pid, start time) -> program, of all processes in the pid namespace of ``first``."""
     found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.readlink(path / "ns/pid") == space:
-                found[int(path.name), _started(path)] = (path / "comm").read_text().strip()
-        except OSError:
-            continue
+    for pid, words in processes(first).items():
+        with contextlib.suppress(OSError):
+            found[pid, _started(Path("/proc", str(pid)))] = program(words)
     return found
 
 
@@ -322,9 +338,8 @@ def _alive(process: Tuple[int, str]) -> bool:
 @pytest.mark.parametrize("way", ["down", "kill -9", "TERM"])
 def test_nothing_stays_behind(slurm_there: None, way: str) -> None:
     before = _traces()
-    name = f"pytest-{os.getpid()}-gone"
-    with sandbox_up(name, *SMALL) as made:
-        sandbox_pid = made.status()["pid"]
+    with sandbox_up("gone", *SMALL) as made:
+        sandbox_pid = made.running.pid
         made.exec([*GPU_JOB, COMMENT, "--wrap=touch started; exec sleep 300"])
         made.exec(["sh", "-c", "while [ ! -e started ]; do sleep 0.1; done"])
         inside = _processes(sandbox_pid)
@@ -340,15 +355,15 @@ def test_nothing_stays_behind(slurm_there: None, way: str) -> None:
                 time.sleep(0.05)
         assert [inside[process] for process in inside if _alive(process)] == []
         assert made.status() == {"schema": "neuronctl.sandbox/1", "up": False}
-        assert made.exec(["true"], check=False).returncode == 6
+        assert made.neuronctl("sandbox", "exec", "true", check=False).returncode == 6
     after = _traces()
     assert {kind: after[kind] - before[kind] for kind in before} == {kind: set() for kind in before}
-    assert name not in Path("/proc/net/unix").read_text()
+    assert made.name not in Path("/proc/net/unix").read_text()
 
 
 def test_an_interrupted_up_leaves_nothing(slurm_there: None) -> None:
-    made = Sandbox(f"pytest-{os.getpid()}-stopped")
-    words = [sys.executable, "-m", "neuronctl", "sandbox", "up", *SMALL]
+    made = Sandbox(own_name("stopped"))
+    words = [sys.executable, "-m", "neuronctl", "sandbox", "up", *SYSTEM, *SMALL]
     with subprocess.Popen(words, env=made.environment(), stdout=subprocess.DEVNULL) as process:
         for _ in range(1000):
             if made.name in Path("/proc/net/unix").read_text():
@@ -364,8 +379,8 @@ def test_an_interrupted_up_leaves_nothing(slurm_there: None) -> None:
 
 
 def test_two_at_once_are_one(slurm_there: None) -> None:
-    made = Sandbox(f"pytest-{os.getpid()}-twice")
-    words = [sys.executable, "-m", "neuronctl", "sandbox", "up", *SMALL]
+    made = Sandbox(own_name("twice"))
+    words = [sys.executable, "-m", "neuronctl", "sandbox", "up", *SYSTEM, *SMALL]
     try:
         processes = [
             subprocess.Popen(words, env=made.environment(), stdout=subprocess.PIPE, text=True)
@@ -384,8 +399,7 @@ def test_down_of_none_is_no_error(slurm_there: None) -> None:
 
 
 def test_an_older_cluster_of_the_catalog(slurm_there: None) -> None:
-    name = f"pytest-{os.getpid()}-older"
-    with sandbox_up(name, "--cluster", "neuron-2022", "--nodes", "bigmem=1") as made:
+    with sandbox_up("older", "--cluster", "neuron-2022", "--nodes", "bigmem=1") as made:
         assert made.status()["cluster"] == "neuron-2022"
         out = made.exec(["sinfo", "-h", "-o", "%P %N %D"]).stdout.splitlines()
         assert len(out) == 3
@@ -399,6 +413,8 @@ def test_an_older_cluster_of_the_catalog(slurm_there: None) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="all other tests run without root already")
 def test_an_ordinary_user_needs_no_root(slurm_there: None) -> None:
+    if SYSTEM:
+        pytest.skip("the files of another root belong to root")
     for file in ("/etc/subuid", "/etc/subgid"):
         if not Path(file).exists():
             pytest.skip(f"this machine has no {file} to lay another over")

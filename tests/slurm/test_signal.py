@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 
-from harness import Sandbox
+from harness import Sandbox, wait_until
 
 PROGRAM = """
 import os, signal, sys, time
@@ -29,20 +28,11 @@ def test_every_process_gets_the_signal(sandbox: Sandbox, no_jobs: None) -> None:
     submitted = sandbox.exec(["neuronctl", "submit", *options, "save.py"])
     job_id = str(json.loads(submitted.stdout)["job_id"])
     look = ["sh", "-c", "cat save.log 2>/dev/null || true"]
-    until(lambda: sandbox.exec(look).stdout.count("ready") == 4)
+    wait_until(lambda: sandbox.exec(look).stdout.count("ready") == 4)
     # As slurmctld does 60 s before the time is up.
     sandbox.exec(["scancel", "--batch", "--signal=USR1", job_id])
-    until(lambda: sandbox.exec(look).stdout.count("saved") == 4)
+    wait_until(lambda: sandbox.exec(look).stdout.count("saved") == 4)
     query = ["sacct", "-X", "-n", "-P", "-j", job_id, "-o", "State,ExitCode"]
-    until(lambda: sandbox.exec(query).stdout.strip() == "COMPLETED|0:0")
+    wait_until(lambda: sandbox.exec(query).stdout.strip() == "COMPLETED|0:0")
     text = sandbox.exec(look).stdout
     assert all(f"saved by rank {rank}\n" in text for rank in range(4))
-
-
-def until(true: object, seconds: float = 60) -> None:
-    """Wait for something that will come."""
-    assert callable(true)
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.3)

@@ -12,11 +12,10 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
-from harness import COMMENT, Sandbox
+from harness import COMMENT, Sandbox, wait_until
 
 JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
 
@@ -46,16 +45,6 @@ def status(sandbox: Sandbox, *arguments: str, code: int = 0) -> List[Dict[str, A
     assert result.returncode == code, result.stderr
     jobs: List[Dict[str, Any]] = json.loads(result.stdout)["jobs"]
     return jobs
-
-
-def wait_until(check: Any, seconds: float = 60) -> Any:
-    give_up = time.monotonic() + seconds
-    while True:
-        found = check()
-        if found:
-            return found
-        assert time.monotonic() < give_up, "it never came to pass"
-        time.sleep(0.2)
 
 
 def wait_for_state(sandbox: Sandbox, job: str, state: str) -> Dict[str, Any]:
@@ -174,17 +163,8 @@ def test_unknown_jobs(sandbox: Sandbox) -> None:
 
 def test_somebody_elses_job(sandbox: Sandbox) -> None:
     """A job of the controller's own user: seen with --all, and not for us to cancel."""
-    pid = int(sandbox.status()["pid"])
-    enter = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "--"]
-    if os.getuid() != 0:
-        enter.insert(1, "-U")
-    submitted = subprocess.run(
-        [*enter, *JOB, "-D", sandbox.scratch, "-o", "/dev/null", "--hold", "--wrap=true"],
-        capture_output=True,
-        text=True,
-    )
-    assert submitted.returncode == 0, submitted.stderr
-    job = submitted.stdout.strip()
+    words = ["-D", sandbox.scratch, "-o", "/dev/null", "--hold", "--wrap=true"]
+    job = sandbox.root(*JOB, *words).stdout.strip()
     try:
         assert job not in [row["job_id"] for row in status(sandbox)]
         assert job in [row["job_id"] for row in status(sandbox, "--all")]
@@ -192,7 +172,7 @@ def test_somebody_elses_job(sandbox: Sandbox) -> None:
         assert result.returncode == 7
         assert f"scancel refused the request: {job}: Access/permission denied" in result.stderr
     finally:
-        subprocess.run([*enter, "scancel", job], check=True)
+        sandbox.root("scancel", job)
 
 
 def test_requeued_under_the_same_id(sandbox: Sandbox) -> None:
@@ -218,6 +198,7 @@ def test_requeued_under_the_same_id(sandbox: Sandbox) -> None:
     assert [row["exit_code"] for row in status(sandbox, job)] == [4]
 
 
+@pytest.mark.long
 def test_time_limit(sandbox: Sandbox) -> None:
     job = submit(sandbox, "-t1", "--wrap=sleep 300")
     result = sandbox.exec(["neuronctl", "logs", "-f", job], timeout=240)
@@ -301,18 +282,6 @@ def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
 # ---------------------------------------------------------------- the cluster at fault
 
 
-def pid_in(sandbox: Sandbox, daemon: str) -> int:
-    """A daemon of this sandbox, by its number out here."""
-    home = os.readlink(f"/proc/{sandbox.status()['pid']}/ns/pid")
-    for folder in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if (folder / "comm").read_text().strip() != daemon:
-                continue
-            if os.readlink(folder / "ns/pid") == home:
-                return int(folder.name)
-    raise AssertionError(f"no {daemon} in there")
-
-
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
@@ -322,9 +291,10 @@ def stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.long
 def test_a_controller_that_hangs_while_following(sandbox: Sandbox) -> None:
     job = submit(sandbox, "--wrap=echo up; sleep 20; echo done; exit 6")
-    controller = pid_in(sandbox, "slurmctld")
+    controller = sandbox.daemon("slurmctld")
     wait_for_state(sandbox, job, "RUNNING")
 
     def pause() -> None:
@@ -343,7 +313,7 @@ def test_a_controller_that_hangs_while_following(sandbox: Sandbox) -> None:
 
 
 def test_a_controller_that_hangs(sandbox: Sandbox) -> None:
-    with stopped(pid_in(sandbox, "slurmctld")):
+    with stopped(sandbox.daemon("slurmctld")):
         result = sandbox.exec(["neuronctl", "status"], check=False)
     assert result.returncode == 6
     assert "squeue did not respond within 10 s; what you see is what" in result.stderr

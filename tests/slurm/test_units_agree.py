@@ -116,6 +116,8 @@ def test_arrays_dependencies_and_mail_types_are_taken_as_slurm_takes_them(
 
 PATTERNS = ["%x_%j.log", "%A_%a.out", "%8j-%4a", "%99j", "100%%-%j", "%%j-%j", "%u.%N.%n.%t.%j",
             "%q-%j", "%J", "%s-%j", "%5x-%j", "end-%j-%", "a\\%j", "b\\\\%j"]  # fmt: skip
+NEWER = {"end-%j-%": "end-%j-", "b\\\\%j": "b%%j"}
+"""What newer versions of Slurm make of the same: no % at the end, no backslash at all."""
 
 
 def test_log_files_are_named_as_slurm_names_them(sandbox: Sandbox, no_jobs: None) -> None:
@@ -138,13 +140,14 @@ def test_log_files_are_named_as_slurm_names_them(sandbox: Sandbox, no_jobs: None
         job, array, task, node, user = words.split()
         pattern = PATTERNS[int(number) - 1]
         found.setdefault(int(number), []).append(name)
-        assert name == units.expand_log_pattern(
-            pattern,
+        expected = units.expand_log_pattern(
+            NEWER.get(pattern, pattern) if sandbox.version >= (25,) else pattern,
             job_id=int(job),
             array_job_id=int(array),
             array_task_id=int(task),
             job_name="train",
             user=user,
             node=node,
-        ), pattern
+        )
+        assert name == expected, pattern
     assert set(found) == set(range(1, len(PATTERNS) + 1)), (answer.stdout, answer.stderr)

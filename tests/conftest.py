@@ -126,7 +126,7 @@ def run(tmp_path: Path) -> Callable[..., Result[str]]:
         env: Optional[Mapping[str, str]] = None,
         cwd: Optional[Path] = None,
         input: Optional[str] = None,
-        timeout: float = 120,
+        timeout: float = 600,
     ) -> Result[str]:
         result = subprocess.run(
             [sys.executable, "-m", "neuronctl", *argv],

@@ -39,7 +39,7 @@ Result = subprocess.CompletedProcess
 T = TypeVar("T")
 
 
-def wait_until(check: Callable[[], T], seconds: float = 60) -> T:
+def wait_until(check: Callable[[], T], seconds: float = 180) -> T:
     """The first true answer of ``check``, which is asked again and again."""
     give_up = time.monotonic() + seconds
     while True:
@@ -66,7 +66,7 @@ class Sandbox:
     name: str
 
     def neuronctl(
-        self, *argv: str, input: Optional[str] = None, check: bool = True, timeout: float = 120
+        self, *argv: str, input: Optional[str] = None, check: bool = True, timeout: float = 300
     ) -> Result[str]:
         """The command line outside, for this sandbox; ``check`` wants exit code 0."""
         result = subprocess.run(
@@ -117,7 +117,7 @@ class Sandbox:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         return _checked(result, argv, check)
 
@@ -126,7 +126,7 @@ class Sandbox:
         cmd: Sequence[str],
         input: Optional[str] = None,
         check: bool = True,
-        timeout: float = 120,
+        timeout: float = 300,
         copy: Sequence[str] = (),
     ) -> Result[str]:
         """Run a command inside, in the user's scratch directory; ``copy`` files there first.

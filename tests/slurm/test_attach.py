@@ -24,7 +24,7 @@ def nothing_left(no_jobs: None) -> None:
 def job(sandbox: Sandbox) -> str:
     """A job that runs a step on two nodes."""
     made = sandbox.exec([*JOB, "--wrap=srun sleep 300"]).stdout.strip()
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 180
     while "RUNNING" not in sandbox.exec(["squeue", "-h", "-o%T", "-j", made]).stdout:
         assert time.monotonic() < give_up
         time.sleep(0.2)

@@ -237,7 +237,7 @@ def test_a_slurm_on_the_safe_side(
 def seen(sandbox: Sandbox, job_id: int) -> str:
     """The job's state and reason once Slurm has looked at it."""
     look = (
-        "for i in $(seq 100); do s=$(squeue -h -j $1 -o '%T %r'); "
+        "for i in $(seq 900); do s=$(squeue -h -j $1 -o '%T %r'); "
         "case $s in 'PENDING None'|'PENDING '|'PENDING Priority') sleep 0.1;; *) break;; esac; "
         'done; echo "$s"'
     )

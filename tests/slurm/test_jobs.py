@@ -145,12 +145,12 @@ def test_signal_reaches_the_program(sandbox: Sandbox, no_jobs: None) -> None:
         + ["-o", "catch_%j.out", "catch.py"]
     ).stdout.split()[3]
     ready = f"until grep -q ready catch_{job_id}.out 2>/dev/null; do sleep 0.2; done"
-    sandbox.exec(["bash", "-c", f"{ready}; scancel --batch --signal=USR1 {job_id}"], timeout=60)
+    sandbox.exec(["bash", "-c", f"{ready}; scancel --batch --signal=USR1 {job_id}"])
     sandbox.exec(["bash", "-c", f"while squeue -h -j {job_id} | grep -q .; do sleep 0.2; done"])
     assert "caught" in sandbox.exec(["cat", f"catch_{job_id}.out"]).stdout
     # slurmdbd hears of the end a little later than squeue shows it.
     ended = f"until neuronctl status {job_id} | grep 'exit code 9:0'; do sleep 0.5; done"
-    sandbox.exec(["bash", "-c", ended], timeout=30)
+    sandbox.exec(["bash", "-c", ended])
 
 
 def test_secret_reaches_the_job_but_no_file(sandbox: Sandbox, no_jobs: None) -> None:
@@ -172,7 +172,6 @@ def test_salloc_runs_a_command_on_the_first_node(sandbox: Sandbox, no_jobs: None
     result = sandbox.exec(
         ["neuronctl", "salloc", *JOB, "-N", "2", "--gpus-per-node", "2"]
         + ["--", "bash", "-c", command],
-        timeout=60,
     )
     lines = result.stdout.splitlines()
     assert lines[0] == "gpu35"
@@ -202,7 +201,6 @@ def test_salloc_hands_a_container_its_command_word_for_word(
     result = sandbox.exec(
         ["bash", "-c", begin, "x", "neuronctl", "salloc", *JOB, *options, *command],
         check=False,
-        timeout=60,
     )
     address, *words = result.stdout.split("|")
     assert address.startswith("10.") and words == [":", "a  b", "$HOME", ""]

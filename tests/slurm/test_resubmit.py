@@ -112,7 +112,7 @@ def test_history(sandbox: Sandbox) -> None:
     sandbox.write("h.py", "print(1)\n")
     sandbox.exec(["neuronctl", "submit", *SUBMIT, "--job-name", "hist-a", "h.py"])
     job = newest(sandbox)["job_id"]
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 180
     while newest(sandbox)["jobs"][0]["state"] != "COMPLETED":
         assert time.monotonic() < give_up
         time.sleep(0.3)

@@ -273,7 +273,7 @@ def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=180)
     assert process.returncode == 130
     assert f"stopped following; job {job} goes on" in err and f"neuronctl logs -f {job}" in err
     assert status(sandbox, job)[0]["state"] == "RUNNING"

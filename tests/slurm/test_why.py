@@ -208,7 +208,7 @@ def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
     second = sandbox.exec([*sbatch, "--wrap=true"]).stdout.strip()
     third = sandbox.exec([*sbatch, "--nice=50", "--wrap=true"]).stdout.strip()
     held = submit(sandbox, "--hold", "--wrap=true")
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 180
     # Slurm may name the third's reason when it is submitted, the second's only later.
     while [why(sandbox, job)[0]["reason"] for job in (second, third)] != ["Resources", "Priority"]:
         assert time.monotonic() < give_up
@@ -254,7 +254,7 @@ def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
     data, text = why(sandbox, lost)
     assert data["kind"] == "node-failure" and data["certain"]
     assert "Slurm lost contact with one of its nodes (gpu36)" in text
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 180
     while "its previous run" not in why(sandbox, again)[1]:
         assert time.monotonic() < give_up, "accounting never heard of the run before the requeue"
         time.sleep(0.5)

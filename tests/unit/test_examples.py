@@ -44,7 +44,7 @@ def start(cwd: Path, *args: str, **env: str) -> subprocess.Popen[str]:
 
 def finish(*processes: subprocess.Popen[str]) -> List[str]:
     try:
-        outputs = [process.communicate(timeout=120)[0] for process in processes]
+        outputs = [process.communicate(timeout=600)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -63,9 +63,19 @@ class LimitKind:
     minimum: bool = False
     of_partition: bool = False
 
+    def examples(self) -> Iterator[Limit]:
+        """One such limit of each TRES and of each who may set it."""
+        scopes = [PARTITION] if self.of_partition else [QOS]
+        if self.association or self.per == GROUP:
+            scopes.append(ASSOCIATION)
+        for scope in scopes:
+            yield from (Limit(self.name, tres, 1, scope, "any") for tres in self.reasons)
+
 
 def _by_tres(cpu: str, mem: str, node: str, gpu: str) -> Dict[str, str]:
-    return {"cpu": cpu, "mem": mem, "node": node, "gres/gpu": gpu}
+    others = {"billing": "Billing", "license": "License", "energy": "Energy"}
+    reasons = {tres: gpu.replace("GRES", name) for tres, name in others.items()}
+    return {"cpu": cpu, "mem": mem, "node": node, "gres/gpu": gpu, **reasons}
 
 
 KINDS: Mapping[str, LimitKind] = {

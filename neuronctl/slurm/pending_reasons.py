@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Tuple
+from typing import Dict, Iterator, Tuple
 
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.limits import (
+    ACCOUNT,
+    JOB,
+    KINDS,
+    NODE,
+    PARTITION,
+    QOS,
+    RUNNING,
+    SPENT,
+    SUBMITTED,
+    TIME,
+    TRES,
+    USER,
+    Limit,
+)
 
 _USER_LIMIT = "it starts when other jobs of yours end"
 _SHARED_LIMIT = "it starts when other jobs that share the limit end"
 _NEVER = "cancel it and resubmit it with a smaller request"
 _ADMIN = "if this persists, ask your administrators"
+_SHORTER = "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time"
 _PARTITIONS = "'neuronctl partitions --live' shows other partitions"
 
-# reason: (plain words, what to do)
 REASONS: Dict[str, Tuple[str, str]] = {
     "AccountNotAllowed": (
         "its account may not use the partition",
         "use 'scontrol update jobid=ID account=NAME' with an allowed account",
-    ),
-    "AssocGrpCpuLimit": ("your account has reached its core limit", _SHARED_LIMIT),
-    "AssocGrpGRES": ("your account has reached its GPU limit", _SHARED_LIMIT),
-    "AssocGrpJobsLimit": ("your account has reached its limit on running jobs", _SHARED_LIMIT),
-    "AssocGrpMemLimit": ("your account has reached its memory limit", _SHARED_LIMIT),
-    "AssocGrpNodeLimit": ("your account has reached its node limit", _SHARED_LIMIT),
-    "AssocGrpSubmitJobsLimit": (
-        "your account has reached its limit on submitted jobs",
-        _SHARED_LIMIT,
-    ),
-    "AssocGrpCPUMinutesLimit": ("your account has used up its core minutes", _ADMIN),
-    "AssocGrpGRESMinutes": ("your account has used up its GPU minutes", _ADMIN),
-    "AssocMaxGRESPerJob": ("will never start: exceeds your account's GPUs per job", _NEVER),
-    "AssocMaxJobsLimit": ("you have reached your limit on running jobs", _USER_LIMIT),
-    "AssocMaxWallDurationPerJobLimit": (
-        "will never start: exceeds your account's time limit",
-        "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time",
     ),
     "BadConstraints": ("will never start: no node meets its constraints", _NEVER),
     "BeginTime": (
@@ -89,31 +87,14 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "PartitionNodeLimit": ("will never start: exceeds the partition's node limit", _NEVER),
     "PartitionTimeLimit": (
         "will never start: exceeds the partition's time limit",
-        "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time",
+        _SHORTER,
     ),
     "Priority": (
         "jobs with higher priority are ahead",
         "with a shorter --time, it may start earlier by backfill",
     ),
     "Prolog": ("its nodes are being prepared", ""),
-    "QOSGrpGRES": ("its QOS has reached its GPU limit", _SHARED_LIMIT),
-    "QOSGrpNodeLimit": ("its QOS has reached its node limit", _SHARED_LIMIT),
-    "QOSGrpCpuLimit": ("its QOS has reached its core limit", _SHARED_LIMIT),
-    "QOSGrpJobsLimit": ("its QOS has reached its limit on running jobs", _SHARED_LIMIT),
     "QOSJobLimit": ("its QOS has reached its limit on running jobs", _SHARED_LIMIT),
-    "QOSMaxCpuPerUserLimit": ("you have reached your core limit", _USER_LIMIT),
-    "QOSMaxGRESPerJob": ("will never start: exceeds the QOS's GPUs per job", _NEVER),
-    "QOSMaxGRESPerUser": ("you have reached your GPU limit", _USER_LIMIT),
-    "QOSMaxJobsPerUserLimit": ("you have reached your limit on running jobs", _USER_LIMIT),
-    "QOSMaxMemoryPerUser": ("you have reached your memory limit", _USER_LIMIT),
-    "QOSMaxNodePerJobLimit": ("will never start: exceeds the QOS's nodes per job", _NEVER),
-    "QOSMaxNodePerUserLimit": ("you have reached your node limit", _USER_LIMIT),
-    "QOSMaxSubmitJobPerUserLimit": ("you have reached your limit on submitted jobs", _USER_LIMIT),
-    "QOSMaxWallDurationPerJobLimit": (
-        "will never start: exceeds the QOS's time limit",
-        "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time",
-    ),
-    "QOSMinGRES": ("will never start: fewer GPUs than its QOS requires", "request more GPUs"),
     "QOSNotAllowed": ("its QOS may not use the partition", _PARTITIONS),
     "QOSTimeLimit": ("its QOS has used up its time", _ADMIN),
     "ReqNodeNotAvail": (
@@ -129,18 +110,12 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "SchedDefer": ("the scheduler has deferred it", ""),
     "TimeLimit": ("it reached its time limit", ""),
 }
+"""Reason -> (plain words, what to do), but for limits."""
 
-# Slurm builds the names of limits from parts; this pattern covers those that the table lacks.
-_FAMILY = (
-    r"(?P<whose>QOS|Assoc)(?P<kind>Grp|Max|Min)(?P<what>[A-Za-z]+?)(?P<minutes>(?:Run)?Minutes)?"
-    r"(?:Per(?P<per>Job|Node|User))?(?:Limit|NotSatisfied)?"
-)
 _WHAT = {
-    "Billing": "billing units", "BB": "burst buffer", "CPU": "cores", "Cpu": "cores",
-    "Energy": "energy", "GRES": "GPUs", "Jobs": "jobs", "Job": "jobs", "License": "licenses",
-    "Mem": "memory", "Memory": "memory", "Node": "nodes", "SubmitJob": "submitted jobs",
-    "SubmitJobs": "submitted jobs", "WallDuration": "time", "Wall": "time",
-}  # fmt: skip
+    **{"cpu": "core", "mem": "memory", "node": "node", "gres/gpu": "GPU"},
+    **{"billing": "billing", "license": "license", "energy": "energy"},
+}
 
 
 @dataclass(frozen=True)
@@ -153,14 +128,15 @@ class Explained:
 
 def explain(reason: str, job: str = "ID") -> Explained:
     """Explain a reason; an unknown one stays as Slurm gave it. job: its id, for the advice."""
-    name, _, rest = reason.partition(",")
-    known = REASONS.get(reason) or REASONS.get(name)
+    # squeue and scontrol print the longest of them with blanks or with underscores.
+    whole = reason.replace(" ", "_")
+    name, _, rest = ("", "", "") if whole in REASONS else reason.partition(",")
+    known = REASONS.get(whole) or REASONS.get(name) or LIMIT_REASONS.get(name)
     if known is None:
-        words, advice = _family(name)
-        return Explained(f"{words} ({reason})" if words else reason, advice)
+        return Explained(reason)
     words, advice = known
     # "ReqNodeNotAvail, UnavailableNodes:gpu30"
-    if rest.strip() and reason not in REASONS:
+    if rest.strip():
         words = f"{words} ({rest.strip()})"
     return Explained(words, re.sub(r"\bID\b", job, advice))
 
@@ -170,22 +146,34 @@ def reason_words(reason: str) -> str:
     return explain(reason).words
 
 
-def _family(name: str) -> Tuple[str, str]:
-    match = re.fullmatch(_FAMILY, name)
-    what = "" if match is None else _WHAT.get(match["what"], "")
-    if match is None or not what:
-        return "", ""
-    whose = "its QOS" if match["whose"] == "QOS" else "your account"
-    if match["minutes"]:
-        what = f"minutes of {what}"
-    if match["kind"] == "Min":
-        return f"will never start: {whose} requires more {what}", "request more"
-    if match["per"] == "User" or name == "AssocMaxSubmitJobLimit":
-        return f"you have reached the limit of {whose} on {what} per user", _USER_LIMIT
-    if match["kind"] == "Max":
-        each = (match["per"] or "Job").lower()
-        return f"will never start: exceeds the limit of {whose} on {what} per {each}", _NEVER
-    # A running job returns its unused minutes when it ends; used minutes are gone until a reset.
-    if match["minutes"] == "Minutes" or what == "time":
-        return f"{whose} has used up its {what}", _ADMIN
-    return f"{whose} has reached its limit on {what}", _SHARED_LIMIT
+def _of_limit(limit: Limit) -> Tuple[str, str]:
+    """What the reason of a limit means, whatever its figure."""
+    kind, what = limit.about, _WHAT.get(limit.tres, "")
+    whose = "its QOS" if limit.scope == QOS and kind.per != ACCOUNT else "your account"
+    if kind.counts == TIME:
+        return f"will never start: exceeds the time limit of {whose}", _SHORTER
+    if kind.counts in (RUNNING, SUBMITTED):
+        limited = f"limit on {'running' if kind.counts == RUNNING else 'submitted'} jobs"
+    else:
+        limited = f"{what} limit" if kind.counts == TRES else f"limit on {limit.things}"
+    if kind.minimum:
+        return f"will never start: fewer {limit.things} than {whose} requires", "request more"
+    if kind.per == USER:
+        return f"you have reached your {limited}", _USER_LIMIT
+    if kind.per in (JOB, NODE):
+        return f"will never start: exceeds the {limited} per {kind.per} of {whose}", _NEVER
+    if kind.counts == SPENT:
+        # Used minutes are gone until an administrator resets them.
+        return f"{whose} has used up its {limit.things}", _ADMIN
+    return f"{whose} has reached its {limited}", _SHARED_LIMIT
+
+
+def _limit_reasons() -> Iterator[Tuple[str, Tuple[str, str]]]:
+    for kind in KINDS.values():
+        for limit in kind.examples():
+            if limit.scope != PARTITION:
+                yield limit.reason, _of_limit(limit)
+
+
+LIMIT_REASONS: Dict[str, Tuple[str, str]] = dict(_limit_reasons())
+"""The same for the limits of QOS, associations and accounts."""

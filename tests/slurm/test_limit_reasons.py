@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import glob
-from typing import Iterator
 
 import pytest
 
-from neuronctl.slurm.limits import ASSOCIATION, GROUP, KINDS, PARTITION, QOS, Limit
+from neuronctl.slurm.limits import KINDS
 
-
-def reasons() -> Iterator[str]:
-    for kind in KINDS.values():
-        scopes = [PARTITION] if kind.of_partition else [QOS]
-        if kind.association or kind.per == GROUP:
-            scopes.append(ASSOCIATION)
-        for tres in kind.reasons:
-            yield from (Limit(kind.name, tres, 1, scope, "any").reason for scope in scopes)
+REASONS = sorted({limit.reason for kind in KINDS.values() for limit in kind.examples()})
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +18,6 @@ def library(slurm_there: None) -> bytes:
         return file.read()
 
 
-@pytest.mark.parametrize("reason", sorted(set(reasons())))
+@pytest.mark.parametrize("reason", REASONS)
 def test_slurm_has_the_reason(reason: str, library: bytes) -> None:
     assert b"\0" + reason.encode() + b"\0" in library

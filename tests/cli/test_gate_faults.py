@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -109,8 +110,13 @@ def test_the_slurm_of_another_cluster_is_no_judge(run: Run, slurm: FakeSlurm) ->
 def test_ten_thousand_jobs(run: Run, slurm: FakeSlurm) -> None:
     row = "{}|cas_v100nv_4|lab|normal|PENDING|Priority|1|cpu=1,gres/gpu=1|N/A|N/A|N/A|"
     slurm.answer("squeue", held(*(row.format(number) for number in range(1, 10_001))))
-    verdict = answer(run)
-    assert (verdict["kind"], verdict["cause"]) == ("refused", "NC501")
+    give_up = time.monotonic() + 180
+    while True:  # on a busy machine so many may take more than the 1.5 s there are for an answer
+        said = json.loads(run(*ASKED).stdout)
+        if said["verdict"]["judged_by"] == "Slurm":
+            break
+        assert time.monotonic() < give_up, said["verdict"]
+    assert (said["verdict"]["kind"], said["verdict"]["cause"]) == ("refused", "NC501")
     # Without a database, what the catalog says of a user's jobs is held against them.
-    found = json.loads(run(*ASKED).stdout)["findings"]
-    assert any("10000 of your jobs are in the queue, at most 8" in one["message"] for one in found)
+    messages = [one["message"] for one in said["findings"]]
+    assert any("10000 of your jobs are in the queue, at most 8" in one for one in messages)

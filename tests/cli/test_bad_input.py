@@ -59,7 +59,7 @@ USAGE = [
     (["-a", "0-1%2,5"], ["--array: '2,5' after %", "0-9%2"]),
     (["-d", "ok:1"], ["--dependency: 'ok' is not a dependency type", "afterok:4711"]),
     (["--mail-type", "SOON"], ["--mail-type: 'SOON'", "END,FAIL"]),
-    (["-N", "2", "-G", "3"], ["--gpus: 3 GPUs", "-N 2 --gpus-per-node 2 are 4 GPUs"]),
+    (["-N", "2", "-G", "3"], ["--gpus: 3 GPUs", "-N 2 --gpus-per-node 2 requests 4 GPUs"]),
     (["--launcher", "tochrun"], ["unknown launcher 'tochrun'", "torchrun"]),
     (["--sbatch", "partition=x"], ["write --partition=x"]),
     (["--no-such-option"], ["--no-such-option"]),
@@ -159,7 +159,7 @@ def refused(result: Result[str], code: str, *words: str) -> None:
 NEURON = ["--field", "misc", "--appl", "pytorch", "--gpus-per-node", "1"]
 REFUSED = [
     ([*HERE[:2], "-p", "amd_a100", "--comment", "x"], "NC101", ["amd_a100nv_8", "amd_a100_4"]),
-    ([*HERE, "--gpus-per-node", "9"], "NC121", ["9 GPUs", "has 8", "-N 3 --gpus-per-node 3"]),
+    ([*HERE, "--gpus-per-node", "9"], "NC121", ["9 GPUs", "have 8", "-N 3 --gpus-per-node 3"]),
     ([*ONE, "-t", "3-0"], "NC141", ["3-00:00:00", "2-00:00:00"]),
     (["-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch"], "NC202", ["--field"]),
     (["-p", "amd_a100nv_8", *NEURON, "--mem", "8G"], "NC211", ["--mem=8G"]),

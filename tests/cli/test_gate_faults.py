@@ -55,7 +55,7 @@ RUNNING = (
 def test_without_accounting_the_catalogs_limits_count(run: Run, slurm: FakeSlurm) -> None:
     slurm.answer("squeue", held(RUNNING))  # and there is no sacctmgr
     result = run(*[word for word in ASKED if word != "--json"])
-    assert "will wait: you hold 12 of 12 GPUs; 4 more will wait until job 7 ends" in result.stderr
+    assert "will wait: you hold 12 of 12 GPUs; 4 more must wait until job 7 ends" in result.stderr
     assert "partitions.yaml:" in result.stderr  # who says 12
 
 
@@ -98,7 +98,7 @@ def test_a_sacctmgr_that_hangs_leaves_the_rest_of_the_verdict(
     path = f"{tmp_path / 'bin'}:{slurm.env['PATH']}"
     verdict = answer(run, env={"PATH": path}, timeout=30)
     assert (verdict["kind"], verdict["judged_by"]) == ("not known", "Slurm")
-    assert "room for its share and no limit of the catalog's is in its way" in verdict["words"]
+    assert "room for its share and no limit of the catalog is in its way" in verdict["words"]
 
 
 def test_the_slurm_of_another_cluster_is_no_judge(run: Run, slurm: FakeSlurm) -> None:
@@ -119,4 +119,4 @@ def test_ten_thousand_jobs(run: Run, slurm: FakeSlurm) -> None:
     assert (said["verdict"]["kind"], said["verdict"]["cause"]) == ("refused", "NC501")
     # Without a database, what the catalog says of a user's jobs is held against them.
     messages = [one["message"] for one in said["findings"]]
-    assert any("10000 of your jobs are in the queue, at most 8" in one for one in messages)
+    assert any("you have 10000 jobs in the queue and may have 8" in one for one in messages)

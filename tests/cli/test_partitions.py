@@ -56,8 +56,8 @@ def test_the_overview(run: Run) -> None:
     for words in (
         "submit from       /scratch/{user}",
         "--comment         mandatory, field=FIELD;appl=APPL",
-        "--mem             not allowed; the guide calls it unusable",
-        "amd_a100nv_8      88 GPUs a user, but its nodes have 72",
+        "--mem             not allowed; the guide says not to use it",
+        "amd_a100nv_8      88 GPUs per user, but its nodes have only 72",
         "interactive jobs  at most 08:00:00",
     ):
         assert words in out

@@ -10,6 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, where nothing else has one."""
+
 
 class NeuronctlError(Exception):
     """An error that the user sees as a message and a hint, never as a traceback.

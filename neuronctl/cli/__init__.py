@@ -12,7 +12,7 @@ import io
 import os
 import sys
 
-from neuronctl.errors import NeuronctlError, UsageError
+from neuronctl.errors import INTERRUPTED, NeuronctlError, UsageError
 from neuronctl.version import __version__
 
 TYPE_CHECKING = False
@@ -80,7 +80,7 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
         from neuronctl.cli.say import say
 
         say("\nneuronctl: interrupted")  # behind the terminal's ^C
-        code = 130
+        code = INTERRUPTED
     except Exception as error:
         code = _unexpected(error)
     try:

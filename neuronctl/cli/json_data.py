@@ -74,4 +74,5 @@ def candidates_data(candidates: Sequence[Candidate]) -> List[Dict[str, Any]]:
 
 def findings_data(findings: Sequence[Finding]) -> List[Dict[str, str]]:
     """What the rules found."""
-    return [dataclasses.asdict(finding) for finding in findings]
+    keys = ("code", "severity", "title", "message", "source", "hint")
+    return [{key: getattr(finding, key) for key in keys} for finding in findings]

@@ -10,7 +10,7 @@ from typing import BinaryIO, Callable, List, Optional, Sequence
 import click
 
 from neuronctl.cli.say import say
-from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.records.store import JobRecord
 from neuronctl.slurm.job_id import JobId
@@ -51,7 +51,7 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     for warning in store.warnings:
         say(f"neuronctl: {warning}")
     if go_on:
-        from neuronctl.tracking.follow import INTERRUPTED, follow
+        from neuronctl.tracking.follow import follow
 
         filters: List[RankFilter] = []
         through = None if rank is None else _through(rank, filters)

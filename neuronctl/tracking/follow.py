@@ -15,7 +15,13 @@ import sys
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO, Tuple, Union
 
-from neuronctl.errors import NeuronctlError, NoSuchJobError, RecordError, SlurmUnavailableError
+from neuronctl.errors import (
+    INTERRUPTED,
+    NeuronctlError,
+    NoSuchJobError,
+    RecordError,
+    SlurmUnavailableError,
+)
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
@@ -28,9 +34,6 @@ from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.rank_filter import Sink
 from neuronctl.tracking.remember import remember
-
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, which stops following but not the job."""
 
 _TICK = 0.5  # seconds between reads of the log
 _FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues

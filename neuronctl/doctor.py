@@ -16,6 +16,7 @@ from neuronctl.errors import (
 )
 from neuronctl.frozen import dataclass
 from neuronctl.version import __version__
+from neuronctl.words import counted
 
 GOOD = "ok"
 BAD = "wrong"
@@ -123,7 +124,7 @@ def _slurm() -> Iterator[Check]:
     spent = int((time.monotonic() - begun) * 1000)
     config = limits.config
     words = f"{config.version}, cluster {config.cluster}, answered in {spent} ms; "
-    words += f"{len(limits.partitions)} partitions, {len(limits.nodes)} nodes"
+    words += f"{counted(len(limits.partitions), 'partition')}, {counted(len(limits.nodes), 'node')}"
     yield Check("slurm", GOOD, words)
     if limits.qos is None:
         yield Check("accounting", ABSENT, f"{_WITHOUT['sacctmgr']}: {_silence()}")
@@ -229,7 +230,7 @@ def _directories() -> Iterator[Check]:
         except NeuronctlError as error:
             yield _failed("configuration", error)
             return
-        yield Check("configuration", GOOD, f"{config}, {count} defaults")
+        yield Check("configuration", GOOD, f"{config}, {counted(count, 'default')}")
     else:
         yield Check("configuration", ABSENT, config)
 

@@ -12,7 +12,7 @@ from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.tracking.endings import ENDINGS
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
-from neuronctl.words import duration
+from neuronctl.words import counted, duration, verb
 
 # Maximum seconds between the end of a run and its resubmission by a requeue.
 _REQUEUE_TAKES = 60
@@ -151,12 +151,11 @@ def _turn(evidence: Evidence, own: PartitionJob, reason: str) -> str:
             "be hidden (PrivateData) or in another partition with the same nodes, or nodes may be "
             "down"
         )
-    where = f"pending {'job' if ahead == 1 else 'jobs'} in {evidence.status.partition}"
-    words = f"{ahead or 'no'} other {where} {'is' if ahead == 1 else 'are'} ahead of it"
+    jobs = counted(ahead, "other pending job") if ahead else "no other pending jobs"
+    words = f"{jobs} in {evidence.status.partition} {verb(ahead)} ahead of it"
     ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
     if running:
-        count = "1 job is" if len(running) == 1 else f"{len(running)} jobs are"
-        words += f"; {count} running"
+        words += f"; {counted(len(running), 'job')} {verb(len(running))} running"
         if ends:
             left = duration(min(ends) - evidence.now)
             words += f", and the first ends in {left} at the latest"

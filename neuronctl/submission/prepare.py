@@ -19,6 +19,7 @@ from neuronctl.request.job_file import read_config, read_job_file
 from neuronctl.rules import Finding, RuleContext, check
 from neuronctl.slurm.cluster import recognise
 from neuronctl.submission.options_layer import options_layer
+from neuronctl.words import counted
 
 if TYPE_CHECKING:
     from neuronctl.gate.assessment import Assessment
@@ -56,7 +57,7 @@ class PreparedJob:
     def refuse_errors(self, hint: str = "") -> None:
         """Raise PolicyError where there are errors."""
         if self.errors:
-            count = "1 error" if len(self.errors) == 1 else f"{len(self.errors)} errors"
+            count = counted(len(self.errors), "error")
             raise PolicyError(f"refused: {count}; nothing was done", hint)
 
 

@@ -334,7 +334,7 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
     if plan.time_limit == units.UNLIMITED:
         asked = f"no time limit (-t {plan.request.time_limit})"
     yield Violation(
-        f"requested {asked}; {kind} jobs in {plan.partition.name} may run "
+        f"requested {asked}; {kind} jobs in {plan.partition.name} may run at most "
         f"{units.format_time(limit)}: Slurm may accept it but never start it",
         f"request at most -t {units.format_time(limit)}",
         _cite_wall_time(context, key),

@@ -29,7 +29,7 @@ RUN = os.environ.setdefault("PYTEST_RUN", str(os.getpid()))
 
 PATIENT = (
     *(sys.executable, "-c"),
-    "from neuronctl.gate.ask import ask_live; ask_live.__kwdefaults__['timeout'] = 60; "
+    "from neuronctl.gate.ask import ask_slurm; ask_slurm.__kwdefaults__['timeout'] = 60; "
     "from neuronctl.cli import program; program()",
 )
 """``neuronctl`` with a minute instead of 1.5 s for Slurm to answer: tests of what it makes of the

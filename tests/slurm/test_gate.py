@@ -47,7 +47,7 @@ def test_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
     for _ in range(8):
         sandbox.exec([*RAW, "--gres=gpu:1", "--hold"])
     refused = submit(sandbox, "--gpus-per-node", "1", code=4)
-    assert "error NC501: 8 of your jobs are in the queue, at most 8 may be" in refused.stderr
+    assert "error NC501: you have 8 jobs in the queue and may have 8" in refused.stderr
     assert "Slurm itself: sacctmgr show qos p_cas_v100nv_4" in refused.stderr
     raw = sandbox.exec([*RAW, "--gres=gpu:1"], check=False)
     assert raw.returncode == 1
@@ -61,7 +61,7 @@ def test_with_all_gpus_held_it_waits_and_slurm_says_why(sandbox: Sandbox) -> Non
     sandbox.exec(["sh", "-c", "until [ $(squeue -h -t R | wc -l) = 3 ]; do sleep 0.1; done"])
     result = submit(sandbox, "--gpus-per-node", "4", "--json")
     answer = json.loads(result.stdout)
-    assert "will wait: you hold 12 of 12 GPUs; 4 more will wait until job " in result.stderr
+    assert "will wait: you hold 12 of 12 GPUs; 4 more must wait until job " in result.stderr
     verdict = answer["verdict"]
     assert (verdict["kind"], verdict["cause"]) == ("will wait", "QOSMaxGRESPerUser")
     ends = sandbox.exec(["squeue", "-h", "-j", ",".join(map(str, held)), "-o", "%e"])
@@ -94,7 +94,7 @@ def test_a_group_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
     with changed(sandbox, "qos p_cas_v100nv_4 set GrpSubmit=1"):
         sandbox.exec([*RAW, "--gres=gpu:1", "--hold"])
         refused = submit(sandbox, "--gpus-per-node", "1", code=4)
-        assert "error NC508: the QOS p_cas_v100nv_4 has 1 of at most 1 jobs in" in refused.stderr
+        assert "error NC508: QOS p_cas_v100nv_4 has 1 of at most 1 jobs in" in refused.stderr
         assert "QOSGrpSubmitJobsLimit" in sandbox.exec([*RAW, "--gres=gpu:1"], check=False).stderr
 
 
@@ -120,15 +120,15 @@ def test_an_empty_queue_lets_it_start(sandbox: Sandbox) -> None:
 
 def test_more_than_the_wall_time_is_refused(sandbox: Sandbox) -> None:
     result = submit(sandbox, "-t", "3-0", "--gpus-per-node", "1", code=4)
-    assert "NC141: 3-00:00:00 is asked for" in result.stderr
-    assert "may run 2-00:00:00" in result.stderr
+    assert "NC141: requested a time limit of 3-00:00:00" in result.stderr
+    assert "may run at most 2-00:00:00" in result.stderr
 
 
 def test_the_old_comment_is_refused_with_the_form(sandbox: Sandbox) -> None:
     words = ["-p", PARTITION, "-t", "10", "--gpus-per-node", "1", "--comment", "pytorch", "t.py"]
     result = sandbox.exec(["neuronctl", "submit", *words], check=False)
     assert result.returncode == 4
-    assert "is not of the form field=FIELD;appl=APPL" in result.stderr
+    assert "does not have the form field=FIELD;appl=APPL" in result.stderr
     assert "near 'pytorch' are: pytorch pytorch-" in result.stderr
 
 
@@ -291,7 +291,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     assert second["verdict"]["kind"] == "will wait"
     assert second["start"] > best["start"]
     why_not = {one["partition"]: one["why_not"] for one in others}
-    assert "a node of cas_v100nv_4 has 4" in why_not[PARTITION]
+    assert "nodes in cas_v100nv_4 have 4" in why_not[PARTITION]
     assert "'cpu' stands in the catalog, but the Slurm" in why_not["cpu"]  # this sandbox has none
     # Slurm is given the choice itself: the job in the chosen partition runs first.
     other = sandbox.exec([*fill, "--wrap", "true"]).stdout.split()[-1]

@@ -104,7 +104,7 @@ def test_git_commit_and_its_drift(sandbox: Sandbox) -> None:
     assert (around["git_commit"], around["git_dirty"]) == (head, False)
     sandbox.exec(["sh", "-c", f"cd repo && {commit} two --allow-empty"])
     result = sandbox.exec(["neuronctl", "resubmit", str(job)])
-    assert f"was at git commit {head[:12]} and is at " in result.stderr
+    assert f"was at git commit {head[:12]} and is now at " in result.stderr
     assert end_of(sandbox, newest(sandbox)["job_id"]) == "1\n"
 
 
@@ -120,4 +120,4 @@ def test_history(sandbox: Sandbox) -> None:
     rows: List[str] = text.splitlines()
     assert len(rows) == 2 and str(job) in rows[1] and "COMPLETED" in rows[1]
     none = sandbox.exec(["neuronctl", "history", "--name", "nothing-*"]).stdout
-    assert none == "no submission is recorded that is like that\n"
+    assert none == "no matching submissions\n"

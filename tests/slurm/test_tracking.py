@@ -75,7 +75,12 @@ def test_every_kind_of_end(sandbox: Sandbox) -> None:
     assert jobs[ids["odd"]]["name"] == "a b|c\n7\x1f\x1e"
     assert jobs[ids["cancelled"]]["cancelled_by"] is not None
     table = sandbox.exec(["neuronctl", "status"]).stdout
-    for words in ("signal 9, SIGKILL", "0:53: no log directory", "cancelled by you", "exit code 3"):
+    for words in (
+        "signal 9, SIGKILL",
+        "0:53: log directory missing",
+        "cancelled by you",
+        "exit code 3",
+    ):
         assert words in table, table
 
     again = sandbox.exec(["neuronctl", "cancel", ids["code"], ids["good"]]).stdout
@@ -147,7 +152,7 @@ def test_jobs_that_wait(sandbox: Sandbox) -> None:
         "Dependency",
     ]
     table = sandbox.exec(["neuronctl", "status", first, second]).stdout
-    assert "scontrol release" in table and "waits for another job" in table
+    assert "scontrol release" in table and "waiting for another job" in table
     log = sandbox.exec(["neuronctl", "logs", first])
     assert (log.stdout, log.returncode) == ("", 0)
     assert f"job {first} has not started (held" in log.stderr
@@ -275,7 +280,7 @@ def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=180)
     assert process.returncode == 130
-    assert f"stopped following; job {job} goes on" in err and f"neuronctl logs -f {job}" in err
+    assert f"stopped following; job {job} continues" in err and f"neuronctl logs -f {job}" in err
     assert status(sandbox, job)[0]["state"] == "RUNNING"
 
 

@@ -196,7 +196,7 @@ def test_out_of_memory(sandbox: Sandbox) -> None:
         "out-of-memory",
         True,
     )
-    assert "the memory that the job had on a node was full" in text
+    assert "the job exceeded its memory limit on a node" in text
     assert "--mem" in text and "signal 125" not in text
 
 
@@ -215,12 +215,12 @@ def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
         time.sleep(1)
     data, text = why(sandbox, second)
     assert (data["kind"], data["reason"]) == ("waiting", "Resources")
-    assert "1 job runs there, the first of which ends in" in text
+    assert "1 job is running, and the first ends in" in text
     text = why(sandbox, third)[1]
     assert "1 other pending job in amd_a100nv_8 is ahead of it" in text
     assert "held" in why(sandbox, held)[1]
     data, text = why(sandbox, first)
-    assert "it is RUNNING on gpu[35-36]" in text and "are left" in text
+    assert "RUNNING on gpu[35-36] for " in text and " left" in text
     assert data["log"]["line"] == "loss 0.5"
 
 
@@ -247,6 +247,8 @@ def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
         sandbox.root("scontrol", "update", "nodename=gpu36", "state=down", "reason=test")
         wait_for(sandbox, lost, "NODE_FAIL")
         wait_for(sandbox, again, "PENDING")
+        # It stays so, however long accounting takes to hear of its first run.
+        sandbox.root("scontrol", "update", f"jobid={again}", "starttime=now+1hour")
     finally:
         # Its slurmd may have come back to service by itself, and then there is nothing to resume.
         resume = ["scontrol", "update", "nodename=gpu36", "state=resume"]

@@ -117,14 +117,14 @@ CASES: List[Case] = [
     (
         "NC141",
         {"time_limit": "2-00:00:01"},
-        ["2-00:00:01", "batch jobs in gpu", "may run 2-00:00:00", "-t 2-00:00:00"],
+        ["2-00:00:01", "batch jobs in gpu", "may run at most 2-00:00:00", "-t 2-00:00:00"],
         {"time_limit": "2-00:00:00"},
     ),
     ("NC141", {"time_limit": "0"}, ["no time limit (-t 0)"], {"time_limit": "48:00:00"}),
     (
         "NC141",
         {"interactive": True, "time_limit": "8:00:01"},
-        ["interactive jobs in gpu may run 08:00:00"],
+        ["interactive jobs in gpu may run at most 08:00:00"],
         {"interactive": True, "time_limit": "8:00:00"},
     ),
     ("NC201", on(STRICT), ["toy", "--field FIELD --appl APPL"], on(STRICT, comment="x")),

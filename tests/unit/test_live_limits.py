@@ -197,7 +197,7 @@ def test_the_wall_time_is_cited_from_where_it_stands() -> None:
     def found(limits: Limits) -> Tuple[str, str]:
         all_found = judged(live(limits=limits), time_limit="11").findings
         (one,) = (one for one in all_found if one.code == "NC141")
-        return one.message.partition("may run ")[2][:8], one.source.partition(", ")[0]
+        return one.message.partition("may run at most ")[2][:8], one.source.partition(", ")[0]
 
     qos = with_more("MaxWall 00:10:00")
     assert found(qos) == ("00:10:00", "Slurm itself: sacctmgr show qos p_gpu")

@@ -129,7 +129,7 @@ def test_the_old_comment_is_refused_with_the_form(sandbox: Sandbox) -> None:
     result = sandbox.exec(["neuronctl", "submit", *words], check=False)
     assert result.returncode == 4
     assert "does not have the form field=FIELD;appl=APPL" in result.stderr
-    assert "near 'pytorch' are: pytorch pytorch-" in result.stderr
+    assert "closest to 'pytorch': pytorch pytorch-" in result.stderr
 
 
 def test_force_is_recorded(sandbox: Sandbox) -> None:
@@ -292,7 +292,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     assert second["start"] > best["start"]
     why_not = {one["partition"]: one["why_not"] for one in others}
     assert "nodes in cas_v100nv_4 have 4" in why_not[PARTITION]
-    assert "'cpu' stands in the catalog, but the Slurm" in why_not["cpu"]  # this sandbox has none
+    assert "'cpu' is in the catalog, but the Slurm" in why_not["cpu"]  # this sandbox has none
     # Slurm is given the choice itself: the job in the chosen partition runs first.
     other = sandbox.exec([*fill, "--wrap", "true"]).stdout.split()[-1]
     watch = "until squeue -h -o %T -t all -j $1 | grep -qv PENDING; do sleep 0.1; done"

@@ -257,7 +257,7 @@ def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
     assert data["kind"] == "node-failure" and data["certain"]
     assert "Slurm lost contact with one of its nodes (gpu36)" in text
     give_up = time.monotonic() + 180
-    while "its previous run" not in why(sandbox, again)[1]:
+    while "ts previous run on gpu36" not in why(sandbox, again)[1]:
         assert time.monotonic() < give_up, "accounting never heard of the run before the requeue"
         time.sleep(0.5)
     data, text = why(sandbox, again)

@@ -114,12 +114,9 @@ def run(
 
     Raises SlurmUnavailableError if the command does not exist or does not respond.
     """
-    started = _start(argv, cwd, for_job, environment, input)
-    try:
-        return _finish(started, timeout, silence)
-    except BaseException:
-        _kill(started.process)
-        raise
+    env = {**clean_environment(os.environ, for_job=for_job), **(environment or {})}
+    with contextlib.closing(Asked(argv, timeout=timeout, input=input, cwd=cwd, env=env)) as asked:
+        return asked.result(silence)
 
 
 def run_together(
@@ -133,72 +130,69 @@ def run_together(
     timeout: seconds for all of them together. meanwhile: called while they run. A command that
     does not exist or does not respond yields its error and does not affect the others.
     """
-    deadline = time.monotonic() + timeout
-    started: List[Union[_Started, SlurmUnavailableError]] = []
     answers: List[Union[Result, SlurmUnavailableError]] = []
-    try:
-        for argv, input in commands:
-            try:
-                started.append(_start(argv, None, False, None, input))
-            except SlurmUnavailableError as error:
-                started.append(error)
+    with contextlib.ExitStack() as stack:
+        asked = [
+            stack.enter_context(contextlib.closing(Asked(argv, timeout=timeout, input=input)))
+            for argv, input in commands
+        ]
         if meanwhile is not None:
             meanwhile()
-        for command in started:
-            if isinstance(command, SlurmUnavailableError):
-                answers.append(command)
-                continue
-            left = max(0.01, deadline - time.monotonic())
+        for one in asked:
             try:
-                answers.append(_finish(command, left, "", said=timeout))
+                answers.append(one.result())
             except SlurmUnavailableError as error:
                 answers.append(error)
-        return answers
-    finally:
-        for command in started:
-            if isinstance(command, _Started) and command.process.returncode is None:
-                _kill(command.process)
+    return answers
 
 
 class Asked:
-    """A query that runs while its caller does something else; close it when done."""
+    """A command that runs while its caller does something else; close it when done."""
 
-    def __init__(self, argv: Sequence[str], *, timeout: float) -> None:
-        """Start the query. timeout: seconds from now."""
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        input: Optional[str] = None,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        """Start it. timeout: seconds from now. env: by default, that of a query."""
+        self._argv = tuple(argv)
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
-        self._started: Union[_Started, SlurmUnavailableError]
+        if env is None:
+            env = clean_environment(os.environ, for_job=False)
+        self._started: Union[subprocess.Popen[bytes], SlurmUnavailableError]
         try:
-            self._started = _start(argv, None, False, None, None)
+            self._started = _start(self._argv, input, cwd, env)
         except SlurmUnavailableError as error:
             self._started = error
 
-    def result(self) -> Result:
-        """Wait for the answer; raises SlurmUnavailableError like ``run``."""
+    def result(self, silence: str = "") -> Result:
+        """Wait for the answer; raises SlurmUnavailableError. silence: as in ``run``."""
         if isinstance(self._started, SlurmUnavailableError):
             raise self._started
         left = max(0.01, self._deadline - time.monotonic())
-        return _finish(self._started, left, "", said=self._timeout)
+        try:
+            stdout, stderr = self._started.communicate(timeout=left)
+        except subprocess.TimeoutExpired:
+            raise SlurmUnavailableError(
+                f"{self._argv[0]} did not respond within {self._timeout:g} s",
+                silence or "slurmctld may be busy or restarting: try again later",
+            ) from None
+        return Result(self._argv, _text(stdout), _text(stderr), self._started.returncode)
 
     def close(self) -> None:
         """Kill the command if it is still running."""
-        if isinstance(self._started, _Started) and self._started.process.returncode is None:
-            _kill(self._started.process)
-
-
-@dataclass(frozen=True)
-class _Started:
-    argv: Sequence[str]
-    process: subprocess.Popen[bytes]
+        if isinstance(self._started, subprocess.Popen) and self._started.returncode is None:
+            _kill(self._started)
 
 
 def _start(
-    argv: Sequence[str],
-    cwd: Optional[str],
-    for_job: bool,
-    environment: Optional[Mapping[str, str]],
-    input: Optional[str],
-) -> _Started:
+    argv: Sequence[str], input: Optional[str], cwd: Optional[str], env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     for word in argv:
         if "\0" in word:
             raise UsageError(f"{argv[0]}: argument contains a NUL byte: {word!r}")
@@ -213,7 +207,7 @@ def _start(
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={**clean_environment(os.environ, for_job=for_job), **(environment or {})},
+                env=env,
                 cwd=cwd,
                 start_new_session=True,
             )
@@ -226,7 +220,7 @@ def _start(
     finally:
         if stdin is not None:
             os.close(stdin)
-    return _Started(tuple(argv), process)
+    return process
 
 
 @contextlib.contextmanager
@@ -268,23 +262,6 @@ def _whole(text: str) -> int:
         rest = rest[os.write(file, rest) :]
     os.lseek(file, 0, os.SEEK_SET)
     return file
-
-
-def _finish(
-    started: _Started,
-    timeout: float,
-    silence: str,
-    *,
-    said: Optional[float] = None,
-) -> Result:
-    try:
-        stdout, stderr = started.process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        raise SlurmUnavailableError(
-            f"{started.argv[0]} did not respond within {timeout if said is None else said:g} s",
-            silence or "slurmctld may be busy or restarting: try again later",
-        ) from None
-    return Result(started.argv, _text(stdout), _text(stderr), started.process.returncode)
 
 
 def failure(result: Result, *, hint: str = "") -> Exception:

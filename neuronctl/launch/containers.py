@@ -7,23 +7,8 @@ import re
 from typing import Callable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
+from neuronctl.request.job import JobRequest
 from neuronctl.shell import Shell, Word
-
-
-@dataclass(frozen=True)
-class Image:
-    """An image and how to enter it.
-
-    gpus: whether the node's GPUs are passed in. binds: directories to bind, as typed
-    (``SRC[:DST]``). scratch: the user's scratch directory as shell text, or None. cleanenv:
-    whether the host's variables are kept out.
-    """
-
-    path: str
-    gpus: bool
-    binds: Tuple[str, ...] = ()
-    scratch: Optional[Shell] = None
-    cleanenv: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,44 +27,41 @@ class Wrapping:
     srun: Tuple[Word, ...] = ()
 
 
-@dataclass(frozen=True)
-class Runtime:
-    """One container runtime: its command, and what it adds to a launch."""
-
-    name: str
-    wrap: Callable[[Image], Wrapping]
+Wrap = Callable[[JobRequest, Optional[Shell], bool], Wrapping]
+"""Given the request, the user's scratch directory as shell text (or None), and whether the node's
+GPUs are passed in."""
 
 
-def _singularity(command: str, *prefixes: str) -> Callable[[Image], Wrapping]:
-    def wrap(image: Image) -> Wrapping:
+def _singularity(command: str, *prefixes: str) -> Wrap:
+    def wrap(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrapping:
         words: Tuple[Word, ...] = (command, "exec")
-        if image.gpus:
+        if gpus:
             words += ("--nv",)
-        if image.cleanenv:
+        if request.cleanenv:
             words += ("--cleanenv",)
         # By itself the runtime binds the home directory, but not scratch, and $PWD not always.
         before: Tuple[str, ...] = ()
-        if image.scratch is not None:
+        if scratch is not None:
             before = (
                 "# Scratch and this directory; binding one twice gives a warning per process.",
-                f'export BINDS="{image.scratch}"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"',
+                f'export BINDS="{scratch}"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"',
             )
         words += ("--bind", Shell('"$BINDS"' if before else '"$PWD"'))
-        for bind in image.binds:
+        for bind in request.binds:
             words += ("--bind", bind)
-        last = ("--pwd", Shell('"$PWD"'), image.path)
-        forward = prefixes if image.cleanenv else ()
+        last = ("--pwd", Shell('"$PWD"'), request.container or "")
+        forward = prefixes if request.cleanenv else ()
         return Wrapping(before=before, forward=forward, prefix=(*words, *last))
 
     return wrap
 
 
-def _pyxis(image: Image) -> Wrapping:
-    mounts = [f"{image.scratch}:{image.scratch}"] if image.scratch is not None else []
-    mounts += ["$PWD:$PWD", *map(_quoted, image.binds)]
+def _pyxis(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrapping:
+    mounts = [f"{scratch}:{scratch}"] if scratch is not None else []
+    mounts += ["$PWD:$PWD", *map(_quoted, request.binds)]
     return Wrapping(
         srun=(
-            f"--container-image={image.path}",
+            f"--container-image={request.container}",
             Shell(f'--container-mounts="{",".join(mounts)}"'),
             Shell('--container-workdir="$PWD"'),
         )
@@ -91,15 +73,13 @@ def _quoted(text: str) -> str:
     return re.sub(r'([\\"$`])', r"\\\1", text)
 
 
-RUNTIMES: Mapping[str, Runtime] = {
-    runtime.name: runtime
-    for runtime in (
-        # Apptainer installs this name too, and warns of variables that only have the old prefix.
-        Runtime("singularity", _singularity("singularity", "SINGULARITYENV", "APPTAINERENV")),
-        Runtime("apptainer", _singularity("apptainer", "APPTAINERENV")),
-        Runtime("pyxis", _pyxis),
-    )
+RUNTIMES: Mapping[str, Wrap] = {
+    # Apptainer installs this name too, and warns of variables that only have the old prefix.
+    "singularity": _singularity("singularity", "SINGULARITYENV", "APPTAINERENV"),
+    "apptainer": _singularity("apptainer", "APPTAINERENV"),
+    "pyxis": _pyxis,
 }
+"""Container runtime -> what it adds to a launch."""
 
 # The architecture field of a SIF header, as `uname -m` names it.
 _SIF_ARCH = {b"01": "i686", b"02": "x86_64", b"03": "armv7l", b"04": "aarch64", b"05": "ppc64"}

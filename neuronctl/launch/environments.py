@@ -27,14 +27,6 @@ class Step:
         return bool(self.defect)
 
 
-@dataclass(frozen=True)
-class Environment:
-    """``activate(name)`` gives the script lines that activate the environment ``name``."""
-
-    name: str
-    activate: Callable[[str], Tuple[Step, ...]]
-
-
 def _conda(name: str) -> Tuple[Step, ...]:
     return (
         Step("# 'conda activate' is a shell function, which a batch shell must load first."),
@@ -50,10 +42,8 @@ def _venv(directory: str) -> Tuple[Step, ...]:
     return (Step(f". {text}", f"cannot activate the environment {directory}"),)
 
 
-ENVIRONMENTS: Mapping[str, Environment] = {
-    "conda": Environment("conda", _conda),
-    "venv": Environment("venv", _venv),
-}
+ENVIRONMENTS: Mapping[str, Callable[[str], Tuple[Step, ...]]] = {"conda": _conda, "venv": _venv}
+"""Kind of environment -> the script lines that activate the one of that name."""
 
 
 def load_modules(modules: Tuple[str, ...], login_shell: bool) -> Tuple[Step, ...]:

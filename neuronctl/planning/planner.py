@@ -11,14 +11,16 @@ from typing import Dict, Optional, Tuple
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.errors import UsageError
+from neuronctl.frozen import dataclass, field
 from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.directives import directives
 from neuronctl.planning.model import Decision, JobPlan, Place
-from neuronctl.planning.software import activation, exports, image, is_python, program
+from neuronctl.planning.software import activation, exports, is_python, program
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import one_line
+from neuronctl.shell import Shell
 from neuronctl.words import counted
 
 
@@ -55,23 +57,16 @@ def plan(
 _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
 
 
+@dataclass(frozen=True)
 class _Planner:
     """Settles one plan; holds the decisions made so far."""
 
-    def __init__(
-        self,
-        request: JobRequest,
-        cluster: Cluster,
-        interactive: bool,
-        place: Optional[Place],
-        recognised: str,
-    ) -> None:
-        self.place = place
-        self.recognised = recognised
-        self.request = request
-        self.cluster = cluster
-        self.interactive = interactive
-        self.decisions: Dict[str, Decision] = {}
+    request: JobRequest
+    cluster: Cluster
+    interactive: bool
+    place: Optional[Place]
+    recognised: str
+    decisions: Dict[str, Decision] = field(default_factory=dict)
 
     def decide(self, name: str, value: object, source: Source, why: str) -> None:
         self.decisions[name] = Decision(name, str(value), source, why)
@@ -93,13 +88,11 @@ class _Planner:
 
     def plan(self) -> JobPlan:
         request = self.request
-        if self.cluster.name:
-            source = Source.CLUSTER
-            if request.cluster is not None:
-                self.asked("cluster", "cluster", request.cluster)
-            else:
-                how = self.recognised or "the catalog's default"
-                self.decide("cluster", self.cluster.name, source, how)
+        if request.cluster is not None:
+            self.asked("cluster", "cluster", request.cluster)
+        else:
+            how = self.recognised or "the catalog's default"
+            self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
         partition = self._partition()
         nodes = self._nodes()
         gpus = self._gpus(nodes)
@@ -402,7 +395,9 @@ class _Planner:
                 f"--container-runtime: unknown container runtime '{name}'",
                 "container runtimes are: " + ", ".join(RUNTIMES),
             )
-        return RUNTIMES[name].wrap(image(request, self.cluster, gpus=gpus > 0))
+        scratch = self.cluster.scratch
+        own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
+        return RUNTIMES[name](request, own, gpus > 0)
 
     def _preflight(self, nodes: int, launcher: Launcher) -> bool:
         if self.interactive or not launcher.distributed:

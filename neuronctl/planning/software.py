@@ -1,16 +1,15 @@
-"""What runs in a job and what it runs in: the program's words, environment, variables, image."""
+"""What runs in a job and what it runs in: the program's words, environment, variables."""
 
 from __future__ import annotations
 
 from typing import List, Tuple
 
 from neuronctl.catalog.model import Cluster
-from neuronctl.launch.containers import Image
 from neuronctl.launch.environments import ENVIRONMENTS, Step, load_modules
 from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Export, is_secret
 from neuronctl.request.job import JobRequest
-from neuronctl.shell import Shell, Word
+from neuronctl.shell import Word
 from neuronctl.words import counted
 
 
@@ -41,10 +40,10 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[W
 def activation(request: JobRequest, cluster: Cluster) -> Tuple[Step, ...]:
     """The lines that load modules and switch to the environment."""
     steps = list(load_modules(request.modules, cluster.policy.login_shell))
-    for name, environment in ENVIRONMENTS.items():
-        wanted = getattr(request, name)
-        if wanted is not None:
-            steps += environment.activate(wanted)
+    for kind, activate in ENVIRONMENTS.items():
+        name = getattr(request, kind)
+        if name is not None:
+            steps += activate(name)
     return tuple(steps)
 
 
@@ -66,15 +65,3 @@ def exports(
     for name, value in given.items():
         made.append(Export(name, None if is_secret(name, value) else value))
     return tuple(made)
-
-
-def image(request: JobRequest, cluster: Cluster, *, gpus: bool) -> Image:
-    """The container image that was requested, and how it is to be entered."""
-    scratch = cluster.scratch
-    return Image(
-        path=request.container or "",
-        gpus=gpus,
-        binds=request.binds,
-        scratch=None if scratch is None else Shell(scratch.replace("{user}", "$USER")),
-        cleanenv=bool(request.cleanenv),
-    )

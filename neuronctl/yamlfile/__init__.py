@@ -11,15 +11,37 @@ Stricter and simpler than YAML 1.1, because people write these files for Slurm:
 from __future__ import annotations
 
 import os
-from typing import Sequence, Type, Union
+from typing import Any, Mapping, Optional, Sequence, Tuple, Type, Union
 
+from neuronctl import cache
 from neuronctl.errors import NeuronctlError
-from neuronctl.yamlfile import cache
-from neuronctl.yamlfile.document import Document, KeyPath
-
-__all__ = ["MAX_BYTES", "Document", "KeyPath", "parse", "read"]
+from neuronctl.frozen import dataclass
 
 MAX_BYTES = 1_000_000
+
+KeyPath = Tuple[str, ...]
+"""Keys from the top level down; list entries are ``"0"``, ``"1"``, …"""
+
+
+@dataclass(frozen=True)
+class Document:
+    """The content of a YAML file.
+
+    data: the top-level mapping; values are dict, list, str, int, float, bool, and None. lines: the
+    line (from 1) of every key path in ``data``; ``()`` is the first line. raw: how a number,
+    boolean, or null was typed, by key path: ``1.10`` where ``data`` has 1.1.
+    """
+
+    file: str
+    data: Mapping[str, Any]
+    lines: Mapping[KeyPath, int]
+    raw: Mapping[KeyPath, str]
+
+    def where(self, path: KeyPath) -> str:
+        """``file:line`` of a key path, or of its nearest known parent."""
+        while path not in self.lines:
+            path = path[:-1]
+        return f"{self.file}:{self.lines[path]}"
 
 
 def read(
@@ -51,12 +73,12 @@ def read(
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
         raise error(f"{file}:{line}: not UTF-8 text", "save the file as UTF-8") from None
-    kept = cache.read(file, text) if keep else None
+    kept = _read_kept(file, text) if keep else None
     if kept is not None:
         return kept
     document = parse(text, file, error)
     if keep and not any(key in document.data for key in private):
-        cache.write(document, text)
+        _keep(document, text)
     return document
 
 
@@ -66,3 +88,30 @@ def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
     from neuronctl.yamlfile import parser
 
     return parser.parse(text, file, error)
+
+
+_SEPARATOR = "\0"  # never part of a key: YAML does not allow this character
+
+
+def _read_kept(file: str, text: str) -> Optional[Document]:
+    """The document that ``text`` was parsed to before; None if it is not in the cache."""
+    try:
+        kept = cache.read("yaml", file, text)
+        lines = {_path(key): line for key, line in kept["lines"].items()}
+        raw = {_path(key): typed for key, typed in kept["raw"].items()}
+        return Document(file, kept["data"], lines, raw)
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
+def _keep(document: Document, text: str) -> None:
+    kept = {
+        "data": document.data,
+        "lines": {_SEPARATOR.join(path): line for path, line in document.lines.items()},
+        "raw": {_SEPARATOR.join(path): typed for path, typed in document.raw.items()},
+    }
+    cache.write("yaml", document.file, kept, text)
+
+
+def _path(key: str) -> KeyPath:
+    return tuple(key.split(_SEPARATOR)) if key else ()

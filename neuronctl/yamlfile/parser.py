@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Type
 import yaml
 
 from neuronctl.errors import NeuronctlError
-from neuronctl.yamlfile.document import Document, KeyPath
+from neuronctl.yamlfile import Document, KeyPath
 
 MAX_DEPTH = 32
 

@@ -272,31 +272,24 @@ def decode(content: bytes) -> JobRecord:
 _BETWEEN = b',\n"draft": '
 
 # The draft's fields in the first line.
-_SHARED = (
-    *("cwd", "job_name", "partition", "output", "error", "array", "nodes", "gpus_per_node"),
-    "time_limit",
-)
+_SHARED = tuple(name for name in RecordDraft.__annotations__ if name in JobRecord.__annotations__)
 
 _LATEST = 253_402_300_799  # the end of the year 9999, the last that datetime supports
 
-_TEXT, _NUMBER = (str,), (int,)
-_MAYBE_TEXT, _MAYBE_NUMBER = (str, type(None)), (int, type(None))
+_TYPES: Mapping[str, Tuple[type, ...]] = {
+    **{"str": (str,), "int": (int,), "bool": (bool,), "Mapping[str, Any]": (dict,)},
+    **{f"Optional[{kind.__name__}]": (kind, type(None)) for kind in (str, int, bool)},
+}
 
-# The type of each value; states and tasks are checked one by one.
-_KINDS: Mapping[str, Tuple[type, ...]] = {
-    **dict.fromkeys(("key", "status", "script_sha256", "user", "host", "version"), _TEXT),
-    **dict.fromkeys(("failure", "stdout", "stderr"), _TEXT),
-    **dict.fromkeys(("cwd", "job_name", "partition", "output"), _TEXT),
-    **dict.fromkeys(("error", "array", "cluster"), _MAYBE_TEXT),
-    **dict.fromkeys(("begun_at", "pid"), _NUMBER),
-    **dict.fromkeys(("job_id", "submitted_at"), _MAYBE_NUMBER),
-    **dict.fromkeys(("nodes", "gpus_per_node", "time_limit"), _MAYBE_NUMBER),
-}
-_DRAFT_KINDS: Mapping[str, Tuple[type, ...]] = {
-    **dict.fromkeys(("script", "catalog_cluster", "catalog_date", "verdict"), _TEXT),
-    "request": (dict,),
-    "forced": (bool,),
-}
+
+def _kinds(model: type, *but: str) -> Mapping[str, Tuple[type, ...]]:
+    """The types of a dataclass's fields, without those of a structure of their own."""
+    annotations = model.__annotations__.items()
+    return {name: _TYPES[kind] for name, kind in annotations if kind in _TYPES and name not in but}
+
+
+_KINDS, _DRAFT_KINDS = _kinds(JobRecord), _kinds(RecordDraft, *_SHARED)
+_SEEN_KINDS = _kinds(SeenState)
 
 
 def _json(data: Mapping[str, Any]) -> bytes:
@@ -319,13 +312,15 @@ def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
 
 
 def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
-    from neuronctl.records.provenance import from_data as provenance_from
+    from neuronctl.records.provenance import Provenance
 
+    surroundings = Provenance(**rest["surroundings"])
+    _checked(vars(surroundings), _kinds(Provenance))
     return RecordDraft(
         command_line=_strings(rest["command_line"]),
         decisions=tuple([_strings(row, 4) for row in rest["decisions"]]),
         findings=tuple([_strings(row, 6) for row in rest["findings"]]),
-        surroundings=provenance_from(rest["surroundings"]),
+        surroundings=surroundings,
         **_checked(rest, _DRAFT_KINDS),
         **{name: getattr(record, name) for name in _SHARED},
     )
@@ -341,13 +336,7 @@ def _checked(data: Mapping[str, Any], kinds: Mapping[str, Tuple[type, ...]]) -> 
 
 def _seen(data: Dict[str, Any]) -> SeenState:
     seen = SeenState(**data)
-    if not (
-        isinstance(seen.at, int)
-        and isinstance(seen.state, str)
-        and isinstance(seen.reason, str)
-        and isinstance(seen.exit, str)
-    ):
-        raise TypeError(f"a state is {data!r}")
+    _checked(vars(seen), _SEEN_KINDS)
     return seen
 
 

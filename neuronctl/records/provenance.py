@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from neuronctl.frozen import dataclass
 
@@ -69,15 +69,6 @@ def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
 def program_changed(then: Provenance, now: Provenance) -> bool:
     """Whether the program is known to have changed since; a missing program has."""
     return bool(then.program_sha256) and then.program_sha256 != now.program_sha256
-
-
-def from_data(data: Mapping[str, Any]) -> Provenance:
-    """Build the provenance from a record's data; raises TypeError for another shape."""
-    made = Provenance(**data)
-    texts = (made.git_commit, made.program, made.program_sha256, made.program_text or "")
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"not a provenance: {data!r}")
-    return made
 
 
 def _content(path: str) -> Optional[bytes]:

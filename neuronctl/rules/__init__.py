@@ -6,7 +6,37 @@ machine it is to be submitted from; it never asks Slurm or the file system itsel
 
 from __future__ import annotations
 
-from neuronctl.rules.base import Finding, LocalFacts, RuleContext
-from neuronctl.rules.check import check
+from typing import Tuple
+
+from neuronctl.rule_codes import CODES
+from neuronctl.rules import (  # noqa: F401  (they register)
+    consistency,
+    local_files,
+    policy,
+    resources,
+    slurm_now,
+)
+from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext
 
 __all__ = ["Finding", "LocalFacts", "RuleContext", "check"]
+
+
+def check(context: RuleContext) -> Tuple[Finding, ...]:
+    """Every finding on ``context``, errors first, by code within a severity."""
+    off = context.plan.cluster.policy.rules_off
+    findings = [
+        Finding(
+            code=code,
+            severity=violation.severity or CODES[code].severity,
+            title=CODES[code].title,
+            message=violation.message,
+            source=violation.source.text,
+            hint=violation.hint + violation.elsewhere,
+            by_slurm=violation.source.by_slurm,
+            resize=violation.hint if CODES[code].resizable else "",
+        )
+        for code, judge in JUDGES.items()
+        if code not in off
+        for violation in judge(context)
+    ]
+    return tuple(sorted(findings, key=lambda one: (one.severity, one.code)))

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import re
 from collections import Counter
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, TypeVar
 
 from neuronctl import units
 from neuronctl.catalog.model import (
@@ -29,6 +29,8 @@ from neuronctl.errors import did_you_mean
 from neuronctl.rule_codes import CODES
 from neuronctl.shell import BASHS_OWN
 
+T = TypeVar("T")
+
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 
 
@@ -36,6 +38,23 @@ ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 def fields(model: type) -> Tuple[str, ...]:
     """The keys of a model's mapping: its field names, except ``name``."""
     return tuple(item.name for item in dataclasses.fields(model) if item.name != "name")
+
+
+_OF_TYPE: Mapping[str, Callable[[CheckedMapping, str, Any], Any]] = {
+    "str": CheckedMapping.text,
+    "Optional[str]": CheckedMapping.text,
+    "Optional[int]": lambda node, key, default: node.whole(key, 1),
+    "bool": CheckedMapping.boolean,
+    "Tuple[str, ...]": lambda node, key, default: node.texts(key),
+}
+
+
+def _made(model: Type[T], node: CheckedMapping, **own: Any) -> T:
+    """A model's object: ``own`` has what is more than a value of its field's type."""
+    for item in dataclasses.fields(model):  # type: ignore[arg-type]
+        if item.name not in own:
+            own[item.name] = _OF_TYPE[str(item.type)](node, item.name, item.default)
+    return model(**own)
 
 
 def cluster(name: str, node: CheckedMapping) -> Cluster:
@@ -71,22 +90,22 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
             ("partitions",),
             ("partitions", default_partition),
         )
-    return Cluster(
+    network = node.mapping("network")
+    network.check_keys(fields(Network))
+    return _made(
+        Cluster,
+        node,
         name=name,
         title=node.text("title", name),
-        source=node.text("source", ""),
         date=date,
         partitions=partitions,
-        slurm_cluster_names=node.texts("slurm_cluster_names"),
         arch=arch,
         wall_time=wall_time,
         policy=_policy(node.mapping("policy")),
-        modules=node.texts("modules"),
         environment=_environment(node.mapping("environment")),
-        network=_network(node.mapping("network")),
+        network=_made(Network, network),
         containers=_containers(node.mapping("containers")),
         scratch=_directory(node, "scratch"),
-        default_partition=default_partition,
     )
 
 
@@ -127,25 +146,15 @@ def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) 
             ("nodes",),
             ("node_list",),
         )
-    result = Partition(
+    result = _made(
+        Partition,
+        node,
         name=name,
         nodes=nodes,
-        node_list=node_list,
         cores_per_node=cores,
-        cores_total=node.whole("cores_total", 1),
-        memory_mb_per_node=node.whole("memory_mb_per_node", 1),
         gpus_per_node=node.whole("gpus_per_node", 0) or 0,
-        gpu=node.text("gpu", None),
-        interconnect=node.text("interconnect", None),
         arch=node.choice("arch", ARCHITECTURES, arch),
-        max_submit_jobs=node.whole("max_submit_jobs", 1),
-        max_running_jobs=node.whole("max_running_jobs", 1),
-        max_gpus=node.whole("max_gpus", 1),
-        max_nodes=node.whole("max_nodes", 1),
         wall_time=_wall_time(node.mapping("wall_time"), wall_time),
-        module_prefix=node.text("module_prefix", ""),
-        open=node.boolean("open", True),
-        note=node.text("note", ""),
     )
     _check_against_node_size(result, node)
     return result
@@ -245,21 +254,17 @@ def _policy(node: CheckedMapping) -> Policy:
             raise options.fail(option, "has leading dashes", f"write {option.lstrip('-')!r}")
     cores = node.mapping("cores")
     cores.check_keys(fields(CorePolicy))
-    return Policy(
+    return _made(
+        Policy,
+        node,
         submit_from=submit_from,
         comment=_comment(node.mapping("comment")),
         forbidden_options={option: options.text(option, "") for option in options.present()},
         gpu_option=node.choice("gpu_option", ("gres", "gpus-per-node"), "gres"),
-        gpus_required=node.boolean("gpus_required", False),
-        cores=CorePolicy(
-            rule=cores.choice("rule", ("cap", "default", "none"), "none"),
-            cores_per_gpu=cores.whole("cores_per_gpu", 1),
+        cores=_made(
+            CorePolicy, cores, rule=cores.choice("rule", ("cap", "default", "none"), "none")
         ),
         memory_fraction=None if fraction is None else float(fraction),
-        account_required=node.boolean("account_required", False),
-        qos_required=node.boolean("qos_required", False),
-        srun_options=node.texts("srun_options"),
-        login_shell=node.boolean("login_shell", False),
         rules_off=_rules_off(node),
     )
 
@@ -300,17 +305,7 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
     if form == "fields" and not parts:
         hint = "list them under 'fields:'"
         raise node.fail("", "'form: fields' has no fields", hint, ("fields",), ("form",))
-    return CommentPolicy(
-        required=node.boolean("required", False),
-        form=form,
-        values=node.texts("values"),
-        fields=tuple(parts),
-    )
-
-
-def _network(node: CheckedMapping) -> Network:
-    node.check_keys(fields(Network))
-    return Network(node.text("interface", None), node.text("host_suffix", ""))
+    return _made(CommentPolicy, node, form=form, fields=tuple(parts))
 
 
 def _containers(node: CheckedMapping) -> Containers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Optional, Sequence, Tuple
 
 from neuronctl.units import UNLIMITED
@@ -21,11 +22,7 @@ def verb(number: int) -> str:
 
 def utc(moment: Optional[int]) -> Optional[str]:
     """Format seconds since the epoch the way all JSON output does: ISO 8601, UTC."""
-    if moment is None:
-        return None
-    from datetime import datetime, timezone
-
-    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if moment is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
 def duration(seconds: Optional[int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.units import UNLIMITED, parse_duration
@@ -14,6 +14,18 @@ SEPARATOR = "\x1f"
 
 CLOCK_SKEW = 300
 """Seconds by which a login node's clock may be ahead of slurmctld's."""
+
+Columns = Mapping[str, Tuple[str, Callable[[str], Any]]]
+"""Slurm's name of a column -> the field of a dataclass that it becomes, and how it is read."""
+
+
+def read_row(texts: Sequence[str], columns: Columns) -> Optional[Dict[str, Any]]:
+    """The fields in one row of squeue or sacct; None for any other line, which has no job id."""
+    if len(texts) != len(columns):
+        return None
+    values = {name: read(text) for (name, read), text in zip(columns.values(), texts)}
+    return None if values["id"] is None or values["job_id"] is None else values
+
 
 # Even thousands of rows have few distinct values per column.
 _remembered = functools.lru_cache(maxsize=2048)

@@ -28,22 +28,31 @@ class JobId:
     het: Optional[int] = None
 
     @classmethod
-    def parse(cls, text: str) -> JobId:
-        """Parse Slurm's spelling; raises UsageError for anything else."""
+    def read(cls, text: str) -> Optional[JobId]:
+        """The job id in Slurm's spelling; None for anything else."""
         text = text.strip()
         if text.isascii() and text.isdigit() and len(text) <= 10 and int(text):
             return cls(int(text))  # most of them
         match = re.fullmatch(_JOB_ID, text)
         if match is None or int(match["job"]) == 0:
-            raise UsageError(
-                f"invalid job id {text!r}", "a job id looks like 4711, or 4711_3 for an array task"
-            )
+            return None
         return cls(
             job=int(match["job"]),
             task=None if match["task"] is None else int(match["task"]),
             tasks=match["tasks"],
             het=None if match["het"] is None else int(match["het"]),
         )
+
+    @classmethod
+    def parse(cls, text: str) -> JobId:
+        """Like ``read``; raises UsageError for anything else."""
+        found = cls.read(text)
+        if found is None:
+            raise UsageError(
+                f"invalid job id {text.strip()!r}",
+                "a job id looks like 4711, or 4711_3 for an array task",
+            )
+        return found
 
     def __str__(self) -> str:
         if self.task is not None:
@@ -53,6 +62,11 @@ class JobId:
         if self.het is not None:
             return f"{self.job}+{self.het}"
         return str(self.job)
+
+    @property
+    def asked(self) -> str:
+        """What squeue and sacct are asked for: the task, or else the job with all its parts."""
+        return str(self.job) if self.task is None else f"{self.job}_{self.task}"
 
     @property
     def count(self) -> int:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Tuple
 
-from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.fields import SEPARATOR, parse_count, parse_timestamp
+from neuronctl.slurm.fields import SEPARATOR, Columns, parse_count, parse_timestamp, read_row
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run
 
-_FIELDS = ("%i", "%A", "%T", "%Q", "%e", "%u", "%E")
+_COLUMNS: Columns = {
+    "%i": ("id", JobId.read),
+    "%A": ("job_id", parse_count),
+    "%T": ("state", str),
+    "%Q": ("priority", parse_count),
+    "%e": ("end", parse_timestamp),
+    "%u": ("user", str),
+    "%E": ("dependency", lambda text: "" if text == "(null)" else text),
+}
 
 
 @dataclass(frozen=True)
@@ -32,37 +39,14 @@ class PartitionJob:
 def partition_queue_argv(partition: str) -> List[str]:
     """The pending and running jobs of a partition (or several, separated by commas)."""
     states = "--states=PENDING,RUNNING,COMPLETING"
-    form = "--format=" + SEPARATOR.join(_FIELDS)
+    form = "--format=" + SEPARATOR.join(_COLUMNS)
     return ["squeue", "--noheader", states, f"--partition={partition}", form]
 
 
 def parse_partition_queue(text: str) -> List[PartitionJob]:
     """Parse squeue's rows; other lines are skipped."""
-    jobs = []
-    for line in text.splitlines():
-        fields = line.split(SEPARATOR)
-        if len(fields) == len(_FIELDS):
-            job = _job(fields)
-            if job is not None:
-                jobs.append(job)
-    return jobs
-
-
-def _job(fields: Sequence[str]) -> Optional[PartitionJob]:
-    id, own, state, priority, end, user, dependency = fields
-    try:
-        job_id = JobId.parse(id)
-    except UsageError:
-        return None
-    return PartitionJob(
-        id=job_id,
-        job_id=int(own) if own.isdigit() else job_id.job,
-        state=state,
-        priority=parse_count(priority),
-        end=parse_timestamp(end),
-        user=user,
-        dependency="" if dependency == "(null)" else dependency,
-    )
+    rows = (read_row(line.split(SEPARATOR), _COLUMNS) for line in text.splitlines())
+    return [PartitionJob(**row) for row in rows if row is not None]
 
 
 def partition_queue(partition: str, *, timeout: float = 10.0) -> Tuple[PartitionJob, ...]:

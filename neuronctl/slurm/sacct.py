@@ -3,45 +3,51 @@
 from __future__ import annotations
 
 import re
-from typing import List, Optional, Sequence, Tuple
+import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import (
     SEPARATOR,
+    Columns,
     ExitCode,
     mark_of,
     parse_count,
     parse_minutes,
     parse_timestamp,
     parse_tres_gpus,
+    read_row,
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run, unreachable
 
-# Fields that every release since 20.02 has; free text comes last.
-_FIELDS = [
-    "JobID",
-    "JobIDRaw",
-    "User",
-    "Partition",
-    "QOS",
-    "State",
-    "ExitCode",
-    "Submit",
-    "Start",
-    "End",
-    "ElapsedRaw",
-    "TimelimitRaw",
-    "NNodes",
-    "NodeList",
-    "AllocTRES",
-    "ReqTRES",
-    "WorkDir",
-    "JobName",
-]
+# Columns that every release since 20.02 has; free text comes last.
+_COLUMNS: Columns = {
+    "JobID": ("id", JobId.read),
+    "JobIDRaw": ("job_id", parse_count),
+    "User": ("user", str),
+    "Partition": ("partition", str),
+    "QOS": ("qos", str),
+    "State": ("state", str),
+    "ExitCode": ("exit", ExitCode.parse),
+    "Submit": ("submit", parse_timestamp),
+    "Start": ("start", parse_timestamp),
+    "End": ("end", parse_timestamp),
+    "ElapsedRaw": ("elapsed", parse_count),
+    "TimelimitRaw": ("time_limit", parse_minutes),
+    "NNodes": ("nodes", parse_count),
+    "NodeList": ("node_list", lambda text: "" if text == "None assigned" else text),
+    "AllocTRES": ("gpus", parse_tres_gpus),
+    "ReqTRES": ("requested", parse_tres_gpus),
+    "WorkDir": ("work_dir", str),
+}
+_NAME: Columns = {"JobName": ("name", str)}
+_MARK: Columns = {"SubmitLine": ("mark", mark_of)}  # since 21.08
 
-_WITH_MARKS = [*_FIELDS[:-1], "SubmitLine", "JobName"]  # since 21.08
+
+def _columns(marks: bool) -> Columns:
+    return {**_COLUMNS, **(_MARK if marks else {}), **_NAME}
+
 
 _ROW = rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}"
 
@@ -108,73 +114,40 @@ def sacct_argv(
     argv = ["sacct", "--allocations", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}"]
     if duplicates:
         argv.append("--duplicates")
-    argv.append("--format=" + ",".join(_WITH_MARKS if marks else _FIELDS))
+    argv.append("--format=" + ",".join(_columns(marks)))
     if job_ids:
-        asked = (
-            f"{job.job}_{job.task}" if job.task is not None else str(job.job) for job in job_ids
-        )
-        argv.append("--jobs=" + ",".join(dict.fromkeys(asked)))
+        argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:
         argv.append("--user=" + user)
     if since is not None:
-        from datetime import datetime, timezone
-
-        moment = datetime.fromtimestamp(since, timezone.utc)
-        argv.append("--starttime=" + moment.strftime("%Y-%m-%dT%H:%M:%S"))
+        argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since)))
     return argv
 
 
 def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
     """Parse sacct's rows; any other line continues the text of the previous row."""
-    fields = len(_WITH_MARKS if marks else _FIELDS)
-    jobs: List[AccountingJob] = []
-    rows: List[str] = []
+    columns = _columns(marks)
+    lines: List[str] = []
     begins = re.compile(_ROW).match  # there may be 50,000 lines
     for line in text.split("\n"):
         if begins(line):
-            rows.append(line)
-        elif rows and line:
-            rows[-1] += "\n" + line
-    for row in rows:
-        values = row.split(SEPARATOR, fields - 1)
-        if len(values) != fields:
-            continue
-        mark = mark_of(values.pop(-2)) if marks else ""
-        job = _job(values, mark)
-        if job is not None:
-            jobs.append(job)
-    return jobs
+            lines.append(line)
+        elif lines and line:
+            lines[-1] += "\n" + line
+    rows = (read_row(line.split(SEPARATOR, len(columns) - 1), columns) for line in lines)
+    return [_job(row) for row in rows if row is not None]
 
 
-def _job(fields: Sequence[str], mark: str) -> Optional[AccountingJob]:
-    (id, own, user, partition, qos, state, exit, submit, start, end) = fields[:10]
-    (elapsed, limit, nodes, node_list, alloc_tres, req_tres, work_dir, name) = fields[10:]
-    try:
-        job_id = JobId.parse(id)
-    except UsageError:
-        return None
-    cancelled = re.fullmatch(r"(CANCELLED) by (\d+)", state)
-    gpus = parse_tres_gpus(alloc_tres)
+def _job(row: Dict[str, Any]) -> AccountingJob:
+    requested = row.pop("requested")
+    cancelled = re.fullmatch(r"(CANCELLED) by (\d+)", row["state"])
     return AccountingJob(
-        id=job_id,
-        job_id=int(own) if own.isdigit() else job_id.job,
-        user=user,
-        partition=partition,
-        qos=qos,
-        state=cancelled[1] if cancelled else state,
-        cancelled_by=int(cancelled[2]) if cancelled else None,
-        exit=ExitCode.parse(exit),
-        submit=parse_timestamp(submit),
-        start=parse_timestamp(start),
-        end=parse_timestamp(end),
-        elapsed=parse_count(elapsed),
-        time_limit=parse_minutes(limit),
-        nodes=parse_count(nodes),
-        node_list="" if node_list == "None assigned" else node_list,
-        gpus=gpus if gpus is not None else parse_tres_gpus(req_tres),
-        work_dir=work_dir,
-        name=name,
-        mark=mark,
+        **{
+            **row,
+            "state": cancelled[1] if cancelled else row["state"],
+            "cancelled_by": int(cancelled[2]) if cancelled else None,
+            "gpus": requested if row["gpus"] is None else row["gpus"],
+        }
     )
 
 

@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import List, Optional, Sequence, Tuple
 
-from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import (
     SEPARATOR,
+    Columns,
     ExitCode,
     mark_of,
     parse_count,
     parse_gres_gpus,
     parse_seconds,
     parse_timestamp,
+    read_row,
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import Asked, failure
 
+
+def _first_id(text: str) -> Optional[JobId]:
+    # What a site's wrapper prints before the rows precedes the first row's id.
+    return JobId.read(text.rpartition("\n")[2])
+
+
+def _exit_code(text: str) -> Optional[ExitCode]:
+    """Parse a wait status (Slurm 22.05) or ``17:0`` (Slurm 24.11)."""
+    if text.isdecimal():
+        return ExitCode.of_wait_status(int(text))
+    return ExitCode.parse(text)
+
+
 # Free text (directory, name) comes last. Explicit fields, because --json takes ten times as long;
 # with --Format, because --format has no letter for the exit code.
-_FIELDS = (
-    "JobArrayID",
-    "JobID",
-    "UserName",
-    "Partition",
-    "QOS",
-    "State",
-    "Reason",
-    "NumNodes",
-    "tres-per-node",
-    "NodeList",
-    "TimeUsed",
-    "TimeLimit",
-    "SubmitTime",
-    "StartTime",
-    "EndTime",
-    "exit_code",
-    "Command",
-    "WorkDir",
-    "Name",
-)
+_COLUMNS: Columns = {
+    "JobArrayID": ("id", _first_id),
+    "JobID": ("job_id", parse_count),
+    "UserName": ("user", str),
+    "Partition": ("partition", str),
+    "QOS": ("qos", str),
+    "State": ("state", str),
+    "Reason": ("reason", lambda text: "" if text == "None" else text),
+    "NumNodes": ("nodes", parse_count),
+    "tres-per-node": ("gpus_per_node", parse_gres_gpus),
+    "NodeList": ("node_list", str),
+    "TimeUsed": ("time_used", parse_seconds),
+    "TimeLimit": ("time_limit", parse_seconds),
+    "SubmitTime": ("submit", parse_timestamp),
+    "StartTime": ("start", parse_timestamp),
+    "EndTime": ("end", parse_timestamp),
+    "exit_code": ("exit", _exit_code),
+    "Command": ("mark", mark_of),
+    "WorkDir": ("work_dir", str),
+    "Name": ("name", str),
+}
 
 
 @dataclass(frozen=True)
@@ -84,67 +99,19 @@ def squeue_argv(
     end: the text after each row.
     """
     argv = ["squeue", "--noheader", "--states=all"]
-    fields = (f"{name}:{SEPARATOR}" for name in _FIELDS[:-1])
-    argv.append(f"--Format={','.join(fields)},{_FIELDS[-1]}:{end}")
+    argv.append("--Format=" + f":{SEPARATOR},".join(_COLUMNS) + f":{end}")
     if job_ids:
-        argv.append("--jobs=" + ",".join(dict.fromkeys(_asked(job) for job in job_ids)))
+        argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:
         argv.append("--user=" + user)
     return argv
 
 
-def _asked(job: JobId) -> str:
-    return f"{job.job}_{job.task}" if job.task is not None else str(job.job)
-
-
 def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
     """Parse squeue's rows; other lines (messages of a site's wrapper) are skipped."""
-    jobs = []
-    for row in text.split(end + "\n"):
-        fields = row.split(SEPARATOR, len(_FIELDS) - 1)
-        if len(fields) == len(_FIELDS):
-            job = _job(fields)
-            if job is not None:
-                jobs.append(job)
-    return jobs
-
-
-def _job(fields: Sequence[str]) -> Optional[QueueJob]:
-    (id, own, user, partition, qos, state, reason, nodes, gres, node_list) = fields[:10]
-    (used, limit, submit, start, end, exit, command, work_dir, name) = fields[10:]
-    try:
-        # What a site's wrapper prints before the rows precedes the first row's id.
-        job_id = JobId.parse(id.rpartition("\n")[2])
-    except UsageError:
-        return None
-    return QueueJob(
-        id=job_id,
-        job_id=int(own) if own.isdigit() else job_id.job,
-        user=user,
-        partition=partition,
-        qos=qos,
-        state=state,
-        reason="" if reason == "None" else reason,
-        nodes=parse_count(nodes),
-        gpus_per_node=parse_gres_gpus(gres),
-        node_list=node_list,
-        time_used=parse_seconds(used),
-        time_limit=parse_seconds(limit),
-        submit=parse_timestamp(submit),
-        start=parse_timestamp(start),
-        end=parse_timestamp(end),
-        exit=_exit_code(exit),
-        mark=mark_of(command),
-        work_dir=work_dir,
-        name=name,
-    )
-
-
-def _exit_code(text: str) -> Optional[ExitCode]:
-    """Parse a wait status (Slurm 22.05) or ``17:0`` (Slurm 24.11)."""
-    if text.isdecimal():
-        return ExitCode.of_wait_status(int(text))
-    return ExitCode.parse(text)
+    lines = text.split(end + "\n")
+    rows = (read_row(line.split(SEPARATOR, len(_COLUMNS) - 1), _COLUMNS) for line in lines)
+    return [QueueJob(**row) for row in rows if row is not None]
 
 
 class Queue:
@@ -181,8 +148,5 @@ def squeue(
     job_ids: only these jobs. user: only the jobs of this login name or uid. timeout: seconds. An
     array's pending tasks are one row. Raises SlurmUnavailableError and SlurmRefusedError.
     """
-    queue = Queue(job_ids, user, timeout)
-    try:
+    with contextlib.closing(Queue(job_ids, user, timeout)) as queue:
         return queue.rows()
-    finally:
-        queue.close()

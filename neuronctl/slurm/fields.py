@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.units import UNLIMITED, parse_duration
@@ -19,12 +19,17 @@ Columns = Mapping[str, Tuple[str, Callable[[str], Any]]]
 """Slurm's name of a column -> the field of a dataclass that it becomes, and how it is read."""
 
 
-def read_row(texts: Sequence[str], columns: Columns) -> Optional[Dict[str, Any]]:
-    """The fields in one row of squeue or sacct; None for any other line, which has no job id."""
-    if len(texts) != len(columns):
-        return None
-    values = {name: read(text) for (name, read), text in zip(columns.values(), texts)}
-    return None if values["id"] is None or values["job_id"] is None else values
+def read_rows(rows: Iterable[Sequence[str]], columns: Columns) -> Iterator[Dict[str, Any]]:
+    """The fields of each row of squeue or sacct; other lines, which have no job id, are skipped."""
+    names = [name for name, _ in columns.values()]
+    parsers = [(name, parse) for name, parse in columns.values() if parse is not str]
+    for texts in rows:
+        if len(texts) == len(names):
+            values: Dict[str, Any] = dict(zip(names, texts))
+            for name, parse in parsers:
+                values[name] = parse(values[name])
+            if values["id"] is not None and values["job_id"] is not None:
+                yield values
 
 
 # Even thousands of rows have few distinct values per column.

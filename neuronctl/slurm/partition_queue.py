@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List, Optional, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.fields import SEPARATOR, Columns, parse_count, parse_timestamp, read_row
+from neuronctl.slurm.fields import SEPARATOR, Columns, parse_count, parse_timestamp, read_rows
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run
 
@@ -45,8 +45,8 @@ def partition_queue_argv(partition: str) -> List[str]:
 
 def parse_partition_queue(text: str) -> List[PartitionJob]:
     """Parse squeue's rows; other lines are skipped."""
-    rows = (read_row(line.split(SEPARATOR), _COLUMNS) for line in text.splitlines())
-    return [PartitionJob(**row) for row in rows if row is not None]
+    rows = (line.split(SEPARATOR) for line in text.splitlines())
+    return [PartitionJob(**row) for row in read_rows(rows, _COLUMNS)]
 
 
 def partition_queue(partition: str, *, timeout: float = 10.0) -> Tuple[PartitionJob, ...]:

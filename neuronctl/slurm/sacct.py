@@ -16,7 +16,7 @@ from neuronctl.slurm.fields import (
     parse_minutes,
     parse_timestamp,
     parse_tres_gpus,
-    read_row,
+    read_rows,
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run, unreachable
@@ -134,8 +134,8 @@ def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
             lines.append(line)
         elif lines and line:
             lines[-1] += "\n" + line
-    rows = (read_row(line.split(SEPARATOR, len(columns) - 1), columns) for line in lines)
-    return [_job(row) for row in rows if row is not None]
+    rows = (line.split(SEPARATOR, len(columns) - 1) for line in lines)
+    return [_job(row) for row in read_rows(rows, columns)]
 
 
 def _job(row: Dict[str, Any]) -> AccountingJob:

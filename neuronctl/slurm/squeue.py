@@ -16,7 +16,7 @@ from neuronctl.slurm.fields import (
     parse_gres_gpus,
     parse_seconds,
     parse_timestamp,
-    read_row,
+    read_rows,
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import Asked, failure
@@ -110,8 +110,8 @@ def squeue_argv(
 def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
     """Parse squeue's rows; other lines (messages of a site's wrapper) are skipped."""
     lines = text.split(end + "\n")
-    rows = (read_row(line.split(SEPARATOR, len(_COLUMNS) - 1), _COLUMNS) for line in lines)
-    return [QueueJob(**row) for row in rows if row is not None]
+    rows = (line.split(SEPARATOR, len(_COLUMNS) - 1) for line in lines)
+    return [QueueJob(**row) for row in read_rows(rows, _COLUMNS)]
 
 
 class Queue:

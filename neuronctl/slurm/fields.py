@@ -72,6 +72,11 @@ def parse_minutes(text: str) -> Optional[int]:
     return int(text) * 60 if text.isdigit() else None
 
 
+def count(text: str) -> Optional[int]:
+    """The number, None where there is none: ``UNLIMITED``, ``N``."""
+    return int(text) if text.isdigit() else None
+
+
 @_remembered
 def parse_count(text: str) -> Optional[int]:
     """A whole number, or the lower end of a range (squeue's ``1-4`` nodes); otherwise None."""

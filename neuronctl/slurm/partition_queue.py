@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import List, Optional, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.fields import SEPARATOR, Columns, parse_count, parse_timestamp, read_rows
+from neuronctl.slurm.fields import (
+    SEPARATOR,
+    Columns,
+    count,
+    parse_count,
+    parse_timestamp,
+    read_rows,
+)
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run
 
 _COLUMNS: Columns = {
     "%i": ("id", JobId.read),
-    "%A": ("job_id", parse_count),
+    "%A": ("job_id", count),
     "%T": ("state", str),
     "%Q": ("priority", parse_count),
     "%e": ("end", parse_timestamp),

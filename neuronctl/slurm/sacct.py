@@ -11,6 +11,7 @@ from neuronctl.slurm.fields import (
     SEPARATOR,
     Columns,
     ExitCode,
+    count,
     mark_of,
     parse_count,
     parse_minutes,
@@ -24,7 +25,7 @@ from neuronctl.slurm.process import failure, run, unreachable
 # Columns that every release since 20.02 has; free text comes last.
 _COLUMNS: Columns = {
     "JobID": ("id", JobId.read),
-    "JobIDRaw": ("job_id", parse_count),
+    "JobIDRaw": ("job_id", count),
     "User": ("user", str),
     "Partition": ("partition", str),
     "QOS": ("qos", str),

@@ -9,7 +9,13 @@ import re
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.fields import parse_gres_gpus, parse_seconds, parse_timestamp, parse_tres_gpus
+from neuronctl.slurm.fields import (
+    count,
+    parse_gres_gpus,
+    parse_seconds,
+    parse_timestamp,
+    parse_tres_gpus,
+)
 from neuronctl.slurm.limits import PARTITION, Limit
 from neuronctl.units import UNLIMITED
 
@@ -268,11 +274,6 @@ def _lines(text: str, first: str) -> List[Dict[str, str]]:
                 one.setdefault(name, value)  # an administrator's Reason= may say anything after it
             found.append(one)
     return found
-
-
-def count(text: str) -> Optional[int]:
-    """The number, None where there is none: ``UNLIMITED``, ``N``."""
-    return int(text) if text.isdigit() else None
 
 
 def _text(text: str) -> str:

@@ -11,6 +11,7 @@ from neuronctl.slurm.fields import (
     SEPARATOR,
     Columns,
     ExitCode,
+    count,
     mark_of,
     parse_count,
     parse_gres_gpus,
@@ -38,7 +39,7 @@ def _exit_code(text: str) -> Optional[ExitCode]:
 # with --Format, because --format has no letter for the exit code.
 _COLUMNS: Columns = {
     "JobArrayID": ("id", _first_id),
-    "JobID": ("job_id", parse_count),
+    "JobID": ("job_id", count),
     "UserName": ("user", str),
     "Partition": ("partition", str),
     "QOS": ("qos", str),

@@ -223,10 +223,10 @@ def _directories() -> Iterator[Check]:
         yield _writable(name, path)
     config = os.path.join(config_dir(), "config.yaml")
     if os.path.exists(config):
-        from neuronctl.request.job_file import read_config
+        from neuronctl.request.job_file import configuration
 
         try:
-            count = len(read_config(config).values)
+            count = len(configuration().values)
         except NeuronctlError as error:
             yield _failed("configuration", error)
             return

@@ -37,6 +37,17 @@ def data_path(name: str) -> str:
     return packaged if os.path.exists(packaged) else os.path.join(os.path.dirname(_PACKAGE), name)
 
 
+def present(file: str) -> bool:
+    """Whether a file exists; also where that cannot be told, so that reading it reports why."""
+    try:
+        os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
 def _xdg(variable: str, below_home: str) -> str:
     base = os.environ.get(variable, "")
     # The XDG specification requires relative paths to be ignored.

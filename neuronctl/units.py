@@ -170,7 +170,9 @@ def compress_hostlist(names: Iterable[str]) -> str:
             unpadded[:] = [number for number in unpadded if number not in same_width]
     for (prefix, width), numbers in groups.items():
         if numbers:
-            folded.append((prefix, min(numbers), prefix + _fold(width, sorted(numbers))))
+            inside = fold_ranges(sorted(numbers), width)
+            text = inside if len(numbers) == 1 else f"[{inside}]"
+            folded.append((prefix, min(numbers), prefix + text))
     return ",".join(text for _, _, text in sorted(folded))
 
 
@@ -207,19 +209,18 @@ def _expand_ranges(inside: str, whole: str) -> List[str]:
     return numbers
 
 
-def _fold(width: int, numbers: List[int]) -> str:
-    """Sorted numbers as ``07`` or ``[01-03,07]``."""
+def fold_ranges(numbers: Iterable[int], width: int = 0) -> str:
+    """Ascending numbers, padded to ``width`` digits, as ``01-03,07``."""
     ranges: List[List[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    texts = [
+    return ",".join(
         str(low).zfill(width) + (f"-{str(high).zfill(width)}" if high > low else "")
         for low, high in ranges
-    ]
-    return texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]"
+    )
 
 
 # ------------------------------------------------------------------------ log files

@@ -16,7 +16,7 @@ from neuronctl.catalog import schema
 from neuronctl.catalog.model import Catalog, Cluster, Location, Path, WallTime
 from neuronctl.catalog.yaml_mapping import EMPTY_HINT, CheckedMapping
 from neuronctl.errors import CatalogError, did_you_mean
-from neuronctl.paths import config_dir, data_path
+from neuronctl.paths import config_dir, data_path, present
 
 SITE_FILE = "/etc/neuronctl/partitions.yaml"
 
@@ -29,7 +29,7 @@ def load(option_file: Optional[str] = None) -> Catalog:
     """
     files = [data_path("partitions.yaml")]
     own = os.path.join(config_dir(), "partitions.yaml")
-    files += [file for file in (SITE_FILE, own) if _present(file)]
+    files += [file for file in (SITE_FILE, own) if present(file)]
     if option_file == "":
         raise CatalogError("--catalog: empty file name", "name a file, or omit the option")
     named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
@@ -100,16 +100,6 @@ def _sources(layers: List[yamlfile.Document]) -> Dict[Tuple[str, str], str]:
                 said = [str(cluster[key]) for key in ("source", "date") if cluster.get(key)]
                 found[layer.file, name] = ", ".join(said)
     return found
-
-
-def _present(file: str) -> bool:
-    try:
-        os.stat(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        pass  # it exists but is inaccessible: reading it reports why
-    return True
 
 
 def _lay_over(

@@ -89,6 +89,7 @@ class RecordStore:
         """Write the intent to submit, and return the key to complete it with."""
         import hashlib
 
+        from neuronctl.users import login_name
         from neuronctl.version import __version__
 
         now = time.time()
@@ -102,7 +103,7 @@ class RecordStore:
             script_sha256=hashlib.sha256(
                 draft.script.encode("utf-8", "surrogateescape")
             ).hexdigest(),
-            user=_login_name(),
+            user=login_name(),
             host=os.uname().nodename,
             version=__version__,
             pid=os.getpid(),
@@ -364,12 +365,3 @@ def _moment(stamp: str) -> int:
         int(date[:4]), int(date[4:6]), int(date[6:]), int(clock[:2]), int(clock[2:4]),
         int(clock[4:6]),
     )  # fmt: skip
-
-
-def _login_name() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.errors import JobFileError
+from neuronctl.errors import JobFileError, did_you_mean
+from neuronctl.paths import config_dir, present
 from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.request.options import BY_NAME, Option, find
 
@@ -30,21 +31,17 @@ def read_job_file(path: str) -> Layer:
 
 def read_config(path: str) -> Layer:
     """Read the user's defaults; a missing file sets none. Raises JobFileError with file:line."""
-    try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return Layer({}, {})
-    except OSError as error:
-        raise JobFileError(f"cannot read {path}: {error.strerror}") from None
-    return _read(path, Source.CONFIG, ())
+    return _read(path, Source.CONFIG, ()) if present(path) else Layer({}, {})
+
+
+def configuration() -> Layer:
+    """The user's own defaults. Raises JobFileError with file:line."""
+    return read_config(os.path.join(config_dir(), "config.yaml"))
 
 
 def configured_cluster() -> Optional[str]:
     """The cluster in the user's configuration, or None. Raises JobFileError with file:line."""
-    from neuronctl.paths import config_dir
-
-    asked = read_config(os.path.join(config_dir(), "config.yaml")).values.get("cluster")
-    return None if asked is None else str(asked)
+    return configuration().values.get("cluster")
 
 
 def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
@@ -73,7 +70,8 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
         else:
             option = find(key)
             if option is None:
-                raise _unknown_key(key, place, program_keys)
+                hint = did_you_mean(key.replace("_", "-"), (*program_keys, *BY_NAME))
+                raise JobFileError(f"{place}: unknown key '{key}'", hint)
             try:
                 fields = option.parse(_texts(option, data, text, place))
             except ValueError as error:
@@ -140,14 +138,3 @@ def _kind(value: Any) -> str:
         (float, f"the number {value}"),
     )
     return next((word for kind, word in kinds if isinstance(value, kind)), "nothing")
-
-
-def _unknown_key(key: str, place: str, program_keys: Sequence[str]) -> JobFileError:
-    import difflib
-
-    known = [*program_keys, *BY_NAME]
-    close = difflib.get_close_matches(key.replace("_", "-"), known, n=2)
-    return JobFileError(
-        f"{place}: unknown key '{key}'",
-        (f"did you mean {' or '.join(close)}? " if close else "") + "valid: " + ", ".join(known),
-    )

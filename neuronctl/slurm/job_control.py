@@ -63,9 +63,7 @@ def _attributes(block: str) -> Dict[str, str]:
             if match is None:
                 break
             key, rest = match[1], line[match.end() :]
-            if key == "JobState":  # "JobState=FAILED Reason=… Dependency=…"
-                value, _, line = rest.partition(" ")
-            elif key in _WHOLE_LINE:
+            if key in _WHOLE_LINE:
                 reason = re.match(r"(.*?) (Dependency=.*)$", rest) if key == "Reason" else None
                 value, line = (reason[1], reason[2]) if reason else (rest, "")
             else:

@@ -7,6 +7,7 @@ from typing import Iterator, List, Optional, Sequence, Set
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
+from neuronctl.units import fold_ranges
 
 _JOB_ID = (
     r"(?P<job>[0-9]{1,10})"
@@ -91,7 +92,7 @@ class JobId:
         left = [n for n in tasks if n not in known and not any(n in one for one in folded)]
         if len(left) == len(tasks):
             return self
-        return JobId(self.job, tasks=_folded(left)) if left else None
+        return JobId(self.job, tasks=fold_ranges(left)) if left else None
 
     def overlaps(self, other: JobId) -> bool:
         """Whether both have a task in common, as 4711_[1-5] and 4711_[3-9%2] do."""
@@ -119,17 +120,6 @@ def _distinct(group: Sequence[range]) -> int:
     for one in group:
         seen[one.start - first : one[-1] + 1 - first : one.step] = b"\1" * len(one)
     return sum(seen)
-
-
-def _folded(indexes: Sequence[int]) -> str:
-    """``0,4-7`` for ascending indexes."""
-    ranges: List[List[int]] = []
-    for index in indexes:
-        if ranges and index == ranges[-1][1] + 1:
-            ranges[-1][1] = index
-        else:
-            ranges.append([index, index])
-    return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in ranges)
 
 
 class _Tasks:

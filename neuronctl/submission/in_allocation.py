@@ -14,13 +14,14 @@ from neuronctl.launch import launchers
 from neuronctl.launch.containers import find_image
 from neuronctl.planning import Place, plan
 from neuronctl.request.job import JobRequest, Layer, build_request
+from neuronctl.request.job_file import configuration
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext, check
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_control import job_gpus
 from neuronctl.submission.options_layer import options_layer
-from neuronctl.submission.prepare import PreparedJob, configuration
+from neuronctl.submission.prepare import PreparedJob
 from neuronctl.words import counted
 
 

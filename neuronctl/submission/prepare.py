@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
@@ -12,10 +11,9 @@ from neuronctl.errors import PolicyError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import look
 from neuronctl.launch.containers import find_image
-from neuronctl.paths import config_dir
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import Layer, Origin, Source, build_request
-from neuronctl.request.job_file import read_config, read_job_file
+from neuronctl.request.job_file import configuration, read_job_file
 from neuronctl.rules import Finding, RuleContext, check
 from neuronctl.slurm.cluster import recognise
 from neuronctl.submission.options_layer import options_layer
@@ -59,11 +57,6 @@ class PreparedJob:
         if self.errors:
             count = counted(len(self.errors), "error")
             raise PolicyError(f"refused: {count}; nothing was done", hint)
-
-
-def configuration() -> Layer:
-    """The user's own defaults."""
-    return read_config(os.path.join(config_dir(), "config.yaml"))
 
 
 def plan_job(

@@ -32,8 +32,8 @@ from neuronctl.slurm.squeue import squeue
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import canceller, remember
 from neuronctl.tracking.rank_filter import Sink
-from neuronctl.tracking.remember import remember
 
 _TICK = 0.5  # seconds between reads of the log
 _FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
@@ -259,8 +259,6 @@ class _Watch:
         status = self.statuses[0]
         if status.state == jobstatus.UNKNOWN:
             return f"job {self.job} ended, exit code unknown ({status.reason})"
-        from neuronctl.tracking.lookup import canceller
-
         cause = endings.ending_cause(status, canceller(status))
         line = f"job {self.job} ended: {status.state}, {endings.exit_words(status)}"
         return f"{line} ({cause})" if cause else line

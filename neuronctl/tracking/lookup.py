@@ -24,6 +24,7 @@ from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import Queue, QueueJob
+from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 
@@ -155,6 +156,30 @@ def canceller(status: JobStatus) -> str:
         return "root" if status.cancelled_by == 0 else ""
 
 
+def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus]) -> JobRecord:
+    """Add what Slurm said of a job to its record; the record as it is then.
+
+    statuses: the whole job, all tasks of an array. A record that cannot be written stays as it was:
+    the submission has warned about the store already.
+    """
+    seen = [status for status in statuses if status.source != "record"]
+    with contextlib.suppress(RecordError):
+        if record.array is not None:
+            ends = {
+                status.id.task: (status.state, endings.exit_text(status))
+                for status in seen
+                if status.ended and status.id.task is not None
+            }
+            record = store.saw_tasks(record, ends)
+        if len(seen) == len(statuses) == 1:
+            (status,) = seen
+            # How some tasks ended says nothing about the others.
+            if record.array is None or (status.id.task is None and not status.ended):
+                exit = endings.exit_text(status)
+                record = store.saw(record, status.state, status.reason, exit)
+    return record
+
+
 def _search(
     asked: Sequence[JobId],
     store: Optional[RecordStore],
@@ -186,8 +211,6 @@ class _Search:
         self.recovery: Optional[Recovery] = None
 
     def run(self, asked: Sequence[JobId], asking: Queue) -> Found:
-        from neuronctl.tracking.remember import remember
-
         with self._tolerant():
             if self.store.open_intents():
                 from neuronctl.records.recovery import Recovery

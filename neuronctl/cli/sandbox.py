@@ -175,7 +175,6 @@ def down() -> None:
 @click.option("--all", "all_", is_flag=True, help="Include those for ssh and for modules.")
 def packages(all_: bool) -> None:
     """Print the Debian packages that the sandbox needs, on one line for apt-get."""
-    from neuronctl.sandbox.found import OPTIONAL_PACKAGES
-    from neuronctl.sandbox.requirements import PACKAGES
+    from neuronctl.sandbox.requirements import OPTIONAL_PACKAGES, PACKAGES
 
     click.echo(" ".join([*PACKAGES, *(OPTIONAL_PACKAGES if all_ else ())]))

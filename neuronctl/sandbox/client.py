@@ -12,6 +12,7 @@ import json
 import os
 import pickle
 import pwd
+import select
 import socket
 import struct
 import subprocess
@@ -195,7 +196,7 @@ def _converse(
                 raise SlurmUnavailableError(f"the sandbox exited during startup{detail}")
             message: Dict[str, Any] = json.loads(line)
             if "error" in message:
-                hint = ""
+                hint = message.get("hint", "")
                 if "trace" in message:
                     with contextlib.suppress(OSError):
                         hint = f"details: {write_error_details(message['trace'])}"
@@ -308,16 +309,8 @@ def down() -> bool:
         try:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, 9)
-            _wait_for_end(handle)
+            if not select.select([handle], [], [], 30)[0]:
+                raise SlurmUnavailableError("the sandbox's first process did not exit", "try again")
         finally:
             os.close(handle)
     return True
-
-
-def _wait_for_end(handle: int) -> None:
-    import select
-
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    if not poll.poll(30_000):
-        raise SlurmUnavailableError("the sandbox's first process did not exit", "try again")

@@ -22,15 +22,13 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from types import FrameType
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
-from neuronctl.sandbox import found, kernel, modules, rootfs, ssh
+from neuronctl.sandbox import kernel, modules, rootfs, ssh
 from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.daemons import LOGS, TIMEOUT, Failure, run, spawn, tail
-from neuronctl.sandbox.found import Found
 from neuronctl.sandbox.layout import ACCOUNT, RUN, Node
-from neuronctl.sandbox.requirements import SEARCH_PATH
+from neuronctl.sandbox.requirements import SEARCH_PATH, Found, look
 from neuronctl.sandbox.setup import (
     CONFIG,
     NAMED_CATALOG,
@@ -87,7 +85,7 @@ def _say(**message: Any) -> None:
 
 
 def _first_process(setup: Setup, listener: socket.socket) -> None:
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
     listener.listen(16)
     os.umask(0o022)
     try:
@@ -103,10 +101,6 @@ def _first_process(setup: Setup, listener: socket.socket) -> None:
     for descriptor in (0, 1, 2):
         os.dup2(quiet, descriptor)
     _serve(listener, json.dumps(dataclasses.asdict(running)).encode())
-
-
-def _end(number: int, frame: Optional[FrameType]) -> None:
-    os._exit(0)
 
 
 def _serve(listener: socket.socket, answer: bytes) -> None:
@@ -157,7 +151,7 @@ def _prepare(setup: Setup) -> Found:
     files = etc_files(setup, passwd, group)
     rootfs.write_files(f"{RUN}/etc", files)
     rootfs.lay_over_etc(f"{RUN}/etc", files)
-    has = found.look(run(["slurmctld", "-V"]))
+    has = look(run(["slurmctld", "-V"]))
     rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=False))
     Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
     rootfs.lay_over_etc(f"{RUN}/etc", ["slurm"])
@@ -184,10 +178,10 @@ def _prepare_ssh(user: User) -> None:
     Path("/run/sshd").mkdir(mode=0o755)
     rootfs.write_files(ssh.DIRECTORY, ssh.files(user.name))
     run(ssh.keygen_argv(ssh.HOST_KEY))
-    rootfs.own_directory(ssh.user_directory(), user.uid, user.gid, 0o700)
-    run(ssh.keygen_argv(ssh.user_key()))
-    os.chown(ssh.user_key(), user.uid, user.gid)
-    public = Path(f"{ssh.user_key()}.pub").read_text()
+    rootfs.own_directory(ssh.USER_DIRECTORY, user.uid, user.gid, 0o700)
+    run(ssh.keygen_argv(ssh.USER_KEY))
+    os.chown(ssh.USER_KEY, user.uid, user.gid)
+    public = Path(f"{ssh.USER_KEY}.pub").read_text()
     rootfs.write_files(ssh.DIRECTORY, {"authorized_keys": public})
     kernel.bind(f"{ssh.DIRECTORY}/ssh_config", ssh.CONFIG)
 
@@ -232,7 +226,8 @@ def _start(setup: Setup, has: Found) -> Running:
     slurmctld = spawn("slurmctld", ["slurmctld", "-D"])
     slurmctld.wait_for(lambda: _listens(layout.login_address, 6817))
     # slurmctld may respond before it has registered its TRES with the database.
-    slurmctld.wait_for(lambda: "gres|gpu" in run(slurmconf.tres_argv()).splitlines())
+    tres = ["sacctmgr", "--noheader", "--parsable2", "show", "tres", "format=type,name"]
+    slurmctld.wait_for(lambda: "gres|gpu" in run(tres).splitlines())
     for command in slurmconf.sacctmgr_commands(layout, setup.user.name, ACCOUNT):
         run(command)
     rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=True))
@@ -240,10 +235,12 @@ def _start(setup: Setup, has: Found) -> Running:
     run(["scontrol", "reconfigure"])
     for holder in holders:
         holder.tell(b"slurmd!")
-    slurmctld.wait_for(lambda: set(_node_states()) == {"idle"})
+    states = ["sinfo", "--noheader", "--Node", "--format=%T"]
+    slurmctld.wait_for(lambda: set(run(states).split()) == {"idle"})
     user = setup.user
     # The database propagates its changes to slurmctld with a delay, the user's last of all.
-    slurmctld.wait_for(lambda: f"UserName={user.name}(" in run(slurmconf.user_argv(user.name)))
+    known = ["scontrol", "show", "assoc_mgr", f"users={user.name}", "flags=assoc"]
+    slurmctld.wait_for(lambda: f"UserName={user.name}(" in run(known))
     return Running(
         pid=0,
         cluster=layout.cluster.name,
@@ -274,10 +271,6 @@ def _munged_argv() -> List[str]:
 def _listens(address: str, port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((address, port)) == 0
-
-
-def _node_states() -> List[str]:
-    return run(["sinfo", "--noheader", "--Node", "--format=%T"]).split()
 
 
 # -------------------------------------------------------------------------------- nodes

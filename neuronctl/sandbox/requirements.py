@@ -1,9 +1,10 @@
-"""What the sandbox requires of the machine, and how to report what is missing."""
+"""What the sandbox requires of the machine, what it can use, and how to report what is missing."""
 
 from __future__ import annotations
 
 import os
 import pwd
+import re
 import shlex
 import shutil
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
+from neuronctl.sandbox import modules, ssh
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where to find daemons and their tools; an ordinary user's PATH lacks the sbin directories."""
@@ -27,6 +29,14 @@ PACKAGES = {
     "iproute2": ("ip",),
     "util-linux": ("pivot_root",),
     "uidmap": ("newuidmap", "newgidmap"),
+}
+
+# Debian package -> the feature that needs it; the sandbox starts without these packages too.
+OPTIONAL_PACKAGES = {
+    "openssh-server": "ssh between the nodes",
+    "openssh-client": "ssh between the nodes",
+    "environment-modules": "module load",
+    "procps": "module load",
 }
 
 # These create the namespaces and therefore run before another root is in place.
@@ -74,6 +84,31 @@ def has_pmix() -> bool:
     return _library(f"pmix2/lib/{name}") is not None
 
 
+@dataclass(frozen=True)
+class Found:
+    """The detected software; ``slurm`` is Slurm's version, such as ``22.05.8``."""
+
+    slurm: str
+    pmix: bool
+    ssh: bool
+    modules: bool
+
+    @property
+    def release(self) -> Tuple[int, ...]:
+        """The version as numbers, for comparisons: (22, 5, 8)."""
+        return tuple(int(number) for number in re.findall("[0-9]+", self.slurm))
+
+
+def look(slurmctld_version: str) -> Found:
+    """Detect the software; ``slurmctld_version`` is the output of ``slurmctld -V``."""
+    return Found(
+        slurm=slurmctld_version.split()[-1],
+        pmix=has_pmix(),
+        ssh=all(shutil.which(name, path=SEARCH_PATH) for name in ssh.PROGRAMS),
+        modules=shutil.which(modules.PROGRAM, path=SEARCH_PATH) is not None,
+    )
+
+
 def _library(name: str, root: str = "/") -> Optional[Path]:
     """The path of a file in an architecture's directory below /usr/lib, or None."""
     return next((path for path in Path(root, "usr/lib").glob(f"*/{name}")), None)
@@ -95,16 +130,11 @@ def free_range(*files: str) -> str:
 
 def _ranges(file: str) -> List[Tuple[str, SubIds]]:
     try:
-        lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    found = []
-    for line in lines:
-        owner, _, rest = line.partition(":")
-        first, _, count = rest.partition(":")
-        if first.isdecimal() and count.isdecimal():
-            found.append((owner, SubIds(int(first), int(count))))
-    return found
+    found = re.findall(r"^(.*?):(\d+):(\d+)$", text, re.ASCII | re.MULTILINE)
+    return [(owner, SubIds(int(first), int(count))) for owner, first, count in found]
 
 
 _FEWEST_IDS = 1000  # the ids of the system users

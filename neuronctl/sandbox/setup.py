@@ -9,8 +9,8 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from neuronctl.catalog.model import Cluster
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.found import Found
 from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, RUN, Layout, hosts_file, scratch
+from neuronctl.sandbox.requirements import Found
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,15 @@ def config_files(
 NAMED_CATALOG = "catalog.yaml"
 
 
+# tmpfs does not support asynchronous I/O.
+_SMALL = (
+    "--innodb-log-file-size=16M",
+    "--innodb-buffer-pool-size=64M",
+    "--innodb-use-native-aio=0",
+    "--innodb-flush-method=fsync",
+)
+
+
 def mariadb_argv(directory: str) -> List[str]:
     """mariadbd for a temporary database: small and never synced."""
     return [
@@ -146,7 +155,7 @@ def mariadb_argv(directory: str) -> List[str]:
         f"--datadir={directory}",
         "--socket=/run/mysqld/mysqld.sock",
         f"--pid-file={RUN}/mariadbd.pid",
-        *_small(),
+        *_SMALL,
         "--skip-networking",
         "--skip-grant-tables",
         "--performance-schema=OFF",
@@ -165,17 +174,7 @@ def mariadb_install_argv(directory: str) -> List[str]:
         f"--datadir={directory}",
         "--auth-root-authentication-method=normal",
         "--skip-test-db",
-        *_small(),
-    ]
-
-
-def _small() -> List[str]:
-    # tmpfs does not support asynchronous I/O.
-    return [
-        "--innodb-log-file-size=16M",
-        "--innodb-buffer-pool-size=64M",
-        "--innodb-use-native-aio=0",
-        "--innodb-flush-method=fsync",
+        *_SMALL,
     ]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import List, Tuple
 
 from neuronctl import units
-from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.catalog.model import Partition
 from neuronctl.sandbox.layout import RUN, Layout, Node, SandboxPartition, cores_per_gpu
 
 GPU_DEVICE = f"{RUN}/dev/nvidia"
@@ -73,23 +73,20 @@ def _node_line(node: Node) -> str:
         f"RealMemory={node.memory_mb}",
     ]
     if node.gpus:
-        words.append(f"Gres=gpu:{_gpu_type(node.gpu)}{node.gpus}")
+        words.append(f"Gres=gpu:{f'{node.gpu}:' if node.gpu else ''}{node.gpus}")
     return " ".join([*words, "State=UNKNOWN"])
-
-
-def _gpu_type(gpu: Optional[str]) -> str:
-    return f"{gpu}:" if gpu else ""
 
 
 def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> str:
     partition = each.partition
     nodes = [node for node in layout.nodes if node.name in each.nodes]
-    cores = min(node.cores for node in nodes)
+    memory = min(node.memory_mb for node in nodes) * (layout.cluster.policy.memory_fraction or 1)
+    per_core = max(1, int(memory / min(node.cores for node in nodes)))
     words = [
         f"PartitionName={partition.name}",
         f"Nodes={units.compress_hostlist(each.nodes)}",
         "State=UP",
-        f"DefMemPerCPU={_memory_per_core(layout.cluster, nodes, cores)}",
+        f"DefMemPerCPU={per_core}",
     ]
     if partition.wall_time.maximum:
         words.append(f"MaxTime={units.format_time(partition.wall_time.maximum)}")
@@ -108,11 +105,6 @@ def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> s
     if with_qos:
         words.append(f"QOS={qos_name(partition.name)}")
     return " ".join(words)
-
-
-def _memory_per_core(cluster: Cluster, nodes: List[Node], cores: int) -> int:
-    memory = min(node.memory_mb for node in nodes)
-    return max(1, int((cluster.policy.memory_fraction or 1) * memory / cores))
 
 
 def gres_conf(layout: Layout) -> str:
@@ -172,16 +164,6 @@ def qos_limits(partition: Partition) -> List[str]:
     if partition.max_gpus is not None:
         words.append(f"MaxTRESPerUser=gres/gpu={partition.max_gpus}")
     return words
-
-
-def tres_argv() -> List[str]:
-    """The command that lists the TRES in the database, one per line: ``gres|gpu``."""
-    return ["sacctmgr", "--noheader", "--parsable2", "show", "tres", "format=type,name"]
-
-
-def user_argv(user: str) -> List[str]:
-    """The command that shows the user's associations once slurmctld knows them."""
-    return ["scontrol", "show", "assoc_mgr", f"users={user}", "flags=assoc"]
 
 
 def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]]:

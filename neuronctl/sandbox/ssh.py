@@ -16,22 +16,14 @@ HOST_KEY = f"{DIRECTORY}/host_key"
 CONFIG = "/etc/ssh/ssh_config"
 """The client's configuration; the sandbox binds its own file over it."""
 
-_USER_KEY = "id_ed25519"
-
-
-def user_directory() -> str:
-    """The private directory of the user's key."""
-    return f"{RUN}/user/ssh"
+USER_DIRECTORY = f"{RUN}/user/ssh"
+USER_KEY = f"{USER_DIRECTORY}/id_ed25519"
+"""The user's private key, in a private directory."""
 
 
 def keygen_argv(path: str) -> List[str]:
     """The command that creates a key without a passphrase at ``path`` and ``path``.pub."""
     return ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "sandbox", "-f", path]
-
-
-def user_key() -> str:
-    """The path of the user's private key."""
-    return f"{user_directory()}/{_USER_KEY}"
 
 
 def files(user: str) -> Dict[str, str]:
@@ -50,7 +42,7 @@ def files(user: str) -> Dict[str, str]:
     client = [
         "Host *",
         "    BatchMode yes",
-        f"    IdentityFile {user_key()}",
+        f"    IdentityFile {USER_KEY}",
         "    IdentitiesOnly yes",
         "    StrictHostKeyChecking no",
         "    UserKnownHostsFile /dev/null",

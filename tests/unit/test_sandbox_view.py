@@ -9,7 +9,7 @@ import pytest
 from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.sandbox import modules
 from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.found import Found, look
+from neuronctl.sandbox.requirements import Found, look
 from neuronctl.sandbox.setup import User
 from neuronctl.sandbox.view import MACHINE, View, view
 

@@ -254,22 +254,18 @@ def _writable(name: str, path: str) -> Check:
 
 def _software() -> Iterator[Check]:
     conda = os.environ.get("CONDA_EXE") or shutil.which("conda")
-    yield Check("conda", GOOD, conda) if conda else Check("conda", ABSENT, "no conda on PATH")
-    module = next(
-        (os.environ[one] for one in ("LMOD_CMD", "MODULESHOME") if os.environ.get(one)), None
-    )
-    yield (
-        Check("modules", GOOD, module)
-        if module
-        else Check("modules", ABSENT, "neither LMOD_CMD nor MODULESHOME is set in this shell")
-    )
-    runtimes = [shutil.which(one) for one in ("singularity", "apptainer", "enroot")]
-    found = [path for path in runtimes if path is not None]
-    yield (
-        Check("containers", GOOD, ", ".join(found))
-        if found
-        else Check("containers", ABSENT, "no singularity, apptainer, or enroot on PATH")
-    )
+    module = os.environ.get("LMOD_CMD") or os.environ.get("MODULESHOME")
+    runtimes = (shutil.which(one) for one in ("singularity", "apptainer", "enroot"))
+    for name, found, absent in (
+        ("conda", conda, "no conda on PATH"),
+        ("modules", module, "neither LMOD_CMD nor MODULESHOME is set in this shell"),
+        (
+            "containers",
+            ", ".join(filter(None, runtimes)),
+            "no singularity, apptainer, or enroot on PATH",
+        ),
+    ):
+        yield Check(name, GOOD, found) if found else Check(name, ABSENT, absent)
 
 
 def _last_job() -> Iterator[Check]:

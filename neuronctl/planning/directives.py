@@ -25,35 +25,22 @@ def directives(
     """
     lines: List[Directive] = []
 
-    def add(option: str, value: Optional[str]) -> None:
-        if value is not None:
-            lines.append(Directive(option, value, remark(option)))
+    def add(*options: str) -> None:
+        for option in options:
+            asked = getattr(request, option.replace("-", "_"), None)
+            value = settled.get(option, asked)
+            if value is True:
+                lines.append(Directive(option))
+            elif value:
+                lines.append(Directive(option, value, remark(option)))
 
-    def flag(option: str, wanted: Optional[bool]) -> None:
-        if wanted:
-            lines.append(Directive(option))
-
-    add("job-name", settled["job-name"])
-    add("partition", settled["partition"])
-    for option in ("account", "qos"):
-        add(option, getattr(request, option))
-    for option in ("nodes", "ntasks-per-node", "cpus-per-task"):
-        add(option, settled[option])
+    add("job-name", "partition", "account", "qos", "nodes", "ntasks-per-node", "cpus-per-task")
     lines += _gpu_directives(request, policy, gpus, remark("gpus-per-node"))
-    add("mem", request.mem)
-    flag("exclusive", request.exclusive)
-    for option in ("constraint", "reservation", "nodelist", "exclude"):
-        add(option, getattr(request, option))
-    add("time", settled["time"])
-    add("comment", settled["comment"])
-    add("dependency", request.dependency)
+    add("mem", "exclusive", "constraint", "reservation", "nodelist", "exclude", "time", "comment")
+    add("dependency")
     if not interactive:
         lines += _batch_directives(request)
-    add("signal", request.signal)
-    add("mail-type", request.mail_type)
-    add("mail-user", request.mail_user)
-    add("output", settled["output"])
-    add("error", settled["error"])
+    add("signal", "mail-type", "mail-user", "output", "error")
     for option in request.sbatch:
         name, equals, value = option.partition("=")
         lines.append(Directive(name, value if equals else None))

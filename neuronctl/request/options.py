@@ -16,31 +16,6 @@ from neuronctl.shell import BASHS_OWN
 Fields = Dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Option:
-    """One option. ``parse`` turns texts into JobRequest fields, or raises ValueError.
-
-    kind: ``"value"`` takes one text; ``"flag"`` takes none (parse gets ``"true"`` or ``"false"``);
-    ``"switch"`` is a flag with a negative form (``--no-requeue``); ``"list"`` may be repeated
-    (parse gets all texts at once). batch_only: salloc does not have the option, because an
-    interactive job has no log file and is not requeued.
-    """
-
-    long: str
-    help: str
-    parse: Callable[[Sequence[str]], Fields]
-    short: str = ""
-    metavar: str = "TEXT"
-    kind: str = "value"
-    group: str = "Slurm"
-    batch_only: bool = False
-
-    @property
-    def usage(self) -> str:
-        """What to type and what it means, for hints."""
-        return f"--{self.long} {self.metavar}: {self.help}"
-
-
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -61,16 +36,47 @@ def one_line(text: str) -> str:
     return text
 
 
-def _text(field: str) -> Callable[[Sequence[str]], Fields]:
-    return lambda texts: {field: one_line(texts[0])}
+def _text(texts: Sequence[str]) -> str:
+    return one_line(texts[0])
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    read: from its texts, the value of the JobRequest field of the same name, or several fields.
+    kind: ``"value"`` takes one text; ``"flag"`` takes none (parse gets ``"true"`` or ``"false"``);
+    ``"switch"`` is a flag with a negative form (``--no-requeue``); ``"list"`` may be repeated
+    (parse gets all texts at once). batch_only: salloc does not have the option, because an
+    interactive job has no log file and is not requeued.
+    """
+
+    long: str
+    help: str
+    read: Callable[[Sequence[str]], Any] = _text
+    short: str = ""
+    metavar: str = "TEXT"
+    kind: str = "value"
+    group: str = "Slurm"
+    batch_only: bool = False
+
+    def parse(self, texts: Sequence[str]) -> Fields:
+        """The JobRequest fields that it sets; raises ValueError."""
+        value = self.read(texts)
+        return value if isinstance(value, dict) else {self.long.replace("-", "_"): value}
+
+    @property
+    def usage(self) -> str:
+        """What to type and what it means, for hints."""
+        return f"--{self.long} {self.metavar}: {self.help}"
+
+
+def _flag(texts: Sequence[str]) -> bool:
+    return texts[0] == "true"
 
 
 def _texts(field: str) -> Callable[[Sequence[str]], Fields]:
     return lambda texts: {field: tuple(one_line(text) for text in texts)}
-
-
-def _flag(field: str) -> Callable[[Sequence[str]], Fields]:
-    return lambda texts: {field: texts[0] == "true"}
 
 
 def parse_count(text: str) -> int:
@@ -80,8 +86,8 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def _count(field: str) -> Callable[[Sequence[str]], Fields]:
-    return lambda texts: {field: parse_count(texts[0])}
+def _count(texts: Sequence[str]) -> int:
+    return parse_count(texts[0])
 
 
 def _time(texts: Sequence[str]) -> Fields:
@@ -105,23 +111,23 @@ def _gpus(text: str) -> Fields:
 
 
 def _gpus_per_node(texts: Sequence[str]) -> Fields:
-    return _gpus(one_line(texts[0]))
+    return _gpus(_text(texts))
 
 
 def _gpus_in_all(texts: Sequence[str]) -> Fields:
-    fields = _gpus(one_line(texts[0]))
+    fields = _gpus_per_node(texts)
     fields["gpus"] = fields.pop("gpus_per_node")
     return fields
 
 
-def _checked(field: str, check: Callable[[str], None]) -> Callable[[Sequence[str]], Fields]:
-    """Parse a text that Slurm has a grammar for, into a field that keeps it as typed."""
+def _checked(check: Callable[[str], None]) -> Callable[[Sequence[str]], str]:
+    """Read a text that Slurm has a grammar for, into a field that keeps it as typed."""
 
-    def parse(texts: Sequence[str]) -> Fields:
+    def read(texts: Sequence[str]) -> str:
         check(one_line(texts[0]))
-        return {field: texts[0]}
+        return texts[0]
 
-    return parse
+    return read
 
 
 def _models(texts: Sequence[str]) -> Fields:
@@ -152,9 +158,9 @@ def _gres(texts: Sequence[str]) -> Fields:
     return fields
 
 
-def _memory(texts: Sequence[str]) -> Fields:
+def _memory(texts: Sequence[str]) -> str:
     units.parse_memory(texts[0])
-    return {"mem": texts[0].strip()}
+    return texts[0].strip()
 
 
 # The signals that sbatch accepts by name (tested with Slurm 22.05).
@@ -164,7 +170,7 @@ _SIGNALS = (
 )
 
 
-def _signal(texts: Sequence[str]) -> Fields:
+def _signal(texts: Sequence[str]) -> str:
     if not re.fullmatch(r"([BR]{1,2}:)?(SIG)?[A-Z0-9+-]{1,10}(@[0-9]{1,5})?", one_line(texts[0])):
         raise ValueError(f"'{texts[0]}' is not [B:]SIGNAL[@SECONDS], such as B:USR1@120")
     name, _, seconds = texts[0].rpartition(":")[2].partition("@")
@@ -173,10 +179,10 @@ def _signal(texts: Sequence[str]) -> Fields:
         raise ValueError(f"'{name}' is not a signal; use a number or {', '.join(_SIGNALS)}")
     if int(seconds or 0) > 65535:
         raise ValueError(f"{seconds} seconds exceed Slurm's maximum of 65535")
-    return {"signal": texts[0]}
+    return texts[0]
 
 
-def _setup(texts: Sequence[str]) -> Fields:
+def _setup(texts: Sequence[str]) -> Tuple[str, ...]:
     lines = []
     for text in texts:
         # A YAML block has several lines; a tab may be indentation or part of a here-document.
@@ -186,10 +192,10 @@ def _setup(texts: Sequence[str]) -> Fields:
             lines.append(line)
         if not text.strip():
             raise ValueError("is empty")
-    return {"setup": tuple(lines)}
+    return tuple(lines)
 
 
-def _env(texts: Sequence[str]) -> Fields:
+def _env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     pairs: Dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -204,10 +210,10 @@ def _env(texts: Sequence[str]) -> Fields:
         if _SURROGATE.search(value):
             raise ValueError(f"the value of {name} is not valid UTF-8")
         pairs[name] = value
-    return {"env": tuple(pairs.items())}
+    return tuple(pairs.items())
 
 
-def _sbatch(texts: Sequence[str]) -> Fields:
+def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
     known = {one.long: one for one in OPTIONS if one.group == "Slurm" and one.long != "sbatch"}
     options = []
     for text in texts:
@@ -221,7 +227,7 @@ def _sbatch(texts: Sequence[str]) -> Fields:
         if name in _NOT_IN_A_SCRIPT:
             raise ValueError(f"--{name} cannot be used in a job script: {_NOT_IN_A_SCRIPT[name]}")
         options.append(option)
-    return {"sbatch": tuple(options)}
+    return tuple(options)
 
 
 # sbatch reads these from a script too, and then does not simply submit it.
@@ -238,20 +244,17 @@ _NOT_IN_A_SCRIPT = {
 _ENV = "Environment"
 
 OPTIONS: Tuple[Option, ...] = (
-    Option("job-name", "Job name (default: the script's name).", _text("job_name"), "J", "NAME"),
-    Option("partition", "Partition, or auto to choose one.", _text("partition"), "p", "NAME"),
-    Option("nodes", "Number of nodes.", _count("nodes"), "N", "N"),
-    Option("ntasks", "Total number of tasks.", _count("ntasks"), "n", "N"),
+    Option("job-name", "Job name (default: the script's name).", _text, "J", "NAME"),
+    Option("partition", "Partition, or auto to choose one.", _text, "p", "NAME"),
+    Option("nodes", "Number of nodes.", _count, "N", "N"),
+    Option("ntasks", "Total number of tasks.", _count, "n", "N"),
     Option(
-        "ntasks-per-node",
-        "Tasks per node (default: what the launcher needs).",
-        _count("ntasks_per_node"),
-        metavar="N",
+        "ntasks-per-node", "Tasks per node (default: what the launcher needs).", _count, metavar="N"
     ),
     Option(
         "cpus-per-task",
         "Cores per task (default: the cores that come with the GPUs).",
-        _count("cpus_per_task"),
+        _count,
         "c",
         "N",
     ),
@@ -262,26 +265,26 @@ OPTIONS: Tuple[Option, ...] = (
     Option("gpu", "Acceptable GPU models, such as a100,h200.", _models, "", "LIST", group="Job"),
     Option("gres", "Generic resources per node, such as gpu:2.", _gres, metavar="LIST"),
     Option("time", "Time limit: 90 (minutes), 8:00:00, or 1-12:00:00.", _time, "t", "TIME"),
-    Option("account", "Account to charge.", _text("account"), "A", "NAME"),
-    Option("qos", "Quality of service.", _text("qos"), "q", "NAME"),
-    Option("comment", "Comment, if the site requires one.", _text("comment"), metavar="TEXT"),
+    Option("account", "Account to charge.", _text, "A", "NAME"),
+    Option("qos", "Quality of service.", _text, "q", "NAME"),
+    Option("comment", "Comment, if the site requires one.", _text, metavar="TEXT"),
     Option("mem", "Memory per node, such as 80G.", _memory, metavar="SIZE"),
-    Option("exclusive", "Do not share nodes with other jobs.", _flag("exclusive"), kind="flag"),
-    Option("constraint", "Features that the nodes must have.", _text("constraint"), "C", "LIST"),
-    Option("reservation", "Reservation to use.", _text("reservation"), metavar="NAME"),
-    Option("nodelist", "Nodes to use, such as gpu[35-36].", _text("nodelist"), "w", "LIST"),
-    Option("exclude", "Nodes to avoid.", _text("exclude"), "x", "LIST"),
+    Option("exclusive", "Do not share nodes with other jobs.", _flag, kind="flag"),
+    Option("constraint", "Features that the nodes must have.", _text, "C", "LIST"),
+    Option("reservation", "Reservation to use.", _text, metavar="NAME"),
+    Option("nodelist", "Nodes to use, such as gpu[35-36].", _text, "w", "LIST"),
+    Option("exclude", "Nodes to avoid.", _text, "x", "LIST"),
     Option(
         "dependency",
         "Jobs to wait for, such as afterok:4711.",
-        _checked("dependency", units.check_dependency),
+        _checked(units.check_dependency),
         "d",
         "LIST",
     ),
     Option(
         "array",
         "Job array: 0-9, or 0-9%2 to run at most two tasks at a time.",
-        _checked("array", units.check_array),
+        _checked(units.check_array),
         "a",
         "INDEXES",
         batch_only=True,
@@ -295,21 +298,21 @@ OPTIONS: Tuple[Option, ...] = (
     Option(
         "requeue",
         "Allow or forbid requeuing after a node failure.",
-        _flag("requeue"),
+        _flag,
         kind="switch",
         batch_only=True,
     ),
     Option(
         "mail-type",
         "When to send mail, such as END,FAIL.",
-        _checked("mail_type", units.check_mail_type),
+        _checked(units.check_mail_type),
         metavar="TYPE",
     ),
-    Option("mail-user", "Where to send mail.", _text("mail_user"), metavar="ADDRESS"),
+    Option("mail-user", "Where to send mail.", _text, metavar="ADDRESS"),
     Option(
         "output",
         "Log file (default: %x_%j.out, the job's name and id).",
-        _text("output"),
+        _text,
         "o",
         "FILE",
         batch_only=True,
@@ -317,7 +320,7 @@ OPTIONS: Tuple[Option, ...] = (
     Option(
         "error",
         "Standard error log (default: %x_%j.err; with -o, the same file).",
-        _text("error"),
+        _text,
         "e",
         "FILE",
         batch_only=True,
@@ -325,22 +328,14 @@ OPTIONS: Tuple[Option, ...] = (
     Option(
         "sbatch", "Any other sbatch option, such as nice=100.", _sbatch, "", "OPTION", kind="list"
     ),
-    Option(
-        "cluster",
-        "Catalog cluster to plan for.",
-        _text("cluster"),
-        metavar="NAME",
-        group="Job",
-    ),
-    Option(
-        "field", "Field of work, for the site's comment.", _text("field"), "", "NAME", group="Job"
-    ),
-    Option("appl", "Application, for the site's comment.", _text("appl"), "", "NAME", group="Job"),
+    Option("cluster", "Catalog cluster to plan for.", _text, metavar="NAME", group="Job"),
+    Option("field", "Field of work, for the site's comment.", _text, "", "NAME", group="Job"),
+    Option("appl", "Application, for the site's comment.", _text, "", "NAME", group="Job"),
     Option(
         "launcher",
         "How to start the program: python, srun, torchrun, torchrun_jsc, accelerate, deepspeed, "
         "horovodrun, horovodrun-mpi, or mpirun (default: depends on nodes, tasks, and GPUs).",
-        _text("launcher"),
+        _text,
         "",
         "NAME",
         group="Job",
@@ -348,7 +343,7 @@ OPTIONS: Tuple[Option, ...] = (
     Option(
         "preflight",
         "Check every node before the launch (default with several nodes).",
-        _flag("preflight"),
+        _flag,
         kind="switch",
         group="Job",
         batch_only=True,
@@ -371,15 +366,13 @@ OPTIONS: Tuple[Option, ...] = (
         "list",
         _ENV,
     ),
-    Option("conda", "Activate a conda environment.", _text("conda"), "", "ENV", group=_ENV),
-    Option("venv", "Activate a virtual environment.", _text("venv"), "", "DIR", group=_ENV),
-    Option(
-        "container", "Run inside this container image.", _text("container"), "", "IMAGE", group=_ENV
-    ),
+    Option("conda", "Activate a conda environment.", _text, "", "ENV", group=_ENV),
+    Option("venv", "Activate a virtual environment.", _text, "", "DIR", group=_ENV),
+    Option("container", "Run inside this container image.", _text, "", "IMAGE", group=_ENV),
     Option(
         "container-runtime",
         "singularity, apptainer, or pyxis (default: the cluster's).",
-        _text("container_runtime"),
+        _text,
         "",
         "NAME",
         group=_ENV,
@@ -396,7 +389,7 @@ OPTIONS: Tuple[Option, ...] = (
     Option(
         "cleanenv",
         "Keep your shell's variables out of the container.",
-        _flag("cleanenv"),
+        _flag,
         kind="flag",
         group=_ENV,
     ),

@@ -6,7 +6,7 @@ A plan is made for bad requests too, so that the rules can report everything at 
 from __future__ import annotations
 
 import re
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional, Tuple, TypeVar
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -53,6 +53,8 @@ def plan(
     return _Planner(request, cluster, interactive, place, recognised).plan()
 
 
+T = TypeVar("T")
+
 # Directives that get a remark with their derivation.
 _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
 
@@ -68,13 +70,15 @@ class _Planner:
     recognised: str
     decisions: Dict[str, Decision] = field(default_factory=dict)
 
-    def decide(self, name: str, value: object, source: Source, why: str) -> None:
+    def decide(self, name: str, value: T, source: Source, why: str) -> T:
+        """Record a value, and return it."""
         self.decisions[name] = Decision(name, str(value), source, why)
+        return value
 
-    def asked(self, name: str, field: str, value: object) -> None:
-        """Record a value that the request itself carries."""
+    def asked(self, name: str, field: str, value: T) -> T:
+        """Record a value that the request itself carries, and return it."""
         origin = self.request.origin(field)
-        self.decide(name, value, origin.source, origin.where)
+        return self.decide(name, value, origin.source, origin.where)
 
     def remark(self, name: str) -> str:
         decision = self.decisions.get(name)
@@ -172,14 +176,11 @@ class _Planner:
     def _nodes(self) -> int:
         nodes = self.request.nodes
         if nodes is not None:
-            self.asked("nodes", "nodes", nodes)
-            return nodes
+            return self.asked("nodes", "nodes", nodes)
         named = self._named_nodes()
         if named > 1:
-            self.decide("nodes", named, Source.DERIVED, "as many as --nodelist names")
-            return named
-        self.decide("nodes", 1, Source.DERIVED, "")
-        return 1
+            return self.decide("nodes", named, Source.DERIVED, "as many as --nodelist names")
+        return self.decide("nodes", 1, Source.DERIVED, "")
 
     def _named_nodes(self) -> int:
         """How many nodes --nodelist names; 0 where it is not given or cannot be read (NC312)."""
@@ -204,13 +205,11 @@ class _Planner:
                 f"{counted(nodes * wanted, 'GPU')}",
             )
         if gpus is not None:
-            self.asked("gpus-per-node", "gpus_per_node", gpus)
-            return gpus
+            return self.asked("gpus-per-node", "gpus_per_node", gpus)
         if total is not None:
             self.asked("gpus", "gpus", total)
             why = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
-            self.decide("gpus-per-node", total // nodes, Source.DERIVED, why)
-            return total // nodes
+            return self.decide("gpus-per-node", total // nodes, Source.DERIVED, why)
         return 0
 
     def _launcher(self, nodes: int, gpus: int) -> Launcher:
@@ -236,45 +235,38 @@ class _Planner:
     def _ntasks_per_node(self, launcher: Launcher, nodes: int, gpus: int) -> int:
         request = self.request
         if request.ntasks_per_node is not None:
-            self.asked("ntasks-per-node", "ntasks_per_node", request.ntasks_per_node)
-            return request.ntasks_per_node
+            return self.asked("ntasks-per-node", "ntasks_per_node", request.ntasks_per_node)
         if request.ntasks is not None:
             each = max(1, request.ntasks // nodes)
             why = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
-            self.decide("ntasks-per-node", each, Source.DERIVED, why)
-            return each
+            return self.decide("ntasks-per-node", each, Source.DERIVED, why)
         if launcher.one_task_per_node:
             why = (
                 "one process"
                 if not launcher.distributed
                 else f"{launcher.name} starts the processes"
             )
-            self.decide("ntasks-per-node", 1, Source.DERIVED, why)
-            return 1
+            return self.decide("ntasks-per-node", 1, Source.DERIVED, why)
         why = "one task per GPU" if gpus else "one task per node by default"
-        self.decide("ntasks-per-node", max(gpus, 1), Source.DERIVED, why)
-        return max(gpus, 1)
+        return self.decide("ntasks-per-node", max(gpus, 1), Source.DERIVED, why)
 
     def _processes(self, launcher: Launcher, ntasks_per_node: int, gpus: int) -> int:
         if launcher.starts_processes():
             why = "one process per GPU" if gpus else "one process per node without GPUs"
-            self.decide("processes per node", max(gpus, 1), Source.DERIVED, why)
-            return max(gpus, 1)
+            return self.decide("processes per node", max(gpus, 1), Source.DERIVED, why)
         return ntasks_per_node
 
     def _cpus_per_task(self, partition: Partition, ntasks_per_node: int, gpus: int) -> int:
         asked = self.request.cpus_per_task
         if asked is not None:
-            self.asked("cpus-per-task", "cpus_per_task", asked)
-            return asked
+            return self.asked("cpus-per-task", "cpus_per_task", asked)
         if self.place is not None:
             value = max(1, self.place.cores // ntasks_per_node)
             why = (
                 f"{counted(self.place.cores, 'core')} of the allocation"
                 f" / {counted(ntasks_per_node, 'task')}"
             )
-            self.decide("cpus-per-task", value, Source.DERIVED, why)
-            return value
+            return self.decide("cpus-per-task", value, Source.DERIVED, why)
         each = self.cluster.cores_per_gpu(partition)
         if gpus and each is not None:
             # NC121 reports more GPUs than a node has; the cores need not repeat it.
@@ -286,13 +278,11 @@ class _Planner:
             if ntasks_per_node > 1:
                 why += f" / {ntasks_per_node} tasks"
             value = max(1, cores // ntasks_per_node)
-            self.decide("cpus-per-task", value, Source.DERIVED, why)
-            return value
+            return self.decide("cpus-per-task", value, Source.DERIVED, why)
         # Each GPU needs at least one core; the catalog does not say how many more it gets.
         value = max(1, -(-gpus // ntasks_per_node))
         why = "one core per GPU by default" if gpus > 1 else "one core per task by default"
-        self.decide("cpus-per-task", value, Source.DERIVED, why)
-        return value
+        return self.decide("cpus-per-task", value, Source.DERIVED, why)
 
     def _memory(self, partition: Partition, cores: int) -> None:
         request = self.request
@@ -336,33 +326,27 @@ class _Planner:
         request = self.request
         policy = self.cluster.policy.comment
         if request.comment is not None:
-            self.asked("comment", "comment", request.comment)
-            return request.comment
+            return self.asked("comment", "comment", request.comment)
         given = {"field": request.field, "appl": request.appl}
         if policy.form == "fields":
             pairs = [f"{one.key}={given[one.key]}" for one in policy.fields if given.get(one.key)]
             if not pairs:
                 return None
             comment = ";".join(pairs)
-            self.decide("comment", comment, Source.DERIVED, "from --field and --appl")
-            return comment
+            return self.decide("comment", comment, Source.DERIVED, "from --field and --appl")
         if policy.form == "word" and request.appl:
-            self.asked("comment", "appl", request.appl)
-            return request.appl
+            return self.asked("comment", "appl", request.appl)
         return None
 
     def _job_name(self) -> str:
         request = self.request
         if request.job_name is not None:
-            self.asked("job-name", "job_name", request.job_name)
-            return request.job_name
+            return self.asked("job-name", "job_name", request.job_name)
         if request.script is None:
-            self.decide("job-name", "interactive", Source.DERIVED, "")
-            return "interactive"
+            return self.decide("job-name", "interactive", Source.DERIVED, "")
         stem = request.script.rstrip("/").rpartition("/")[2]
         name = re.sub(r"[^\w.+-]", "_", re.sub(r"(?<=.)\.\w+$", "", stem)) or "job"
-        self.decide("job-name", name, Source.DERIVED, "the script's name")
-        return name
+        return self.decide("job-name", name, Source.DERIVED, "the script's name")
 
     def _log(self, name: str, asked: Optional[str], suffix: str) -> Optional[str]:
         request = self.request

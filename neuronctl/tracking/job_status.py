@@ -9,7 +9,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Iterable,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
@@ -111,6 +122,9 @@ class JobStatus:
         if not self.own_id and "%j" in record.output + (record.error or ""):
             return None
         return record.log_path(task, own_id=self.job_id, node_list=self.node_list, err=err)
+
+
+_NAMES = frozenset(JobStatus.__annotations__)
 
 
 def merge(
@@ -288,29 +302,17 @@ def _from_queue(
         exit = ExitCode(0, 0)  # by definition
     if record is not None and gpus is None and record.gpus_per_node is not None:
         gpus = record.gpus_per_node * (row.nodes or 1)
-    return JobStatus(
-        id=row.id,
-        job_id=row.job_id,
-        name=row.name,
-        user=row.user,
-        partition=row.partition,
-        state=row.state,
-        reason=row.reason,
+    return _with_row(
+        row,
         source="squeue",
-        qos=row.qos,
         exit=exit,
         exit_low=exit_low,
         cancelled_by=cancelled_by,
-        submit=row.submit,
         start=row.start if row.node_list and row.state != "PENDING" else None,
         expected=row.start if row.state == "PENDING" else None,
         end=row.end if ended else None,
         elapsed=elapsed,
-        time_limit=row.time_limit,
-        nodes=row.nodes,
-        node_list=row.node_list,
         gpus=gpus,
-        work_dir=row.work_dir,
         record=record,
     )
 
@@ -321,30 +323,23 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobSta
     if record is not None:
         name = record.job_name if _is_same(record.job_name, name) else name
         work_dir = record.cwd if _is_same(record.cwd, work_dir) else work_dir
-    return JobStatus(
-        id=past.id,
-        job_id=past.job_id,
+    return _with_row(
+        past,
         name=name,
-        user=past.user,
-        partition=past.partition,
-        state=past.state,
         reason="" if ended else "no longer in the queue; accounting lags behind",
         source="sacct",
-        qos=past.qos,
         exit=past.exit if ended else None,
         exit_low=ended and past.exit is not None and past.exit.code > 0,
-        cancelled_by=past.cancelled_by,
-        submit=past.submit,
         start=past.start if past.node_list else None,
-        end=past.end,
-        elapsed=past.elapsed,
-        time_limit=past.time_limit,
-        nodes=past.nodes,
-        node_list=past.node_list,
-        gpus=past.gpus,
         work_dir=work_dir,
         record=record,
     )
+
+
+def _with_row(row: Union[QueueJob, AccountingJob], **own: Any) -> JobStatus:
+    """A status with the values in ``own``; the others are the row's of the same name."""
+    shared = {name: value for name, value in vars(row).items() if name in _NAMES}
+    return JobStatus(**{**shared, **own})
 
 
 def _exact(status: JobStatus, record: JobRecord) -> JobStatus:

@@ -40,11 +40,6 @@ class Cancelled:
     refused: Dict[str, str]
 
 
-def scontrol_show_job_argv(job: JobId) -> List[str]:
-    """``scontrol show job`` for one job."""
-    return ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
-
-
 def parse_show_job(text: str) -> List[ControlJob]:
     """Parse the blocks of ``scontrol show job`` (an array has several)."""
     return [
@@ -111,7 +106,8 @@ def scontrol_show_job(job: JobId, *, timeout: float = 10.0) -> Tuple[ControlJob,
 
     Raises SlurmUnavailableError and SlurmRefusedError.
     """
-    result = run(scontrol_show_job_argv(job), timeout=timeout)
+    argv = ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
+    result = run(argv, timeout=timeout)
     if result.returncode != 0:
         # The second form is for a task that a known array does not have (any longer).
         if re.search(r"invalid job id|^job \S+ not found", result.words.lower()):

@@ -76,12 +76,6 @@ def overlap_argv(
     return [*argv, *program]
 
 
-def look_argv(job_id: int, nodes: Sequence[str]) -> List[str]:
-    """One srun that surveys every node of the job; each line begins with its task number."""
-    argv = overlap_argv(job_id, nodes, ["bash", "-c", _LOOK])
-    return [argv[0], "--label", *argv[1:]]
-
-
 def parse_look(text: str) -> List[NodeLook]:
     """Parse the nodes' reports, in task order; other lines are skipped."""
     said: Dict[int, List[Tuple[str, str]]] = {}
@@ -143,7 +137,9 @@ def look_at_nodes(
 
     Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message.
     """
-    result = run(look_argv(job_id, nodes), timeout=timeout)
+    argv = overlap_argv(job_id, nodes, ["bash", "-c", _LOOK])
+    # Each line begins with its task number.
+    result = run([argv[0], "--label", *argv[1:]], timeout=timeout)
     looks = tuple(parse_look(result.stdout))
     if result.returncode != 0 and not looks:
         raise failure(result)

@@ -1,98 +1,66 @@
 """The site's policy as job_submit.lua, so that Slurm itself rejects what the site rejects. Pure.
 
-Only the tables at the top come from the catalog; the rules below them are fixed text.
+Only the values at the top come from the catalog; the rules below them are fixed text.
 """
 
 from __future__ import annotations
 
-from typing import Iterable, List, Mapping
+from typing import Dict, Mapping
 
 from neuronctl.sandbox.layout import Layout, cores_per_gpu
-
-# The sbatch options whose effect the Lua code can see.
-DETECTABLE_OPTIONS = (
-    "array",
-    "constraint",
-    "exclude",
-    "exclusive",
-    "mem",
-    "mem-per-cpu",
-    "mem-per-gpu",
-    "nodelist",
-    "qos",
-    "reservation",
-)
 
 
 def job_submit_lua(layout: Layout, user: str) -> str:
     """job_submit.lua for the policy of the layout's cluster; ``user`` is the sandbox's only user.
 
-    Of ``forbidden_options``, only those in DETECTABLE_OPTIONS are enforced: Slurm's plugin cannot
-    see the others.
+    Of ``forbidden_options``, only those that Slurm's plugin can see are enforced: the rules'
+    ``used`` lists them.
     """
     policy = layout.cluster.policy
-    partitions = []
+    partitions: Dict[str, Dict[str, int]] = {}
     for each in layout.partitions:
-        partition = each.partition
-        words = [f"gpus = {partition.gpus_per_node}"]
-        limit = partition.wall_time.interactive_maximum
+        values = partitions[each.partition.name] = {"gpus": each.partition.gpus_per_node}
+        limit = each.partition.wall_time.interactive_maximum
         if limit is not None:
-            words.append(f"interactive_minutes = {limit // 60}")
+            values["interactive_minutes"] = limit // 60
         cap = cores_per_gpu(layout, each)
         if cap and policy.cores.rule == "cap":
-            words.append(f"cores_per_gpu = {cap}")
-        partitions.append(f"  [{quote(partition.name)}] = {{ {', '.join(words)} }},")
-    places = [place.replace("{user}", user).rstrip("/") for place in policy.submit_from]
-    forbidden = {
-        option: reason
-        for option, reason in policy.forbidden_options.items()
-        if option in DETECTABLE_OPTIONS
+            values["cores_per_gpu"] = cap
+    fields = policy.comment.fields
+    site = {
+        "partitions": partitions,
+        "submit_from": [one.replace("{user}", user).rstrip("/") for one in policy.submit_from],
+        "forbidden": policy.forbidden_options,
+        "gpus_required": policy.gpus_required,
+        "account_required": policy.account_required,
+        "qos_required": policy.qos_required,
+        "comment_required": policy.comment.required,
+        "comment_form": policy.comment.form,
+        "comment_values": policy.comment.values,
+        "comment_fields": [{"key": one.key, "values": one.values} for one in fields],
     }
-    head = [
-        f"-- The rules of {layout.cluster.name} as of {layout.cluster.date}, from the catalog.",
-        "local partitions = {",
-        *partitions,
-        "}",
-        f"local submit_from = {_list(places)}",
-        f"local forbidden = {_table(forbidden)}",
-        f"local gpus_required = {_bool(policy.gpus_required)}",
-        f"local account_required = {_bool(policy.account_required)}",
-        f"local qos_required = {_bool(policy.qos_required)}",
-        f"local comment_required = {_bool(policy.comment.required)}",
-        f"local comment_form = {quote(policy.comment.form)}",
-        f"local comment_values = {_list(policy.comment.values)}",
-        "local comment_fields = {",
-        *(
-            f"  {{ key = {quote(field.key)}, values = {_list(field.values)} }},"
-            for field in policy.comment.fields
-        ),
-        "}",
-    ]
+    head = [f"-- The rules of {layout.cluster.name} as of {layout.cluster.date}, from the catalog."]
+    head += [f"local {name} = {literal(value)}" for name, value in site.items()]
     return "\n".join(head) + "\n" + _RULES
 
 
-def quote(text: str) -> str:
-    """A Lua string literal for exactly ``text``."""
-    return '"' + "".join(_escape(byte) for byte in text.encode()) + '"'
+def literal(value: object) -> str:
+    """A Lua literal for a number, a boolean, exactly this text, a list, or a table."""
+    if isinstance(value, (bool, int)):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + "".join(map(_escape, value.encode())) + '"'
+    if isinstance(value, Mapping):
+        words = [f"[{literal(key)}] = {literal(one)}" for key, one in value.items()]
+    else:
+        assert isinstance(value, (list, tuple))
+        words = [literal(one) for one in value]
+    return f"{{ {', '.join(words)} }}" if words else "{}"
 
 
 def _escape(byte: int) -> str:
     plain = 32 <= byte < 127 and chr(byte) not in '"\\'
     return chr(byte) if plain else f"\\{byte:03d}"
-
-
-def _list(texts: Iterable[str]) -> str:
-    words: List[str] = [quote(text) for text in texts]
-    return "{ " + ", ".join(words) + " }" if words else "{}"
-
-
-def _table(pairs: Mapping[str, str]) -> str:
-    words = [f"[{quote(key)}] = {quote(value)}" for key, value in sorted(pairs.items())]
-    return "{ " + ", ".join(words) + " }" if words else "{}"
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
 
 
 _RULES = r"""

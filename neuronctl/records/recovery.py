@@ -40,9 +40,9 @@ class Recovery:
     notes: messages for the user. open: the submissions that are not resolved yet.
     """
 
-    def __init__(self, store: RecordStore, now: Optional[float] = None) -> None:
+    def __init__(self, store: RecordStore) -> None:
         self.store = store
-        self.now = time.time() if now is None else now
+        self.now = time.time()
         self.notes: List[str] = []
         intents = (record for record in store.open_intents() if not self._in_flight(record))
         self.open: Dict[str, JobRecord] = {record.key: record for record in intents}

@@ -130,8 +130,8 @@ def rule(code: str) -> Callable[[Judge], Judge]:
     return register
 
 
-def nearest(word: str, known: Tuple[str, ...], count: int = 3) -> Tuple[str, ...]:
-    """The known words that ``word`` may have been meant for, best first."""
+def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:
+    """The up to three known words that ``word`` may have been meant for, best first."""
     import difflib
 
-    return tuple(difflib.get_close_matches(word.lower(), known, n=count, cutoff=0.5))
+    return tuple(difflib.get_close_matches(word.lower(), known, cutoff=0.5))

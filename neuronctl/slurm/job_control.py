@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import failure, run
+from neuronctl.slurm.process import answer, failure, run
 from neuronctl.units import expand_hostlist
 
 # Keys whose value is the rest of the line, including spaces.
@@ -101,13 +101,13 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
     )
 
 
-def scontrol_show_job(job: JobId, *, timeout: float = 10.0) -> Tuple[ControlJob, ...]:
+def scontrol_show_job(job: JobId) -> Tuple[ControlJob, ...]:
     """slurmctld's details of a job (of each task of an array); empty if it does not know the job.
 
     Raises SlurmUnavailableError and SlurmRefusedError.
     """
     argv = ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
-    result = run(argv, timeout=timeout)
+    result = run(argv)
     if result.returncode != 0:
         # The second form is for a task that a known array does not have (any longer).
         if re.search(r"invalid job id|^job \S+ not found", result.words.lower()):
@@ -128,15 +128,12 @@ def parse_job_gpus(text: str) -> Dict[str, int]:
     return found
 
 
-def job_gpus(job_id: int, *, timeout: float = 10.0) -> Dict[str, int]:
+def job_gpus(job_id: int) -> Dict[str, int]:
     """The GPUs that a running job has on each of its nodes.
 
     Raises SlurmUnavailableError and SlurmRefusedError.
     """
-    result = run(["scontrol", "show", "job", "-d", str(job_id)], timeout=timeout)
-    if result.returncode != 0:
-        raise failure(result)
-    return parse_job_gpus(result.stdout)
+    return parse_job_gpus(answer(["scontrol", "show", "job", "-d", str(job_id)]))
 
 
 def scancel_argv(
@@ -170,14 +167,13 @@ def scancel(
     *,
     signal: Optional[str] = None,
     batch: bool = False,
-    timeout: float = 30.0,
 ) -> Cancelled:
     """Cancel (or signal) jobs with one scancel; the result lists what Slurm refused, by id.
 
     batch: send the signal to the batch shell instead of the job steps. Raises
     SlurmUnavailableError, and SlurmRefusedError if Slurm's message names no job.
     """
-    result = run(scancel_argv(job_ids, signal, batch), timeout=timeout)
+    result = run(scancel_argv(job_ids, signal, batch), timeout=30)
     refused = parse_scancel(result.stderr)
     if result.returncode != 0 and not refused:
         raise failure(result)

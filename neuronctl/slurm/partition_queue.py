@@ -14,7 +14,7 @@ from neuronctl.slurm.fields import (
     read_rows,
 )
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import failure, run
+from neuronctl.slurm.process import answer
 
 _COLUMNS: Columns = {
     "%i": ("id", JobId.read),
@@ -56,9 +56,6 @@ def parse_partition_queue(text: str) -> List[PartitionJob]:
     return [PartitionJob(**row) for row in read_rows(rows, _COLUMNS)]
 
 
-def partition_queue(partition: str, *, timeout: float = 10.0) -> Tuple[PartitionJob, ...]:
+def partition_queue(partition: str) -> Tuple[PartitionJob, ...]:
     """Query slurmctld. Raises SlurmUnavailableError and SlurmRefusedError."""
-    result = run(partition_queue_argv(partition), timeout=timeout)
-    if result.returncode != 0:
-        raise failure(result)
-    return tuple(parse_partition_queue(result.stdout))
+    return tuple(parse_partition_queue(answer(partition_queue_argv(partition))))

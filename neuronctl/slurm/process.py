@@ -99,7 +99,7 @@ def _is_scrubbed(name: str) -> bool:
 def run(
     argv: Sequence[str],
     *,
-    timeout: float,
+    timeout: float = 10.0,
     input: Optional[str] = None,
     cwd: Optional[str] = None,
     for_job: bool = False,
@@ -264,7 +264,15 @@ def _whole(text: str) -> int:
     return file
 
 
-def failure(result: Result, *, hint: str = "") -> Exception:
+def answer(argv: Sequence[str]) -> str:
+    """The output of a query; raises SlurmUnavailableError, and SlurmRefusedError if it fails."""
+    result = run(argv)
+    if result.returncode != 0:
+        raise failure(result)
+    return result.stdout
+
+
+def failure(result: Result) -> Exception:
     """The error for a command that ended with a nonzero exit code, with Slurm's message."""
     command = result.argv[0]
     if result.returncode < 0 and not result.stderr.strip():
@@ -283,7 +291,7 @@ def failure(result: Result, *, hint: str = "") -> Exception:
             "slurmctld may be down or restarting: try again later; "
             "'neuronctl generate' works without Slurm",
         )
-    return SlurmRefusedError(f"{command} refused the request: {words}", hint)
+    return SlurmRefusedError(f"{command} refused the request: {words}")
 
 
 def installed() -> bool:

@@ -159,7 +159,6 @@ def sacct(
     since: Optional[int] = None,
     marks: bool = False,
     duplicates: bool = False,
-    timeout: float = 10.0,
 ) -> Accounting:
     """Query the accounting database; jobs that it does not know (yet) are missing.
 
@@ -169,9 +168,9 @@ def sacct(
     not exist or does not respond, SlurmUnavailableError is raised.
     """
     argv = sacct_argv(job_ids, user, since, marks=marks, duplicates=duplicates)
-    result = run(argv, timeout=timeout)
+    result = run(argv)
     if marks and result.returncode != 0 and "invalid field" in result.words.lower():
-        return sacct(job_ids, user=user, since=since, timeout=timeout)
+        return sacct(job_ids, user=user, since=since)
     if result.returncode == 0:
         return Accounting(tuple(parse_sacct(result.stdout, marks=marks)))
     if re.search(_OFF, result.stderr):

@@ -23,13 +23,13 @@ class Submitted:
     warnings: str = ""
 
 
-def sbatch_argv(options: Sequence[str] = (), mark: str = "") -> List[str]:
+def sbatch_argv(mark: str = "") -> List[str]:
     """The sbatch command that reads the script from standard input.
 
     mark: becomes the script's first argument, which Slurm stores with the job (Command in squeue
     and scontrol, SubmitLine in sacct) and which generated scripts ignore.
     """
-    argv = ["sbatch", "--parsable", *options]
+    argv = ["sbatch", "--parsable"]
     return [*argv, "/dev/stdin", f"neuronctl-{mark}"] if mark else argv
 
 
@@ -45,7 +45,6 @@ def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
 def sbatch(
     script: str,
     *,
-    options: Sequence[str] = (),
     mark: str = "",
     timeout: float = 30.0,
     cwd: Optional[str] = None,
@@ -53,10 +52,9 @@ def sbatch(
 ) -> Submitted:
     """Submit a batch script, passed to sbatch's standard input.
 
-    options: other sbatch arguments, except ``--test-only``, which prints no job id. mark: a word
-    without spaces that identifies the job later. timeout: seconds. cwd: the directory to submit
-    from (the job's working directory). environment: variables that the job inherits in addition
-    to the user's (secrets, which no script contains).
+    mark: a word without spaces that identifies the job later. timeout: seconds. cwd: the directory
+    to submit from (the job's working directory). environment: variables that the job inherits in
+    addition to the user's (secrets, which no script contains).
 
     Raises SlurmRefusedError with Slurm's message, and SlurmUnavailableError if there is no sbatch,
     no slurmctld, or no response in time. In the last case it is unknown whether the job was
@@ -67,7 +65,7 @@ def sbatch(
         "submit it again"
     )
     result = run(
-        sbatch_argv(options, mark),
+        sbatch_argv(mark),
         input=script,
         timeout=timeout,
         cwd=cwd,

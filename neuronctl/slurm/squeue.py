@@ -118,13 +118,11 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
 class Queue:
     """A running squeue, with the arguments of ``squeue``; ``close`` it when done."""
 
-    def __init__(
-        self, job_ids: Sequence[JobId] = (), user: Optional[str] = None, timeout: float = 10.0
-    ) -> None:
+    def __init__(self, job_ids: Sequence[JobId] = (), user: Optional[str] = None) -> None:
         self._by_id = bool(job_ids)
         # A job's name may contain any character, so each row ends with an unguessable marker.
         self._end = "\x1e" + os.urandom(8).hex()
-        self._asked = Asked(squeue_argv(job_ids, user, end=self._end), timeout=timeout)
+        self._asked = Asked(squeue_argv(job_ids, user, end=self._end), timeout=10)
 
     def rows(self) -> Tuple[QueueJob, ...]:
         """Wait for the rows; raises SlurmUnavailableError and SlurmRefusedError."""
@@ -141,13 +139,11 @@ class Queue:
         self._asked.close()
 
 
-def squeue(
-    job_ids: Sequence[JobId] = (), *, user: Optional[str] = None, timeout: float = 10.0
-) -> Tuple[QueueJob, ...]:
+def squeue(job_ids: Sequence[JobId] = (), *, user: Optional[str] = None) -> Tuple[QueueJob, ...]:
     """Query slurmctld; jobs that it does not know (any longer) are missing from the answer.
 
-    job_ids: only these jobs. user: only the jobs of this login name or uid. timeout: seconds. An
-    array's pending tasks are one row. Raises SlurmUnavailableError and SlurmRefusedError.
+    job_ids: only these jobs. user: only the jobs of this login name or uid. An array's pending
+    tasks are one row. Raises SlurmUnavailableError and SlurmRefusedError.
     """
-    with contextlib.closing(Queue(job_ids, user, timeout)) as queue:
+    with contextlib.closing(Queue(job_ids, user)) as queue:
         return queue.rows()

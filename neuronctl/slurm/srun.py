@@ -130,16 +130,14 @@ def _whole(value: Optional[float]) -> Optional[int]:
     return None if value is None else int(value)
 
 
-def look_at_nodes(
-    job_id: int, nodes: Sequence[str], *, timeout: float = 30.0
-) -> Tuple[NodeLook, ...]:
+def look_at_nodes(job_id: int, nodes: Sequence[str]) -> Tuple[NodeLook, ...]:
     """Survey every node of a running job with one srun.
 
     Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message.
     """
     argv = overlap_argv(job_id, nodes, ["bash", "-c", _LOOK])
     # Each line begins with its task number.
-    result = run([argv[0], "--label", *argv[1:]], timeout=timeout)
+    result = run([argv[0], "--label", *argv[1:]], timeout=30)
     looks = tuple(parse_look(result.stdout))
     if result.returncode != 0 and not looks:
         raise failure(result)

@@ -166,7 +166,7 @@ def test_warnings_are_kept() -> None:
 
 
 def test_sbatch_argv() -> None:
-    assert sbatch_argv(["--hold"]) == ["sbatch", "--parsable", "--hold"]
+    assert sbatch_argv() == ["sbatch", "--parsable"]
     marked = sbatch_argv(mark="K")
     assert marked == ["sbatch", "--parsable", "/dev/stdin", "neuronctl-K"]
     assert (mark_of(" ".join(marked)), mark_of("(null)"), mark_of("")) == ("K", "", "")

@@ -41,15 +41,15 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     return make
 
 
-def test_script_and_options_arrive_as_they_are(command: Command, tmp_path: Path) -> None:
+def test_script_and_mark_arrive_as_they_are(command: Command, tmp_path: Path) -> None:
     command("sbatch", 'cat > script; printf "%s\\n" "$@" > argv; pwd > dir; echo "7;neuron"')
     script = "#!/bin/bash\npython 'a b' $HOME ü \udcff\n"
     (tmp_path / "work").mkdir()
-    options = ["--hold", "--comment=a b;c $(id)"]
-    submitted = sbatch(script, options=options, cwd=str(tmp_path / "work"))
+    submitted = sbatch(script, mark="a;$(id)", cwd=str(tmp_path / "work"))
     assert submitted == Submitted(7, "neuron", "")
     assert (tmp_path / "work/script").read_bytes() == script.encode("utf-8", "surrogateescape")
-    assert (tmp_path / "work/argv").read_text().splitlines() == ["--parsable", *options]
+    argv = (tmp_path / "work/argv").read_text().splitlines()
+    assert argv == ["--parsable", "/dev/stdin", "neuronctl-a;$(id)"]
 
 
 def test_warnings(command: Command) -> None:
@@ -203,7 +203,7 @@ def test_a_directory_that_is_not_there(command: Command, tmp_path: Path) -> None
 def test_nul(command: Command) -> None:
     command("sbatch", "echo 7")
     with pytest.raises(UsageError, match="NUL"):
-        sbatch("", options=["--comment=a\0b"])
+        sbatch("", mark="a\0b")
 
 
 def test_scancel_words_about_no_job(command: Command) -> None:

@@ -1,0 +1,185 @@
+-- The rules of the sandbox's job_submit.lua. The values of the catalog, which they use as local
+-- variables, stand above them in the finished file.
+
+-- Slurm's NO_VAL constants for 16, 32, and 64 bits mean that no number was given.
+local function given(number)
+  if number == nil or number == 65534 or number == 4294967294 or number >= 18446744073709551614 then
+    return nil
+  end
+  return number
+end
+
+local function text(value)
+  if value == nil or value == "" then
+    return nil
+  end
+  return value
+end
+
+local function contains(list, value)
+  for _, each in ipairs(list) do
+    if each == value then
+      return true
+    end
+  end
+  return false
+end
+
+-- The GPUs in "gres:gpu:a100:2,gres:other:1", or nil if it names none.
+local function gpus_in(tres)
+  local found = nil
+  for item in string.gmatch(tres or "", "[^,]+") do
+    local name = string.gsub(item, "^gres[:/]", "")
+    if name == "gpu" or string.match(name, "^gpu[:=]") then
+      found = (found or 0) + tonumber(string.match(name, "[:=](%d+)$") or 1)
+    end
+  end
+  return found
+end
+
+local function comment_problem(comment)
+  if comment == nil then
+    return comment_required and "--comment is mandatory" or nil
+  end
+  if comment_form == "word" then
+    if not string.match(comment, "^[^%s;=]+$") then
+      return "--comment must be one word"
+    end
+    if #comment_values > 0 and not contains(comment_values, comment) then
+      return "--comment '" .. comment .. "' is not one of: " .. table.concat(comment_values, " ")
+    end
+  elseif comment_form == "fields" then
+    local form = {}
+    for _, field in ipairs(comment_fields) do
+      table.insert(form, field.key .. "=...")
+    end
+    local rest = comment .. ";"
+    for _, field in ipairs(comment_fields) do
+      local key, value, after = string.match(rest, "^([^=;]*)=([^;]*);(.*)$")
+      if key ~= field.key then
+        return "--comment must have the form " .. table.concat(form, ";")
+      end
+      if not contains(field.values, value) then
+        return "--comment: " .. key .. "=" .. value .. " is not allowed"
+      end
+      rest = after
+    end
+    if rest ~= "" then
+      return "--comment must have the form " .. table.concat(form, ";")
+    end
+  end
+  return nil
+end
+
+local function option_problem(job)
+  local used = {
+    ["array"] = text(job.array_inx),
+    ["constraint"] = text(job.features),
+    ["exclude"] = text(job.exc_nodes),
+    ["exclusive"] = job.shared == 0 or nil,
+    ["mem"] = given(job.min_mem_per_node),
+    ["mem-per-cpu"] = given(job.min_mem_per_cpu),
+    ["mem-per-gpu"] = text(job.mem_per_tres),
+    ["nodelist"] = text(job.req_nodes),
+    ["qos"] = text(job.qos),
+    ["reservation"] = text(job.reservation),
+  }
+  for option, reason in pairs(forbidden) do
+    if used[option] then
+      return "--" .. option .. " is not allowed here: " .. reason
+    end
+  end
+  if account_required and not text(job.account) then
+    return "--account is mandatory"
+  end
+  if qos_required and not text(job.qos) then
+    return "--qos is mandatory"
+  end
+  return nil
+end
+
+local function place_problem(job)
+  if #submit_from == 0 then
+    return nil
+  end
+  local place = (job.work_dir or "") .. "/"
+  for _, allowed in ipairs(submit_from) do
+    if string.sub(place, 1, #allowed + 1) == allowed .. "/" then
+      return nil
+    end
+  end
+  return "jobs may be submitted from " .. table.concat(submit_from, " or ") .. " only, not from "
+    .. (job.work_dir or "?")
+end
+
+local function core_problem(job, partition)
+  local nodes = given(job.min_nodes) or 1
+  local tasks = given(job.ntasks_per_node)
+  if not tasks or tasks == 0 then
+    tasks = math.ceil((given(job.num_tasks) or nodes) / nodes)
+  end
+  local per_task = gpus_in(job.tres_per_task)
+  local gpus = gpus_in(job.tres_per_node) or (per_task and per_task * tasks)
+  local in_all = gpus_in(job.tres_per_job)
+  if not gpus and in_all then
+    gpus = math.ceil(in_all / nodes)
+  end
+  if partition.gpus == 0 then
+    return nil
+  end
+  if not gpus or gpus == 0 then
+    if gpus_required then
+      return "--gres=gpu:N is mandatory in GPU partitions"
+    end
+    return nil
+  end
+  if job.shared == 0 then
+    return nil -- the whole node with all its cores
+  end
+  local cores_per_task = given(job.cpus_per_task)
+  local cores = tasks * (cores_per_task or 1)
+  if partition.cores_per_gpu and cores > partition.cores_per_gpu * gpus then
+    return string.format(
+      "requested CPU cores per node (%d) exceed the allowed limit (%d) for %d GPU(s)",
+      cores, partition.cores_per_gpu * gpus, gpus)
+  end
+  if cores_per_task and cores < gpus then
+    return string.format(
+      "requested CPU cores per node (%d) are fewer than the GPUs per node (%d)", cores, gpus)
+  end
+  return nil
+end
+
+local function time_problem(job, partition)
+  local most = partition.interactive_minutes
+  if not most or text(job.script) then
+    return nil
+  end
+  local asked = given(job.time_limit)
+  if not asked then
+    job.time_limit = most
+  elseif asked > most then
+    return string.format("interactive jobs may run for at most %d minutes (requested %d)",
+      most, asked)
+  end
+  return nil
+end
+
+function slurm_job_submit(job, part_list, submit_uid)
+  local problem = comment_problem(text(job.comment)) or option_problem(job) or place_problem(job)
+  for name in string.gmatch(job.partition or "", "[^,]+") do
+    local partition = partitions[name]
+    if partition and not problem then
+      problem = core_problem(job, partition) or time_problem(job, partition)
+    end
+  end
+  if problem then
+    slurm.log_user("%s", problem)
+    return slurm.ESLURM_ACCESS_DENIED
+  end
+  return slurm.SUCCESS
+end
+
+function slurm_job_modify(job, old_job, part_list, submit_uid)
+  return slurm.SUCCESS
+end

@@ -25,19 +25,16 @@ _NONE: Any = object()
 
 
 class _Field:
-    """The default, or how to make it, in the body of a class."""
+    """Like ``dataclasses.field``: the default, or how to make it, in the body of a class."""
 
     type: Any = None
 
-    def __init__(self, default: Any, default_factory: Any, compare: bool) -> None:
+    def __init__(
+        self, *, default: Any = _NONE, default_factory: Any = None, compare: bool = True
+    ) -> None:
         self.default = default
         self.default_factory = default_factory
         self.compare = compare
-
-
-def _field(*, default: Any = _NONE, default_factory: Any = None, compare: bool = True) -> Any:
-    """Like ``dataclasses.field``."""
-    return _Field(default, default_factory, compare)
 
 
 def _dataclass(*, frozen: bool) -> Callable[[type], type]:
@@ -70,7 +67,7 @@ def _fields(cls: type) -> Dict[str, _Field]:
         given = cls.__dict__.get(name, _NONE)
         assert given.__class__.__module__ != "dataclasses", f"{name}: {__name__}.field"
         if not isinstance(given, _Field):
-            given = _Field(given, None, True)
+            given = _Field(default=given)
         elif given.default is _NONE:
             delattr(cls, name)
         else:
@@ -163,4 +160,4 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
     from dataclasses import field as field
 else:
-    dataclass, field = _dataclass, _field
+    dataclass, field = _dataclass, _Field

@@ -230,10 +230,7 @@ def _wall_time(node: CheckedMapping, inherited: WallTime) -> WallTime:
 
 
 def _longer(time: int, other: int) -> bool:
-    infinity = float("inf")
-    return (infinity if time == units.UNLIMITED else time) > (
-        infinity if other == units.UNLIMITED else other
-    )
+    return other != units.UNLIMITED and (time == units.UNLIMITED or time > other)
 
 
 def _policy(node: CheckedMapping) -> Policy:

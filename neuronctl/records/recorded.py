@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Tuple
 
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.masking import MASK
@@ -98,11 +98,6 @@ def one_job(text: str) -> int:
             f"use {asked.job}",
         )
     return asked.job
-
-
-def program_text(record: JobRecord) -> Optional[str]:
-    """The program's text at submission time; None if it was not recorded."""
-    return record.draft.surroundings.program_text
 
 
 def _from_json(value: Any) -> Any:

@@ -6,7 +6,7 @@ import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.fields import ExitCode
+from neuronctl.slurm.fields import ExitCode, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import answer, failure, run
 from neuronctl.units import expand_hostlist
@@ -123,7 +123,7 @@ def parse_job_gpus(text: str) -> Dict[str, int]:
     """
     found: Dict[str, int] = {}
     for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
-        count = sum(int(one) for one in re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", match[2]))
+        count = parse_gres_gpus(match[2]) or 0
         found.update((node, found.get(node, 0) + count) for node in expand_hostlist(match[1]))
     return found
 

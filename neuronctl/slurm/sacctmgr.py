@@ -29,7 +29,8 @@ class Qos:
 
     def limit(self, kind: str, tres: str = "") -> Optional[int]:
         """The figure of one of its limits; None where it has none."""
-        return _figure(self.limits, kind, tres)
+        matching = (one.figure for one in self.limits if (one.kind, one.tres) == (kind, tres))
+        return next(matching, None)
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,6 @@ class LimitedGroup:
     parent: str
     partition: str
     limits: Tuple[Limit, ...] = ()
-
-
-def _figure(limits: Sequence[Limit], kind: str, tres: str) -> Optional[int]:
-    matching = (limit.figure for limit in limits if (limit.kind, limit.tres) == (kind, tres))
-    return next(matching, None)
 
 
 _QOS_ASKED = ("Name", "Flags", *QOS_FIELDS)

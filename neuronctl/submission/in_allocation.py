@@ -22,7 +22,7 @@ from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_control import job_gpus
 from neuronctl.submission.options_layer import options_layer
 from neuronctl.submission.prepare import PreparedJob
-from neuronctl.words import counted
+from neuronctl.words import counted, verb
 
 
 def prepare_launch(
@@ -127,7 +127,7 @@ def _hosts(
         strangers = [host for host in named if host not in hosts]
         if strangers:
             raise UsageError(
-                f"--nodelist: {', '.join(strangers)} {'is' if len(strangers) == 1 else 'are'} not "
+                f"--nodelist: {', '.join(strangers)} {verb(len(strangers))} not "
                 f"in this allocation, which has {', '.join(hosts)}",
                 "name some of these, or omit --nodelist",
             )

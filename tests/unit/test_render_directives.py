@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from making import plan_of
 
 from neuronctl.planning import Directive
-from neuronctl.rendering.directive_lines import directive_lines, option_text, quote_directive
+from neuronctl.rendering.render import directive_lines, option_text, quote_directive
 from neuronctl.request.options import one_line
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.frozen import dataclass, field
+from neuronctl.units import UNLIMITED, check_array
 
 if TYPE_CHECKING:
     from neuronctl.planning import JobPlan
@@ -278,9 +279,11 @@ _SHARED = (
 )
 
 _LATEST = 253_402_300_799  # the end of the year 9999, the last that datetime supports
+_LARGEST = 2**31 - 1  # of a process id, a job id, a count, and of seconds
 
-_TEXT, _NUMBER = (str,), (int,)
-_MAYBE_TEXT, _MAYBE_NUMBER = (str, type(None)), (int, type(None))
+_TEXT, _MAYBE_TEXT = (str,), (str, type(None))
+_NUMBERS = ("begun_at", "pid")
+_MAYBE_NUMBERS = ("job_id", "submitted_at", "nodes", "gpus_per_node", "time_limit")
 
 # The type of each value; states and tasks are checked one by one.
 _KINDS: Mapping[str, Tuple[type, ...]] = {
@@ -288,9 +291,8 @@ _KINDS: Mapping[str, Tuple[type, ...]] = {
     **dict.fromkeys(("failure", "stdout", "stderr"), _TEXT),
     **dict.fromkeys(("cwd", "job_name", "partition", "output"), _TEXT),
     **dict.fromkeys(("error", "array", "cluster"), _MAYBE_TEXT),
-    **dict.fromkeys(("begun_at", "pid"), _NUMBER),
-    **dict.fromkeys(("job_id", "submitted_at"), _MAYBE_NUMBER),
-    **dict.fromkeys(("nodes", "gpus_per_node", "time_limit"), _MAYBE_NUMBER),
+    **dict.fromkeys(_NUMBERS, (int,)),
+    **dict.fromkeys(_MAYBE_NUMBERS, (int, type(None))),
 }
 _DRAFT_KINDS: Mapping[str, Tuple[type, ...]] = {
     **dict.fromkeys(("script", "catalog_cluster", "catalog_date", "verdict"), _TEXT),
@@ -305,9 +307,12 @@ def _json(data: Mapping[str, Any]) -> bytes:
 
 def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
     values = _checked(data, _KINDS)
-    for moment in (values["begun_at"], values["submitted_at"] or 0):
-        if not 0 <= moment <= _LATEST:
-            raise ValueError(f"{moment} is not a valid time")
+    for name in (*_NUMBERS, *_MAYBE_NUMBERS):
+        lowest, largest = (0, _LATEST) if name.endswith("_at") else (UNLIMITED, _LARGEST)
+        if not lowest <= (values[name] or 0) <= largest:
+            raise ValueError(f"{name} is out of range")
+    if values["array"] is not None:
+        check_array(values["array"])
     if values["status"] == "submitted" and values["job_id"] is None:
         raise ValueError("a submitted job has no job id")
     return JobRecord(
@@ -343,6 +348,7 @@ def _seen(data: Dict[str, Any]) -> SeenState:
     seen = SeenState(**data)
     if not (
         isinstance(seen.at, int)
+        and 0 <= seen.at <= _LATEST
         and isinstance(seen.state, str)
         and isinstance(seen.reason, str)
         and isinstance(seen.exit, str)

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import stat
-from typing import BinaryIO, Optional, Union
+from typing import BinaryIO, Union
 
 
 def write_private(
@@ -54,13 +54,9 @@ def read_private(path: str) -> bytes:
         return stream.read()
 
 
-def read_regular(path: str, largest: Optional[int] = None) -> bytes:
-    """At most ``largest`` bytes of anybody's file; OSError if it is not a regular one.
-
-    Never waits for a pipe, and never reads a device.
-    """
-    with _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as stream:
-        return stream.read(-1 if largest is None else largest)
+def open_regular(path: str) -> BinaryIO:
+    """Open anybody's regular file to read; OSError for a directory, a pipe, or a device."""
+    return _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
 
 def _regular(descriptor: int) -> BinaryIO:

@@ -9,7 +9,7 @@ import contextlib
 import os
 from typing import Any, List, Mapping, Optional, Tuple
 
-from neuronctl.files import read_regular
+from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
 from neuronctl.records import repository
 
@@ -83,7 +83,8 @@ def from_data(data: Mapping[str, Any]) -> Provenance:
 
 def _content(path: str) -> Optional[bytes]:
     with contextlib.suppress(OSError, ValueError):
-        data = read_regular(path, _LONGEST + 1)
+        with open_regular(path) as file:
+            data = file.read(_LONGEST + 1)
         return data if len(data) <= _LONGEST else None
     return None
 

@@ -14,7 +14,7 @@ import tempfile
 from typing import Optional, Tuple
 
 from neuronctl.errors import NeuronctlError
-from neuronctl.files import read_regular
+from neuronctl.files import open_regular
 
 _PATIENCE = 3.0  # seconds to wait for git on a slow file system
 _LARGEST = 64 * 1024 * 1024  # bytes of a file in .git that is read
@@ -60,7 +60,7 @@ def _head(own: str, shared: str) -> str:
         try:
             line = _line(os.path.join(place, name))
         except FileNotFoundError:
-            packed = read_regular(os.path.join(shared, "packed-refs"), _LARGEST).decode()
+            packed = _text(os.path.join(shared, "packed-refs"))
             found = re.search(rf"(?m)^({_COMMIT}) {re.escape(name)}$", packed)
             return found[1] if found else ""
         if re.fullmatch(_COMMIT, line):
@@ -103,4 +103,9 @@ def _differs(commit: str, work_tree: str, own: str, shared: str) -> Optional[boo
 
 
 def _line(path: str) -> str:
-    return read_regular(path, _LARGEST).decode().rstrip("\n")
+    return _text(path).rstrip("\n")
+
+
+def _text(path: str) -> str:
+    with open_regular(path) as file:
+        return file.read(_LARGEST).decode()

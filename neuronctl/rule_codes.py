@@ -136,5 +136,6 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC526", "reservation that cannot be used"),
         RuleCode("NC527", "fewer nodes than a job must have", of_partition=True),
         RuleCode("NC528", "partition takes no job from this machine", of_partition=True),
+        RuleCode("NC529", "dependency that Slurm refuses"),
     )
 }

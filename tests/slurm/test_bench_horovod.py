@@ -34,7 +34,9 @@ def test_horovodrun_with_gloo_trains_over_ssh(bench: Sandbox, horovod_venv: Path
 def test_horovod_trains_under_mpirun(bench: Sandbox, horovod_venv: Path) -> None:
     bench.write("sum.py", SUM)
     python = f"{horovod_venv}/bin/python"
-    log = job(bench, [HOSTS, f'mpirun -np 4 -H "$hosts" --oversubscribe {python} sum.py'])
+    log = job(
+        bench, [HOSTS, f'mpirun -np 4 -H "$hosts" --bind-to none --oversubscribe {python} sum.py']
+    )
     assert ranks(log) == RANKS
 
 

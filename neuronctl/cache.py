@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import zlib
 from typing import Any
 
 from neuronctl.errors import NeuronctlError
-from neuronctl.files import write_private
+from neuronctl.files import read_private, write_private
 from neuronctl.paths import cache_dir
 from neuronctl.version import __version__
 
@@ -29,7 +28,7 @@ def path_of(kind: str, name: str) -> str:
 def read(kind: str, name: str, source: str = "") -> Any:
     """The value that was written with the same name and the same source; None if there is none."""
     try:
-        kept = json.loads(_trusted(path_of(kind, name)))
+        kept = json.loads(read_private(path_of(kind, name)))
         if [kept["version"], kept["name"], kept["source"]] == [__version__, name, source]:
             return kept["value"]
     except (NeuronctlError, OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -42,26 +41,3 @@ def write(kind: str, name: str, value: Any, source: str = "") -> None:
     kept = {"version": __version__, "name": name, "source": source, "value": value}
     with contextlib.suppress(NeuronctlError, OSError, ValueError):
         write_private(path_of(kind, name), json.dumps(kept))
-
-
-def _trusted(path: str) -> bytes:
-    """The content of a file of this user in a directory of this user; OSError for any other."""
-    directory, name = os.path.split(path)
-    place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        _check_owner(os.fstat(place))
-        # NONBLOCK: a pipe without a writer would be waited for.
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
-    finally:
-        os.close(place)
-    with os.fdopen(file, "rb") as stream:
-        status = os.fstat(file)
-        _check_owner(status)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError("not a regular file")
-        return stream.read()
-
-
-def _check_owner(status: os.stat_result) -> None:
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OSError("others may have written it")

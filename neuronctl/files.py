@@ -1,10 +1,13 @@
-"""Writing files so that nobody ever reads a half-written one, also on NFS and Lustre."""
+"""Writing files so that nobody ever reads a half-written one, also on NFS and Lustre, and reading
+back only what nobody but this user could have written."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from typing import Union
+import stat
+from typing import BinaryIO, Union
 
 
 def write_private(
@@ -32,6 +35,42 @@ def write_private(
         raise
     if sync:
         _sync(directory)
+
+
+def read_private(path: str) -> bytes:
+    """The content of a file that only this user can write, in a directory that only they can.
+
+    Raises OSError, whose text says why, for any other file.
+    """
+    directory, name = os.path.split(path)
+    place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _check_owner(os.fstat(place))
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+    finally:
+        os.close(place)
+    with _regular(file) as stream:
+        _check_owner(os.fstat(file))
+        return stream.read()
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open anybody's regular file to read; OSError for a directory, a pipe, or a device."""
+    return _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+
+
+def _regular(descriptor: int) -> BinaryIO:
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file")
+
+
+def _check_owner(status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, f"it belongs to user {status.st_uid}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(errno.EPERM, "other users can write it")
 
 
 def make_private(directory: str) -> None:

@@ -1,7 +1,10 @@
 """Masking secrets in what is stored or shown: tokens, keys and passwords become ``***``. Pure.
 
-A value is a secret if the name of its variable or option says so, or if it has the form of a
-well-known token. Once known, it is masked wherever else it occurs.
+A value is a secret if the name of its variable, option, or key says so, or if it has the form of a
+well-known token. Once known, it is masked wherever else it occurs. A secret without such a name
+or form cannot be recognized.
+
+Every pattern takes time in proportion to the text, whatever is in it.
 """
 
 from __future__ import annotations
@@ -11,50 +14,91 @@ from typing import Any, Iterable, Mapping, Pattern, Set
 
 MASK = "***"
 
-# TOKEN but not TOKENIZERS_PARALLELISM or MAX_TOKENS, KEY but not MONKEY or KEYBOARD.
-_NAME = r"""
-    (?: [A-Za-z0-9_-]* (?: TOKEN | PASSWORD | PASSWD | PASSPHRASE | SECRET | CREDENTIALS?
-                         | API[_-]?KEY | (?<![A-Za-z0-9]) (?: PASS | PWD | AUTH | KEY ) )
-        (?: [_-][A-Za-z0-9_-]* )?
-    )
-"""
-_SECRET_NAME = "(?xi)" + _NAME
+# TOKEN but not TOKENIZERS_PARALLELISM, MAX_TOKENS or a tokenizer's pad_token, KEY but not MONKEY.
+_SECRET_NAME = r"""(?xi)
+    (?: (?<!pad[_-]) (?<!eos[_-]) (?<!bos[_-]) (?<!unk[_-]) (?<!sep[_-]) (?<!cls[_-])
+        (?<!mask[_-]) (?<!stop[_-]) (?<!image[_-]) TOKEN
+      | PASSWORD | PASSWD | PASSPHRASE | SECRET | CREDENTIALS? | API[_-]?KEY
+      | (?<![A-Za-z0-9]) (?: PASS | PWD | AUTH | KEY ) ) (?= [_.-] | \Z )"""
+# In messages and code KEY, PASS and AUTH alone are too common.
+_SAID_NAME = r"(?i)(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|(?:API|ACCESS)[_-]?KEY)\Z"
+
+# Well-known tokens: how they begin, and what follows.
+_FORMS = (
+    (("hf_", "hf_oauth_", "api_org_"), r"\w{20,}"),  # Hugging Face
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"), r"\w{20,}"),
+    (("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-"), r"[\w.-]{16,}"),  # GitLab
+    (("sk-", "pk-lf-"), r"[\w-]{16,}"),  # OpenAI, Anthropic, and others
+    (("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"), r"\w{16,}"),  # Stripe
+    (("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-"), r"[\w-]{10,}"),  # Slack
+    (("hooks.slack.com/services/", "discord.com/api/webhooks/"), r"[\w/-]{16,}"),
+    (("AKIA", "ASIA"), r"[A-Z0-9]{16}"),  # AWS
+    (("AIza",), r"[\w-]{30,}"),  # Google
+    (("ya29.", "GOCSPX-"), r"[\w-]{16,}"),
+    (("wandb_v",), r"\d_\w{20,}"),
+    (("nvapi-", "gsk_", "xai-", "r8_", "pplx-", "fw_", "tvly-"), r"[\w-]{20,}"),
+    (("npm_", "dckr_pat_", "dop_v1_", "shpat_", "ntn_", "lin_api_"), r"[\w-]{20,}"),
+    (("pypi-", "AgEIcHlwaS5vcmc"), r"[\w-]{16,}"),
+    (("hvs.", "hvb.", "hvr."), r"[\w-]{16,}"),  # HashiCorp Vault
+    (("SG.",), r"[\w-]{16,}\.[\w-]{16,}"),  # SendGrid
+    (("glsa_", "dapi", "PMAK-", "sntrys_", "tskey-"), r"[\w-]{24,}"),
+    (("AGE-SECRET-KEY-1",), r"\w{20,}"),
+    (("eyJ",), r"[\w-]{17,}(?:\.[\w-]+){0,4}={0,2}"),  # JSON in base64: JWT, Neptune
+)
+_PEM = "-----BEGIN "
 
 # Every text that one of the patterns matches contains one of these. They are quick to look for;
 # compiling the patterns takes longer than the rest of writing a record.
 _IN_NAMES = ("token", "pass", "pwd", "secret", "credent", "auth", "key")
-_IN_TOKENS = (
-    *("hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "sk-", "xox"),
-    *("AKIA", "ASIA", "AIza", "wandb_v", "eyJ"),
+_IN_FORMS = tuple(prefix for prefixes, _ in _FORMS for prefix in prefixes)
+
+_TOKEN = "(?<![A-Za-z0-9])(?:{})".format(
+    "|".join(
+        "(?:{}){}".format("|".join(map(re.escape, prefixes)), rest) for prefixes, rest in _FORMS
+    )
+)
+_PRIVATE_KEY = (
+    r"(?s)(?P<head>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
+    r"(?:(?!-----BEGIN ).){0,20000}?(?P<tail>-----END |\Z)"
 )
 
 # A word as bash reads it: quoted parts may hold anything, newlines too.
-_WORD = r"""(?: \$'(?:\\.|[^'\\])*' | '[^']*' | "(?:\\.|[^"\\])*" | \\. | [^\s;&|<>()'"\\] )"""
-
-_ASSIGNMENT = rf"(?xis) (?<![A-Za-z0-9_$-]) (?P<head> (?:--)? {_NAME} = ) (?P<value> {_WORD}+ )"
-_OPTION = (
-    rf"(?xis) (?<!\S) (?P<head> --{_NAME} [ \t]+ (?: \\\n \s* )? ) (?P<value> (?!-) {_WORD}+ )"
-)
-_TOKEN = r"""(?x) (?<![A-Za-z0-9])
-    (?: hf_[A-Za-z0-9]{20,} | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}
-      | glpat-[\w-]{16,} | sk-[\w-]{16,} | xox[abprs]-[\w-]{10,} | (?:AKIA|ASIA)[A-Z0-9]{16}
-      | AIza[\w-]{30,} | wandb_v\d_\w{20,} | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,} )"""
-# In messages: "password: x", {'api_key': 'x'}, "Bearer x". KEY or PASS alone is too common there.
-_SAID = r"""(?xi) (?P<head> (?<![A-Za-z0-9]) [A-Za-z0-9_-]*
-          (?: TOKEN | PASSWORD | PASSWD | PASSPHRASE | SECRET | API[_-]?KEY | ACCESS[_-]KEY )
-          ['"]? \s* : \s* (?: Bearer \s+ )?
-        | \b Bearer \s+ )
-        (?P<value> '[^']+' | "[^"]+" | [^\s'",;)\]}]{4,} )"""
-# No scheme has 30 letters; without a limit, a long word is searched again from each letter.
-_URL_PASSWORD = r"(?P<head>[a-z][a-z0-9+.-]{0,30}://[^/\s:@'\"]*:)[^/\s@'\"]+(?=@)"
+_WORD = r"""(?: \$'(?:\\.|[^'\\]){0,5000}' | '[^']{0,5000}' | "(?:\\.|[^"\\]){0,5000}" | \\.
+              | [^\s;&|<>()'"\\] )"""
+# {1,100}: of a name. Each begins where no other name can be going on.
+_ASSIGNMENT = rf"""(?xs) (?<![\w$.-])
+    [\w.+-]{{1,100}} = {_WORD}{{1,5000}}"""
+_OPTION = rf"""(?xs) (?<!\S)
+    (?P<head> (?P<name> --? [A-Za-z][\w.-]{{0,100}} ) [ \t]{{1,100}} (?: \\\n [ \t]{{0,100}} )? )
+    (?P<value> (?!-) {_WORD}{{1,5000}} )"""
+# {"api_key": "x"}, api_key = "x", and headers: X-Api-Key: x is in messages only.
+_QUOTED = r"""(?x) (?<![\w.-]) (?P<head> (?P<name> [\w-]{1,100} ) ['"]? \s{0,20} [:=] \s{0,20} )
+    (?P<value> '[^'\n<>]{6,5000}' | "[^"\n<>]{6,5000}" )"""
+_HEADER = r"""(?xi) (?P<head> \b (?: Bearer | Authorization: \s{1,20} (?!Bearer) [a-z]{1,20} )
+    \s{1,20} ) (?P<value> [\w.~+/=-]{4,5000} )"""
+_USER = r"""(?x) (?P<head> \b (?: curl | wget ) \b [^\n|;&]{0,500}? \s
+    (?: -u \s{0,20} | --user[ =] ) ['"]? [^\s:'"]{1,200} : ) (?P<value> [^\s'"]{1,500} )"""
+_SAID = r"""(?x) (?<![\w.-]) (?P<head> (?P<name> [\w-]{1,100} ) ['"]? \s{0,20} : \s{0,20} )
+    (?P<value> '[^']{1,5000}' | "[^"]{1,5000}" | [^\s'",;)\]}]{4,5000} )"""
+# To the last @: the password may contain one, and a slash.
+_URL_PASSWORD = r"""(?<=://)(?P<head>[^\s/:@'"]{0,200}:)[^\s'"]{1,1000}(?=@)"""
 
 # Shorter values, such as "x" or "1", are masked only where they are known to be secrets.
 _SHORTEST = 6
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the value of a variable or option is secret: HF_TOKEN, --api-key."""
-    return _may_name(name) and re.fullmatch(_SECRET_NAME, name.lstrip("-")) is not None
+    """Whether the value of a variable or option is secret: HF_TOKEN, --api-key, wandb.api_key."""
+    return (
+        _may_name(name)
+        and re.fullmatch(r"[\w.+-]+", name) is not None
+        and re.search(_SECRET_NAME, name) is not None
+    )
+
+
+def is_secret_value(value: str) -> bool:
+    """Whether a value contains what looks like a secret: a token, a URL with a password."""
+    return Masker().text(value) != value
 
 
 def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[str]:
@@ -62,19 +106,24 @@ def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[st
     found = {value for name, value in env.items() if is_secret_name(name)}
     before = ""
     for word in command_line:
-        name, equals, value = word.partition("=")
-        if equals and not is_secret_name(name) and name.startswith("--"):
-            name, equals, value = value.partition("=")  # --env=HF_TOKEN=x
-        if equals and is_secret_name(name):
-            found.add(value)
-        elif _takes_secret(before) and not word.startswith("-"):
+        head = _secret_head(word)
+        if head:
+            found.add(word[len(head) :])
+        elif before.startswith("-") and is_secret_name(before) and not word.startswith("-"):
             found.add(word)
         before = word
     return {value for value in found if value}
 
 
-def _takes_secret(word: str) -> bool:
-    return word.startswith("--") and "=" not in word and is_secret_name(word)
+def _secret_head(word: str) -> str:
+    """``--env=HF_TOKEN=`` of a word of an argv that assigns a secret; "" if it does not."""
+    parts = word.split("=", 3)[:-1]
+    for count, part in enumerate(parts, 1):
+        if not re.fullmatch(r"[\w.+-]+", part):
+            break
+        if is_secret_name(part):
+            return "=".join(parts[:count]) + "="
+    return ""
 
 
 class Masker:
@@ -88,31 +137,44 @@ class Masker:
         self._known: Pattern[str] = re.compile("|".join(map(re.escape, long)) or r"(?!)")
 
     def text(self, text: str) -> str:
-        """Mask a script, or any text with assignments and command lines in it."""
+        """Mask a script, or any text with assignments, command lines, and JSON in it."""
         if _may_name(text):
-            text = re.sub(_ASSIGNMENT, _masked, text)
-            text = re.sub(_OPTION, _masked, text)
-        return self._plain(text)
+            text = re.sub(_ASSIGNMENT, _assignment, text)
+            text = re.sub(_OPTION, _option, text)
+            text = re.sub(_QUOTED, _said, text)
+        text = self._known.sub(MASK, text)
+        if any(prefix in text for prefix in _IN_FORMS):
+            text = re.sub(_TOKEN, MASK, text)
+        if _PEM in text:
+            text = re.sub(_PRIVATE_KEY, rf"\g<head>{MASK}\g<tail>", text)
+        if "://" in text and "@" in text:
+            text = re.sub(_URL_PASSWORD, rf"\g<head>{MASK}", text)
+        folded = text.casefold()
+        if "bearer" in folded or "authorization" in folded:
+            text = re.sub(_HEADER, rf"\g<head>{MASK}", text)
+        if "curl" in text or "wget" in text:
+            text = re.sub(_USER, rf"\g<head>{MASK}", text)
+        return text
 
     def line(self, text: str) -> str:
         """Mask a line of a log, or a message that quotes one."""
-        return re.sub(_SAID, lambda match: match["head"] + MASK, self.text(text))
+        return re.sub(_SAID, _said, self.text(text))
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
         """Mask the words of an argv."""
-        return tuple(self._word(word) for word in words)
+        shown = []
+        before = ""
+        for word in words:
+            secret = before.startswith("-") and is_secret_name(before) and not word.startswith("-")
+            shown.append(MASK if secret else self._word(word))
+            before = word
+        return tuple(shown)
 
     def _word(self, word: str) -> str:
         if word in self._exact:
             return MASK
-        name, equals, value = word.partition("=")
-        if equals and is_secret_name(name):
-            return f"{name}={MASK}"
-        head, again, _ = value.partition("=")
-        if again and is_secret_name(head):
-            return f"{name}={head}={MASK}"
-        # A word with blanks may be a line of shell: --setup "export API_KEY=x".
-        return self.text(word) if re.search(r"\s", word) else self._plain(word)
+        head = _secret_head(word)
+        return head + MASK if head else self.text(word)
 
     def data(self, data: Any, name: str = "") -> Any:
         """Mask JSON data: strings, and pairs of a name and a value at any depth."""
@@ -126,14 +188,6 @@ class Masker:
             return [self.data(item) for item in data]
         return data
 
-    def _plain(self, text: str) -> str:
-        text = self._known.sub(MASK, text)
-        if any(word in text for word in _IN_TOKENS):
-            text = re.sub(_TOKEN, MASK, text)
-        if "://" in text and "@" in text:
-            text = re.sub(_URL_PASSWORD, lambda match: match["head"] + MASK, text)
-        return text
-
 
 def _may_name(text: str) -> bool:
     # IGNORECASE takes a Kelvin sign for a k, and so does this; no word above has an i to confuse.
@@ -141,9 +195,22 @@ def _may_name(text: str) -> bool:
     return any(word in folded for word in _IN_NAMES)
 
 
-def _masked(match: re.Match[str]) -> str:
-    value = match["value"]
+def _assignment(match: re.Match[str]) -> str:
+    head = _secret_head(match[0])
+    return _shown(head, match[0][len(head) :]) if head else match[0]
+
+
+def _option(match: re.Match[str]) -> str:
+    return _shown(match["head"], match["value"]) if is_secret_name(match["name"]) else match[0]
+
+
+def _said(match: re.Match[str]) -> str:
+    secret = re.search(_SAID_NAME, match["name"]) is not None
+    return _shown(match["head"], match["value"]) if secret else match[0]
+
+
+def _shown(head: str, value: str) -> str:
     # $HF_TOKEN and "${HF_TOKEN}" name a secret but do not contain it.
     if re.fullmatch(r'"?\$(?:\w+|\{\w+(?::?[-?+]?)?\})"?', value):
-        return match[0]
-    return str(match["head"]) + MASK
+        return head + value
+    return head + MASK

@@ -89,6 +89,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC335", "container options without a container", WARNING),
         RuleCode("NC336", "several modules in one word", WARNING),
         RuleCode("NC337", "cleanenv has no effect with Pyxis", WARNING),
+        RuleCode("NC338", "secret that others can read", WARNING),
         RuleCode("NC401", "program cannot be run", of_launch=True),
         RuleCode("NC402", "program is a batch script itself", of_launch=True),
         RuleCode("NC403", "container image cannot be used", of_launch=True),
@@ -136,5 +137,6 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC526", "reservation that cannot be used"),
         RuleCode("NC527", "fewer nodes than a job must have", of_partition=True),
         RuleCode("NC528", "partition takes no job from this machine", of_partition=True),
+        RuleCode("NC529", "dependency that Slurm refuses"),
     )
 }

@@ -159,7 +159,8 @@ class _LossyStderr(io.FileIO):
 
 
 def _standard_streams() -> None:
-    """Make sure that all three streams exist, and that standard error never fails."""
+    """Make sure that all three streams exist, that standard output takes any character, and that
+    standard error never fails."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -169,6 +170,8 @@ def _standard_streams() -> None:
         sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False))
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the locale cannot print is no error
+        sys.stdout.reconfigure(errors="backslashreplace")
     raw = io.BufferedWriter(_LossyStderr(2, "w", closefd=False))
     sys.stderr = io.TextIOWrapper(
         raw,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ import click
 
 from neuronctl.cli.say import say
 from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
+from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
 from neuronctl.records.store import JobRecord
 from neuronctl.slurm.job_id import JobId
@@ -154,7 +156,7 @@ def _copy(path: str, rank: Optional[int], err: bool) -> bool:
         return False
     only = None if rank is None else RankFilter(sys.stdout.buffer, rank)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             shutil.copyfileobj(file, only or sys.stdout.buffer)
             if file.tell() == 0:
                 more = "" if err else ", or only to standard error (--err)"
@@ -165,7 +167,9 @@ def _copy(path: str, rank: Optional[int], err: bool) -> bool:
                     _no_labels()
     except FileNotFoundError:
         return False
-    except (PermissionError, IsADirectoryError) as error:
+    except OSError as error:
+        if error.errno in (errno.EPIPE, errno.ENOSPC):  # of standard output
+            raise
         raise NoSuchJobError(f"the log {path} cannot be read: {error.strerror}") from None
     sys.stdout.buffer.flush()
     return True

@@ -25,8 +25,12 @@ def say(text: str) -> None:
 
 
 def print_script(script: str) -> None:
-    """Print a script byte for byte (click drops escape sequences in a pipe)."""
+    """Print a script byte for byte; on a terminal, what could steer or reorder it is escaped."""
     sys.stdout.flush()
+    if sys.stdout.isatty():
+        from neuronctl.console import printable
+
+        script = "\n".join(printable(line.expandtabs()) for line in script.split("\n"))
     sys.stdout.buffer.write(script.encode("utf-8", "surrogateescape"))
     sys.stdout.buffer.flush()
 

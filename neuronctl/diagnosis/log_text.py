@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import Tuple
 
+from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
 
 TAIL = 256 * 1024
@@ -31,20 +31,12 @@ class LogTail:
 def read_tail(path: str, most: int = TAIL) -> LogTail:
     """The last ``most`` bytes of a log as lines; never raises and never blocks on a pipe."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
-        return LogTail(path, problem=getattr(error, "strerror", None) or str(error))
-    kind = os.fstat(descriptor)
-    if not stat.S_ISREG(kind.st_mode):
-        os.close(descriptor)
-        return LogTail(path, problem="not a regular file")
-    with os.fdopen(descriptor, "rb") as file:
-        start = max(0, kind.st_size - most)
-        try:
+        with open_regular(path) as file:
+            start = max(0, os.fstat(file.fileno()).st_size - most)
             file.seek(start)
             data = file.read(most)
-        except OSError as error:
-            return LogTail(path, problem=error.strerror or "cannot read it")
+    except (OSError, ValueError) as error:
+        return LogTail(path, problem=getattr(error, "strerror", None) or str(error))
     lines = text_lines(data)
     # The first line is incomplete; drop it unless it is the only one.
     return LogTail(path, lines[1:] if start and len(lines) > 1 else lines)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
@@ -126,12 +126,22 @@ def _terms(text: str) -> List[_Term]:
     return terms
 
 
-def forgives_unknown_jobs(limits: Limits) -> bool:
-    """Whether Slurm is certain to take a job that it does not know for one that ended as wanted,
-    whatever is wanted: up to 22.05 it does.
+def unknown_dependencies(prospect: Prospect) -> Iterator[Tuple[int, Optional[bool]]]:
+    """The jobs that ``--dependency`` names and Slurm does not know (any longer), each with whether
+    Slurm takes the new job nevertheless, which then does not wait for that one; None if unknown.
     """
-    match = re.match(r"(\d+)\.(\d+)", limits.config.version)
-    return match is not None and (int(match[1]), int(match[2])) <= (22, 5)
+    for term in _terms(prospect.plan.request.dependency or ""):
+        if term.job_id and term.job_id not in prospect.snapshot.job_states:
+            yield term.job_id, _taken(term, prospect.snapshot.limits)
+
+
+def _taken(term: _Term, limits: Limits) -> Optional[bool]:
+    """Of a dependency on an unknown job. Source: Slurm 22.05.8 and 24.11.5, tried."""
+    version = re.match(r"(\d+)\.(\d+)", limits.config.version)
+    release = (int(version[1]), int(version[2])) if version else (0, 0)
+    if term.kind not in ("afterok", "afternotok") or (0, 0) < release <= (22, 5):
+        return True
+    return False if release >= (24, 11) else None
 
 
 def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:
@@ -168,8 +178,8 @@ def _state_of(term: _Term, prospect: Prospect) -> str:
         return _WAITS if any(job.name == plan.job_name for job in snapshot.jobs) else _MET
     state = snapshot.job_states.get(term.job_id)
     if state is None:
-        # And a rule warns of it.
-        return _MET if forgives_unknown_jobs(snapshot.limits) else _OPEN
+        # And a rule warns of it, or refuses it.
+        return _OPEN if _taken(term, snapshot.limits) is None else _MET
     # Of an array there are several, of which this is the state of one.
     several = bool(set(snapshot.job_states) - set(dependency_ids(plan)))
     if term.kind == "after":

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.planning import JobPlan
+from neuronctl.request.job import Source
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
 from neuronctl.users import login_name
@@ -44,7 +45,15 @@ def look(plan: JobPlan) -> LocalFacts:
         environment_hint=environment_hint,
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
+        typed_secrets=tuple(_typed_secrets(plan)),
     )
+
+
+def _typed_secrets(plan: JobPlan) -> Iterator[str]:
+    if plan.request.origin("env").source is Source.ASKED:
+        for name, value in plan.secrets.items():
+            if os.environ.get(name) != value:
+                yield name
 
 
 def _brings_programs(plan: JobPlan) -> bool:

@@ -10,7 +10,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import Step
 from neuronctl.launch.launchers import Launcher
-from neuronctl.masking import is_secret_name
+from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.shell import Word
 
@@ -165,7 +165,7 @@ class JobPlan:
 
 def is_secret(name: str, value: str) -> bool:
     """Whether this variable must not stand in a script; an empty value gives nothing away."""
-    return bool(value) and is_secret_name(name)
+    return bool(value) and (is_secret_name(name) or is_secret_value(value))
 
 
 def gpus_held(plan: JobPlan) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.frozen import dataclass, field
+from neuronctl.units import UNLIMITED, check_array
 
 if TYPE_CHECKING:
     from neuronctl.planning import JobPlan
@@ -275,6 +276,7 @@ _BETWEEN = b',\n"draft": '
 _SHARED = tuple(name for name in RecordDraft.__annotations__ if name in JobRecord.__annotations__)
 
 _LATEST = 253_402_300_799  # the end of the year 9999, the last that datetime supports
+_LARGEST = 2**31 - 1  # of a process id, a job id, a count, and of seconds
 
 _TYPES: Mapping[str, Tuple[type, ...]] = {
     **{"str": (str,), "int": (int,), "bool": (bool,), "Mapping[str, Any]": (dict,)},
@@ -298,9 +300,8 @@ def _json(data: Mapping[str, Any]) -> bytes:
 
 def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
     values = _checked(data, _KINDS)
-    for moment in (values["begun_at"], values["submitted_at"] or 0):
-        if not 0 <= moment <= _LATEST:
-            raise ValueError(f"{moment} is not a valid time")
+    if values["array"] is not None:
+        check_array(values["array"])
     if values["status"] == "submitted" and values["job_id"] is None:
         raise ValueError("a submitted job has no job id")
     return JobRecord(
@@ -331,6 +332,9 @@ def _checked(data: Mapping[str, Any], kinds: Mapping[str, Tuple[type, ...]]) -> 
     for name, value in values.items():
         if not isinstance(value, kinds[name]):
             raise TypeError(f"{name} is {value!r}")
+        lowest, largest = (0, _LATEST) if name.endswith("at") else (UNLIMITED, _LARGEST)
+        if isinstance(value, int) and not lowest <= value <= largest:
+            raise ValueError(f"{name} is out of range")
     return values
 
 

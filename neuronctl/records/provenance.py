@@ -9,22 +9,23 @@ import contextlib
 import os
 from typing import List, Optional, Tuple
 
+from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
+from neuronctl.records import repository
 
 LARGEST = 128 * 1024
 """The largest program, in bytes, whose text is kept in a record."""
 
 _LONGEST = 64 * 1024 * 1024  # the largest program, in bytes, that is hashed
-_PATIENCE = 3.0  # seconds to wait for git on a slow file system
 
 
 @dataclass(frozen=True)
 class Provenance:
     """The program and repository of a job.
 
-    git_commit: "" outside a repository. git_dirty: None if unknown. program: the absolute path of
-    the program, "" if there is no such file. program_sha256: of the whole file. program_text: None
-    if it is too large, is not text, or contains a secret.
+    git_commit: "" outside a repository of the user's. git_dirty: None if unknown. program: the
+    absolute path of the program, "" if there is no such file. program_sha256: of the whole file.
+    program_text: None if it is too large, is not text, or contains a secret.
     """
 
     git_commit: str = ""
@@ -36,7 +37,7 @@ class Provenance:
 
 def look(script: Optional[str], cwd: str) -> Provenance:
     """The current provenance of a job that runs ``script`` and is submitted from ``cwd``."""
-    commit, dirty = _git(cwd)
+    commit, dirty = repository.state(cwd)
     path = os.path.join(cwd, script) if script else ""
     data = _content(path) if path else None
     if data is None:
@@ -73,9 +74,9 @@ def program_changed(then: Provenance, now: Provenance) -> bool:
 
 def _content(path: str) -> Optional[bytes]:
     with contextlib.suppress(OSError, ValueError):
-        if os.path.isfile(path) and os.path.getsize(path) <= _LONGEST:
-            with open(path, "rb") as file:
-                return file.read(_LONGEST)
+        with open_regular(path) as file:
+            data = file.read(_LONGEST + 1)
+        return data if len(data) <= _LONGEST else None
     return None
 
 
@@ -90,35 +91,3 @@ def _text(data: bytes) -> Optional[str]:
         return None
     # A masked program would be useless, and a secret must not be kept.
     return text if Masker().text(text) == text else None
-
-
-def _git(cwd: str) -> Tuple[str, Optional[bool]]:
-    """The commit of the repository around ``cwd``, and whether tracked files differ from it."""
-    from neuronctl.errors import NeuronctlError
-    from neuronctl.slurm.process import run
-
-    if not _in_repository(cwd):
-        return "", None
-    argv = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch"]
-    try:
-        result = run([*argv, "--untracked-files=no"], timeout=_PATIENCE, cwd=cwd)
-    except NeuronctlError:
-        return "", None
-    if result.returncode != 0:
-        return "", None
-    lines = result.stdout.splitlines()
-    head = "# branch.oid "
-    commit = next((line[len(head) :] for line in lines if line.startswith(head)), "")
-    if commit.startswith("("):  # "(initial)": no commit yet
-        commit = ""
-    return commit, any(not line.startswith("#") for line in lines)
-
-
-def _in_repository(cwd: str) -> bool:
-    place = os.path.abspath(cwd)
-    while not os.path.exists(os.path.join(place, ".git")):
-        above = os.path.dirname(place)
-        if above == place:
-            return False
-        place = above
-    return True

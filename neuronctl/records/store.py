@@ -33,7 +33,7 @@ from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.errors import RecordError
-from neuronctl.files import write_private
+from neuronctl.files import read_private, write_private
 from neuronctl.frozen import dataclass
 from neuronctl.records.job_record import (
     JobRecord,
@@ -291,9 +291,11 @@ class RecordStore:
 
     def _read(self, name: str) -> Optional[JobRecord]:
         try:
-            with open(self._file(name), "rb", buffering=0) as file:
-                content = file.readall()
-            return decode(content)
+            record = decode(read_private(self._file(name)))
+            # The name is what this record's file is written and removed by.
+            if not name.startswith(f"{record.key}."):
+                raise ValueError(f"its key is {record.key!r}")
+            return record
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from neuronctl.console import printable
 from neuronctl.planning import Directive, JobPlan
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_text
@@ -113,6 +114,6 @@ def quote_directive(value: str) -> str:
 
 
 def _with_remarks(lines: Sequence[Tuple[str, str]]) -> List[str]:
-    """Lines of (text, remark) pairs, with the remarks in one column."""
+    """Lines of (text, remark) pairs, with the remarks in one column, each on its line."""
     width = max((len(text) for text, remark in lines if remark and len(text) < 60), default=0)
-    return [f"{text:<{width}}  # {remark}" if remark else text for text, remark in lines]
+    return [f"{text:<{width}}  # {printable(remark)}" if remark else text for text, remark in lines]

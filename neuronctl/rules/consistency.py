@@ -9,6 +9,7 @@ from typing import Iterator, List, Optional, Tuple
 from neuronctl import units
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import Launcher
+from neuronctl.masking import Masker
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.shell import join, quote
@@ -346,4 +347,26 @@ def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
             "--cleanenv has no effect: Pyxis passes the job's variables in and cannot be told not "
             "to",
             "leave it out; the image still sets its own variables",
+        )
+
+
+@rule("NC338")
+def exposed_secret(context: RuleContext) -> Iterator[Violation]:
+    request, here = context.plan.request, context.local
+    for words, where in (
+        (request.args, "the program's arguments contain"),
+        (request.setup, "--setup contains"),
+        (request.sbatch, "--sbatch contains"),
+    ):
+        if Masker().words(words) != words:
+            yield Violation(
+                f"{where} a secret: it stands in the script, and everybody on the node sees the "
+                "command lines of what runs there",
+                "export it, pass it on with --env NAME, and let the program read the variable",
+            )
+    for name in here.typed_secrets if here is not None else ():
+        yield Violation(
+            f"--env {name}=… on the command line: everybody on this machine sees command lines, "
+            "and your shell's history keeps them",
+            f"export {name}, and pass it on with --env {name}",
         )

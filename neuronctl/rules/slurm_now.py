@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Iterator, List
+from typing import TYPE_CHECKING, Iterable, Iterator, List, Optional, Tuple
 
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.words import counted
@@ -47,23 +47,36 @@ def array_index(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule("NC512")
-def dependency(context: RuleContext) -> Iterator[Violation]:
-    if context.forecast is None:
-        return
-    from neuronctl.forecast.snapshot import slurm_says
-    from neuronctl.forecast.start_conditions import dependency_ids, forgives_unknown_jobs
+def unknown_dependency(context: RuleContext) -> Iterator[Violation]:
+    for number, taken in _unknown_dependencies(context):
+        then = "the job does not wait for it, however it ended"
+        if taken is None:
+            then = "the job may not wait for it, however it ended, or may be refused"
+        if taken is not False:
+            yield _unknown(number, then)
 
-    snapshot = context.forecast.prospect.snapshot
-    then = "it does not wait for it, however that job ended"
-    if not forgives_unknown_jobs(snapshot.limits):
-        then = "it may not wait for it, however that job ended, or it may wait forever"
-    for number in dependency_ids(context.plan):
-        if number not in snapshot.job_states:
-            yield Violation(
-                f"--dependency names job {number}, which Slurm does not know (any more): {then}",
-                f"check it with 'neuronctl status {number}'",
-                slurm_says("scontrol show job"),
-            )
+
+@rule("NC529")
+def refused_dependency(context: RuleContext) -> Iterator[Violation]:
+    for number, taken in _unknown_dependencies(context):
+        if taken is False:
+            yield _unknown(number, "afterok and afternotok need a job that it still knows")
+
+
+def _unknown_dependencies(context: RuleContext) -> Iterable[Tuple[int, Optional[bool]]]:
+    from neuronctl.forecast.start_conditions import unknown_dependencies
+
+    return () if context.forecast is None else unknown_dependencies(context.forecast.prospect)
+
+
+def _unknown(number: int, then: str) -> Violation:
+    from neuronctl.forecast.snapshot import slurm_says
+
+    return Violation(
+        f"--dependency names job {number}, which Slurm does not know (any more): {then}",
+        f"check it with 'neuronctl status {number}'",
+        slurm_says("scontrol show job"),
+    )
 
 
 @rule("NC513")

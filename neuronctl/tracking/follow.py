@@ -22,6 +22,7 @@ from neuronctl.errors import (
     RecordError,
     SlurmUnavailableError,
 )
+from neuronctl.files import open_regular
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
@@ -293,7 +294,7 @@ class _Log:
         if self.path is None:
             return b""
         try:
-            with open(self.path, "rb") as file:
+            with open_regular(self.path) as file:
                 size = file.seek(0, 2)
                 if size < self.position:
                     # A requeued job truncates its log.

@@ -7,8 +7,9 @@ line with ``3: ``, torchrun's ``--tee`` with ``[default3]:`` (numbered per node)
 
 from __future__ import annotations
 
+import io
 import re
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Optional, Protocol
 
 _LABEL = re.compile(
     rb"^\s*(?:\[rank(\d+)\]: ?|\[default(\d+)\]: ?|\[\d+,(\d+)\]<std\w+>: ?|(\d+): )"
@@ -28,32 +29,44 @@ class Sink(Protocol):
         """Whether the stream is a terminal."""
 
 
+# A label is within these first bytes of a line; the rest of a line may be of any length.
+_LABEL_FITS = 80
+
+
 class RankFilter:
     """Pass on the lines of one rank, byte for byte. labelled: whether any line had a label."""
 
     def __init__(self, sink: BinaryIO, rank: int) -> None:
         self.sink = sink
-        self.rank = str(rank).encode()
+        self.rank = rank
         self.labelled = False
-        self._rest = b""
+        self._begin: Optional[bytes] = b""  # of a line that is not judged yet
+        self._passes = False
 
     def write(self, data: bytes) -> int:
         """Process a piece of the log, which may end in the middle of a line."""
-        lines = (self._rest + data).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
-            self._line(line + b"\n")
+        for piece in io.BytesIO(data):
+            self._piece(piece)
         return len(data)
 
-    def _line(self, line: bytes) -> None:
-        match = _LABEL.match(line)
-        if match is None:
-            return
-        self.labelled = True
-        if next(group for group in match.groups() if group is not None).lstrip(b"0") == (
-            self.rank.lstrip(b"0")
-        ):
-            self.sink.write(line)
+    def _piece(self, piece: bytes) -> None:
+        ends = piece.endswith(b"\n")
+        if self._begin is not None:
+            piece = self._begin + piece
+            if len(piece) < _LABEL_FITS and not ends:
+                self._begin = piece
+                return
+            self._judge(piece)
+            self._begin = None
+        if self._passes:
+            self.sink.write(piece)
+        if ends:
+            self._begin = b""
+
+    def _judge(self, begin: bytes) -> None:
+        match = _LABEL.match(begin[:_LABEL_FITS])
+        self.labelled = self.labelled or match is not None
+        self._passes = match is not None and int(match[match.lastindex or 1]) == self.rank
 
     def flush(self) -> None:
         """Flush the underlying stream."""
@@ -61,9 +74,10 @@ class RankFilter:
 
     def finish(self) -> None:
         """Process the last line, which may have no line break."""
-        if self._rest:
-            self._line(self._rest)
-            self._rest = b""
+        if self._begin:
+            self._judge(self._begin)
+            if self._passes:
+                self.sink.write(self._begin)
         self.sink.flush()
 
     def isatty(self) -> bool:

@@ -135,3 +135,10 @@ def test_escape_sequences_reach_a_pipe(run: Run) -> None:
     for command in (["generate"], ["submit", "--dry-run"]):
         text = run(*command, *ONE, "--env", "COLOUR=\x1b[0m", "train.py", "a\x1b[31mb").stdout
         assert "a\x1b[31mb" in text and "COLOUR" in text and "\x1b[0m" in text
+
+
+def test_a_file_name_never_becomes_a_line_of_the_script(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a\nrm x\n.yaml").write_text("time: '30:00'\ngpus_per_node: 1\n")
+    result = run("generate", *SITE, "--file", "a\nrm x\n.yaml", "train.py")
+    assert result.returncode == 0 and "MM:SS" in result.stdout
+    assert not [line for line in result.stdout.splitlines() if line.startswith("rm ")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any, Callable
@@ -117,7 +118,7 @@ def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_a_log_that_cannot_be_read(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     record(7, str(tmp_path))
-    assert "cannot be read: Is a directory" in run("logs", "7", code=8).stderr
+    assert "cannot be read: not a regular file" in run("logs", "7", code=8).stderr
 
 
 def test_a_task_that_the_controller_does_not_have(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -187,3 +188,22 @@ def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
         "is empty: nothing was written to it, or only to standard error (--err)"
         in run("logs", "7").stderr
     )
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop", "below-a-file", "directory"])
+def test_a_log_that_is_no_file(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, kind: str) -> None:
+    log = tmp_path / "train_7.out"
+    if kind == "pipe":
+        os.mkfifo(log)
+    elif kind == "device":
+        log.symlink_to("/dev/zero")
+    elif kind == "loop":
+        log.symlink_to(log)
+    elif kind == "directory":
+        log.mkdir()
+    else:
+        log = tmp_path / "file" / "x.out"
+        (tmp_path / "file").write_text("")
+    record(7, str(log))
+    result = run("logs", "7", code=8)
+    assert f"the log {log} cannot be read" in result.stderr and result.stdout == ""

@@ -60,6 +60,18 @@ def test_where_the_tasks_of_an_array_write(run: Run, fake_slurm: FakeSlurm, tmp_
     )
 
 
+def test_a_directory_that_the_locale_cannot_print(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    place = tmp_path / "\uc2e4\ud5d8"
+    place.mkdir()
+    (place / "train.py").write_text("")
+    result = run("submit", *ONE, "train.py", cwd=place, env={"PYTHONIOENCODING": "latin-1"})
+    assert f"{tmp_path}/\\uc2e4\\ud5d8/train_4711.out" in result.stdout
+    assert len(records()) == 1
+
+
 def test_record(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     fake_slurm.answer("sbatch", "4711;toy\n")
     run("submit", *ONE, "train.py")

@@ -47,11 +47,13 @@ def test_an_image_runs_under_srun_as_the_ordinary_user(container_bench: Sandbox)
     )
 
 
+@pytest.mark.pmix
 def test_horovod_in_the_image_trains_under_srun(container_bench: Sandbox) -> None:
     container_bench.write("sum.py", SUM)
     assert ranks(job(container_bench, [f"srun --mpi=pmix {EXEC} python sum.py"])) == RANKS
 
 
+@pytest.mark.open_mpi
 def test_horovod_in_the_image_trains_under_mpirun(container_bench: Sandbox) -> None:
     container_bench.write("sum.py", SUM)
     # Bound to one core each, Horovod's two threads spin in each other's way, at times for minutes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import List
 
+import pytest
 from bench import job
 from harness import Sandbox
 
@@ -31,13 +32,17 @@ def test_horovodrun_with_gloo_trains_over_ssh(bench: Sandbox, horovod_venv: Path
     assert ranks(job(bench, lines)) == RANKS
 
 
+@pytest.mark.open_mpi
 def test_horovod_trains_under_mpirun(bench: Sandbox, horovod_venv: Path) -> None:
     bench.write("sum.py", SUM)
     python = f"{horovod_venv}/bin/python"
-    log = job(bench, [HOSTS, f'mpirun -np 4 -H "$hosts" --oversubscribe {python} sum.py'])
+    log = job(
+        bench, [HOSTS, f'mpirun -np 4 -H "$hosts" --bind-to none --oversubscribe {python} sum.py']
+    )
     assert ranks(log) == RANKS
 
 
+@pytest.mark.pmix
 def test_horovod_trains_under_srun_with_pmix(bench: Sandbox, horovod_venv: Path) -> None:
     bench.write("sum.py", SUM)
     assert ranks(job(bench, [f"srun --mpi=pmix {horovod_venv}/bin/python sum.py"])) == RANKS

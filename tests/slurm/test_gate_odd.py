@@ -35,6 +35,9 @@ NOT_THERE = "ReqNodeNotAvail"
 UNAVAILABLE = "Nodes required for job are DOWN, DRAINED or reserved"
 """Slurm's other words for it, which stand there first or later."""
 
+UNKNOWN_JOBS = ("afterok:9999", "afternotok:9999", "after:9999?afterok:9998")
+
+
 # what the administrator does, and undoes; the request; what is said; Slurm's reason or refusal
 CASES = [
     ("", "", ["--reservation", "nosuch"], "refused NC526", "Requested reservation is invalid"),
@@ -118,9 +121,9 @@ CASES = [
         ]
     ),
     (f"{UPDATE} DenyQos=normal", "DenyQos=none", [], "refused NC523", "Invalid qos"),
-    # Of a job that Slurm does not know, it supposes whatever is wanted.
-    *(("", "", ["-d", what], "can start now", "") for what in ("afterok:9999", "afternotok:9999")),
-    ("", "", ["-d", "after:9999?afterok:9998"], "can start now", ""),
+    # Of a job that Slurm does not know, it supposes whatever is wanted, or refuses it: 24.11.
+    *(("", "", ["-d", what], "can start now", "") for what in UNKNOWN_JOBS),
+    ("", "", ["-d", "after:9999,afterany:9998"], "can start now", ""),
     ("", "", ["--sbatch", "het-group=1"], "not known", "unrecognized option"),
 ]
 
@@ -142,6 +145,8 @@ def test_what_is_said_is_what_slurm_does(
     sandbox.write("t.py", "import time; time.sleep(60)\n")
     words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc"]
     words += ["--appl", "pytorch", "--gpus-per-node", "1", "--json", "--force"]
+    if asked[1:] and asked[1] in UNKNOWN_JOBS and sandbox.version >= (24, 11):
+        said, happens = "refused NC529", "Job dependency problem"
     with administered(sandbox, done, undone):
         verdict = json.loads(sandbox.exec([*words, *asked, "--dry-run", "t.py"]).stdout)["verdict"]
         assert f"{verdict['kind']} {verdict['cause']}".strip() == said

@@ -97,7 +97,7 @@ def log_with(sandbox: Sandbox, before: Sequence[str], options: Sequence[str]) ->
 
 
 def test_fewer_gpus_than_asked_for(sandbox: Sandbox, no_jobs: None) -> None:
-    log = log_of(sandbox, ["--launcher=srun", "--env=SLURM_STEP_GRES=gres:gpu:1"])
+    log = log_of(sandbox, ["--launcher=srun", "--env=SLURM_GRES=gpu:1"])
     defect = "2 GPUs requested, 1 available"
     stopped(log, [f"gpu35: {defect}", f"gpu36: {defect}"])
 

@@ -9,6 +9,7 @@ import pytest
 from living import (
     ASK_ARRAY,
     BUSY,
+    CONFIG,
     FULL,
     LIMITS,
     NEW,
@@ -102,6 +103,8 @@ SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
 
 
 # code, what Slurm says, the request, words of the finding, what just does not violate it
+NEWER = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, version="24.11.5"))
+
 CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ("NC103", live(limits=NEW), {"partition": "new"}, ["'new'", "catalog diff"], live(), {}),
     ("NC501", live((*BUSY, job(4))), {}, ["you have 4 jobs", "may have 4"], live(BUSY), {}),
@@ -264,7 +267,7 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         "NC512",
         live(),
         {"dependency": "afterany:7"},
-        ["names job 7", "does not wait for it, however that job ended"],
+        ["names job 7", "does not wait for it, however it ended"],
         live(job_states={7: "COMPLETED"}),
         {"dependency": "afterany:7"},
     ),
@@ -357,6 +360,14 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         ["takes jobs only from login[2-3]", "this is login1"],
         live(limits=with_partition(submit_hosts="login[1-2]"), host="login1"),
         {},
+    ),
+    (
+        "NC529",
+        live(limits=NEWER),
+        {"dependency": "afterany:7,afterok:8"},
+        ["names job 8", "need a job that it still knows"],
+        live(limits=NEWER),
+        {"dependency": "afterany:7"},
     ),
     (
         "NC526",

@@ -35,3 +35,14 @@ def test_rank_zero_and_no_labels() -> None:
     only.write(b"nothing\nhere\n")
     only.finish()
     assert not only.labelled
+
+
+def test_a_line_of_any_length_costs_no_more_than_its_bytes() -> None:
+    sink = io.BytesIO()
+    only = RankFilter(sink, 1)
+    only.write(b"[rank1]: ")
+    for _ in range(4000):  # 40 MB of a progress bar
+        only.write(b"\r 50%" * 2000)
+    only.write(b"\n[rank2]: end")
+    only.finish()
+    assert len(sink.getvalue()) == 9 + 4000 * 10_000 + 1

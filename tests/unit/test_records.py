@@ -226,6 +226,11 @@ def test_what_is_not_a_record_is_skipped_and_left(store: RecordStore) -> None:
         ("begun_at", None),
         ("begun_at", 10**18),
         ("submitted_at", -1),
+        ("pid", 10**20),
+        ("nodes", 10**4000),
+        ("array", "0-99999999999"),
+        ("states", [{"at": 10**20, "state": "RUNNING"}]),
+        ("key", "../../../../tmp/20261121T004406399Z-00000001"),
         ("draft", 1),
     ],
 )
@@ -373,3 +378,18 @@ def test_two_login_nodes_at_once(store: RecordStore) -> None:
         worker.join()
     assert sorted(r.job_id or 0 for r in store.recent()) == [*range(100, 120), *range(200, 220)]
     assert len(names(store)) == 40 and store.warnings == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_record_of_another_user_is_skipped(store: RecordStore) -> None:
+    submitted(store, 1)
+    (file,) = Path(store.directory).iterdir()
+    os.chown(file, 12345, -1)
+    assert store.get(1) is None and "belongs to user 12345" in store.warnings[0]
+
+
+def test_a_record_that_others_can_write_is_skipped(store: RecordStore) -> None:
+    submitted(store, 1)
+    (file,) = Path(store.directory).iterdir()
+    file.chmod(0o666)
+    assert store.get(1) is None and "other users can write it" in store.warnings[0]

@@ -287,6 +287,24 @@ CASES: List[Case] = [
         {"launcher": "horovodrun", **here(directory="/scratch/kim/my run")},
     ),
     (
+        "NC338",
+        {"args": ("--api-key", "S3cr3t")},
+        ["arguments contain a secret", "--env NAME"],
+        {"args": ("--pad-token", "x", "--tokens=3")},
+    ),
+    (
+        "NC338",
+        {"setup": ("export HF_TOKEN=S3cr3t",)},
+        ["--setup contains a secret"],
+        {"setup": ("export HF_TOKEN=$MINE",)},
+    ),
+    (
+        "NC338",
+        here(typed_secrets=("HF_TOKEN",)),
+        ["--env HF_TOKEN=…", "export HF_TOKEN"],
+        here(),
+    ),
+    (
         "NC406",
         here(environment_problem="no conda", environment_hint="x"),
         ["no conda", "x"],

@@ -9,7 +9,7 @@ from typing import List
 
 import pytest
 
-from neuronctl.cli.say import say
+from neuronctl.cli.say import print_script, say
 
 LONG = "  hint: give a path that holds on the nodes, from the directory /scratch/a-b you submit in"
 
@@ -58,3 +58,20 @@ def test_nothing_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None
     say("no such file: '\x1b[31m\r\x07'\nsecond\tline \uc2e4\ud5d8")
     text = capsys.readouterr().err
     assert text == "no such file: '\\x1b[31m\\r\\x07'\nsecond  line \uc2e4\ud5d8\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_script_cannot_steer_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="utf-8")
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stdout", stream)
+    script = "echo a\n\techo \x1b[2K\x9b2K \u202eb \uc2e4\n"
+    print_script(script)
+    shown = raw.getvalue().decode()
+    if terminal:
+        assert shown == "echo a\n        echo \\x1b[2K\\x9b2K \\u202eb \uc2e4\n"
+    else:
+        assert shown == script

@@ -54,15 +54,23 @@ def test_dependencies(text: str, kind: str, cause: str) -> None:
     assert (verdict.kind, verdict.cause) == (kind, cause)
 
 
-def test_what_a_later_slurm_does_with_a_job_it_does_not_know_is_not_known() -> None:
-    later = dataclasses.replace(CONFIG, version="24.11.5")
-    look = live(limits=dataclasses.replace(LIMITS, config=later))
-    result = judged(look, gpus_per_node=1, dependency="afterok:7")
-    assert result.verdict.kind == "not known"
-    assert (
-        "or it may wait forever"
-        in next(one for one in result.findings if one.code == "NC512").message
-    )
+@pytest.mark.parametrize(
+    ("version", "text", "kind", "code"),
+    [
+        ("22.05.8", "afterok:7", "can start now", "NC512"),
+        ("23.02.6", "afterok:7", "not known", "NC512"),
+        ("23.02.6", "afterany:7", "can start now", "NC512"),
+        ("24.11.5", "afterok:7", "refused", "NC529"),
+        ("24.11.5", "afterany:9?afternotok:7", "refused", "NC529"),
+        ("24.11.5", "after:7", "can start now", "NC512"),
+        ("", "afterok:7", "not known", "NC512"),
+    ],
+)
+def test_a_job_that_slurm_does_not_know(version: str, text: str, kind: str, code: str) -> None:
+    config = dataclasses.replace(CONFIG, version=version)
+    look = live(limits=dataclasses.replace(LIMITS, config=config), job_states={9: "COMPLETED"})
+    result = judged(look, gpus_per_node=1, dependency=text)
+    assert (result.verdict.kind, [one.code for one in result.findings]) == (kind, [code])
 
 
 def test_a_dependency_that_cannot_be_met_is_told_with_its_job() -> None:

@@ -127,7 +127,9 @@ def copy(running: Running, path: str) -> None:
     The user unpacks it inside the sandbox, so that a planted link cannot redirect it elsewhere.
     """
     argv = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--", "tar", "-x", "-f", "-"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
+    # Not from the current directory, whose modules Python would take for its own.
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, cwd="/", env=env) as process:
         assert process.stdin
         with (
             contextlib.suppress(BrokenPipeError),

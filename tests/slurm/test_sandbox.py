@@ -178,6 +178,21 @@ def test_copy_brings_files_in(sandbox: Sandbox, tmp_path: Path) -> None:
     assert out == f"print('trained')\n{sandbox.status()['user']}\n"
 
 
+def test_copy_runs_nothing_of_the_current_directory(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("mine\n")
+    for name in ("contextlib.py", "tarfile.py", "neuronctl/__main__.py", "neuronctl/__init__.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    program = str(Path(sys.executable).with_name("neuronctl"))
+    argv = [program, "sandbox", "exec", "--copy", "data.txt", "--", "cat", "data.txt"]
+    result = subprocess.run(
+        argv, cwd=tmp_path, env=sandbox.environment(), capture_output=True, text=True, timeout=300
+    )
+    assert result.stdout == "mine\n", result.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 # ----------------------------------------------------------------- the site's rules
 
 

@@ -28,7 +28,10 @@ def path_of(kind: str, name: str) -> str:
 def read(kind: str, name: str, source: str = "") -> Any:
     """The value that was written with the same name and the same source; None if there is none."""
     try:
-        kept = json.loads(read_private(path_of(kind, name)))
+        checksum, _, content = read_private(path_of(kind, name)).partition(b"\n")
+        if int(checksum, 16) != zlib.crc32(content):
+            return None
+        kept = json.loads(content)
         if [kept["version"], kept["name"], kept["source"]] == [__version__, name, source]:
             return kept["value"]
     except (NeuronctlError, OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -40,4 +43,5 @@ def write(kind: str, name: str, value: Any, source: str = "") -> None:
     """Keep a value of plain JSON types, made from ``source``; a failure costs nothing but time."""
     kept = {"version": __version__, "name": name, "source": source, "value": value}
     with contextlib.suppress(NeuronctlError, OSError, ValueError):
-        write_private(path_of(kind, name), json.dumps(kept))
+        content = json.dumps(kept).encode("ascii")
+        write_private(path_of(kind, name), b"%08x\n%s" % (zlib.crc32(content), content))

@@ -18,7 +18,12 @@ from typing import (
     TypeVar,
 )
 
-from neuronctl.errors import NoSuchJobError, RecordError, SlurmUnavailableError
+from neuronctl.errors import (
+    NoSuchJobError,
+    RecordError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+)
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_id import JobId
@@ -300,8 +305,8 @@ class _Search:
                 accounting = sacct(user=str(os.getuid()), since=since, marks=lost is not None)
             else:
                 accounting = sacct([JobId(number) for number in sorted(wanted)])
-        except SlurmUnavailableError as error:
-            accounting = Accounting(off=error.message)
+        except (SlurmUnavailableError, SlurmRefusedError) as error:
+            accounting = Accounting(off=error.message)  # squeue's answer stands
         if lost is not None:
             recorded = set(lost.open)
             lost.match(accounting.jobs, self.cluster)

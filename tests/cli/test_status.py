@@ -178,6 +178,7 @@ def test_slurm_refuses(run: Run, fake_slurm: FakeSlurm) -> None:
             "connection to host:db:6819: Connection refused\n",
             "cannot reach the accounting database (slurmdbd)",
         ),
+        ("sacct: error: the moon is full\n", "sacct refused the request: the moon is full"),
     ],
 )
 def test_accounting_is_away(run: Run, fake_slurm: FakeSlurm, words: str, said: str) -> None:

@@ -44,6 +44,15 @@ def test_a_damaged_file_is_absent(file: Path, text: str) -> None:
     assert read() is None
 
 
+def test_any_changed_byte_is_damage(file: Path) -> None:
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert read() is None or place < whole.index(b"\n"), place
+    file.write_bytes(whole)
+    assert read() is not None
+
+
 def _replaced_by(make: Callable[[Path, Path], None]) -> Callable[[Path], None]:
     def do(file: Path) -> None:
         aside = file.with_name("aside")

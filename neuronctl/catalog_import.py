@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -112,8 +112,7 @@ def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
     if site.node_list and len(units.expand_hostlist(site.node_list)) <= (site.nodes or 0):
         data["node_list"] = site.node_list
     if nodes:
-        data.update(_sizes(nodes, site.nodes))
-        remarks += _remarks(site.name, nodes, data)
+        data.update(_sizes(site.name, nodes, site.nodes, remarks))
     qos = next((one for one in limits.qos or () if one.name.lower() == site.qos.lower()), None)
     if qos is not None and site.qos:
         found = (qos.limit("MaxSubmitPU"), qos.limit("MaxJobsPU"))
@@ -136,18 +135,24 @@ def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
     return data
 
 
-def _sizes(nodes: Sequence[SiteNode], count: Optional[int]) -> Data:
-    data: Data = {}
+def _sizes(name: str, nodes: Sequence[SiteNode], count: Optional[int], remarks: List[str]) -> Data:
+    """The figures of a partition's nodes, with a remark where one number stands for several."""
+
+    def one_of(values: Sequence[int], choose: Callable[[Sequence[int]], int], unit: str) -> int:
+        if len(set(values)) > 1:
+            which = "smallest" if choose is min else "largest"
+            figures = f"{min(values)} to {max(values)} {unit}"
+            remarks.append(f"{name}: nodes have {figures}; the draft uses the {which}.")
+        return choose(values)
+
+    memory = one_of([one.memory_mb for one in nodes], max, "MB of memory")
+    gpus = one_of([one.gpus for one in nodes], max, "GPUs")
     cores = [one.cores // one.threads for one in nodes]
-    if len(set(cores)) == 1:
-        data["cores_per_node"] = cores[0]
-    else:
-        # One number per node, or the smallest if some nodes were not visible.
-        data["cores_per_node"] = cores if len(cores) == count else min(cores)
-    memory = max(one.memory_mb for one in nodes)
+    # One number per node, or the smallest if some nodes were not visible.
+    each = len(set(cores)) > 1 and len(cores) == count
+    data: Data = {"cores_per_node": cores if each else one_of(cores, min, "cores")}
     if memory:
         data["memory_mb_per_node"] = memory
-    gpus = max(one.gpus for one in nodes)
     if gpus:
         data["gpus_per_node"] = gpus
         kinds = {one.gpu for one in nodes if one.gpus and one.gpu}
@@ -157,21 +162,6 @@ def _sizes(nodes: Sequence[SiteNode], count: Optional[int]) -> Data:
     if len(arches) == 1 and arches & set(ARCHITECTURES) and arches != {"x86_64"}:
         data["arch"] = arches.pop()
     return data
-
-
-def _remarks(name: str, nodes: Sequence[SiteNode], data: Data) -> List[str]:
-    """Remarks where a partition's nodes differ and the draft has one number for all of them."""
-    remarks = []
-    memory = {node.memory_mb for node in nodes}
-    if len(memory) > 1:
-        remarks.append(f"{min(memory)} to {max(memory)} MB of memory; the draft uses the largest")
-    gpus = {node.gpus for node in nodes}
-    if len(gpus) > 1:
-        remarks.append(f"{min(gpus)} to {max(gpus)} GPUs; the draft uses the largest")
-    cores = {node.cores // node.threads for node in nodes}
-    if len(cores) > 1 and not isinstance(data["cores_per_node"], list):
-        remarks.append(f"{min(cores)} to {max(cores)} cores; the draft uses the smallest")
-    return [f"{name}: nodes have {words}." for words in remarks]
 
 
 def _memory_fraction(limits: Limits) -> Optional[float]:

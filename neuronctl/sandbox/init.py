@@ -150,22 +150,22 @@ def _prepare(setup: Setup) -> Found:
         Path(directory).mkdir(mode=0o755)
     files = etc_files(setup, passwd, group)
     rootfs.write_files(f"{RUN}/etc", files)
-    rootfs.lay_over_etc(files)
+    rootfs.lay_over_etc(f"{RUN}/etc", files)
     has = look(run(["slurmctld", "-V"]))
     rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=False))
     Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
-    rootfs.lay_over_etc(["slurm"])
+    rootfs.lay_over_etc(f"{RUN}/etc", ["slurm"])
     rootfs.open_fuse(f"{RUN}/fuse")
     rootfs.make_devices(slurmconf.GPU_DEVICE, slurmconf.gpu_count(setup.layout))
     kernel.mount_tmpfs("/dev/shm", 0o1777)
     user = setup.user
-    rootfs.own_directory(setup.scratch, user.uid, user.gid)
-    rootfs.own_directory(f"{RUN}/user", user.uid, user.gid)
+    rootfs.own_directory(setup.scratch, user.uid, user.gid, 0o700)
+    rootfs.own_directory(f"{RUN}/user", user.uid, user.gid, 0o700)
     for directory in (CONFIG, f"{CONFIG}/neuronctl"):
-        rootfs.own_directory(directory, user.uid, user.gid)
+        rootfs.own_directory(directory, user.uid, user.gid, 0o700)
     rootfs.write_files(f"{CONFIG}/neuronctl", setup.config)
     if user.made:
-        rootfs.own_directory(user.home, user.uid, user.gid)
+        rootfs.own_directory(user.home, user.uid, user.gid, 0o700)
     if has.ssh:
         _prepare_ssh(user)
     if has.modules:
@@ -178,7 +178,7 @@ def _prepare_ssh(user: User) -> None:
     Path("/run/sshd").mkdir(mode=0o755)
     rootfs.write_files(ssh.DIRECTORY, ssh.files(user.name))
     run(ssh.keygen_argv(ssh.HOST_KEY))
-    rootfs.own_directory(ssh.USER_DIRECTORY, user.uid, user.gid)
+    rootfs.own_directory(ssh.USER_DIRECTORY, user.uid, user.gid, 0o700)
     run(ssh.keygen_argv(ssh.USER_KEY))
     os.chown(ssh.USER_KEY, user.uid, user.gid)
     public = Path(f"{ssh.USER_KEY}.pub").read_text()
@@ -196,7 +196,7 @@ def _prepare_modules(names: Sequence[str]) -> None:
             if path is not None:
                 Path(directory, program).symlink_to(path)
     rootfs.write_files(f"{RUN}/etc/{Path(modules.INITRC).parent}", {"initrc": modules.initrc()})
-    rootfs.lay_over_etc([modules.INITRC])
+    rootfs.lay_over_etc(f"{RUN}/etc", [modules.INITRC])
 
 
 # ------------------------------------------------------------------------------ daemons

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Iterable, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.sandbox import kernel
-from neuronctl.sandbox.layout import RUN
 
 _OLD = "/.old"
 
@@ -115,22 +114,22 @@ def new_tmp(exposed: Sequence[str]) -> None:
     kernel.mount_tmpfs("/dev/shm", 0o1777)
 
 
-def write_files(directory: str, files: Mapping[str, str]) -> None:
+def write_files(directory: str, files: Mapping[str, str], mode: int = 0o644) -> None:
     """Write the files below ``directory``, which is created."""
     base = Path(directory)
     base.mkdir(parents=True, exist_ok=True, mode=0o755)
     for name, text in files.items():
         path = base / name
         path.write_text(text, encoding="utf-8", errors="surrogateescape")
-        path.chmod(0o644)
+        path.chmod(mode)
 
 
-def lay_over_etc(names: Iterable[str]) -> None:
-    """Bind the sandbox's own files over the machine's files in /etc."""
+def lay_over_etc(directory: str, names: Iterable[str]) -> None:
+    """Bind the files of ``directory`` over the machine's files in /etc."""
     for name in names:
         if not os.path.exists(f"/etc/{name}"):
             raise FileNotFoundError(f"/etc/{name} is missing: run 'touch /etc/{name}' first")
-        kernel.bind(f"{RUN}/etc/{name}", f"/etc/{name}")
+        kernel.bind(str(Path(directory, name)), f"/etc/{name}")
 
 
 def make_devices(pattern: str, count: int) -> None:
@@ -142,12 +141,12 @@ def make_devices(pattern: str, count: int) -> None:
         kernel.bind("/dev/null", str(path))
 
 
-def own_directory(path: str, uid: int, gid: int) -> None:
-    """Create ``path`` for a user alone; the directories above it are readable by all."""
+def own_directory(path: str, uid: int, gid: int, mode: int) -> None:
+    """Create ``path`` and give it to a user; the directories above it are readable by all."""
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     place.mkdir(exist_ok=True)
-    place.chmod(0o700)
+    place.chmod(mode)
     os.chown(path, uid, gid)
 
 

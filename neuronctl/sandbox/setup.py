@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
@@ -87,6 +88,30 @@ def slurm_files(setup: Setup, found: Found, *, with_qos: bool) -> Dict[str, str]
         "slurmdbd.conf": slurmconf.slurmdbd_conf(layout),
         "job_submit.lua": joblua.job_submit_lua(layout, setup.user.name),
     }
+
+
+STEPD = f"{RUN}/slurmstepd"
+"""What slurmd starts for each step."""
+
+
+def stepd_script(python: str, program: str) -> str:
+    """The script at STEPD: starts ``program``, Slurm's slurmstepd, as a subreaper.
+
+    proctrack/linuxproc kills the descendants of slurmstepd. Without this, a process whose parent
+    has exited (``cmd &``, a daemon) becomes a child of the first process instead, and outlives its
+    step; a site's proctrack/cgroup kills it. The kernel keeps the attribute when a program is
+    replaced.
+    """
+    code = (
+        "import ctypes, os, sys; "
+        f"ctypes.CDLL(None).prctl({_PR_SET_CHILD_SUBREAPER}, 1, 0, 0, 0); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    words = [python, "-I", "-S", "-c", code, program]
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+
+
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:

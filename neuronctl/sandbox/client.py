@@ -29,9 +29,7 @@ from neuronctl.sandbox.layout import Layout
 from neuronctl.sandbox.requirements import SubIds
 from neuronctl.sandbox.setup import Running, Setup, User, config_files
 from neuronctl.sandbox.view import MACHINE, View
-
-NAME_VARIABLE = "NEURONCTL_SANDBOX"
-"""Environment variable that names an additional sandbox of the same user; empty: the default."""
+from neuronctl.sandbox_address import NAME_VARIABLE, address
 
 _ANSWER_TIMEOUT = 90.0
 _MADE_USER = "neuron"
@@ -43,7 +41,7 @@ def find() -> Optional[Running]:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_TIMEOUT)
         try:
-            connection.connect(_address())
+            connection.connect(address())
             pid, uid = _peer(connection)
             if not _is_ours(uid):
                 raise SlurmUnavailableError(
@@ -80,13 +78,6 @@ def require() -> Running:
     if running is None:
         raise SlurmUnavailableError("no sandbox is running", "start one: 'neuronctl sandbox up'")
     return running
-
-
-def _address() -> str:
-    name = os.environ.get(NAME_VARIABLE, "")
-    if len(name.encode()) > 60 or "\0" in name:
-        raise UsageError(f"{NAME_VARIABLE} is longer than 60 bytes", "use a shorter name")
-    return f"\0neuronctl-sandbox/{os.getuid()}/{name}"
 
 
 def _peer(connection: socket.socket) -> Tuple[int, int]:
@@ -163,7 +154,7 @@ def _claim() -> Optional[socket.socket]:
     while time.monotonic() < deadline:
         listener = socket.socket(socket.AF_UNIX)
         try:
-            listener.bind(_address())
+            listener.bind(address())
             return listener
         except OSError:
             listener.close()
@@ -295,7 +286,7 @@ def down() -> bool:
     """
     with socket.socket(socket.AF_UNIX) as connection:
         try:
-            connection.connect(_address())
+            connection.connect(address())
         except OSError:
             return False
         pid, uid = _peer(connection)

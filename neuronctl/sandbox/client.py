@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import neuronctl
-from neuronctl import paths
+from neuronctl import paths, yamlfile
 from neuronctl.error_details import write_error_details
-from neuronctl.errors import SlurmUnavailableError, UsageError
+from neuronctl.errors import JobFileError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import requirements
 from neuronctl.sandbox.layout import Layout
 from neuronctl.sandbox.requirements import SubIds
-from neuronctl.sandbox.setup import Running, Setup, User, config_files
+from neuronctl.sandbox.setup import NAMED_CATALOG, Running, Setup, User, config_text
 from neuronctl.sandbox.view import MACHINE, View
 from neuronctl.sandbox_address import NAME_VARIABLE, address
 
@@ -236,15 +236,20 @@ def _user() -> User:
 
 
 def _config(layout: Layout) -> Dict[str, str]:
-    own = os.path.join(paths.config_dir(), "partitions.yaml")
-    files = [own, os.environ.get("NEURONCTL_CATALOG")]
-    texts = [
-        Path(file).expanduser().read_text(encoding="utf-8")
-        if file and Path(file).exists()
-        else None
-        for file in files
-    ]
-    return config_files(layout.cluster, texts[0], texts[1])
+    """The user's configuration, as far as it holds in the sandbox, and the catalog."""
+    own = Path(paths.config_dir())
+    files = [own / "partitions.yaml", *own.glob("templates/**/*")]
+    found = {str(file.relative_to(own)): _text(file) for file in files if file.is_file()}
+    named = os.environ.get("NEURONCTL_CATALOG")
+    if named:
+        found[NAMED_CATALOG] = _text(Path(named).expanduser())
+    config = own / "config.yaml"
+    document = yamlfile.read(config, JobFileError) if config.exists() else None
+    return {**found, "config.yaml": config_text(layout.cluster, document)}
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _package_root() -> str:

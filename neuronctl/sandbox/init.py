@@ -197,15 +197,16 @@ def _prepare_ssh(user: User) -> None:
 
 
 def _prepare_modules(names: Sequence[str]) -> None:
-    for name, text in modules.files(names).items():
-        rootfs.write_files(str(Path(modules.DIRECTORY, name).parent), {Path(name).name: text})
+    files = modules.files(names)
+    rootfs.write_files(modules.DIRECTORY, files)
+    for name in files:
         directory = Path(modules.bin_directory(name))
         directory.mkdir(parents=True)
         for program in modules.programs(name):
             path = shutil.which(program, path=SEARCH_PATH)
             if path is not None:
                 Path(directory, program).symlink_to(path)
-    rootfs.write_files(f"{RUN}/etc/{Path(modules.INITRC).parent}", {"initrc": modules.initrc()})
+    rootfs.write_files(f"{RUN}/etc", {modules.INITRC: modules.initrc()})
     rootfs.lay_over_etc(f"{RUN}/etc", [modules.INITRC])
 
 

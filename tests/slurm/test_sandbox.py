@@ -466,6 +466,37 @@ def test_an_older_cluster_of_the_catalog(slurm_there: None) -> None:
         made.exec([*GPU_JOB, "--comment=pytorch", "--mem=1G", SLEEP])
 
 
+OWN_CLUSTER = """
+default_cluster: lab
+clusters:
+  lab:
+    source: by hand
+    date: 2026
+    policy: {submit_from: ["/work/{user}"], account_required: true}
+    partitions: {small: {nodes: 1, cores_per_node: 4}}
+"""
+
+
+def test_a_cluster_and_settings_of_ones_own(
+    slurm_there: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs can be submitted where commands start, with the user's defaults and templates."""
+    own = tmp_path / "neuronctl"
+    (own / "templates").mkdir(parents=True)
+    (own / "partitions.yaml").write_text(OWN_CLUSTER)
+    (own / "config.yaml").write_text("cluster: neuron\naccount: mine\ntime: 7\npartition: small\n")
+    template = '{% extends "job.sh.j2" %}{% block launch %}echo of my own{% endblock %}\n'
+    (own / "templates" / "own.j2").write_text(template)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with sandbox_up("own") as made:
+        assert made.scratch.startswith("/work/")
+        made.exec(
+            ["neuronctl", "submit", "-o", "log", "--wait", "--template", "own.j2", "sleep", "0"]
+        )
+        assert made.exec(["cat", "log"]).stdout == "of my own\n"
+        assert made.exec(["squeue", "-h", "-t", "all", "-o", "%l %a"]).stdout == "7:00 sandbox\n"
+
+
 # ---------------------------------------------------------------------- without root
 
 

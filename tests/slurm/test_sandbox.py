@@ -473,7 +473,7 @@ clusters:
     source: by hand
     date: 2026
     policy: {submit_from: ["/work/{user}"], account_required: true}
-    partitions: {small: {nodes: 1, cores_per_node: 4}}
+    partitions: {small: {nodes: 1, cores_per_node: 4}, gone: {nodes: 2}}
 """
 
 
@@ -495,6 +495,10 @@ def test_a_cluster_and_settings_of_ones_own(
         )
         assert made.exec(["cat", "log"]).stdout == "of my own\n"
         assert made.exec(["squeue", "-h", "-t", "all", "-o", "%l %a"]).stdout == "7:00 sandbox\n"
+        # Slurm has one of the two partitions, and so has what is drafted over the user's file.
+        made.exec(["neuronctl", "catalog", "import", "--write", "draft.yaml"])
+        checked = made.exec(["neuronctl", "catalog", "check", "draft.yaml"]).stdout
+        assert "lab: 1 partition, Slurm" in checked
 
 
 # ---------------------------------------------------------------------- without root

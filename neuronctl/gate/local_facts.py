@@ -11,6 +11,7 @@ from typing import List, Optional, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.launch.containers import elf_arch, sif_arch
+from neuronctl.paths import config_dir
 from neuronctl.planning import JobPlan
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
@@ -34,6 +35,7 @@ def look(plan: JobPlan) -> LocalFacts:
     return LocalFacts(
         user=login_name(),
         directory=directory,
+        config_file=os.path.join(config_dir(), "config.yaml"),
         script_problem=problem,
         script_hint=hint,
         log_problem=log_problem,

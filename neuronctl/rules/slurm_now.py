@@ -93,7 +93,18 @@ def begin(context: RuleContext) -> Iterator[Violation]:
         yield Violation(f"--begin={text} is not a time that Slurm reads", f"use {EXAMPLES}")
 
 
-def _usable_qos(prospect: Prospect) -> List[str]:
+def usable_accounts(prospect: Prospect) -> Tuple[str, ...]:
+    """The accounts under which the user may submit to the job's partition."""
+    return tuple(
+        dict.fromkeys(
+            one.account
+            for one in prospect.snapshot.limits.associations
+            if one.partition in ("", prospect.plan.partition.name)
+        )
+    )
+
+
+def usable_qos(prospect: Prospect) -> List[str]:
     """The QOS that the user may ask for in the job's partition."""
     limits, partition = prospect.snapshot.limits, prospect.partition
     own = () if prospect.association is None else prospect.association.qos
@@ -111,10 +122,10 @@ def _usable_qos(prospect: Prospect) -> List[str]:
 
 
 def _qos_hint(prospect: Prospect) -> str:
-    usable = _usable_qos(prospect)
-    if not usable:
-        return "leave -q out, or use another partition"
-    return f"leave -q out, or use -q {' or '.join(usable)}"
+    usable = usable_qos(prospect)
+    ways = [] if prospect.plan.cluster.policy.qos_required else ["leave -q out"]
+    ways.append(f"use -q {' or '.join(usable)}" if usable else "use another partition")
+    return ", or ".join(ways)
 
 
 @rule("NC521")
@@ -147,11 +158,12 @@ def account_known(context: RuleContext) -> Iterator[Violation]:
         return
     snapshot = context.forecast.prospect.snapshot
     mine = tuple(dict.fromkeys(one.account for one in snapshot.limits.associations))
+    optional = not context.plan.cluster.policy.account_required
     enforced = "associations" in snapshot.limits.config.enforce
     if mine and enforced and asked.lower() not in mine:
         yield Violation(
             f"you may not use account '{asked}'; yours: {', '.join(mine)}",
-            "name one of yours with -A, or leave it out",
+            "name one of yours with -A" + (", or leave it out" if optional else ""),
             snapshot.says("sacctmgr show associations"),
         )
 

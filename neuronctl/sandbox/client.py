@@ -128,7 +128,8 @@ def up(layout: Layout, view: View = MACHINE) -> Tuple[Running, bool]:
         if view.root != "/":
             user = view.fit(user, sys.executable)
             exposed = exposed if user.made else (*exposed, user.home)
-        setup = Setup(layout, user, view.root, exposed, view.binds, _config(layout))
+        binds = (*view.binds, *((path, path) for path in view.exposed))
+        setup = Setup(layout, user, view.root, exposed, binds, _config(layout))
         _check_readable(setup)
         process = subprocess.Popen(
             [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())],

@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import pickle
+import pwd
 import selectors
 import shutil
 import signal
@@ -31,6 +32,7 @@ from neuronctl.sandbox.layout import ACCOUNT, RUN, Node
 from neuronctl.sandbox.requirements import SEARCH_PATH, Found, look
 from neuronctl.sandbox.setup import (
     CONFIG,
+    DATABASE_USER,
     NAMED_CATALOG,
     STEPD,
     Running,
@@ -146,17 +148,19 @@ def _prepare(setup: Setup) -> Found:
     rootfs.build(setup.root, setup.exposed, setup.binds, fresh, for_others=setup.user.made)
     passwd = Path("/etc/passwd").read_text(encoding="utf-8", errors="surrogateescape")
     group = Path("/etc/group").read_text(encoding="utf-8", errors="surrogateescape")
-    for directory in ("", "/log", "/spool", "/spool/slurmctld", "/cgroup", "/munge", "/mysql"):
+    for directory in ("", "/log", "/spool", "/spool/slurmctld", "/cgroup", "/munge"):
         Path(RUN + directory).mkdir(mode=0o755)
-    for directory in ("/run/munge", "/run/mysqld", "/run/lock"):
+    for directory in ("/run/munge", "/run/lock"):
         Path(directory).mkdir(mode=0o755)
-    files = etc_files(setup, passwd, group)
-    rootfs.write_files(f"{RUN}/etc", files)
-    rootfs.lay_over_etc(f"{RUN}/etc", files)
+    rootfs.write_files("/etc", etc_files(setup, passwd, group))
     has = look(run(["slurmctld", "-V"]))
-    rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=False))
-    Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
-    rootfs.lay_over_etc(f"{RUN}/etc", ["slurm"])
+    if os.path.islink("/etc/slurm"):
+        os.unlink("/etc/slurm")
+    shutil.rmtree("/etc/slurm", ignore_errors=True)
+    _configure_slurm(setup, has, with_qos=False)
+    database = pwd.getpwnam(DATABASE_USER)
+    for directory in (f"{RUN}/mysql", "/run/mysqld"):
+        rootfs.own_directory(directory, database.pw_uid, database.pw_gid, 0o700)
     stepd = shutil.which("slurmstepd", path=SEARCH_PATH) or "slurmstepd"
     rootfs.write_files(RUN, {Path(STEPD).name: stepd_script(sys.executable, stepd)}, mode=0o755)
     rootfs.open_fuse(f"{RUN}/fuse")
@@ -200,8 +204,12 @@ def _prepare_modules(names: Sequence[str]) -> None:
             path = shutil.which(program, path=SEARCH_PATH)
             if path is not None:
                 Path(directory, program).symlink_to(path)
-    rootfs.write_files(f"{RUN}/etc", {modules.INITRC: modules.initrc()})
-    rootfs.lay_over_etc(f"{RUN}/etc", [modules.INITRC])
+    rootfs.write_files("/etc", {modules.INITRC: modules.initrc()})
+
+
+def _configure_slurm(setup: Setup, has: Found, *, with_qos: bool) -> None:
+    rootfs.write_files("/etc/slurm", slurm_files(setup, has, with_qos=with_qos))
+    Path("/etc/slurm/slurmdbd.conf").chmod(0o600)
 
 
 # ------------------------------------------------------------------------------ daemons
@@ -235,8 +243,7 @@ def _start(setup: Setup, has: Found) -> Running:
     slurmctld.wait_for(lambda: "gres|gpu" in run(tres).splitlines())
     for command in slurmconf.sacctmgr_commands(layout, setup.user.name, ACCOUNT):
         run(command)
-    rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=True))
-    Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
+    _configure_slurm(setup, has, with_qos=True)
     run(["scontrol", "reconfigure"])
     for holder in holders:
         holder.tell(b"slurmd!")

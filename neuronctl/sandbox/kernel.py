@@ -6,9 +6,12 @@ Each raises OSError with the path or call that failed.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import re
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 CLONE_NEWNS = 0x00020000
@@ -18,12 +21,23 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
+_MS_RDONLY = 1
 _MS_NOSUID = 2
 _MS_NODEV = 4
 _MS_NOEXEC = 8
+_MS_REMOUNT = 32
 _MS_BIND = 4096
 _MS_REC = 16384
 _MS_PRIVATE = 1 << 18
+# A mount's own flags, which a remount has to repeat.
+_FLAGS = {
+    "nosuid": _MS_NOSUID,
+    "nodev": _MS_NODEV,
+    "noexec": _MS_NOEXEC,
+    "noatime": 1 << 10,
+    "nodiratime": 1 << 11,
+    "relatime": 1 << 21,
+}
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -57,6 +71,22 @@ def keep_mounts_private() -> None:
 def bind(source: str, target: str) -> None:
     """Bind-mount ``source``, a file or a directory with all mounts below it, at ``target``."""
     _mount(source, target, "", _MS_BIND | _MS_REC)
+
+
+def make_read_only(target: str) -> None:
+    """Make the mount at ``target`` and all mounts below it read-only, here and not elsewhere."""
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+        place, options = line.split()[4:6]
+        place = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), place)
+        if not f"{place}/".startswith(f"{target}/"):
+            continue
+        flags = sum(_FLAGS.get(option, 0) for option in options.split(","))
+        try:
+            _mount("none", place, "", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
+        except OSError as error:
+            # Another mount covers this one, so nobody can reach it.
+            if error.errno not in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+                raise
 
 
 def mount_tmpfs(target: str, mode: int) -> None:

@@ -127,10 +127,16 @@ _PR_SET_CHILD_SUBREAPER = 36
 def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
     """Files that replace the machine's in /etc; ``passwd`` and ``group`` are the machine's."""
     user = setup.user
+    taken = {
+        line.split(":")[2] for line in f"{passwd}\n{group}".splitlines() if line.count(":") > 2
+    }
+    taken |= {str(user.uid), str(user.gid)}
+    free = next(number for number in range(999, 0, -1) if str(number) not in taken)
     comment = "user of the Slurm sandbox"
     if not any(line.startswith(f"{user.name}:") for line in passwd.splitlines()):
         passwd = _ended(passwd)
         passwd += f"{user.name}:x:{user.uid}:{user.gid}:{comment}:{user.home}:{user.shell}\n"
+    passwd = _ended(passwd) + f"{DATABASE_USER}:x:{free}:{free}::/nonexistent:/usr/sbin/nologin\n"
     if not any(line.split(":")[2:3] == [str(user.gid)] for line in group.splitlines()):
         group = _ended(group) + f"{user.name}:x:{user.gid}:\n"
     return {
@@ -175,6 +181,9 @@ def _as_typed(document: Document, path: KeyPath, value: Any) -> Any:
 NAMED_CATALOG = "catalog.yaml"
 
 
+DATABASE_USER = "sandbox-db"
+"""The system user of mariadbd, who exists only inside and owns nothing but the database."""
+
 # tmpfs does not support asynchronous I/O.
 _SMALL = (
     "--innodb-log-file-size=16M",
@@ -189,13 +198,13 @@ def mariadb_argv(directory: str) -> List[str]:
     return [
         "mariadbd",
         "--no-defaults",
-        "--user=root",
+        f"--user={DATABASE_USER}",
         f"--datadir={directory}",
         "--socket=/run/mysqld/mysqld.sock",
-        f"--pid-file={RUN}/mariadbd.pid",
+        "--pid-file=/run/mysqld/pid",
+        "--secure-file-priv=/run/mysqld",
         *_SMALL,
         "--skip-networking",
-        "--skip-grant-tables",
         "--performance-schema=OFF",
         "--innodb-flush-log-at-trx-commit=0",
         "--innodb-doublewrite=0",
@@ -204,13 +213,14 @@ def mariadb_argv(directory: str) -> List[str]:
 
 
 def mariadb_install_argv(directory: str) -> List[str]:
-    """The command that creates the system tables of an empty database."""
+    """The command that creates the system tables: only the sandbox's root may connect."""
     return [
         "mariadb-install-db",
         "--no-defaults",
-        "--user=root",
+        f"--user={DATABASE_USER}",
         f"--datadir={directory}",
-        "--auth-root-authentication-method=normal",
+        "--auth-root-authentication-method=socket",
+        "--auth-root-socket-user=root",
         "--skip-test-db",
         *_SMALL,
     ]

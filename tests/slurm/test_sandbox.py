@@ -516,6 +516,90 @@ def test_a_cluster_and_settings_of_ones_own(
         assert "lab: 1 partition, Slurm" in checked
 
 
+# ------------------------------------------------------- what the machine has to fear
+
+
+def test_only_the_sandboxs_root_uses_the_database_which_writes_no_files(sandbox: Sandbox) -> None:
+    outfile = ["mariadb", "-u", "root", "-e", "select 1 into outfile '/tmp/written'"]
+    tried = sandbox.exec(outfile, check=False)
+    assert tried.returncode == 1
+    assert "Can't connect" in tried.stderr
+    assert "--secure-file-priv" in sandbox.root(*outfile, check=False).stderr
+    assert sandbox.root("mariadb", "-N", "-e", "select current_user()").stdout == "root@localhost\n"
+    uids = sandbox.root("sh", "-c", "stat -c '%U %a' /run/mysqld /run/neuronctl/mysql").stdout
+    assert uids.split() == ["sandbox-db", "700"] * 2
+    status = Path("/proc", str(sandbox.daemon("mariadbd")), "status").read_text()
+    uid = int(status.partition("Uid:")[2].split()[0])
+    assert uid not in (0, os.getuid(), sandbox.running.uid)
+
+
+def test_root_starts_it_and_nothing_of_the_machine_can_be_written(sandbox: Sandbox) -> None:
+    """Not even by the sandbox's root, nor by a user who is root in a user namespace."""
+    if os.getuid() != 0:
+        pytest.skip("an ordinary user's own files can be written inside")
+    found = Path("/proc", str(sandbox.running.pid), "mountinfo").read_text().splitlines()
+    mounts = [(line.split()[4], line.split()[5].split(","), line.split(" - ")[1]) for line in found]
+    writable = {
+        place
+        for place, options, kind in mounts
+        if "rw" in options and kind.split()[0] not in ("tmpfs", "proc")
+    }
+    assert all(f"{place}/".startswith(("/dev/", "/run/neuronctl/dev/")) for place in writable)
+    for place in ("/usr", "/var/lib", str(Path(sys.executable).parent)):
+        tried = sandbox.root("touch", f"{place}/written", check=False)
+        assert "Read-only file system" in tried.stderr
+    again = "mount -o remount,bind,rw /usr || mount -o remount,rw /usr"
+    assert sandbox.exec(["unshare", "-Urm", "sh", "-c", again], check=False).returncode != 0
+    sandbox.exec(["sh", "-c", "touch /var/tmp/of-the-sandbox"])
+    assert not Path("/var/tmp/of-the-sandbox").exists()
+
+
+def test_a_directory_given_with_bind_can_be_written(slurm_there: None, tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir(mode=0o777)
+    (tmp_path / "results").chmod(0o777)
+    binds = ["--bind", f"{tmp_path}/results", "--bind", f"{tmp_path}/results:/results"]
+    with sandbox_up("given", *SMALL, *binds) as made:
+        made.exec(["touch", f"{tmp_path}/results/a", "/results/b"])
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["a", "b"]
+
+
+REPLACED = """
+set -e
+mount -t tmpfs none /mnt
+cp -a /etc /mnt/etc
+mount --bind /mnt/etc /etc
+neuronctl sandbox up --nodes amd_a100nv_8=1 --nodes cas_v100nv_8=0
+trap 'neuronctl sandbox down' EXIT
+for file in passwd group hosts hostname; do cp /etc/$file /etc/new; mv /etc/new /etc/$file; done
+rm -rf /etc/slurm /etc/ssh /etc/environment-modules
+neuronctl sandbox exec -- sh -c 'id -un; getent hosts gpu35'
+neuronctl sandbox exec -- srun -p amd_a100nv_8 --gres=gpu:1 -t 5 COMMENT sh -c 'id -un; hostname'
+neuronctl sandbox exec -- sinfo -h -o %T
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="makes an /etc to replace, in a namespace of its own")
+def test_the_machine_may_replace_its_files(slurm_there: None) -> None:
+    """As useradd does: a file of another name is renamed to /etc/passwd."""
+    made = Sandbox(own_name("replaced"))
+    script = REPLACED.replace("COMMENT", f"'{COMMENT}'").replace("up ", f"up {' '.join(SYSTEM)} ")
+    result = subprocess.run(
+        ["unshare", "-m", "bash", "-c", script],
+        env={
+            **made.environment(),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    lines = result.stdout.splitlines()
+    assert lines.count("neuron") == 2
+    assert "10.77.1.1" in result.stdout
+    assert lines[-4:] == ["neuron", "gpu35", "idle", "sandbox down"]
+
+
 # ---------------------------------------------------------------------- without root
 
 

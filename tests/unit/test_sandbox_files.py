@@ -216,9 +216,22 @@ def test_a_made_user_is_added_and_a_known_one_is_not() -> None:
     files = setup.etc_files(told, "root:x:0:0::/root:/bin/sh", "root:x:0:\n")
     assert files["passwd"].splitlines()[0] == "root:x:0:0::/root:/bin/sh"
     assert files["passwd"].splitlines()[1].startswith("neuron:x:20000:20000:")
+    assert files["passwd"].count("\nneuron:") == 1
     assert files["group"].splitlines() == ["root:x:0:", "neuron:x:20000:"]
     again = setup.etc_files(told, files["passwd"], files["group"])
-    assert (again["passwd"], again["group"]) == (files["passwd"], files["group"])
+    assert again["passwd"].count("\nneuron:") == 1
+    assert again["group"] == files["group"]
+
+
+def test_the_database_has_a_user_of_its_own() -> None:
+    """No system user or group of the machine has the id: the machine's mysql may own real files."""
+    user = setup.User("ada", 997, 997, "/home/ada", "/bin/bash", made=False)
+    told = setup.Setup(layout=made(), user=user, root="/", exposed=(), binds=(), config={})
+    files = setup.etc_files(told, "root:x:0:0::/:/bin/sh\nmysql:x:998:100::/:/x\n", "log:x:999:\n")
+    assert "sandbox-db:x:996:996::/nonexistent:/usr/sbin/nologin\n" in files["passwd"]
+    for argv in (setup.mariadb_argv("/d"), setup.mariadb_install_argv("/d")):
+        assert "--user=sandbox-db" in argv
+        assert "--skip-grant-tables" not in argv
 
 
 def test_the_users_settings_hold_for_the_sandboxs_cluster() -> None:

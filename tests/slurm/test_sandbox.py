@@ -582,7 +582,8 @@ neuronctl sandbox exec -- sinfo -h -o %T
 def test_the_machine_may_replace_its_files(slurm_there: None) -> None:
     """As useradd does: a file of another name is renamed to /etc/passwd."""
     made = Sandbox(own_name("replaced"))
-    script = REPLACED.replace("COMMENT", f"'{COMMENT}'").replace("up ", f"up {' '.join(SYSTEM)} ")
+    script = REPLACED.replace("COMMENT", f"'{COMMENT}'")
+    script = script.replace("sandbox up", f"sandbox up {' '.join(SYSTEM)}")
     result = subprocess.run(
         ["unshare", "-m", "bash", "-c", script],
         env={

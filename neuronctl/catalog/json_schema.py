@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping
 
 from neuronctl.catalog import model
-from neuronctl.catalog.schema import ARCHITECTURES, fields
+from neuronctl.catalog.schema import ARCHITECTURES, PLAIN, fields
 
 Schema = Dict[str, Any]
 
@@ -17,6 +17,7 @@ _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 _BOOLEAN: Schema = {"type": "boolean"}
 _DIRECTORY: Schema = {"type": "string", "pattern": "^/"}
+_PLAIN: Schema = {"type": "string", "pattern": f"^[{PLAIN}]*$"}
 _TIME: Schema = {
     "anyOf": [
         {"type": "integer", "minimum": 1},
@@ -101,13 +102,13 @@ def catalog_schema() -> Schema:
         wall_time=wall_time,
         policy=policy,
         environment=_by_name({"type": ["string", "integer", "null"]}),
-        network=_object(model.Network),
+        network=_object(model.Network, interface=_PLAIN, host_suffix=_PLAIN),
         containers=_object(
             model.Containers,
             runtime=_choice("singularity", "apptainer"),
             image_dirs=directories,
         ),
-        scratch=_DIRECTORY,
+        scratch={"type": "string", "pattern": f"^/[/{{}}{PLAIN}]*$"},
     )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

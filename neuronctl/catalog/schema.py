@@ -93,6 +93,8 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         )
     network = node.mapping("network")
     network.check_keys(fields(Network))
+    for key in fields(Network):
+        _check_plain(network, key, network.text(key, ""))
     return _made(
         Cluster,
         node,
@@ -328,7 +330,19 @@ def _directory(node: CheckedMapping, key: str) -> Optional[str]:
     value: Optional[str] = node.text(key, None)
     if value is not None:
         _check_directory(node, key, value)
+        _check_plain(node, key, value, "/{}")
     return value
+
+
+PLAIN = r"\w.@%+=:-"
+"""The characters of a word that the shell takes as it is."""
+
+
+def _check_plain(node: CheckedMapping, key: str, value: str, more: str = "") -> None:
+    """Refuse what would be more than a name in the shell commands of a script."""
+    if re.search(f"[^{more}{PLAIN}]", value):
+        hint = "it becomes part of shell commands: use letters, digits, '.', '_', and '-'"
+        node.refuse(key, f"{value!r} is not allowed", hint)
 
 
 def _check_directory(node: CheckedMapping, key: str, value: str) -> None:

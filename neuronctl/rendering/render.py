@@ -44,16 +44,16 @@ def render_run(plan: JobPlan) -> str:
 def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) -> str:
     """Fill in a template: a shipped one's name, which the user's own of that name replaces.
 
-    asked: a file, or the name of one of the user's, in its place. ``shipped/NAME`` is always the
-    shipped one, for the user's to extend. What lies in the working directory counts only where it
-    is asked for: a template is a program.
+    asked: a file, by a path with a slash, or the name of one of the user's, in its place.
+    ``shipped/NAME`` is always the shipped one, for the user's to extend. What lies in the working
+    directory never counts by its name alone: a template is a program.
     """
     directories = template_environment.directories()
     shipped = template_environment.shipped_directory()
     first = []
     if asked is not None:
         name = asked
-        if os.sep in asked or os.path.exists(asked):
+        if os.sep in asked:
             first = [os.path.dirname(os.path.abspath(asked))]
             name = os.path.basename(asked)
     parts = launch_parts(plan)

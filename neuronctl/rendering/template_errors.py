@@ -25,9 +25,11 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
         raise TemplateError(f"{place}: {error.message}") from None
     except jinja2.TemplateNotFound as error:
         asker = _place(error, directories, "")
+        hint = f"templates lie in {' and '.join(directories)}"
+        if error.name == name and os.path.isfile(name):
+            hint = f"for the file in this directory, write ./{name}"
         raise TemplateError(
-            f"{asker}{': ' if asker else ''}there is no template '{error.name}'",
-            f"templates lie in {' and '.join(directories)}",
+            f"{asker}{': ' if asker else ''}there is no template '{error.name}'", hint
         ) from None
     except jinja2.UndefinedError as error:
         raise TemplateError(

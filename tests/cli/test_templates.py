@@ -31,7 +31,7 @@ def own(name: str, text: str, home: Path) -> Path:
 
 def test_a_file_in_place_of_the_shipped_one(run: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "mine.j2").write_text("#!/bin/bash\n# {{ plan.job_name | q }}\n{{ launch }}\n")
-    text = run(*JOB, "--template=mine.j2", "-J", "two words", *APPL).stdout
+    text = run(*JOB, "--template=./mine.j2", "-J", "two words", *APPL).stdout
     assert text.splitlines()[:2] == ["#!/bin/bash", "# 'two words'"]
     assert text.count("\n") > 3 and "#SBATCH" not in text
 
@@ -45,7 +45,12 @@ def test_one_that_only_lies_there_is_not_run(run: Callable[..., Any], tmp_path: 
     assert run(*JOB, *APPL).stdout == shipped
     words = [*JOB[1:], "--appl=pytorch", "--dry-run", "--force"]
     assert "mine" not in run("salloc", *words).stdout
-    assert run(*JOB, "--template=job.sh.j2", *APPL).stdout.strip() == "mine"
+    # Nor by its name alone: another directory's job.sh.j2 is meant.
+    assert run(*JOB, "--template=job.sh.j2", *APPL).stdout == shipped
+    assert run(*JOB, "--template=./job.sh.j2", *APPL).stdout.strip() == "mine"
+    (tmp_path / "other.j2").write_text(code)
+    said = run(*JOB, "--template=other.j2", *APPL, code=5).stderr
+    assert "there is no template 'other.j2'" in said and "write ./other.j2" in said
 
 
 def test_the_users_own_extends_the_shipped_one(run: Callable[..., Any], clean_home: Path) -> None:
@@ -69,13 +74,13 @@ def test_an_undefined_name_is_an_error_with_its_place(
 
 def test_a_template_that_calls_itself(run: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "mine.j2").write_text("\n{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}\n")
-    said = run(*JOB, "--template=mine.j2", *APPL, code=5).stderr
+    said = run(*JOB, "--template=./mine.j2", *APPL, code=5).stderr
     assert f"{tmp_path}/mine.j2:2: endless recursion" in said
 
 
 def test_a_template_that_cannot_be_read_by_jinja(run: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "mine.j2").write_text("\n{% if %}\n")
-    assert f"{tmp_path}/mine.j2:2: " in run(*JOB, "--template=mine.j2", *APPL, code=5).stderr
+    assert f"{tmp_path}/mine.j2:2: " in run(*JOB, "--template=./mine.j2", *APPL, code=5).stderr
 
 
 def test_a_template_that_is_not_there(run: Callable[..., Any]) -> None:
@@ -111,7 +116,7 @@ def test_a_fault_is_told_with_its_place(
 ) -> None:
     text, line, words = FAULTS[fault]
     (tmp_path / "mine.j2").write_text(text)
-    said = run(*JOB, "--template=mine.j2", *APPL, code=5).stderr
+    said = run(*JOB, "--template=./mine.j2", *APPL, code=5).stderr
     assert f"{tmp_path}/mine.j2:{line}: " in said
     for word in words:
         assert word in said
@@ -122,7 +127,7 @@ def test_a_file_that_is_no_text_is_named(run: Callable[..., Any], tmp_path: Path
     (tmp_path / "binary.j2").write_bytes(b"#!\xff\x00")
     (tmp_path / "mine.j2").write_text('{% include "binary.j2" %}')
     for name in ("binary.j2", "mine.j2"):
-        said = run(*JOB, f"--template={name}", *APPL, code=5).stderr
+        said = run(*JOB, f"--template=./{name}", *APPL, code=5).stderr
         assert f"{tmp_path}/binary.j2: " in said and "byte 3 of this file is 0xff" in said
 
 
@@ -136,9 +141,9 @@ def test_blocks_of_all_templates_above_and_new_ones_within(
     (tmp_path / "middle.j2").write_text(extends + inner)
     outer = '{% extends "middle.j2" %}\n{% block mine %}two{% endblock %}\n'
     (tmp_path / "last.j2").write_text(outer + "{% block launch %}three{% endblock %}")
-    text = run(*JOB, "--template=last.j2", *APPL).stdout
+    text = run(*JOB, "--template=./last.j2", *APPL).stdout
     assert "two" in text and "three" in text and "one" not in text.splitlines()
-    assert "one" in run(*JOB, "--template=middle.j2", *APPL).stdout.splitlines()
+    assert "one" in run(*JOB, "--template=./middle.j2", *APPL).stdout.splitlines()
 
 
 def test_a_launcher_of_the_users_own(run: Callable[..., Any], clean_home: Path) -> None:

@@ -218,7 +218,9 @@ def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
     options = []
     for text in texts:
         option = one_line(text).lstrip("-")
-        name = option.partition("=")[0]
+        short, equals, value = option.partition("=")
+        name = _whole(short, known)
+        option = name + equals + value
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise ValueError(f"'{text}' is not a long sbatch option, such as nice=100")
         # neuronctl has the flag --exclusive; only Slurm has --exclusive=user.
@@ -229,6 +231,25 @@ def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
         options.append(option)
     return tuple(options)
 
+
+def _whole(name: str, known: Mapping[str, Option]) -> str:
+    """The option that sbatch takes ``name`` for: it may be abbreviated, if only one begins so."""
+    every = {*_SBATCH, *_NOT_IN_A_SCRIPT, *known}
+    longer = [one for one in every if one.startswith(name)]
+    return longer[0] if name not in every and len(longer) == 1 else name
+
+
+# sbatch's long options of Slurm 22.05 that stand nowhere else in this file.
+_SBATCH = """
+acctg-freq batch bb bbf begin chdir cluster cluster-constraint clusters container contiguous
+core-spec cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot distribution export export-file
+extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-socket gpus-per-task gres-flags
+hint hold ignore-pbs input kill-on-invalid-dep licenses mcs-label mem-bind mem-per-cpu mem-per-gpu
+mincpus network nice no-kill no-requeue nodefile ntasks-per-core ntasks-per-gpu ntasks-per-socket
+open-mode overcommit oversubscribe power prefer priority profile propagate quiet reboot
+sockets-per-node spread-job switches thread-spec threads-per-core time-min tmp uid use-min-nodes
+verbose wait-all-nodes wckey
+""".split()  # noqa: SIM905
 
 # sbatch reads these from a script too, and then does not simply submit it.
 _NOT_IN_A_SCRIPT = {

@@ -46,6 +46,9 @@ GOOD: List[Any] = [
     ("setup", ["cat <<E\n\nE"], {"setup": ("cat <<E", "", "E")}),
     ("sbatch", ["nice=100", "--hold"], {"sbatch": ("nice=100", "hold")}),
     ("sbatch", ["exclusive=user"], {"sbatch": ("exclusive=user",)}),
+    # As sbatch does: whole where only one option begins so, and what begins several is no option.
+    ("sbatch", ["hol", "--licen=a:1"], {"sbatch": ("hold", "licenses=a:1")}),
+    ("sbatch", ["mem-per=1", "new=1"], {"sbatch": ("mem-per=1", "new=1")}),
 ]
 
 BAD = [
@@ -103,6 +106,9 @@ BAD = [
     ("sbatch", "partition=gpu", "neuronctl has this option itself"),
     ("sbatch", "gres=gpu:1", "neuronctl has this option itself"),
     ("sbatch", "requeue", "neuronctl has this option itself"),
+    ("sbatch", "part=gpu", "write --partition=gpu"),
+    ("sbatch", "test-onl", "--dry-run"),
+    ("sbatch", "wra=ls", "name the program as SCRIPT"),
     ("sbatch", "wait", "neuronctl submit --wait"),
     ("sbatch", "test-only", "--dry-run"),
     ("sbatch", "wrap=ls", "name the program as SCRIPT"),

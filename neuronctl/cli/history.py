@@ -82,7 +82,9 @@ def _states(
 
     cut_off: a submission was interrupted; only an answer about all of the user's jobs can find it.
     """
+    from neuronctl.slurm.cluster import local_cluster
     from neuronctl.slurm.job_id import JobId
+    from neuronctl.tracking.job_status import from_record
     from neuronctl.tracking.lookup import look_up, mine
 
     ids = [JobId(record.job_id) for record in records if record.job_id is not None]
@@ -101,6 +103,12 @@ def _states(
     for status in found.jobs:
         if status.key is not None:
             states.setdefault(status.key, []).append(status)
+    here = (None, local_cluster())
+    # A controller that lost its state counts job ids from the start again.
+    shown = {status.id.job for status in found.jobs}
+    for record in records:
+        if record.job_id in shown and record.key not in states and record.cluster in here:
+            states[record.key] = from_record(record, "its job id is another job's by now")
     return states
 
 

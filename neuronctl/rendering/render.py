@@ -7,6 +7,7 @@ import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.console import printable
+from neuronctl.errors import TemplateError
 from neuronctl.planning import Directive, JobPlan
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_text
@@ -53,7 +54,9 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
     first = []
     if asked is not None:
         name = asked
-        if os.sep in asked:
+        if os.sep in asked and not asked.startswith("shipped/"):
+            if not os.path.exists(asked):
+                raise TemplateError(f"there is no template '{asked}'", "name an existing file")
             first = [os.path.dirname(os.path.abspath(asked))]
             name = os.path.basename(asked)
     parts = launch_parts(plan)

@@ -61,6 +61,19 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
     assert data["submissions"][2]["jobs"][0]["state"] == "FAILED"
 
 
+def test_history_of_an_id_that_is_used_again(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
+) -> None:
+    """A controller that lost its state counts from 1 again; sacct then shows the newer job."""
+    submitted(7, "--job-name", "first")
+    submitted(7, "--job-name", "second")
+    forget(fake_slurm)
+    fake_slurm.accounting(accounting_row("7", name="second"))
+    newer, older = run("history").stdout.splitlines()[1:]
+    assert "second" in newer and "COMPLETED" in newer
+    assert "first" in older and "UNKNOWN" in older and "its job id is another job's by now" in older
+
+
 def test_history_of_many_is_two_processes(run: Run, fake_slurm: FakeSlurm) -> None:
     store = RecordStore.default()
     for number in range(1, 301):

@@ -49,6 +49,9 @@ def test_one_that_only_lies_there_is_not_run(run: Callable[..., Any], tmp_path: 
     assert run(*JOB, "--template=job.sh.j2", *APPL).stdout == shipped
     assert run(*JOB, "--template=./job.sh.j2", *APPL).stdout.strip() == "mine"
     (tmp_path / "other.j2").write_text(code)
+    (tmp_path / "shipped").mkdir()
+    (tmp_path / "shipped" / "job.sh.j2").write_text(code)
+    assert run(*JOB, "--template=shipped/job.sh.j2", *APPL).stdout == shipped
     said = run(*JOB, "--template=other.j2", *APPL, code=5).stderr
     assert "there is no template 'other.j2'" in said and "write ./other.j2" in said
 
@@ -84,7 +87,10 @@ def test_a_template_that_cannot_be_read_by_jinja(run: Callable[..., Any], tmp_pa
 
 
 def test_a_template_that_is_not_there(run: Callable[..., Any]) -> None:
-    assert "no template 'none.j2'" in run(*JOB, "--template=none.j2", *APPL, code=5).stderr
+    # A path is no name: the shipped template is not what is meant.
+    for name in ("none.j2", "./job.sh.j2", "none/job.sh.j2"):
+        said = run(*JOB, f"--template={name}", *APPL, code=5).stderr
+        assert f"no template '{name}'" in said
 
 
 FAULTS = {

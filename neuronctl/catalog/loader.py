@@ -48,7 +48,7 @@ def read(file: str) -> yamlfile.Document:
 
 
 def merge(layers: List[yamlfile.Document]) -> Catalog:
-    """Merge layers, lowest first, into one catalog."""
+    """Merge layers, lowest first, into one catalog; raises CatalogError with all that is wrong."""
     data: Dict[str, Any] = {}
     locations: Dict[Path, Location] = {}
     for layer in layers:

@@ -66,12 +66,10 @@ class CheckedMapping:
                 blamed = conflicting
         if own is not None and blamed != own and place == path:
             message += f" ({path[-1]}: {own})"
-        prefix, order = ("", (-1, 0)) if blamed is None else self._told(blamed)
+        order = (-1, 0) if blamed is None else (self._rank(blamed), blamed.line)
+        prefix = "" if blamed is None else f"{blamed}: "
         error = CatalogError(f"{prefix}{'.'.join(path)}: {message}", hint)
         self.errors.setdefault(reported, (order, error))
-
-    def _told(self, place: Location) -> Tuple[str, Tuple[int, int]]:
-        return f"{place}: ", (self._rank(place), place.line)
 
     def wrong(self, *key: str) -> bool:
         """Whether the value of ``key``, or this mapping itself, was refused."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
@@ -15,6 +15,7 @@ from neuronctl.slurm.fields import (
     parse_gres_gpus,
     parse_seconds,
     parse_timestamp,
+    parse_tres,
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import Asked, failure
@@ -26,10 +27,12 @@ _FIELDS = (
     "JobID",
     "UserName",
     "Partition",
+    "Account",
     "QOS",
     "State",
     "Reason",
     "NumNodes",
+    "tres-alloc",
     "tres-per-node",
     "NodeList",
     "TimeUsed",
@@ -48,21 +51,23 @@ _FIELDS = (
 class QueueJob:
     """One row of squeue. Times are seconds since the epoch, durations are seconds, None: unknown.
 
-    id: as shown (``4711_[1-5%2]`` for folded pending tasks). job_id: the task's own job id.
-    gpus_per_node: from ``--gres`` or ``--gpus-per-node``; None if GPUs were requested otherwise or
-    not at all. start, end: the expected times of a pending or running job. mark: as given to
-    sbatch, or "". exit: the exit code of the batch script, 0:0 until it ends; None if this squeue
-    does not print it.
+    id: as shown (``4711_[1-5%2]`` for folded pending tasks). job_id: the task's own job id. tres:
+    what it has or requests in all, by TRES (memory in MB). gpus_per_node: from ``--gres`` or
+    ``--gpus-per-node``, for a Slurm that does not count GPUs; else None. start, end: the expected
+    times of a pending or running job. mark: as given to sbatch, or "". exit: the exit code of the
+    batch script, 0:0 until it ends; None if this squeue does not print it.
     """
 
     id: JobId
     job_id: int
     user: str
     partition: str
+    account: str
     qos: str
     state: str
     reason: str
     nodes: Optional[int]
+    tres: Mapping[str, int]
     gpus_per_node: Optional[int]
     node_list: str
     time_used: Optional[int]
@@ -110,8 +115,8 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
 
 
 def _job(fields: Sequence[str]) -> Optional[QueueJob]:
-    (id, own, user, partition, qos, state, reason, nodes, gres, node_list) = fields[:10]
-    (used, limit, submit, start, end, exit, command, work_dir, name) = fields[10:]
+    (id, own, user, partition, account, qos, state, reason, nodes, tres, gres) = fields[:11]
+    (node_list, used, limit, submit, start, end, exit, command, work_dir, name) = fields[11:]
     try:
         # What a site's wrapper prints before the rows precedes the first row's id.
         job_id = JobId.parse(id.rpartition("\n")[2])
@@ -122,10 +127,12 @@ def _job(fields: Sequence[str]) -> Optional[QueueJob]:
         job_id=int(own) if own.isdigit() else job_id.job,
         user=user,
         partition=partition,
+        account=account,
         qos=qos,
         state=state,
         reason="" if reason == "None" else reason,
         nodes=parse_count(nodes),
+        tres=parse_tres(tres),
         gpus_per_node=parse_gres_gpus(gres),
         node_list=node_list,
         time_used=parse_seconds(used),

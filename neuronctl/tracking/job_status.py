@@ -9,11 +9,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, field
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.pending_reasons import is_planned
 from neuronctl.slurm.pending_reasons import reason_words as reason_words
 
 if TYPE_CHECKING:
@@ -51,7 +63,8 @@ class JobStatus:
 
     Times are seconds since the epoch, durations are seconds (units.UNLIMITED: no limit), None:
     unknown. expected: when Slurm expects a pending job to start; start: when a job has started.
-    state and reason: as Slurm gives them, or UNKNOWN. gpus: of the whole job. source: ``"squeue"``,
+    state and reason: as Slurm gives them, or UNKNOWN. gpus: of the whole job; tres: what squeue
+    says that it has or requests (memory in MB). source: ``"squeue"``,
     ``"sacct"``, or ``"record"``. own_id: whether job_id is certain to be the task's own job id.
     exit_low: the exit code is sacct's, which subtracts 128 from codes above 127 (139 becomes 11).
     """
@@ -64,6 +77,7 @@ class JobStatus:
     state: str
     reason: str
     source: str
+    account: str = ""
     qos: str = ""
     exit: Optional[ExitCode] = None
     exit_low: bool = False
@@ -77,6 +91,7 @@ class JobStatus:
     nodes: Optional[int] = None
     node_list: str = ""
     gpus: Optional[int] = None
+    tres: Mapping[str, int] = field(default_factory=dict)
     work_dir: str = ""
     record: Optional[JobRecord] = None
     own_id: bool = True
@@ -272,7 +287,9 @@ def _from_queue(
     exit_low = False
     exit = row.exit if ended else None
     elapsed = row.time_used
-    gpus = None if row.gpus_per_node is None else row.gpus_per_node * (row.nodes or 1)
+    gpus = row.tres.get("gres/gpu")
+    if gpus is None and row.gpus_per_node is not None:
+        gpus = row.gpus_per_node * (row.nodes or 1)
     if past is not None:
         gpus = past.gpus if past.gpus is not None else gpus
         # sacct lags: a row that still says RUNNING says nothing about the end.
@@ -297,19 +314,21 @@ def _from_queue(
         state=row.state,
         reason=row.reason,
         source="squeue",
+        account=row.account,
         qos=row.qos,
         exit=exit,
         exit_low=exit_low,
         cancelled_by=cancelled_by,
         submit=row.submit,
         start=row.start if row.node_list and row.state != "PENDING" else None,
-        expected=row.start if row.state == "PENDING" else None,
+        expected=row.start if row.state == "PENDING" and is_planned(row.reason) else None,
         end=row.end if ended else None,
         elapsed=elapsed,
         time_limit=row.time_limit,
         nodes=row.nodes,
         node_list=row.node_list,
         gpus=gpus,
+        tres=row.tres,
         work_dir=row.work_dir,
         record=record,
     )

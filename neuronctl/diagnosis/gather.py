@@ -126,12 +126,12 @@ def _same_name(status: JobStatus) -> Tuple[JobId, ...]:
 
 def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
     """Standard output's and error's logs, and whether they are only where sbatch puts them."""
+    from neuronctl.tracking.lookup import log_paths
+
     if status.id.tasks is not None:
         return [], False
-    if status.stdout is not None:
-        paths = [status.stdout, status.stderr or status.stdout]
-        return [path for path in dict.fromkeys(paths) if "%N" not in path], False
-    return [os.path.join(status.work_dir, f"slurm-{status.id}.out")], True
+    out, err, guessed = log_paths(status)
+    return [path for path in dict.fromkeys((out, err)) if path and "%N" not in path], guessed
 
 
 def _directory_problem(paths: Sequence[str]) -> str:

@@ -446,3 +446,15 @@ def test_forgotten_by_the_controller(broken: Broken, tell: Tell) -> None:
     (row,) = broken.status(job)
     assert (row["state"], row["exit_code"], row["source"]) == ("FAILED", 4, "sacct")
     tell("job forgotten by squeue (MinJobAge)", "FAILED with exit code 4 from sacct")
+    sandbox = broken.sandbox
+    for options, log in (([], f"slurm-{job}.out"), (["-o", "my-%j.log"], "my-%j.log")):
+        job = broken.sbatch(*options, "--wrap=echo lost")
+        wait_until(lambda: broken.status(job)[0]["state"] == "COMPLETED")
+        wait_until(lambda: job not in broken.sandbox.exec(known).stdout.split())
+        result = sandbox.exec(["neuronctl", "logs", job], check=False)
+        if sandbox.version >= (24, 5):
+            assert (result.stdout, result.stderr) == ("lost\n", "")
+        elif options:
+            assert result.returncode == 8 and "accounting does not say where its log" in result.stderr
+        else:
+            assert result.stdout == "lost\n" and "sbatch's default is" in result.stderr

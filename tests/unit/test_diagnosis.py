@@ -268,6 +268,16 @@ LINES = [
      "step", "could not start its processes: More processors"),
     (["srun: error: Only allocated 1 nodes asked for 2"], "step", "1 nodes asked for 2"),
     ([*TRACE, "KeyError: 'model'"], "exception", "exception"),
+    ([*TRACE, "KeyError: 'LOCAL_RANK'"], "no-ranks", "needs LOCAL_RANK"),
+    (
+        [
+            *TRACE,
+            "ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
+            "variable RANK expected, but not set",
+        ],
+        "no-ranks",
+        "needs RANK",
+    ),
     (["[rank3]: " + TRACE[0], "[rank3]:   File", "[rank3]: my.pkg.BadThing: x"],
      "exception", "exception"),
 ]  # fmt: skip

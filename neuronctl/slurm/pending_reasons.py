@@ -100,7 +100,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "QOSTimeLimit": ("its QOS has used up its time", _ADMIN),
     "ReqNodeNotAvail": (
         "a node that it requests is not available",
-        "'scontrol show reservation' may show until when",
+        "'scontrol show node NODE' and 'scontrol show reservation' show why",
     ),
     "Reservation": ("waiting for its reservation", "'scontrol show reservation' shows its start"),
     "ReservationDeleted": (

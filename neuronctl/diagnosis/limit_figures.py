@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import replace
 from typing import Dict, Iterable, Optional, Sequence
 
@@ -30,6 +31,8 @@ from neuronctl.units import UNLIMITED, format_time
 from neuronctl.users import login_name
 from neuronctl.words import counted
 
+_FRESH = 60  # seconds for which `status --watch` need not ask for the limits again
+
 # Whom a limit is of -> whose it is in words.
 _WHOM = {JOB: "a job", NODE: "a node", USER: "a user", ACCOUNT: "an account"}
 
@@ -48,7 +51,7 @@ def explained(jobs: Sequence[JobStatus]) -> Dict[str, Explained]:
     for job in waiting:
         own = [other for other in jobs if other.user == job.user]
         mine = job.user == login_name()
-        found[str(job.id)] = explain_limit(job, own, limits if mine else others, fresh=False)
+        found[str(job.id)] = explain_limit(job, own, limits if mine else others)
     return found
 
 
@@ -60,30 +63,27 @@ def explain_now(status: JobStatus) -> Explained:
 
     with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
         limits = ask_limits(status.user)
-        return explain_limit(status, merge(None, squeue(user=status.user)), limits, fresh=True)
+        return explain_limit(status, merge(None, squeue(user=status.user)), limits)
     return explain(status.reason, str(status.id.job))
 
 
 def _known_limits() -> Optional[Limits]:
-    """The cluster's limits as they were read last; read anew where that is too long ago."""
+    """The cluster's limits as they were a minute ago at most; None where Slurm does not answer."""
     from neuronctl.gate import limits_cache
     from neuronctl.gate.ask import ask_limits
 
-    cached = limits_cache.read(limits_cache.key())
-    if cached is not None:
-        return cached[0]
+    kept = limits_cache.read(limits_cache.key())
+    if kept is not None and kept[1] > time.time() - _FRESH:
+        return kept[0]
     with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
         return ask_limits(login_name())
     return None
 
 
-def explain_limit(
-    status: JobStatus, own: Iterable[JobStatus], limits: Limits, *, fresh: bool
-) -> Explained:
+def explain_limit(status: JobStatus, own: Iterable[JobStatus], limits: Limits) -> Explained:
     """The reason of a job that waits for a limit, with the limit's figures where it is known.
 
-    own: the jobs of its user. limits: as they hold for that user. fresh: whether what the groups
-    among them hold is that of this moment. Pure.
+    own: the jobs of its user. limits: as they hold for that user. Pure.
     """
     known = explain(status.reason, str(status.id.job))
     candidates = [one for one in _in_force(status, limits) if one.reason == status.reason]
@@ -95,9 +95,7 @@ def explain_limit(
         return known
     limit = candidates[0]
     held = _held(limit, status, own, limits)
-    used = limit.used if fresh and limit.about.per == GROUP else None
-    if limit.about.per == USER:
-        used = held
+    used = {USER: held, GROUP: limit.used}.get(limit.about.per)
     whole = limit.figure if limit.about.per == ACCOUNT else used
     figure = f"limit {_amount(limit, limit.figure)}"
     if used is not None:

@@ -108,7 +108,7 @@ LIMITS = limits_of({"MaxJobsPU": "2", "MaxTRESPU": "gres/gpu=4"})
 
 
 def told(job: JobStatus, limits: Limits, own: Sequence[JobStatus] = BUSY) -> Explained:
-    return explain_limit(job, own, limits, fresh=True)
+    return explain_limit(job, own, limits)
 
 
 def test_figures_of_limits() -> None:

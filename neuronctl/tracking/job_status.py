@@ -64,9 +64,9 @@ class JobStatus:
     Times are seconds since the epoch, durations are seconds (units.UNLIMITED: no limit), None:
     unknown. expected: when Slurm expects a pending job to start; start: when a job has started.
     state and reason: as Slurm gives them, or UNKNOWN. gpus: of the whole job; tres: what squeue
-    says that it has or requests (memory in MB). source: ``"squeue"``,
-    ``"sacct"``, or ``"record"``. own_id: whether job_id is certain to be the task's own job id.
-    exit_low: the exit code is sacct's, which subtracts 128 from codes above 127 (139 becomes 11).
+    says that it has or requests (memory in MB). source: ``"squeue"``, ``"sacct"``, or ``"record"``.
+    own_id: whether job_id is certain to be the task's own job id. exit_low: the exit code is
+    sacct's, which subtracts 128 from codes above 127 (139 becomes 11).
     """
 
     id: JobId

@@ -144,7 +144,8 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
         elif status.source == "sacct":
             told = sacct_logs(status.id)
     guess = f"slurm-{status.id}.out"
-    out, err = (os.path.join(status.work_dir, path) for path in told or (guess, guess))
+    # An interactive job has none.
+    out, err = (path and os.path.join(status.work_dir, path) for path in told or (guess, guess))
     return out, err, told is None
 
 

@@ -62,7 +62,7 @@ def explain_now(status: JobStatus) -> Explained:
     from neuronctl.tracking.job_status import merge
 
     with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
-        limits = ask_limits(status.user)
+        limits = ask_limits(status.user, timeout=10.0)
         return explain_limit(status, merge(None, squeue(user=status.user)), limits)
     return explain(status.reason, str(status.id.job))
 

@@ -76,6 +76,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC303", "several nodes or tasks for one process"),
         RuleCode("NC304", "processes and GPUs differ", WARNING),
         RuleCode("NC305", "launcher started by a launcher", of_launch=True),
+        RuleCode("NC306", "one process where several may be meant", WARNING, of_launch=True),
         RuleCode("NC311", "options exclude each other"),
         RuleCode("NC312", "node list contradicts the request", of_partition=True),
         RuleCode("NC313", "sbatch option that has another of neuronctl's own"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
-from neuronctl.slurm.pending_reasons import explain
+from neuronctl.slurm.pending_reasons import Explained, explain
 from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from neuronctl.tracking.job_status import JobStatus
 
 
-def status_data(status: JobStatus) -> Dict[str, Any]:
-    """A job: times in ISO 8601 (UTC), durations in seconds."""
+def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[str, Any]:
+    """A job: times in ISO 8601 (UTC), durations in seconds. limit: the one it waits for."""
+    reason = limit or explain(status.reason, str(status.id.job))
     return {
         "job_id": str(status.id),
         "own_id": status.job_id,
@@ -27,8 +28,8 @@ def status_data(status: JobStatus) -> Dict[str, Any]:
         "qos": status.qos,
         "state": status.state,
         "reason": status.reason,
-        "reason_words": explain(status.reason).words if status.reason else "",
-        "advice": "" if status.ended else explain(status.reason, str(status.id.job)).advice,
+        "reason_words": reason.words,
+        "advice": "" if status.ended else reason.advice,
         "ended": status.ended,
         "exit_code": None if status.exit is None else status.exit.code,
         "signal": None if status.exit is None else status.exit.signal,

@@ -53,8 +53,11 @@ def command(
     if as_json:
         from neuronctl.cli.json_data import status_data
         from neuronctl.console import print_json
+        from neuronctl.diagnosis.limit_figures import explained
 
-        print_json("neuronctl.status/1", {"jobs": [status_data(status) for status in found.jobs]})
+        limits = explained(found.jobs)
+        data = [status_data(status, limits.get(str(status.id))) for status in found.jobs]
+        print_json("neuronctl.status/1", {"jobs": data})
     elif found.jobs:
         _print(_lines(found, question, tasks), found, question, sys.stdout)
     elif not jobs and found.unavailable is None:
@@ -228,13 +231,13 @@ def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
 
 def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -> None:
     from neuronctl.console import is_terminal
-    from neuronctl.diagnosis.limit_figures import limit_figures
+    from neuronctl.diagnosis.limit_figures import explained
     from neuronctl.tracking.job_table import print_jobs
 
     print_jobs(
         lines,
         users=question.everybody,
-        limits=limit_figures(found.jobs),
+        limits=explained(found.jobs),
         advise=bool(question.ids) or is_terminal(file),
         bars=is_terminal(file),
         file=file,

@@ -64,6 +64,8 @@ def _free(prospect: Prospect, suitable: Tuple[SiteNode, ...]) -> Optional[Tuple[
     request = prospect.plan.request
     if request.reservation is not None or not prospect.snapshot.nodes:
         return None
+    if prospect.partition is None:
+        return None
     if any(prospect.sbatch_option(name) is not None for name in SELECTING):
         return None
     if request.constraint is not None and not re.fullmatch(r"[\w.&,-]+", request.constraint):

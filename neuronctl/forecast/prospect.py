@@ -14,9 +14,10 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import ACCOUNT_SCOPE, ASSOCIATION, CATALOG, GROUP, QOS, Limit
-from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
+from neuronctl.slurm.limits import CATALOG, GROUP, Limit
+from neuronctl.slurm.sacctmgr import Association, Qos
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
+from neuronctl.slurm.snapshot import limits_in_force
 
 CATALOG_LIMITS = (
     ("MaxSubmitPU", "", "max_submit_jobs"),
@@ -86,19 +87,15 @@ class Prospect:
     @cached_property
     def qos_in_force(self) -> Tuple[Qos, ...]:
         """The QOS whose limits hold, the one that counts first in front."""
-        of_partition = self.snapshot.qos(self.partition.qos) if self.partition else None
-        of_job = self.snapshot.qos(self.job_qos)
-        both = [qos for qos in (of_partition, of_job) if qos is not None]
-        if of_job is not None and "OverPartQOS" in of_job.flags:
-            both.reverse()
-        return tuple(both)
+        of_partition = "" if self.partition is None else self.partition.qos
+        return self.snapshot.limits.qos_in_force(of_partition, self.job_qos)
 
     @cached_property
     def limits(self) -> Tuple[Limit, ...]:
         """The limits in force, the ones that count first in front.
 
-        What a QOS limits, neither the next QOS nor an association limits again. Where Slurm does
-        not hold to limits, or does not tell them, those of the catalog are all there is.
+        Where Slurm does not hold to limits, or does not tell them, those of the catalog are all
+        there is.
         """
         found = list(self.partition.limits) if self.partition is not None else []
         if not self.snapshot.enforced:
@@ -107,38 +104,9 @@ class Prospect:
                 if figure is not None:
                     found.append(Limit(kind, tres, figure, CATALOG, self.plan.partition.name))
             return tuple(found)
-        groups = self._groups_in_force()
-        seen: Set[Tuple[str, str]] = set()
-        for qos in self.qos_in_force:
-            of_all = [group.limits for group in groups if group.scope == QOS]
-            same = [one for limits in of_all for one in limits if _same(one.name, qos.name)]
-            fresh = [one for one in (*qos.limits, *same) if (one.kind, one.tres) not in seen]
-            seen.update((one.kind, one.tres) for one in fresh)
-            found += fresh
-        others = [*(self.association.limits if self.association is not None else ())]
-        for group in groups:
-            others += group.limits if group.scope != QOS else ()
-        return (*found, *(one for one in others if (one.kind, one.tres) not in seen))
-
-    def _groups_in_force(self) -> List[LimitedGroup]:
-        """Those of the QOS, then the user's association and the accounts above it."""
-        known = self.snapshot.limited_groups
-        found = [group for group in known if group.scope == QOS]
-        association = self.association
-        if association is None:
-            return found
-        account = association.account
-        found += [
-            group
-            for group in known
-            if (group.scope, group.name) == (ASSOCIATION, account)
-            and group.partition == association.partition
-        ]
-        above = {group.name: group for group in known if group.scope == ACCOUNT_SCOPE}
-        while account in above:
-            found.append(above.pop(account))
-            account = found[-1].parent
-        return found
+        groups = self.snapshot.limited_groups
+        found += limits_in_force(self.qos_in_force, self.association, groups)
+        return tuple(found)
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """The limit of that kind that counts; None where there is none."""
@@ -245,7 +213,3 @@ def hosts(text: Optional[str]) -> List[str]:
         return units.expand_hostlist(text)
     except ValueError:
         return []
-
-
-def _same(name: str, other: str) -> bool:
-    return name.lower() == other.lower()

@@ -13,6 +13,7 @@ from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.cluster import is_cluster
+from neuronctl.slurm.snapshot import Limits
 
 TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
@@ -58,9 +59,7 @@ def ask_slurm(
     if kept is None:
         assert now.limits is not None
         kept = now.limits, asked_at
-        # Half an answer is good for now, but not for an hour.
-        if now.limits.qos is not None or "limits" not in now.limits.config.enforce:
-            cache.write(made_from, *kept)
+        _keep(made_from, *kept)
     limits, limits_at = kept
     _check_cluster(plan, limits.config.cluster)
     fresh_one = now.partition
@@ -81,6 +80,28 @@ def ask_slurm(
         user=login_name(),
         host=os.uname().nodename.partition(".")[0],
     )
+
+
+def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Limits:
+    """The cluster's limits as they hold for a user, and what groups hold of theirs now.
+
+    timeout: seconds. Raises SlurmUnavailableError and SlurmRefusedError.
+    """
+    from neuronctl.slurm.cluster import local_cluster
+    from neuronctl.slurm.snapshot import ask_now
+    from neuronctl.users import login_name
+
+    now = ask_now(limits_of=(user, local_cluster() or ""), timeout=timeout)
+    assert now.limits is not None
+    if user == login_name():
+        _keep(cache.key(), now.limits, int(time.time()))
+    return now.limits
+
+
+def _keep(key: str, limits: Limits, at: int) -> None:
+    # Half an answer is good for now, but not for an hour.
+    if limits.qos is not None or "limits" not in limits.config.enforce:
+        cache.write(key, limits, at)
 
 
 def _check_cluster(plan: JobPlan, name: str) -> None:

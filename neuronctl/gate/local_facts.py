@@ -12,6 +12,7 @@ from typing import Iterator, List, Optional, Tuple
 from neuronctl.errors import UsageError
 from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.planning import JobPlan
+from neuronctl.planning.software import python_file
 from neuronctl.request.job import Source
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
@@ -32,6 +33,7 @@ def look(plan: JobPlan) -> LocalFacts:
     brought = image is not None or _brings_programs(plan)
     if script is not None and (not brought or _is_file_name(script)):
         problem, hint, has_directives = _script_problem(script, plan.request.venv)
+    text = _python_text(plan)
     return LocalFacts(
         user=login_name(),
         directory=directory,
@@ -40,6 +42,8 @@ def look(plan: JobPlan) -> LocalFacts:
         log_problem=log_problem,
         log_hint=log_hint,
         has_directives=has_directives,
+        needs_ranks=_needs_ranks(text),
+        uses_several_gpus=re.search(_SEVERAL_GPUS, text) is not None,
         image_problem=_image_problem(image, plan) if image is not None else "",
         environment_problem=environment_problem,
         environment_hint=environment_hint,
@@ -94,6 +98,42 @@ def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bool]:
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
         return f"'{script}' is not executable", hint, False
     return "", "", False
+
+
+_RANK = r"['\"](?:LOCAL_)?(?:RANK|WORLD_SIZE)['\"]"
+_NEEDS = (
+    rf"environ\[\s*({_RANK})\s*\](?!\s*=[^=])"
+    r"|\b(init_process_group)\((?![^)]*\b(?:rank|init_method|store)\s*=)"
+)
+# Where one of these stands, the program may know what to do without a launcher.
+_SUPPLIES = (
+    rf"{_RANK}\s*(?:not\s+)?in\b|environ\[\s*{_RANK}\s*\]\s*=[^=]|setdefault\(\s*{_RANK}"
+    r"|(?:get|getenv)\(\s*['\"](?:RANK|WORLD_SIZE)|is_torchelastic_launched|SLURM_PROCID|\bspawn\b"
+    r"|except\b.*KeyError|\bif\b.*(?:(?i:world_?size|distributed|\bddp)|local_rank\s*(?:[!><]|==\s*-))"
+)
+_SEVERAL_GPUS = (
+    r"\bDataParallel\b|\bdevice_map\b|tensor_parallel|\bvllm\b|\bjax\b|MirroredStrategy|\bray\b"
+    r"|\bspawn\b|cuda:1"
+)
+
+
+def _python_text(plan: JobPlan) -> str:
+    """The text of the Python file that the job runs; "" where there is none, or it is not here."""
+    path = python_file(plan.request)
+    if path is None or not os.path.isfile(path):
+        return ""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return re.sub(r"(?m)^\s*#.*", "", file.read(500_000))
+    except OSError:
+        return ""
+
+
+def _needs_ranks(text: str) -> str:
+    found = re.search(_NEEDS, text)
+    if found is None or re.search(_SUPPLIES, text):
+        return ""
+    return f"reads {found[1][1:-1]}" if found[1] else f"calls {found[2]}"
 
 
 def _which(program: str, path: Optional[str] = None) -> Optional[str]:

@@ -58,6 +58,10 @@ class LocalFacts:
     log_problem: str = ""
     log_hint: str = ""
     has_directives: bool = False
+    needs_ranks: str = ""
+    """What in the program's text needs a launcher's variables, which nothing there supplies."""
+    uses_several_gpus: bool = False
+    """Whether the program's text shows that one process uses several GPUs."""
     image_problem: str = ""
     """Why the container image cannot be used."""
     environment_problem: str = ""

@@ -10,6 +10,7 @@ from neuronctl import units
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import Masker
+from neuronctl.planning.software import python_file
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.shell import join, quote
@@ -121,6 +122,28 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
         f"{counted(times, 'time')}: that many separate trainings",
         f"name the program alone: --launcher {launcher.name} {line}",
     )
+
+
+@rule("NC306")
+def one_process_for_several(context: RuleContext) -> Iterator[Violation]:
+    plan, here, file = context.plan, context.local, python_file(context.plan.request)
+    if plan.interactive or plan.launcher.distributed or file is None:
+        return
+    needs = "" if here is None else here.needs_ranks
+    line = f"--launcher torchrun {quote(file)}"
+    if needs and not any(name.endswith(("RANK", "WORLD_SIZE")) for name, _ in plan.request.env):
+        yield Violation(
+            f"{file} {needs}, and launcher {plan.launcher.name} sets no ranks: it may fail",
+            f"torchrun sets them, also for one GPU: {line}",
+        )
+        return
+    on_purpose = plan.request.launcher is not None or (here is not None and here.uses_several_gpus)
+    if plan.gpus_per_node > 1 and not on_purpose:
+        yield Violation(
+            f"1 process for {plan.gpus_per_node} GPUs: all but one may stay idle",
+            f"for one process per GPU: {line}; if one process uses them all: --launcher "
+            f"{plan.launcher.name}",
+        )
 
 
 @rule("NC311")

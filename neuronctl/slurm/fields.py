@@ -124,6 +124,17 @@ def parse_tres_memory(text: str) -> Optional[int]:
     return round(float(match[1]) * 1024.0 ** ("KMGTP".index(match[2] or "M") - 1))
 
 
+@_remembered
+def parse_tres(text: str) -> Mapping[str, int]:
+    """``cpu=8,mem=62.50G,node=2,gres/gpu:a100=4`` by TRES, memory in MB; GPUs of any model."""
+    pairs = (part.partition("=") for part in text.split(","))
+    found: Dict[str, int] = {name: int(value) for name, _, value in pairs if value.isdigit()}
+    gpus, memory = parse_tres_gpus(text), parse_tres_memory(text)
+    found.update({} if gpus is None else {"gres/gpu": gpus})
+    found.update({} if memory is None else {"mem": memory})
+    return found
+
+
 def mark_of(command: str) -> str:
     """The mark in a Command or SubmitLine; "" if there is none."""
     rest = command.partition("/dev/stdin neuronctl-")[2]

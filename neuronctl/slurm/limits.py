@@ -202,6 +202,10 @@ class Limit:
         """What kind of limit it is."""
         return KINDS[self.kind]
 
+    def allows(self, wanted: int) -> bool:
+        """Whether a job that takes so much may ever start, whatever else runs."""
+        return wanted >= self.figure if self.about.minimum else wanted <= self.figure
+
     @property
     def reason(self) -> str:
         """The reason that Slurm gives a job that waits for it; "" where there is none."""
@@ -302,3 +306,7 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
                 promised = running.get(tres, 0) if kind == "GrpTRESMins" else 0
                 found.append(Limit(kind, tres, int(match[1]), scope, name, int(match[2]), promised))
     return tuple(found)
+
+
+REASONS = frozenset(limit.reason for kind in KINDS.values() for limit in kind.examples())
+"""The reasons that Slurm gives jobs that wait for a limit."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.frozen import dataclass
@@ -24,6 +24,7 @@ from neuronctl.slurm.fields import (
     parse_tres_memory,
 )
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.limits import ACCOUNT_SCOPE, ASSOCIATION, QOS, Limit
 from neuronctl.slurm.process import Result, failure, run_together
 
 _FIELDS = (
@@ -94,6 +95,50 @@ class Limits:
     qos: Optional[Tuple[database.Qos, ...]]
     associations: Tuple[database.Association, ...]
     limited_groups: Tuple[database.LimitedGroup, ...] = ()
+
+    def qos_in_force(self, partition_qos: str, job_qos: str) -> Tuple[database.Qos, ...]:
+        """The QOS of these names whose limits hold, the one that counts first in front."""
+        of_partition, of_job = self._qos(partition_qos), self._qos(job_qos)
+        both = [qos for qos in (of_partition, of_job) if qos is not None]
+        if of_job is not None and "OverPartQOS" in of_job.flags:
+            both.reverse()
+        return tuple(both)
+
+    def _qos(self, name: str) -> Optional[database.Qos]:
+        return next((one for one in self.qos or () if one.name.lower() == name.lower()), None)
+
+
+def limits_in_force(
+    qos: Sequence[database.Qos],
+    association: Optional[database.Association],
+    groups: Sequence[database.LimitedGroup],
+) -> Tuple[Limit, ...]:
+    """The limits of QOS, an association and the accounts above it, what counts first in front.
+
+    groups: all that are known. What a QOS limits, neither the next QOS nor an association limits
+    again.
+    """
+    found: List[Limit] = []
+    seen: Set[Tuple[str, str]] = set()
+    for one in qos:
+        of_all = [group.limits for group in groups if group.scope == QOS]
+        same = [x for limits in of_all for x in limits if x.name.lower() == one.name.lower()]
+        fresh = [limit for limit in (*one.limits, *same) if (limit.kind, limit.tres) not in seen]
+        seen.update((limit.kind, limit.tres) for limit in fresh)
+        found += fresh
+    if association is None:
+        return tuple(found)
+    others = list(association.limits)
+    account = association.account
+    for group in groups:
+        own = (group.scope, group.name) == (ASSOCIATION, account)
+        others += group.limits if own and group.partition == association.partition else ()
+    above = {group.name: group for group in groups if group.scope == ACCOUNT_SCOPE}
+    while account in above:
+        group = above.pop(account)
+        others += group.limits
+        account = group.parent
+    return (*found, *(limit for limit in others if (limit.kind, limit.tres) not in seen))
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from neuronctl.errors import (
 )
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
+from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
 from neuronctl.slurm.squeue import Queue, QueueJob
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
@@ -127,6 +128,26 @@ def matches(asked: JobId, status: JobStatus) -> bool:
     if status.id == JobId(status.id.job) and asked.het is None and not array:
         return False  # only an array has tasks
     return asked.overlaps(status.id)
+
+
+def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
+    """The files of standard output and error, and whether they are only where sbatch puts them.
+
+    Slurm is asked where there is no record. A ``%N`` stays where no node is known.
+    """
+    if status.stdout is not None:
+        return status.stdout, status.stderr or status.stdout, False
+    told = None
+    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        if status.source == "squeue":
+            pages = scontrol_show_job(status.id)
+            told = (pages[0].stdout, pages[0].stderr) if len(pages) == 1 else None
+        elif status.source == "sacct":
+            told = sacct_logs(status.id)
+    guess = f"slurm-{status.id}.out"
+    # An interactive job has none.
+    out, err = (path and os.path.join(status.work_dir, path) for path in told or (guess, guess))
+    return out, err, told is None
 
 
 def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSuchJobError:

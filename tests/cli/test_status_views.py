@@ -51,6 +51,19 @@ def test_an_array_is_one_line_until_it_is_asked_for(run: Run, fake_slurm: FakeSl
         assert re.findall(r"^5_\S+", shown, re.MULTILINE) == ["5_1", "5_2", "5_[3-9%2]"]
 
 
+def test_an_array_on_one_line_shows_the_size_of_a_task(run: Run, fake_slurm: FakeSlurm) -> None:
+    big = {"nodes": "2", "tres": "cpu=16,node=2,gres/gpu=16", "gres": "N/A"}
+    waits = queue_row("5_[3-9]", state="PENDING", reason="Priority", start="N/A", **big)
+    for rows in (
+        (queue_row("5_1", **big), queue_row("5_2", **big), waits),
+        (queue_row("5_1", state="COMPLETED", **big), waits),
+        (waits,),
+    ):
+        fake_slurm.queue(*rows)
+        (line,) = run("status").stdout.splitlines()[1:]
+        assert re.search(r" 2 +16  squeue$", line), line
+
+
 def test_advice_where_a_job_is_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", state="PENDING", reason="JobHeldUser", node_list=""))
     assert "7 JobHeldUser: release it with 'scontrol release 7'" in run("status", "7").stdout

@@ -445,3 +445,8 @@ def test_each_rule_at_its_boundary(
 
 def test_every_live_rule_has_a_case() -> None:
     assert {code for code in CODES if code > "NC5" or code == "NC103"} == {one[0] for one in CASES}
+
+
+@pytest.mark.parametrize("request_", [{}, {"nodes": 2, "gpus_per_node": 1}, {"nodelist": "n1"}])
+def test_no_wait_for_nodes_of_a_partition_that_does_not_exist(request_: Any) -> None:
+    assert codes(judged(live(), partition="nosuch", **request_)) == {"NC101"}

@@ -369,6 +369,24 @@ CASES: List[Case] = [
         {"nodes": 2, "launcher": "torchrun", "script": "t.py", "args": ("mpirun",)},
     ),
     (
+        "NC306",
+        {"gpus_per_node": 2, "script": "python3", "args": ("-u", "t.py", "--lr", "1")},
+        ["1 process for 2 GPUs", "--launcher torchrun t.py", "--launcher python"],
+        {"gpus_per_node": 2, "script": "python3", "args": ("t.py",), "launcher": "python"},
+    ),
+    (
+        "NC306",
+        {"gpus_per_node": 2, "script": "/venv/bin/python3.11", "args": ("t.py",)},
+        ["1 process for 2 GPUs"],
+        {"gpus_per_node": 1, "script": "python", "args": ("t.py",)},
+    ),
+    (
+        "NC306",
+        {"gpus_per_node": 2, "script": "python", "args": ("t.py",)},
+        [],
+        {"gpus_per_node": 2, "script": "python", "args": ("-m", "vllm", "t.py")},
+    ),
+    (
         "NC336",
         {"modules": ("gcc/11.5.0, cuda/12.4.1",)},
         ["'gcc/11.5.0, cuda/12.4.1' as one", "--module gcc/11.5.0 --module cuda/12.4.1"],

@@ -64,9 +64,11 @@ def refused_dependency(context: RuleContext) -> Iterator[Violation]:
 
 
 def _unknown_dependencies(context: RuleContext) -> Iterable[Tuple[int, Optional[bool]]]:
+    if context.forecast is None:
+        return ()
     from neuronctl.forecast.start_conditions import unknown_dependencies
 
-    return () if context.forecast is None else unknown_dependencies(context.forecast.prospect)
+    return unknown_dependencies(context.forecast.prospect)
 
 
 def _unknown(number: int, then: str) -> Violation:

@@ -228,9 +228,8 @@ def ask_now(
         ) from None
     told = _good(answers[1], part=True).stdout
     seen = site.parse_nodes(told)
-    limited_groups = database.parse_groups(told, user) if user else ()
-    if not any(one.limits for one in limited_groups):
-        limited_groups = ()
+    groups = database.parse_groups(told, user) if user else ()
+    limited_groups = groups if any(one.limits for one in groups) else ()
     limits = None
     if limits_of is not None:
         said = answers[2]
@@ -241,7 +240,7 @@ def ask_now(
             partitions=site.parse_partitions(told),
             nodes=seen,
             qos=database.parse_qos(accounting) or None,
-            associations=database.parse_associations(accounting),
+            associations=database.parse_associations(accounting, groups),
             limited_groups=limited_groups,
         )
         if not limits.partitions:

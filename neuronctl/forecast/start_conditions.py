@@ -137,9 +137,8 @@ def unknown_dependencies(prospect: Prospect) -> Iterator[Tuple[int, Optional[boo
 
 def _taken(term: _Term, limits: Limits) -> Optional[bool]:
     """Of a dependency on an unknown job. Source: Slurm 22.05.8 and 24.11.5, tried."""
-    version = re.match(r"(\d+)\.(\d+)", limits.config.version)
-    release = (int(version[1]), int(version[2])) if version else (0, 0)
-    if term.kind not in ("afterok", "afternotok") or (0, 0) < release <= (22, 5):
+    release = limits.config.release
+    if term.kind not in ("afterok", "afternotok") or () < release <= (22, 5):
         return True
     return False if release >= (24, 11) else None
 

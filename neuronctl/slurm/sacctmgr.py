@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.limits import (
@@ -35,13 +35,19 @@ class Qos:
 
 @dataclass(frozen=True)
 class Association:
-    """What the accounting database has of a user in an account; qos: the names allowed."""
+    """What the accounting database has of a user in an account; qos: the names allowed.
+
+    partition: the only one that it is for, or "". is_default: whether a job that names no account
+    runs under this one. above: the accounts above its own, the nearest one first.
+    """
 
     account: str
     partition: str
     qos: Tuple[str, ...]
     default_qos: str
     limits: Tuple[Limit, ...] = ()
+    is_default: bool = False
+    above: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,8 @@ class LimitedGroup:
 
 
 _QOS_ASKED = ("Name", "Flags", *QOS_FIELDS)
-_ASSOCIATION_ASKED = ("Account", "Partition", "QOS", "DefaultQOS", *ASSOCIATION_FIELDS)
+_OF_ASSOCIATION = ("Account", "Partition", "QOS", "DefaultQOS", "DefaultAccount")
+_ASSOCIATION_ASKED = (*_OF_ASSOCIATION, *ASSOCIATION_FIELDS)
 
 
 def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
@@ -69,7 +76,7 @@ def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
     return (
         ["sacctmgr", "--noheader", "--parsable2"],
         f"show qos format={','.join(_QOS_ASKED)}\n"
-        f"show associations user={user}{of_user} format={','.join(_ASSOCIATION_ASKED)}\n",
+        f"show user {user} withassoc{of_user} format={','.join(_ASSOCIATION_ASKED)}\n",
     )
 
 
@@ -110,8 +117,9 @@ def parse_qos(text: str) -> Tuple[Qos, ...]:
     )
 
 
-def parse_associations(text: str) -> Tuple[Association, ...]:
-    """sacctmgr's rows on the user's associations."""
+def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[Association, ...]:
+    """sacctmgr's rows on the user's associations; groups: the accounts, with those above them."""
+    parents = {group.name: group.parent for group in groups if group.scope == ACCOUNT_SCOPE}
     return tuple(
         Association(
             account=row["Account"],
@@ -123,9 +131,17 @@ def parse_associations(text: str) -> Tuple[Association, ...]:
                 ASSOCIATION,
                 row["Account"],
             ),
+            is_default=row["Account"] == row["DefaultAccount"],
+            above=tuple(_above(row["Account"], parents)),
         )
         for row in _rows(text, _ASSOCIATION_ASKED)
     )
+
+
+def _above(account: str, parents: Mapping[str, str]) -> Iterator[str]:
+    while parents.get(account):
+        account = parents[account]
+        yield account
 
 
 def _rows(text: str, fields: Sequence[str]) -> List[Dict[str, str]]:

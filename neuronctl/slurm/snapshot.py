@@ -26,6 +26,7 @@ from neuronctl.slurm.fields import (
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import ACCOUNT_SCOPE, ASSOCIATION, QOS, Limit
 from neuronctl.slurm.process import Result, failure, run_together
+from neuronctl.units import UNLIMITED
 
 _FIELDS = (
     "JobArrayID",
@@ -48,10 +49,10 @@ class MyJob:
     """A job of the user's that waits or runs, or several that are alike in all but their ids.
 
     count: how many jobs and tasks of arrays it stands for, of which ``id`` is the first. gpus: of
-    one of them on all its nodes; None where Slurm does not tell. end: when its time limit ends
-    it; start: when Slurm expects a waiting one to start (epoch seconds). node_list: where a
-    running one runs. cores, memory_mb: of one of them on all its nodes. name: None where it was
-    not asked for.
+    one of them on all its nodes; None where Slurm does not tell. end: when its time limit is over;
+    after ``latest_ends``, when it has ended at the latest. start: when Slurm expects a waiting one
+    to start (epoch seconds). node_list: where a running one runs. cores, memory_mb: of one of them
+    on all its nodes. name: None where it was not asked for.
     """
 
     id: JobId
@@ -157,6 +158,27 @@ class Now:
     reservations: Optional[Tuple[site.Reservation, ...]] = None
 
 
+_ENDING = 60
+"""Seconds for Slurm's own part: slurmctld looks only every 30 s at which time limits are over, and
+has to clean up after the job, and to start the next one."""
+
+
+def latest_ends(jobs: Sequence[MyJob], limits: Limits) -> Tuple[MyJob, ...]:
+    """The jobs, ``end`` being when each has ended at the latest if nobody prolongs it."""
+    config = limits.config
+    over = {one.name: one.over_time for one in limits.partitions}
+
+    def end(job: MyJob) -> Optional[int]:
+        own = over.get(job.partitions[0])
+        over_time = config.over_time if own is None else own
+        # Of a suspended one the time limit stands still.
+        if job.end is None or over_time == UNLIMITED or job.state == "SUSPENDED":
+            return None
+        return job.end + over_time + config.kill_wait + _ENDING
+
+    return tuple(replace(job, end=end(job)) for job in jobs)
+
+
 def squeue_mine_argv(*, names: bool = False) -> List[str]:
     """The user's jobs that are not over, one row a job or the waiting tasks of an array.
 
@@ -251,9 +273,8 @@ def ask_now(
         ) from None
     told = _good(answers[1], part=True).stdout
     seen = site.parse_nodes(told)
-    limited_groups = database.parse_groups(told, user) if user else ()
-    if not any(one.limits for one in limited_groups):
-        limited_groups = ()
+    groups = database.parse_groups(told, user) if user else ()
+    limited_groups = groups if any(one.limits for one in groups) else ()
     limits = None
     if limits_of is not None:
         said = answers[2]
@@ -264,7 +285,7 @@ def ask_now(
             partitions=site.parse_partitions(told),
             nodes=seen,
             qos=database.parse_qos(accounting) or None,
-            associations=database.parse_associations(accounting),
+            associations=database.parse_associations(accounting, groups),
             limited_groups=limited_groups,
         )
         if not limits.partitions:

@@ -117,6 +117,12 @@ class SiteConfig:
     memory_counts: bool
     """Whether memory is a resource that jobs hold."""
 
+    @property
+    def release(self) -> Tuple[int, int]:
+        """Slurm's release, such as (22, 5); (0, 0): not known."""
+        match = re.match(r"(\d+)\.(\d+)", self.version)
+        return (0, 0) if match is None else (int(match[1]), int(match[2]))
+
 
 def scontrol_questions(
     nodes: str = "",

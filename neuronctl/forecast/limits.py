@@ -426,7 +426,8 @@ def _partition_doubts(prospect: Prospect) -> Iterator[Outcome]:
     if most is not None and size.node.get("mem", most * cores + 1) > most * cores:
         yield Doubt(
             f"the job's memory per core may be over {most} MB (MaxMemPerCPU of {partition.name}): "
-            "Slurm gives it more cores, or refuses it"
+            "Slurm gives it more cores, or refuses it",
+            refusable=True,
         )
 
 

@@ -65,8 +65,6 @@ def test_as_many_nodes_as_have_the_features(text: str, most: int) -> None:
         # What it waits for does not hide that Slurm may refuse it, or does.
         ({"constraint": "fast&slow", "sbatch": ("begin=now+1hour",)}, "refused"),
         ({"constraint": "((fast))", "sbatch": ("hold",)}, "not known"),
-        ({"sbatch": ("hold", "licenses=foo:1")}, "not known"),
-        ({"sbatch": ("begin=now+1hour", "tmp=5")}, "not known"),
     ],
 )
 def test_what_slurm_makes_of_it(asked: Dict[str, Any], kind: str) -> None:

@@ -8,7 +8,9 @@ from typing import Any, Dict, Tuple
 import pytest
 from living import (
     BUSY,
+    CONFIG,
     FULL,
+    LIMITS,
     NODES,
     NOW,
     codes,
@@ -17,6 +19,7 @@ from living import (
     live,
     node,
     reserved,
+    shared,
     with_more,
     with_partition,
 )
@@ -226,6 +229,46 @@ def test_nodes_that_are_down_are_not_waited_for_as_for_jobs() -> None:
     named = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
     assert (named.kind, named.cause) == ("will wait", "ReqNodeNotAvail")
     assert "not all of --nodelist=n1 is available; n1 is DOWN" in named.words
+
+
+LATER_SLURM = dataclasses.replace(CONFIG, version="24.11.5")
+
+
+def test_a_later_slurm_chooses_among_more_names_than_nodes() -> None:
+    asked = {"gpus_per_node": 1, "nodes": 1, "nodelist": "n[1-2]"}
+    assert judged(live(), **asked).verdict.cause == "NC312"
+    limits = dataclasses.replace(LIMITS, config=LATER_SLURM)
+    free = judged(live(limits=limits, nodes=(FULL[0], *NODES[1:])), **asked).verdict
+    assert (free.kind, "1 node has room" in free.words) == ("can start now", True)
+    full = judged(live(limits=limits, nodes=(*FULL[:2], *NODES[2:])), **asked).verdict
+    assert (full.kind, full.cause) == ("will wait", "Resources")
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "later"),
+    [
+        # Slurm 22.05 prefers a node that counts already; a later one takes any.
+        ({}, "can start now", "not known"),
+        ({"nodelist": "n2"}, "can start now", "can start now"),
+        ({"nodelist": "n3"}, "will wait", "will wait"),
+        ({"exclude": "n[1-2]"}, "will wait", "will wait"),
+        ({"nodes": 2}, "not known", "not known"),
+        ({"nodelist": "n[1-2]"}, "can start now", "can start now"),
+        ({"nodelist": "n[2-3]"}, "will wait", "will wait"),
+    ],
+)
+def test_a_node_that_a_job_of_the_limit_is_on_counts_once(
+    asked: Dict[str, Any], kind: str, later: str
+) -> None:
+    mine = (job(1, 1, nodes=2, node_list="n[1-2]"), job(2, 1, nodes=2, node_list="n[1-2]"))
+    limits = with_more("MaxTRESPU node=2")
+    newer = dataclasses.replace(limits, config=LATER_SLURM)
+    assert judged(live(mine, limits), gpus_per_node=1, **asked).verdict.kind == kind
+    assert judged(live(mine, newer), gpus_per_node=1, **asked).verdict.kind == later
+    # Of a group's nodes those that only others' jobs are on are not known.
+    for used, said in ((2, kind), (3, kind.replace("will wait", "not known"))):
+        look = live(mine, limited_groups=(shared("QOS", "p_gpu", nodes=(used, used)),))
+        assert judged(look, gpus_per_node=1, **asked).verdict.kind == said
 
 
 def test_a_named_node_that_is_full_is_waited_for_though_others_are_free() -> None:

@@ -76,7 +76,7 @@ def search_nodes(prospect: Prospect, nodes: Optional[Tuple[SiteNode, ...]] = Non
 def _where_not_known(prospect: Prospect) -> Optional[Doubt]:
     """Why it is not known which nodes the job may have; None: it is."""
     request = prospect.plan.request
-    if not prospect.snapshot.nodes:
+    if not prospect.snapshot.nodes or prospect.partition is None:
         return Doubt("Slurm tells no nodes; what is free is not known")
     if prospect.choices is None:
         words = f"--constraint={request.constraint} is not judged here: Slurm may refuse it"

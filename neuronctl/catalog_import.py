@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
-from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.cluster import is_cluster
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits
 
@@ -27,21 +27,26 @@ class Difference:
     slurm: str
 
 
-def draft(limits: Limits, date: str, below: Mapping[str, Cluster] = MappingProxyType({})) -> str:
+def draft(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> str:
     """The text of a catalog file; ``date`` (2026-08-12) is when Slurm was queried.
 
-    below: the clusters of the catalog that the file will override; the draft removes what they set
-    and Slurm does not have. A remark at the top says where one number stands for several. What
-    Slurm does not report (comments, submit directories, modules) is left for a person to add.
+    below: catalogs that the file may be laid over; the draft removes what any of them sets for this
+    cluster and Slurm does not have. A remark at the top says where one number stands for several.
+    What Slurm does not report (comments, submit directories, modules) is left for a person to add.
     """
+    entries = (entry for known in below for entry in known.clusters.values())
+    lower = [entry for entry in entries if is_cluster(entry, limits.config.cluster)]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", limits.config.cluster) or "cluster"
+    aliases = [limits.config.cluster] if name != limits.config.cluster else []
+    if lower:
+        name, aliases = lower[-1].name, list(lower[-1].slurm_cluster_names)
     cluster: Data = {
         "title": name,
         "source": f"Slurm {limits.config.version}: scontrol, sacctmgr",
         "date": date,
     }
-    if name != limits.config.cluster and limits.config.cluster:
-        cluster["slurm_cluster_names"] = [limits.config.cluster]
+    if aliases and limits.config.cluster:
+        cluster["slurm_cluster_names"] = aliases
     default = next((one.name for one in limits.partitions if one.default), None)
     if default is not None:
         cluster["default_partition"] = default
@@ -51,19 +56,16 @@ def draft(limits: Limits, date: str, below: Mapping[str, Cluster] = MappingProxy
         policy["memory_fraction"] = fraction
     cluster["policy"] = policy
     remarks: List[str] = []
-    drafted = {one.name: _partition(one, limits, remarks) for one in limits.partitions}
+    drafted: Data = {one.name: _partition(one, limits, remarks) for one in limits.partitions}
     if drafted.pop("auto", None) is not None:
         remarks.append("auto: omitted, because '-p auto' lets neuronctl choose a partition.")
     cluster["partitions"] = drafted
-    if name in below:
-        lower = below[name]
+    for entry in lower:
         for key, data in drafted.items():
-            known = lower.partitions.get(key) or _inheriting(key, lower)
-            _take_out(data, known, untold(limits))
-        gone = [one for one in lower.partitions if one not in drafted]
-        cluster["partitions"].update(dict.fromkeys(gone))
-        if lower.default_partition is not None:
+            _take_out(data, entry.partitions.get(key) or _inheriting(key, entry), untold(limits))
+        if entry.default_partition is not None:
             cluster.setdefault("default_partition", None)
+    drafted.update({key: None for entry in lower for key in entry.partitions if key not in drafted})
     head = [
         f"# Drafted by 'neuronctl catalog import' from Slurm on {date}. Review it.",
         "# Add what Slurm does not report: required comments, submit directories, modules,",

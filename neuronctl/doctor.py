@@ -83,8 +83,9 @@ def _commands() -> Iterator[Check]:
     paths = {command: shutil.which(command) for command in (*_NEEDED, *_WITHOUT)}
     missing = [command for command in _NEEDED if paths[command] is None]
     if not any(paths.values()):
-        hint = "log in to the cluster's login node; 'neuronctl generate' works without Slurm"
-        yield Check(name, ABSENT, "none on PATH", hint)
+        from neuronctl.slurm.process import where_slurm_is
+
+        yield Check(name, ABSENT, "none on PATH", where_slurm_is())
         return
     if missing:
         words = f"not on PATH: {', '.join(missing)}"

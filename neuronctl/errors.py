@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable
+    from typing import Iterable, Tuple
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, where nothing else has one."""
@@ -18,10 +18,12 @@ class NeuronctlError(Exception):
     """An error that the user sees as a message and a hint, never as a traceback.
 
     ``message`` says what is wrong, where, and which figure exceeds which limit. ``hint`` says what
-    to type instead; it is empty when there is nothing useful to suggest.
+    to type instead; it is empty when there is nothing useful to suggest. ``others``: errors that
+    were found together with it, in a catalog.
     """
 
     exit_code = 1
+    others: Tuple[NeuronctlError, ...] = ()
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

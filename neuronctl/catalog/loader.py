@@ -9,6 +9,7 @@ cluster.
 from __future__ import annotations
 
 import os
+from operator import itemgetter
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl import yamlfile
@@ -27,18 +28,27 @@ def load(option_file: Optional[str] = None) -> Catalog:
     Raises CatalogError with file and line. The site's and the user's files are optional; a file
     named by ``--catalog`` or $NEURONCTL_CATALOG must exist.
     """
+    return merge([read(file) for file in layer_files(option_file)])
+
+
+def layer_files(option_file: Optional[str] = None) -> List[str]:
+    """The files that load() merges, lowest first."""
     files = [data_path("partitions.yaml")]
     own = os.path.join(config_dir(), "partitions.yaml")
     files += [file for file in (SITE_FILE, own) if present(file)]
     if option_file == "":
         raise CatalogError("--catalog: empty file name", "name a file, or omit the option")
     named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
-    files += [os.path.expanduser(name) for name in named if name]
-    return merge([yamlfile.read(file, CatalogError, keep=True) for file in files])
+    return files + [os.path.expanduser(name) for name in named if name]
+
+
+def read(file: str) -> yamlfile.Document:
+    """One layer; raises CatalogError with file and line."""
+    return yamlfile.read(file, CatalogError, keep=True)
 
 
 def merge(layers: List[yamlfile.Document]) -> Catalog:
-    """Merge layers, lowest first, into one catalog."""
+    """Merge layers, lowest first, into one catalog; raises CatalogError with all that is wrong."""
     data: Dict[str, Any] = {}
     locations: Dict[Path, Location] = {}
     for layer in layers:
@@ -52,13 +62,13 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     for name in clusters_node.present():
         clusters[name] = schema.cluster(name, clusters_node.mapping(name))
     default = node.text("default_cluster", "")
-    if not clusters:
+    if not clusters and not clusters_node.wrong():
         below = [("clusters", name) for name in clusters_node.data]
-        raise node.fail("clusters", "all clusters are removed", EMPTY_HINT, *below)
-    if default and clusters_node.data.get(default, "") is None:
-        raise clusters_node.fail(default, "has no value but is the default_cluster", EMPTY_HINT)
-    if default not in clusters:
-        raise node.fail(
+        node.refuse("clusters", "all clusters are removed", EMPTY_HINT, *below)
+    elif default and clusters_node.data.get(default, "") is None:
+        clusters_node.refuse(default, "has no value but is the default_cluster", EMPTY_HINT)
+    elif default not in clusters and not clusters_node.wrong():
+        node.refuse(
             "default_cluster",
             f"{default!r} is not a cluster",
             did_you_mean(default, clusters),
@@ -66,6 +76,10 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
             ("clusters", default),
         )
     _check_slurm_names(clusters, clusters_node)
+    if node.errors:
+        first, *others = (error for _, error in sorted(node.errors.values(), key=itemgetter(0)))
+        first.others = tuple(others)
+        raise first
     found = {
         path[1:] if path[0] == "clusters" else path: place
         for path, place in locations.items()
@@ -82,7 +96,7 @@ def _check_slurm_names(clusters: Mapping[str, Cluster], node: CheckedMapping) ->
         for alias in dict.fromkeys((name, *cluster.slurm_cluster_names)):
             other = owners.setdefault(alias.lower(), name)
             if other != name:
-                raise node.fail(
+                node.refuse(
                     name,
                     f"the ClusterName {alias!r} already belongs to {other}",
                     "a cluster's name and its slurm_cluster_names must be unique: change one",

@@ -1,7 +1,8 @@
-"""The catalog's schema: turn plain YAML values into the model's dataclasses, or raise an error.
+"""The catalog's schema: turn plain YAML values into the model's dataclasses, and report errors.
 
 The keys are the model's field names; the functions below read their values. Every error names the
-file and line, the key, the value, and what is allowed.
+file and line, the key, the value, and what is allowed. Values are compared with one another only
+where each is right by itself.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
     _check_name(name, node)
     node.check_keys(fields(Cluster))
     for key in ("source", "date"):
-        if not node.given(key):
+        if not node.given(key) and not node.wrong():
             hint = f"add '{key}: …' to state where the figures come from"
             hint = EMPTY_HINT if key in node.data else hint
-            raise node.fail("", f"{key} is missing", hint, (key,))
+            node.refuse("", f"{key} is missing", hint, (key,))
     date = node.text("date", "", or_number=True)
-    if not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
-        raise node.fail("date", f"{date!r} is not a date", "write 2026-08-12, 2026-08, or 2026")
+    if date and not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
+        node.refuse("date", f"{date!r} is not a date", "write 2026-08-12, 2026-08, or 2026")
     wall_time = _wall_time(node.mapping("wall_time"), WallTime())
     arch = node.choice("arch", ARCHITECTURES, "x86_64")
     partitions_node = node.mapping("partitions")
@@ -76,14 +77,14 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         key: _partition(key, partitions_node.mapping(key), wall_time, arch)
         for key in partitions_node.present()
     }
-    if not partitions:
+    if not partitions and not node.wrong() and not partitions_node.wrong():
         hint = "add at least one under 'partitions:'"
         hint = EMPTY_HINT if "partitions" in node.data else hint
         removed = [("partitions", key) for key in partitions_node.data]
-        raise node.fail("", "the cluster has no partitions", hint, ("partitions",), *removed)
+        node.refuse("", "the cluster has no partitions", hint, ("partitions",), *removed)
     default_partition = node.text("default_partition", None)
-    if default_partition is not None and default_partition not in partitions:
-        raise node.fail(
+    if default_partition not in (None, *partitions) and not partitions_node.wrong():
+        node.refuse(
             "default_partition",
             f"the cluster has no partition {default_partition!r}",
             did_you_mean(default_partition, partitions),
@@ -112,34 +113,32 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
 def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) -> Partition:
     _check_name(name, node)
     if name == "auto":
-        raise node.fail("", "reserved name", "-p auto lets neuronctl choose a partition")
+        node.refuse("", "reserved name", "-p auto lets neuronctl choose a partition")
     node.check_keys(fields(Partition))
     nodes = node.whole("nodes", 1)
     node_list = node.text("node_list", None)
     cores = _cores_per_node(node)
+    names: List[str] = []
     if node_list is not None:
         try:
             names = units.expand_hostlist(node_list)
         except ValueError as problem:
-            raise node.fail(
-                "node_list", str(problem), "write a host list such as gpu[01-05,07],gpu10"
-            ) from None
-        twice = [host for host, count in Counter(names).items() if count > 1]
-        if twice:
-            words = f"lists {', '.join(twice[:3])} more than once"
-            raise node.fail("node_list", words, "list every node once")
-        named = len(names)
-        if nodes is None:
-            nodes = named
-        if named > nodes:
-            raise node.fail(
-                "node_list",
-                f"lists {named} nodes, but nodes is {nodes}",
-                "correct one of the two",
-                ("nodes",),
-            )
-    if len(cores) > 1 and nodes is not None and len(cores) != nodes:
-        raise node.fail(
+            node.refuse("node_list", str(problem), "write a host list such as gpu[01-05,07],gpu10")
+    twice = [host for host, count in Counter(names).items() if count > 1]
+    if twice:
+        words = f"lists {', '.join(twice[:3])} more than once"
+        node.refuse("node_list", words, "list every node once")
+    if nodes is None:
+        nodes = len(names) or None
+    elif len(names) > nodes:
+        node.refuse(
+            "node_list",
+            f"lists {len(names)} nodes, but nodes is {nodes}",
+            "correct one of the two",
+            ("nodes",),
+        )
+    if len(cores) > 1 and nodes is not None and len(cores) != nodes and not node.has_errors():
+        node.refuse(
             "cores_per_node",
             f"has {len(cores)} values for {nodes} nodes",
             "write one number for all nodes, or a list with one number per node",
@@ -156,14 +155,15 @@ def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) 
         arch=node.choice("arch", ARCHITECTURES, arch),
         wall_time=_wall_time(node.mapping("wall_time"), wall_time),
     )
-    _check_against_node_size(result, node)
+    if not node.has_errors():
+        _check_against_node_size(result, node)
     return result
 
 
 def _check_against_node_size(partition: Partition, node: CheckedMapping) -> None:
     gpus, largest = partition.gpus_per_node, partition.max_cores_per_node
     if partition.max_gpus is not None and partition.max_gpus < gpus:
-        raise node.fail(
+        node.refuse(
             "max_gpus",
             f"{partition.max_gpus} is less than the {gpus} GPUs per node",
             "max_gpus is the limit per user over all nodes; correct it or gpus_per_node",
@@ -171,14 +171,14 @@ def _check_against_node_size(partition: Partition, node: CheckedMapping) -> None
         )
     for key in ("max_gpus", "gpu", "interconnect"):
         if node.given(key) and not gpus:
-            raise node.fail(
+            node.refuse(
                 key,
                 "requires GPUs, but gpus_per_node is 0",
                 f"set gpus_per_node, or remove this key with '{key}: null'",
                 ("gpus_per_node",),
             )
     if partition.cores_total is not None and largest and partition.cores_total < largest:
-        raise node.fail(
+        node.refuse(
             "cores_total",
             f"{partition.cores_total} is less than the {largest} cores per node",
             "cores_total is the sum over all nodes; correct it or cores_per_node",
@@ -187,9 +187,8 @@ def _check_against_node_size(partition: Partition, node: CheckedMapping) -> None
     for key, whole in (("max_running_jobs", "max_submit_jobs"), ("max_nodes", "nodes")):
         part, most = getattr(partition, key), getattr(partition, whole)
         # If a higher layer lowers the total, a part from a lower layer merely loses its effect.
-        if part is None or most is None or part <= most or not node.as_high(key, whole):
-            continue
-        raise node.fail(key, f"{part} is more than {whole}, {most}", "correct one of the two")
+        if part is not None and most is not None and part > most and node.as_high(key, whole):
+            node.refuse(key, f"{part} is more than {whole}, {most}", "correct one of the two")
 
 
 def _cores_per_node(node: CheckedMapping) -> Tuple[int, ...]:
@@ -199,11 +198,12 @@ def _cores_per_node(node: CheckedMapping) -> Tuple[int, ...]:
     figures = value if isinstance(value, list) and value else [value]
     for figure in figures:
         if type(figure) is not int or figure < 1:
-            raise node.fail(
+            node.refuse(
                 "cores_per_node",
                 f"{show(figure)} is not allowed",
                 "write a whole number of at least 1, or a list with one per node: [48, 56]",
             )
+            return ()
     return tuple(figures)
 
 
@@ -217,7 +217,7 @@ def _wall_time(node: CheckedMapping, inherited: WallTime) -> WallTime:
     default, maximum = values["default"], values["maximum"]
     if default is not None and maximum is not None and _longer(default, maximum):
         if node.given("default"):
-            raise node.fail(
+            node.refuse(
                 "default",
                 f"{units.format_time(default)} is more than the maximum,"
                 f" {units.format_time(maximum)}",
@@ -237,18 +237,19 @@ def _policy(node: CheckedMapping) -> Policy:
     node.check_keys(fields(Policy))
     fraction = node.data.get("memory_fraction")
     if fraction is not None and (type(fraction) not in (int, float) or not 0 < fraction <= 1):
-        raise node.fail(
+        node.refuse(
             "memory_fraction",
             f"{show(fraction)} is not allowed",
             "write a number above 0 and at most 1",
         )
+        fraction = None
     submit_from = node.texts("submit_from")
     for directory in submit_from:
         _check_directory(node, "submit_from", directory)
     options = node.mapping("forbidden_options")
     for option in options.present():
         if option.startswith("-"):
-            raise options.fail(option, "has leading dashes", f"write {option.lstrip('-')!r}")
+            options.refuse(option, "has leading dashes", f"write {option.lstrip('-')!r}")
     cores = node.mapping("cores")
     cores.check_keys(fields(CorePolicy))
     return _made(
@@ -270,9 +271,7 @@ def _rules_off(node: CheckedMapping) -> Tuple[str, ...]:
     codes = node.texts("rules_off")
     for code in codes:
         if code not in CODES:
-            raise node.fail(
-                "rules_off", f"unknown rule '{code}'", did_you_mean(code.upper(), CODES)
-            )
+            node.refuse("rules_off", f"unknown rule '{code}'", did_you_mean(code.upper(), CODES))
     return codes
 
 
@@ -280,8 +279,8 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
     node.check_keys(fields(CommentPolicy))
     form = node.choice("form", ("any", "word", "fields"), "any")
     for key, only in (("values", "word"), ("fields", "fields")):
-        if node.given(key) and form != only:
-            raise node.fail(
+        if node.given(key) and form != only and not node.wrong("form"):
+            node.refuse(
                 key,
                 f"requires 'form: {only}', but form is {form}",
                 f"remove it with '{key}: null'",
@@ -290,18 +289,18 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
     parts: List[CommentField] = []
     items = node.typed("fields", list, "a list of 'key:' and 'values:' entries") or []
     for number, item in enumerate(items):
-        path = (*node.path, "fields", str(number))
         if not isinstance(item, dict):
-            raise node.fail("fields", f"{show(item)} is not allowed", "write 'key:' and 'values:'")
-        part = CheckedMapping(item, path, node.places, node.files)
+            node.refuse("fields", f"{show(item)} is not allowed", "write 'key:' and 'values:'")
+            continue
+        part = node.below(item, "fields", str(number))
         part.check_keys(fields(CommentField))
         key = part.text("key", "")
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", key):
-            raise part.fail("key", f"{key!r} is not a word", "write, for example, 'key: field'")
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", key) and not part.has_errors():
+            part.refuse("key", f"{key!r} is not a word", "write, for example, 'key: field'")
         parts.append(CommentField(key, part.texts("values")))
-    if form == "fields" and not parts:
+    if form == "fields" and not parts and not node.has_errors():
         hint = "list them under 'fields:'"
-        raise node.fail("", "'form: fields' has no fields", hint, ("fields",), ("form",))
+        node.refuse("", "'form: fields' has no fields", hint, ("fields",), ("form",))
     return _made(CommentPolicy, node, form=form, fields=tuple(parts))
 
 
@@ -319,9 +318,9 @@ def _containers(node: CheckedMapping) -> Containers:
 def _environment(node: CheckedMapping) -> Dict[str, str]:
     for name in node.present():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise node.fail(name, "not a variable name", "use letters, digits, and '_'")
+            node.refuse(name, "not a variable name", "use letters, digits, and '_'")
         if name in BASHS_OWN:
-            raise node.fail(name, "bash does not let scripts set this variable", "remove it")
+            node.refuse(name, "bash does not let scripts set this variable", "remove it")
     return {name: node.text(name, "", or_number=True) for name in node.present()}
 
 
@@ -334,7 +333,7 @@ def _directory(node: CheckedMapping, key: str) -> Optional[str]:
 
 def _check_directory(node: CheckedMapping, key: str, value: str) -> None:
     if not value.startswith("/") or re.search(r"[{}]", value.replace("{user}", "")):
-        raise node.fail(
+        node.refuse(
             key,
             f"{value!r} is not allowed",
             "write an absolute path, in which {user} stands for the login name",
@@ -343,4 +342,4 @@ def _check_directory(node: CheckedMapping, key: str, value: str) -> None:
 
 def _check_name(name: str, node: CheckedMapping) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise node.fail("", "invalid name", "use letters, digits, '.', '_', and '-'")
+        node.refuse("", "invalid name", "use letters, digits, '.', '_', and '-'")

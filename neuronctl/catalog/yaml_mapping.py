@@ -1,8 +1,8 @@
-"""A catalog mapping while it is being read: typed values, or an error with file and line."""
+"""A catalog mapping while it is being read: typed values, and errors with file and line."""
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from neuronctl import units
 from neuronctl.catalog.model import Location, Path
@@ -10,11 +10,18 @@ from neuronctl.errors import CatalogError, did_you_mean
 
 T = TypeVar("T")
 
+Error = Tuple[Tuple[int, int], CatalogError]
+"""An error, and where it sorts: the rank of its file, and the line."""
+
 EMPTY_HINT = "a key without a value removes what lower files set: give it a value, or omit the key"
 
 
 class CheckedMapping:
-    """One mapping of the merged catalog, and the location of every value in it."""
+    """One mapping of the merged catalog, and the location of every value in it.
+
+    A wrong value is reported with refuse(), and read as if it were not there, so that all errors
+    are found at once.
+    """
 
     def __init__(
         self,
@@ -22,21 +29,29 @@ class CheckedMapping:
         path: Path,
         places: Mapping[Path, Location],
         files: Sequence[str],
+        errors: Optional[Dict[Path, Error]] = None,
     ):
         self.data = data
         self.path = path
         self.places = places
         self.files = files
         """The merged files, lowest first."""
+        self.errors: Dict[Path, Error] = {} if errors is None else errors
+        """What is wrong, here and in the mappings around and below: one error for each key."""
 
-    def fail(self, key: str, message: str, hint: str = "", *others: Path) -> CatalogError:
-        """Make an error about ``key`` of this mapping ("": about the mapping itself).
+    def below(self, data: Mapping[str, Any], *keys: str) -> CheckedMapping:
+        """A mapping inside this one."""
+        return CheckedMapping(data, (*self.path, *keys), self.places, self.files, self.errors)
+
+    def refuse(self, key: str, message: str, hint: str = "", *others: Path) -> None:
+        """Report an error about ``key`` of this mapping ("": about the mapping itself).
 
         others: paths below the mapping that conflict with it. The location in the highest layer is
         blamed, because the lower layers were valid without it. Within one layer, ``key`` or a path
         inside it is blamed.
         """
         path = (*self.path, key) if key else self.path
+        reported = path if key else (*path, message)
         place = path
         while place and place not in self.places:
             place = place[:-1]
@@ -51,8 +66,18 @@ class CheckedMapping:
                 blamed = conflicting
         if own is not None and blamed != own and place == path:
             message += f" ({path[-1]}: {own})"
-        prefix = f"{blamed}: " if blamed is not None else ""
-        return CatalogError(f"{prefix}{'.'.join(path)}: {message}", hint)
+        order = (-1, 0) if blamed is None else (self._rank(blamed), blamed.line)
+        prefix = "" if blamed is None else f"{blamed}: "
+        error = CatalogError(f"{prefix}{'.'.join(path)}: {message}", hint)
+        self.errors.setdefault(reported, (order, error))
+
+    def wrong(self, *key: str) -> bool:
+        """Whether the value of ``key``, or this mapping itself, was refused."""
+        return (*self.path, *key) in self.errors
+
+    def has_errors(self) -> bool:
+        """Whether anything in this mapping was refused."""
+        return any(path[: len(self.path)] == self.path for path in self.errors)
 
     def as_high(self, key: str, other: str) -> bool:
         """Whether ``key`` is set in the same layer as ``other`` or in a higher one."""
@@ -66,7 +91,7 @@ class CheckedMapping:
     def check_keys(self, allowed: Sequence[str]) -> None:
         for key in self.data:
             if key not in allowed:
-                raise self.fail(key, "unknown key", did_you_mean(key, allowed))
+                self.refuse(key, "unknown key", did_you_mean(key, allowed))
 
     def given(self, key: str) -> bool:
         return self.data.get(key) is not None
@@ -80,12 +105,13 @@ class CheckedMapping:
         value = self.data.get(key)
         # bool is an int to Python, but not to a person who writes `nodes: true`.
         if value is not None and (type(value) is not kind):
-            raise self.fail(key, f"{show(value)} is not allowed", f"write {allowed}")
+            self.refuse(key, f"{show(value)} is not allowed", f"write {allowed}")
+            return None
         return value
 
     def mapping(self, key: str) -> CheckedMapping:
         value = self.typed(key, dict, "a mapping, 'key: value' lines")
-        return CheckedMapping(value or {}, (*self.path, key), self.places, self.files)
+        return self.below(value or {}, key)
 
     def text(self, key: str, default: T, *, or_number: bool = False) -> Any:
         """One line of text; with ``or_number``, a whole number is returned as its digits."""
@@ -95,13 +121,15 @@ class CheckedMapping:
         if value is None:
             return default
         if not value.isprintable():
-            raise self.fail(key, f"{value!r} is not one line of text", "write one line of text")
+            self.refuse(key, f"{value!r} is not one line of text", "write one line of text")
+            return default
         return value
 
     def choice(self, key: str, allowed: Sequence[str], default: str) -> str:
         value: str = self.text(key, default)
         if value not in allowed:
-            raise self.fail(key, f"{value!r} is not allowed", did_you_mean(value, allowed))
+            self.refuse(key, f"{value!r} is not allowed", did_you_mean(value, allowed))
+            return default
         return value
 
     def boolean(self, key: str, default: bool) -> bool:
@@ -112,20 +140,22 @@ class CheckedMapping:
         allowed = f"a whole number of at least {least}"
         value: Optional[int] = self.typed(key, int, allowed)
         if value is not None and value < least:
-            raise self.fail(key, f"{value} is less than {least}", f"write {allowed}")
+            self.refuse(key, f"{value} is less than {least}", f"write {allowed}")
+            return None
         return value
 
     def texts(self, key: str) -> Tuple[str, ...]:
         items = self.typed(key, list, "a list of words: [one, two]") or []
         for number, item in enumerate(items):
             if not isinstance(item, str) or not item or not item.isprintable():
-                raise self.fail(
+                self.refuse(
                     key,
                     f"entry {number + 1}, {show(item)}, is not allowed",
                     "write a list of words: [one, two]; quote words that look like numbers",
                 )
+                return ()
             if item in items[:number]:
-                raise self.fail(key, f"{item!r} is listed twice", "keep only one of them")
+                self.refuse(key, f"{item!r} is listed twice", "keep only one of them")
         return tuple(items)
 
     def duration(self, key: str) -> Optional[int]:
@@ -134,15 +164,18 @@ class CheckedMapping:
             return None
         hint = f"use {units.TIME_FORMS}; a bare number is minutes"
         if type(value) not in (int, str):
-            raise self.fail(key, f"{show(value)} is not a time", hint)
+            self.refuse(key, f"{show(value)} is not a time", hint)
+            return None
         try:
             seconds = units.parse_duration(str(value))
         except ValueError:
             if str(value).upper() == "UNLIMITED":
                 return units.UNLIMITED
-            raise self.fail(key, f"{show(value)} is not a time", hint) from None
+            self.refuse(key, f"{show(value)} is not a time", hint)
+            return None
         if seconds == 0:
-            raise self.fail(key, "0 is not a time limit", "write UNLIMITED if there is no limit")
+            self.refuse(key, "0 is not a time limit", "write UNLIMITED if there is no limit")
+            return None
         return seconds
 
 

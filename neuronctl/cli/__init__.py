@@ -122,12 +122,13 @@ def _run(words: List[str]) -> int:
 
 
 def _report(error: NeuronctlError) -> int:
-    """Print an error's message and hint to standard error; returns its exit code."""
+    """Print an error, and those found with it, to standard error; returns its exit code."""
     from neuronctl.cli.say import say
 
-    say(f"neuronctl: {error.message}")
-    if error.hint:
-        say(f"  hint: {error.hint}")
+    for one in (error, *error.others):
+        say(f"neuronctl: {one.message}")
+        if one.hint:
+            say(f"  hint: {one.hint}")
     return error.exit_code
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Mapping, Optional
+from typing import TYPE_CHECKING, Optional, Sequence
 
 import click
 
 from neuronctl.cli.job_options import catalog_option
+from neuronctl.words import counted
 
 if TYPE_CHECKING:
-    from neuronctl.catalog.model import Cluster
+    from neuronctl.catalog.model import Catalog
     from neuronctl.slurm.snapshot import Limits
 
 _TIMEOUT = 20.0
@@ -27,7 +28,7 @@ def command() -> None:
 def check(file: str) -> None:
     """Check a catalog file, as it would be used with --catalog FILE.
 
-    Errors name their file and line; the exit code is then 3.
+    All errors are printed, with file and line; the exit code is then 3.
     """
     from neuronctl import yamlfile
     from neuronctl.catalog.loader import load
@@ -40,8 +41,8 @@ def check(file: str) -> None:
         if cluster is None:
             click.echo(f"{name}: removed")
             continue
-        count = len(cluster.partitions)
-        click.echo(f"{name}: {count} partition{'' if count == 1 else 's'}, {cluster.source}")
+        count = counted(len(cluster.partitions), "partition")
+        click.echo(f"{name}: {count}, {cluster.source}")
     click.echo(f"{file}: valid; the default cluster is {known.default_cluster}")
 
 
@@ -54,14 +55,16 @@ def import_(write: Optional[str], force: bool) -> None:
     As ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes
     this cluster the default.
     """
-    from neuronctl import yamlfile
-    from neuronctl.catalog.loader import merge
+    from neuronctl.catalog.loader import layer_files, merge, read
     from neuronctl.cli.job_output import write_text
-    from neuronctl.errors import CatalogError
-    from neuronctl.paths import data_path
 
-    shipped = merge([yamlfile.read(data_path("partitions.yaml"), CatalogError)])
-    text = _draft(_ask(), shipped.clusters)
+    # The draft may become any layer, so each catalog that the others make can be the one below it.
+    # A file that it replaces need not be valid: the one written, or what '>' has just emptied.
+    target = None if write is None else os.path.realpath(write)
+    files = (file for file in layer_files() if os.path.realpath(file) != target)
+    layers = [read(file) for file in files if not os.path.isfile(file) or os.path.getsize(file)]
+    below = [merge(layers[: number + 1]) for number in range(len(layers))]
+    text = _draft(_ask(), below)
     if write is None:
         click.echo(text, nl=False)
         return
@@ -95,7 +98,7 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
             )
         cluster = names[0]
     ours = known.cluster(cluster)
-    text = _draft(limits, {})
+    text = _draft(limits, ())
     theirs = merge([yamlfile.parse(text, "Slurm", CatalogError)])
     changes = differences(ours, theirs.cluster(), untold(limits))
     if limits.qos is None:
@@ -140,7 +143,7 @@ def _ask() -> Limits:
     return limits
 
 
-def _draft(limits: Limits, below: Mapping[str, Cluster]) -> str:
+def _draft(limits: Limits, below: Sequence[Catalog]) -> str:
     import time
 
     from neuronctl.catalog_import import draft

@@ -17,6 +17,7 @@ from neuronctl.slurm.cluster import recognise
 
 if TYPE_CHECKING:
     from neuronctl.gate.partition_board import PartitionNow
+    from neuronctl.slurm.sacctmgr import Association
 
 SCHEMA = "neuronctl.partitions/1"
 LIVE_SCHEMA = "neuronctl.partitions-live/1"
@@ -100,7 +101,11 @@ def _live(
             {**dataclasses.asdict(partition), "next": verdict_data(partition.next)}
             for partition in partitions
         ]
-        data = {"cluster": cluster.name, "partitions": rows}
+        accounts = [
+            {key: getattr(one, key) for key in ("account", "partition", "qos", "default_qos")}
+            for one in look.limits.associations
+        ]
+        data = {"cluster": cluster.name, "partitions": rows, "accounts": accounts}
         only = {"only_in_catalog": only_catalog, "only_in_slurm": only_slurm}
         console.print_json(LIVE_SCHEMA, {**data, **only})
         return
@@ -109,6 +114,8 @@ def _live(
         _print_note(f"In the catalog, not in this Slurm: {', '.join(only_catalog)}")
     if only_slurm and not names:
         _print_note(f"In this Slurm, not in the catalog: {', '.join(only_slurm)}")
+    if not names:
+        _print_accounts(cluster, look.limits.associations)
 
 
 def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
@@ -162,6 +169,29 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
     _print_note(
         f"{used} used, {free} free, {down} down. MY GPUS, RUNNING, JOBS: yours, of your limit."
     )
+
+
+def _print_accounts(cluster: Cluster, associations: Sequence[Association]) -> None:
+    """The user's accounts and QOS, the default QOS first."""
+    if not associations:
+        return
+    rows = []
+    for one in associations:
+        names = sorted(one.qos, key=lambda name: name != one.default_qos)
+        account = f"{one.account} in {one.partition}" if one.partition else one.account
+        rows.append([account, ", ".join(names) or "-"])
+    console.print_text("")
+    headers = [console.Column("MY ACCOUNTS", style="bold", no_wrap=True), console.Column("MY QOS")]
+    console.print_table(headers, rows)
+    for option in _mandatory(cluster):
+        _print_note(f"{option} is mandatory on {cluster.name}.")
+
+
+def _mandatory(cluster: Cluster) -> List[str]:
+    """The options that name an account and a QOS, where the site requires them."""
+    policy = cluster.policy
+    pairs = (("--account", policy.account_required), ("--qos", policy.qos_required))
+    return [option for option, required in pairs if required]
 
 
 def _print_note(text: str) -> None:
@@ -246,6 +276,8 @@ def _rules(cluster: Cluster) -> List[Tuple[str, str]]:
             f"{field.key}={field.key.upper()}" for field in policy.comment.fields
         )
         lines.append(("--comment", f"mandatory, {form}"))
+    words = "mandatory; 'neuronctl partitions --live' lists yours"
+    lines += [(option, words) for option in _mandatory(cluster)]
     for forbidden, why in policy.forbidden_options.items():
         lines.append((f"--{forbidden}", f"not allowed; {why}"))
     if policy.gpus_required:

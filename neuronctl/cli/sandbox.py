@@ -64,15 +64,16 @@ def up(cluster: Optional[str], counts: Dict[str, int], root: str, binds: Tuple[s
 
     from neuronctl.sandbox import client
     from neuronctl.sandbox.view import view
+    from neuronctl.words import counted
 
     before = time.monotonic()
     running, done = client.up(_layout(cluster, counts), view(root, binds))
-    nodes = sum(len(names) for names in running.partitions.values())
+    nodes = counted(sum(len(names) for names in running.partitions.values()), "node")
     if done:
         took = time.monotonic() - before
-        click.echo(f"sandbox up: {running.cluster}, {nodes} nodes, in {took:.1f} s")
+        click.echo(f"sandbox up: {running.cluster}, {nodes}, in {took:.1f} s")
     else:
-        click.echo(f"sandbox is up already: {running.cluster}, {nodes} nodes")
+        click.echo(f"sandbox is up already: {running.cluster}, {nodes}")
     click.echo("  run a command there: neuronctl sandbox exec -- sinfo")
 
 

@@ -11,6 +11,7 @@ from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.launch.containers import elf_arch, sif_arch
+from neuronctl.paths import config_dir
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import python_file
 from neuronctl.request.job import Source
@@ -37,6 +38,7 @@ def look(plan: JobPlan) -> LocalFacts:
     return LocalFacts(
         user=login_name(),
         directory=directory,
+        config_file=os.path.join(config_dir(), "config.yaml"),
         script_problem=problem,
         script_hint=hint,
         log_problem=log_problem,

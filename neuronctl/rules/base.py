@@ -53,6 +53,8 @@ class LocalFacts:
     user: str
     directory: str
     """The working directory, as an absolute path without symbolic links."""
+    config_file: str = "config.yaml"
+    """The user's configuration file, which may not exist."""
     script_problem: str = ""
     script_hint: str = ""
     log_problem: str = ""

@@ -209,7 +209,7 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
             f"{', '.join(both)} {verb(len(both))} in both --nodelist and --exclude",
             "remove them from one",
         )
-    release = (0, 0)
+    release: Tuple[int, ...] = ()
     if context.forecast is not None:
         release = context.forecast.prospect.snapshot.limits.config.release
     # A later sbatch takes more names than nodes, for those among which Slurm chooses.

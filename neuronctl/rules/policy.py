@@ -8,6 +8,7 @@ from typing import Dict, Iterator, List, Sequence
 from neuronctl.catalog.model import CommentPolicy
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import RuleContext, Violation, nearest, rule
+from neuronctl.rules.slurm_now import usable_accounts, usable_qos
 
 
 def _comment_form(policy: CommentPolicy) -> str:
@@ -194,13 +195,22 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+def _how_to_name(context: RuleContext, option: str, key: str, usable: Sequence[str]) -> str:
+    """Where an account or QOS is named; ``usable``: those that Slurm says are the user's."""
+    name = key.upper()
+    file = "config.yaml" if context.local is None else context.local.config_file
+    words = " or ".join(f"{option} {one}" for one in usable or (name,))
+    return f"add {words}; or set '{key}: {name}' once in {file}"
+
+
 @rule("NC231")
 def account_given(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.cluster.policy.account_required and not plan.request.account:
+        usable = usable_accounts(context.forecast.prospect) if context.forecast else ()
         yield Violation(
             f"{plan.cluster.name} rejects jobs without an account",
-            "add -A ACCOUNT, or set 'account: NAME' once in ~/.config/neuronctl/config.yaml",
+            _how_to_name(context, "-A", "account", usable),
             context.cite("policy", "account_required"),
         )
 
@@ -209,8 +219,9 @@ def account_given(context: RuleContext) -> Iterator[Violation]:
 def qos_given(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.cluster.policy.qos_required and not plan.request.qos:
+        usable = usable_qos(context.forecast.prospect) if context.forecast else ()
         yield Violation(
             f"{plan.cluster.name} rejects jobs without a QOS",
-            "add -q NAME",
+            _how_to_name(context, "-q", "qos", usable),
             context.cite("policy", "qos_required"),
         )

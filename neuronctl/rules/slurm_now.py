@@ -95,7 +95,18 @@ def begin(context: RuleContext) -> Iterator[Violation]:
         yield Violation(f"--begin={text} is not a time that Slurm reads", f"use {EXAMPLES}")
 
 
-def _usable_qos(prospect: Prospect) -> List[str]:
+def usable_accounts(prospect: Prospect) -> Tuple[str, ...]:
+    """The accounts under which the user may submit to the job's partition."""
+    return tuple(
+        dict.fromkeys(
+            one.account
+            for one in prospect.snapshot.limits.associations
+            if one.partition in ("", prospect.plan.partition.name)
+        )
+    )
+
+
+def usable_qos(prospect: Prospect) -> List[str]:
     """The QOS that the user may ask for in the job's partition."""
     limits, partition = prospect.snapshot.limits, prospect.partition
     own = () if prospect.association is None else prospect.association.qos
@@ -113,9 +124,10 @@ def _usable_qos(prospect: Prospect) -> List[str]:
 
 
 def _qos_hint(prospect: Prospect) -> str:
-    usable, default = _usable_qos(prospect), prospect.default_qos.lower()
+    usable, default = usable_qos(prospect), prospect.default_qos.lower()
     use = "use " + (" or ".join(f"-q {name}" for name in usable) or "another partition")
-    asked = prospect.plan.request.qos is not None
+    optional = not prospect.plan.cluster.policy.qos_required
+    asked = optional and prospect.plan.request.qos is not None
     may_leave_out = asked and (not default or default in [name.lower() for name in usable])
     return f"leave -q out, or {use}" if may_leave_out else use
 

@@ -22,17 +22,15 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import neuronctl
-from neuronctl import paths
+from neuronctl import paths, yamlfile
 from neuronctl.error_details import write_error_details
-from neuronctl.errors import SlurmUnavailableError, UsageError
+from neuronctl.errors import JobFileError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import requirements
 from neuronctl.sandbox.layout import Layout
 from neuronctl.sandbox.requirements import SubIds
-from neuronctl.sandbox.setup import Running, Setup, User, config_files
+from neuronctl.sandbox.setup import NAMED_CATALOG, Running, Setup, User, config_text
 from neuronctl.sandbox.view import MACHINE, View
-
-NAME_VARIABLE = "NEURONCTL_SANDBOX"
-"""Environment variable that names an additional sandbox of the same user; empty: the default."""
+from neuronctl.sandbox_address import NAME_VARIABLE, address
 
 _ANSWER_TIMEOUT = 90.0
 _MADE_USER = "neuron"
@@ -44,7 +42,7 @@ def find() -> Optional[Running]:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_TIMEOUT)
         try:
-            connection.connect(_address())
+            connection.connect(address())
             pid, uid = _peer(connection)
             if not _is_ours(uid):
                 raise SlurmUnavailableError(
@@ -81,13 +79,6 @@ def require() -> Running:
     if running is None:
         raise SlurmUnavailableError("no sandbox is running", "start one: 'neuronctl sandbox up'")
     return running
-
-
-def _address() -> str:
-    name = os.environ.get(NAME_VARIABLE, "")
-    if len(name.encode()) > 60 or "\0" in name:
-        raise UsageError(f"{NAME_VARIABLE} is longer than 60 bytes", "use a shorter name")
-    return f"\0neuronctl-sandbox/{os.getuid()}/{name}"
 
 
 def _peer(connection: socket.socket) -> Tuple[int, int]:
@@ -164,7 +155,7 @@ def _claim() -> Optional[socket.socket]:
     while time.monotonic() < deadline:
         listener = socket.socket(socket.AF_UNIX)
         try:
-            listener.bind(_address())
+            listener.bind(address())
             return listener
         except OSError:
             listener.close()
@@ -246,15 +237,20 @@ def _user() -> User:
 
 
 def _config(layout: Layout) -> Dict[str, str]:
-    own = os.path.join(paths.config_dir(), "partitions.yaml")
-    files = [own, os.environ.get("NEURONCTL_CATALOG")]
-    texts = [
-        Path(file).expanduser().read_text(encoding="utf-8")
-        if file and Path(file).exists()
-        else None
-        for file in files
-    ]
-    return config_files(layout.cluster, texts[0], texts[1])
+    """The user's configuration, as far as it holds in the sandbox, and the catalog."""
+    own = Path(paths.config_dir())
+    files = [own / "partitions.yaml", *own.glob("templates/**/*")]
+    found = {str(file.relative_to(own)): _text(file) for file in files if file.is_file()}
+    named = os.environ.get("NEURONCTL_CATALOG")
+    if named:
+        found[NAMED_CATALOG] = _text(Path(named).expanduser())
+    config = own / "config.yaml"
+    document = yamlfile.read(config, JobFileError) if config.exists() else None
+    return {**found, "config.yaml": config_text(layout.cluster, document)}
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def _package_root() -> str:
@@ -296,7 +292,7 @@ def down() -> bool:
     """
     with socket.socket(socket.AF_UNIX) as connection:
         try:
-            connection.connect(_address())
+            connection.connect(address())
         except OSError:
             return False
         pid, uid = _peer(connection)

@@ -32,6 +32,7 @@ from neuronctl.sandbox.requirements import SEARCH_PATH, Found, look
 from neuronctl.sandbox.setup import (
     CONFIG,
     NAMED_CATALOG,
+    STEPD,
     Running,
     Setup,
     User,
@@ -41,6 +42,7 @@ from neuronctl.sandbox.setup import (
     network_batch,
     node_network_batch,
     slurm_files,
+    stepd_script,
 )
 
 
@@ -155,6 +157,8 @@ def _prepare(setup: Setup) -> Found:
     rootfs.write_files(f"{RUN}/etc/slurm", slurm_files(setup, has, with_qos=False))
     Path(f"{RUN}/etc/slurm/slurmdbd.conf").chmod(0o600)
     rootfs.lay_over_etc(f"{RUN}/etc", ["slurm"])
+    stepd = shutil.which("slurmstepd", path=SEARCH_PATH) or "slurmstepd"
+    rootfs.write_files(RUN, {Path(STEPD).name: stepd_script(sys.executable, stepd)}, mode=0o755)
     rootfs.open_fuse(f"{RUN}/fuse")
     rootfs.make_devices(slurmconf.GPU_DEVICE, slurmconf.gpu_count(setup.layout))
     kernel.mount_tmpfs("/dev/shm", 0o1777)
@@ -187,15 +191,16 @@ def _prepare_ssh(user: User) -> None:
 
 
 def _prepare_modules(names: Sequence[str]) -> None:
-    for name, text in modules.files(names).items():
-        rootfs.write_files(str(Path(modules.DIRECTORY, name).parent), {Path(name).name: text})
+    files = modules.files(names)
+    rootfs.write_files(modules.DIRECTORY, files)
+    for name in files:
         directory = Path(modules.bin_directory(name))
         directory.mkdir(parents=True)
         for program in modules.programs(name):
             path = shutil.which(program, path=SEARCH_PATH)
             if path is not None:
                 Path(directory, program).symlink_to(path)
-    rootfs.write_files(f"{RUN}/etc/{Path(modules.INITRC).parent}", {"initrc": modules.initrc()})
+    rootfs.write_files(f"{RUN}/etc", {modules.INITRC: modules.initrc()})
     rootfs.lay_over_etc(f"{RUN}/etc", [modules.INITRC])
 
 
@@ -335,7 +340,7 @@ class _Holder:
 
 def node_services(node: Node, has: Found) -> List[Tuple[str, List[str]]]:
     """The daemons of a compute node: the name of the log and the foreground command."""
-    services = [("slurmd", ["slurmd", "-D", "-N", node.name])]
+    services = [("slurmd", ["slurmd", "-D", "-d", STEPD, "-N", node.name])]
     sshd = shutil.which("sshd", path=SEARCH_PATH)
     if has.ssh and sshd is not None:
         services.append(("sshd", ssh.sshd_argv(sshd)))

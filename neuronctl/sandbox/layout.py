@@ -19,6 +19,9 @@ MAX_NODES = 64
 ACCOUNT = "sandbox"
 """The only account, which is the user's default."""
 
+QOS = "normal"
+"""The only QOS that the user may name; Slurm itself creates it."""
+
 RUN = "/run/neuronctl"
 """The directory, inside the namespace, for everything that the daemons write."""
 
@@ -164,15 +167,30 @@ def cores_per_gpu(layout: Layout, each: SandboxPartition) -> Optional[int]:
     return policy.cores_per_gpu or min(node.cores // node.gpus for node in nodes)
 
 
-def scratch(layout: Layout, user: str) -> str:
-    """The user's scratch directory: the catalog's, unless it is in a system directory."""
-    pattern = layout.cluster.scratch or "/scratch/{user}"
-    path = posixpath.normpath(pattern.replace("{user}", user))
-    system = {"", "bin", "dev", "etc", "home", "lib", "proc", "root", "run", "sys", "usr", "var"}
-    parts = path.split("/")
-    if not path.startswith("/") or len(parts) < 3 or parts[1] in system:
-        return f"/scratch/{user}"
-    return path
+def scratch(layout: Layout, user: str, *, made: bool) -> str:
+    """The user's scratch directory: the catalog's, or else one from which jobs may be submitted.
+
+    It is created, so it cannot be in a system directory; nor, unless the user is ``made`` for the
+    sandbox, in /home, where real files are. If there is no such directory: /scratch/USER.
+    """
+    cluster, usual = layout.cluster, f"/scratch/{user}"
+    allowed = [_place(one, user) for one in cluster.policy.submit_from]
+    for path in (_place(cluster.scratch or usual, user), *allowed):
+        submits = not allowed or any(
+            f"{path}/".startswith(f"{one.rstrip('/')}/") for one in allowed
+        )
+        top = path.split("/")[1]
+        if submits and top not in _SYSTEM and (made or top != "home"):
+            return path
+    return usual
+
+
+_SYSTEM = {"", "bin", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp"}
+_SYSTEM |= {"usr", "var"}
+
+
+def _place(pattern: str, user: str) -> str:
+    return posixpath.normpath(pattern.replace("{user}", user))
 
 
 def hosts_file(layout: Layout) -> str:

@@ -115,11 +115,10 @@ def new_tmp(exposed: Sequence[str]) -> None:
 
 
 def write_files(directory: str, files: Mapping[str, str], mode: int = 0o644) -> None:
-    """Write the files below ``directory``, which is created."""
-    base = Path(directory)
-    base.mkdir(parents=True, exist_ok=True, mode=0o755)
+    """Write the files below ``directory``; it and their own directories are created."""
     for name, text in files.items():
-        path = base / name
+        path = Path(directory, name)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         path.write_text(text, encoding="utf-8", errors="surrogateescape")
         path.chmod(mode)
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, RUN, Layout, hosts_file, scratch
+from neuronctl.sandbox.layout import (
+    ACCOUNT,
+    NETWORK,
+    PREFIX,
+    QOS,
+    RUN,
+    Layout,
+    hosts_file,
+    scratch,
+)
 from neuronctl.sandbox.requirements import Found
+from neuronctl.yamlfile import Document, KeyPath
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,7 @@ class Setup:
     root: the directory that all programs come from, ``/`` or another system's. exposed: the
     machine's directories that appear at their own paths (Python, neuronctl itself). binds: those
     that appear at another path: (the machine's, the path inside). config: the files of the user's
-    configuration directory inside, by name.
+    configuration directory inside, by their paths in it.
     """
 
     layout: Layout
@@ -45,7 +56,7 @@ class Setup:
     @property
     def scratch(self) -> str:
         """The user's scratch directory."""
-        return scratch(self.layout, self.user.name)
+        return scratch(self.layout, self.user.name, made=self.user.made)
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,30 @@ def slurm_files(setup: Setup, found: Found, *, with_qos: bool) -> Dict[str, str]
     }
 
 
+STEPD = f"{RUN}/slurmstepd"
+"""What slurmd starts for each step."""
+
+
+def stepd_script(python: str, program: str) -> str:
+    """The script at STEPD: starts ``program``, Slurm's slurmstepd, as a subreaper.
+
+    proctrack/linuxproc kills the descendants of slurmstepd. Without this, a process whose parent
+    has exited (``cmd &``, a daemon) becomes a child of the first process instead, and outlives its
+    step; a site's proctrack/cgroup kills it. The kernel keeps the attribute when a program is
+    replaced.
+    """
+    code = (
+        "import ctypes, os, sys; "
+        f"ctypes.CDLL(None).prctl({_PR_SET_CHILD_SUBREAPER}, 1, 0, 0, 0); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    words = [python, "-I", "-S", "-c", code, program]
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
 def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
     """Files that replace the machine's in /etc; ``passwd`` and ``group`` are the machine's."""
     user = setup.user
@@ -115,23 +150,26 @@ STATE = f"{RUN}/user/state"
 """The user's XDG directories inside: records of real jobs and sandbox jobs are separate."""
 
 
-def config_files(
-    cluster: Cluster, user_catalog: Optional[str], named_catalog: Optional[str]
-) -> Dict[str, str]:
-    """The configuration that neuronctl reads inside the sandbox.
+def config_text(cluster: Cluster, own: Optional[Document]) -> str:
+    """config.yaml inside: the user's ``own``, for the sandbox's cluster, account, and QOS."""
+    policy = cluster.policy
+    config = {} if own is None else {key: _as_typed(own, (key,), own.data[key]) for key in own.data}
+    for key, only, required in (
+        ("account", ACCOUNT, policy.account_required),
+        ("qos", QOS, policy.qos_required),
+    ):
+        if required or key in config:
+            config[key] = only
+    return json.dumps({**config, "cluster": cluster.name}, indent=2) + "\n"
 
-    The sandbox's cluster is the default. The catalog is the one that the sandbox was built from:
-    the texts are the user's own partitions.yaml and the file in $NEURONCTL_CATALOG, if any.
-    """
-    config = {"cluster": cluster.name}
-    if cluster.policy.account_required:
-        config["account"] = ACCOUNT
-    files = {"config.yaml": json.dumps(config) + "\n"}
-    if user_catalog is not None:
-        files["partitions.yaml"] = user_catalog
-    if named_catalog is not None:
-        files[NAMED_CATALOG] = named_catalog
-    return files
+
+def _as_typed(document: Document, path: KeyPath, value: Any) -> Any:
+    """The value for JSON, with numbers as text: 1.10 stays 1.10."""
+    if isinstance(value, dict):
+        return {key: _as_typed(document, (*path, key), item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_typed(document, (*path, str(n)), item) for n, item in enumerate(value)]
+    return value if value is None or isinstance(value, bool) else document.raw.get(path, value)
 
 
 NAMED_CATALOG = "catalog.yaml"

@@ -283,7 +283,7 @@ def failure(result: Result) -> Exception:
     if "could not establish a configuration source" in words.lower():
         return SlurmUnavailableError(
             f"{command} cannot find slurm.conf: this machine is not part of a cluster",
-            "log in to the cluster's login node; 'neuronctl generate' works without Slurm",
+            where_slurm_is(),
         )
     if unreachable(words):
         return SlurmUnavailableError(
@@ -292,6 +292,15 @@ def failure(result: Result) -> Exception:
             "'neuronctl generate' works without Slurm",
         )
     return SlurmRefusedError(f"{command} refused the request: {words}")
+
+
+def where_slurm_is(*, or_else: str = "") -> str:
+    """The hint on a machine without Slurm; ``or_else``: another remedy, if no sandbox is up."""
+    from neuronctl.sandbox_address import is_up
+
+    if is_up():
+        return "your sandbox is up: open a shell in it with 'neuronctl sandbox shell'"
+    return f"log in to the cluster's login node{or_else}; 'neuronctl generate' works without Slurm"
 
 
 def installed() -> bool:
@@ -343,8 +352,7 @@ def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Exception
     if isinstance(error, FileNotFoundError):
         return SlurmUnavailableError(
             f"{command} not found: Slurm is not on PATH",
-            "log in to the cluster's login node, or add Slurm's bin directory to PATH; "
-            "'neuronctl generate' works without Slurm",
+            where_slurm_is(or_else=", or add Slurm's bin directory to PATH"),
         )
     return SlurmUnavailableError(f"cannot start {command}: {error.strerror}")
 

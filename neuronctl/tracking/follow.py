@@ -11,6 +11,7 @@ reached, they keep trying. Neither COMPLETING nor a requeue is the end.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO, Tuple, Union
@@ -101,12 +102,16 @@ def _watch(job: JobId, record: Optional[JobRecord], store: Optional[RecordStore]
 def _follow(watch: _Watch, screen: _Screen, logs: List[_Log]) -> int:
     due = 0.0
     while True:
-        if time.monotonic() >= due:
+        # What a job prints comes after the news that it runs.
+        starts = watch.waiting and any(log.has_more() for log in logs)
+        asks = starts or time.monotonic() >= due
+        if asks:
             for line in watch.poll():
                 screen.say(line)
             _find(logs, watch)
             due = time.monotonic() + watch.interval
-        screen.copy(logs)
+        if asks or not watch.waiting:
+            screen.copy(logs)
         if watch.ended:
             break
         time.sleep(_TICK)
@@ -179,10 +184,14 @@ class _Watch:
             if self.record is not None:
                 self.record = remember(self.store, self.record, self.statuses)
         else:
-            waiting = all(status.state == "PENDING" for status in self.statuses)
-            longest = _LONGEST_WAITING if waiting else _LONGEST_RUNNING
+            longest = _LONGEST_WAITING if self.waiting else _LONGEST_RUNNING
             self.interval = min(self.interval * _GROWTH, longest)
         return lines
+
+    @property
+    def waiting(self) -> bool:
+        """Whether all of it was pending when last asked."""
+        return all(status.state == "PENDING" for status in self.statuses)
 
     def _ask(self) -> None:
         rows = squeue([self.job])
@@ -287,6 +296,13 @@ class _Log:
         self.found = False
         self.position = 0
         self.cut = False
+
+    def has_more(self) -> bool:
+        """Whether the file has grown, or was restarted, since it was read."""
+        try:
+            return self.path is not None and os.stat(self.path).st_size != self.position
+        except OSError:
+            return False
 
     def read(self, most: int = 1 << 16) -> bytes:
         """Read up to ``most`` new bytes; sets ``cut`` if the file was truncated."""

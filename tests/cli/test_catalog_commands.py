@@ -36,6 +36,18 @@ def test_a_wrong_one(run: Run, tmp_path: Path, partition: str, words: str) -> No
     assert words in result.stderr
 
 
+def test_all_that_is_wrong(run: Run, tmp_path: Path) -> None:
+    text = "clusters:\n  neuron:\n    partitions:\n      cpu: {nodes: x}\n      bigmem: {gpus: 1}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    said = run("catalog", "check", "a.yaml", code=3).stderr.splitlines()
+    errors = [line for line in said if not line.startswith("  hint: ")]
+    assert [line.partition(": not a")[0].rpartition(": ")[0] for line in errors] == [
+        "neuronctl: a.yaml:4: clusters.neuron.partitions.cpu.nodes",
+        "neuronctl: a.yaml:5: clusters.neuron.partitions.bigmem.gpus",
+    ]
+    assert len(said) == 4
+
+
 def test_no_such_file(run: Run) -> None:
     assert "cannot read no.yaml" in run("catalog", "check", "no.yaml", code=3).stderr
 

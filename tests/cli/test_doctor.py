@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
 from fake_slurm import FakeSlurm
+
+from neuronctl.sandbox_address import NAME_VARIABLE, address
 
 Run = Callable[..., Any]
 
@@ -36,6 +39,22 @@ def test_without_slurm(run: Run, no_slurm: None) -> None:
     assert "neuron, from the catalog's default" in found["cluster"]["words"]
     assert found["last job"]["words"] == "no recorded jobs"
     assert {one["state"] for one in found.values()} <= {"ok", "wrong", "not here"}
+
+
+def test_without_slurm_but_with_a_sandbox(
+    run: Run, no_slurm: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands are in there, not on a login node."""
+    monkeypatch.setenv(NAME_VARIABLE, f"of-{os.getpid()}")
+    login = "log in to the cluster's login node"
+    assert login in run("status", code=6).stderr
+    with socket.socket(socket.AF_UNIX) as sandbox:
+        sandbox.bind(address())
+        sandbox.listen()
+        said = run("status", code=6).stderr
+        assert "'neuronctl sandbox shell'" in said
+        assert login not in said
+        assert "'neuronctl sandbox shell'" in checks(run)["slurm commands"]["hint"]
 
 
 def test_the_cluster_of_the_configuration(run: Run, no_slurm: None, clean_home: Path) -> None:

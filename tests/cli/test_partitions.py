@@ -72,6 +72,16 @@ def test_another_cluster(run: Run) -> None:
     assert "cores per GPU  by default a node's cores / its GPUs" in out
 
 
+def test_an_account_or_qos_that_is_mandatory(run: Run, tmp_path: Path) -> None:
+    out = run("partitions", "--cluster", "jureca").stdout
+    assert "--account  mandatory; 'neuronctl partitions --live' lists yours\n" in out
+    assert "--qos" not in out
+    (tmp_path / "own.yaml").write_text("clusters: {neuron: {policy: {qos_required: true}}}\n")
+    out = run("partitions", "--catalog", "own.yaml").stdout
+    assert "--qos             mandatory; 'neuronctl partitions --live' lists yours\n" in out
+    assert "--account" not in out
+
+
 def test_partitions_in_detail(run: Run) -> None:
     out = run("partitions", "cas_v100nv_8", "gh200_1", "cas_v100nv_8").stdout
     assert out.count("\ncas_v100nv_8\n") == 1

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, Callable
 
 import pytest
@@ -134,16 +135,13 @@ def test_watching_without_slurm(run: Run, tmp_path: Any) -> None:
     assert "squeue not found" in result.stderr
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
+def on_terminal(fake_slurm: FakeSlurm, width: int) -> str:
+    """What status prints on a terminal so wide."""
     import fcntl
     import pty
     import struct
     import termios
 
-    fake_slurm.queue(
-        queue_row("7", used="5:00"), queue_row("8", state="PENDING", reason="Priority")
-    )
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     env = {**os.environ, **fake_slurm.env, "TERM": "xterm", "PYTHONUTF8": "1"}
@@ -163,12 +161,35 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
                 break
             text += part
     os.close(ours)
-    assert b"\x1b[32mRUNNING" in text and b"\x1b[33mPENDING" in text
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", text.decode())
-    lines = plain.splitlines()
-    assert process.returncode == 0 and all(len(line) <= width for line in lines), lines
-    assert "RUNNING" in plain and "train" in plain
-    assert {40: "TIME", 80: "███░░░ 5:00 left", 200: "████░░░░ 5:00 left"}[width] in plain
+    assert process.returncode == 0
+    return text.decode()
+
+
+def plain(text: str) -> str:
+    """The text without its colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
+    fake_slurm.queue(
+        queue_row("7", used="5:00"), queue_row("8", state="PENDING", reason="Priority")
+    )
+    text = on_terminal(fake_slurm, width)
+    assert "\x1b[32mRUNNING" in text and "\x1b[33mPENDING" in text
+    lines = plain(text).splitlines()
+    assert all(len(line) <= width for line in lines), lines
+    assert "RUNNING" in plain(text) and "train" in plain(text)
+    assert {40: "TIME", 80: "███░░░ 5:00 left", 200: "████░░░░ 5:00 left"}[width] in plain(text)
+
+
+def test_the_first_pages_show_the_table_of_a_terminal(fake_slurm: FakeSlurm, root: Path) -> None:
+    """Where a newcomer compares the page with the screen."""
+    fake_slurm.queue(queue_row("1", state="COMPLETED"))
+    header = plain(on_terminal(fake_slurm, 120)).splitlines()[0].split()
+    for page in ("README.md", "README.ko.md", "docs/tutorial/first-multi-node-training.md"):
+        (shown,) = re.findall(r"^JOB  .*", (root / page).read_text(encoding="utf-8"), re.MULTILINE)
+        assert shown.split() == header, page
 
 
 def test_watching_keeps_live_jobs_in_the_picture(fake_slurm: FakeSlurm) -> None:

@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import pytest
 
 from neuronctl.sandbox import client, enter
-from neuronctl.sandbox.client import NAME_VARIABLE
 from neuronctl.sandbox.setup import Running
+from neuronctl.sandbox_address import NAME_VARIABLE
 
 COMMENT = "--comment=field=misc;appl=pytorch-ddp"
 """A comment the cluster of the session's sandbox accepts."""

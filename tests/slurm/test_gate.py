@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import time
 from typing import Any, Iterator, List
 
@@ -341,8 +342,13 @@ def test_partitions_live(sandbox: Sandbox) -> None:
     sandbox.exec([*RAW, "--gres=gpu:3"])
     sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.1; done"])
     text = sandbox.exec(["neuronctl", "partitions", "--live", "--json", PARTITION]).stdout
-    (one,) = json.loads(text)["partitions"]
+    answer = json.loads(text)
+    (one,) = answer["partitions"]
     assert (one["unit"], one["free"], one["used"], one["down"]) == ("GPU", 13, 3, 0)
+    own = {"account": "sandbox", "partition": "", "qos": ["normal"], "default_qos": ""}
+    assert answer["accounts"] == [own]
+    text = sandbox.exec(["neuronctl", "partitions", "--live"]).stdout
+    assert re.search(r"^MY ACCOUNTS +MY QOS\nsandbox +normal$", text, re.MULTILINE)
     assert one["my_gpus"] == {"used": 3, "figure": 12}
     assert one["my_running"] == {"used": 1, "figure": 4}
     assert one["my_jobs"] == {"used": 1, "figure": 8}

@@ -323,6 +323,61 @@ srun --cpus-per-task=4 sh -c 'echo "task $(hostname) $SLURM_CPUS_PER_TASK $CUDA_
     sandbox.exec(["sh", "-c", look])
 
 
+# ---------------------------------------------------------- all processes of a step end
+
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(f"{sys.argv[1]}-{os.environ['SLURM_PROCID']}", "w")
+time.sleep(3600)
+"""
+JOB = f"#!/bin/bash\n#SBATCH -p amd_a100nv_8 -N2 --gres=gpu:1 -t 5 {COMMENT} -o %j.log\n"
+
+
+def _running(sandbox: Sandbox, mark: str) -> int:
+    return sum(mark in words for words in processes(sandbox.running.pid).values())
+
+
+def test_what_a_script_left_in_the_background_ends_with_it(sandbox: Sandbox, no_jobs: None) -> None:
+    """Daemons too, whose parent is gone and which have a session of their own."""
+    sandbox.write("stubborn.py", STUBBORN)
+    start = "(setsid python3 stubborn.py left-{} > /dev/null 2>&1 &)"
+    ready = "until ls left-script-0 left-step-0 left-step-1; do sleep 0.1; done > /dev/null 2>&1"
+    step = f"srun bash -c '{start.format('step')}; {ready}'"
+    sandbox.write("leave.sh", f"{JOB}{start.format('script')}\n{step}\n")
+    sandbox.exec(["sbatch", "--wait", "leave.sh"])
+    wait_until(lambda: _running(sandbox, "left-step") + _running(sandbox, "left-script") == 0)
+
+
+def test_a_requeue_ends_what_ran_before(sandbox: Sandbox, no_jobs: None) -> None:
+    """From the job's own trap, and with programs that ignore SIGTERM and lose their parent."""
+    sandbox.write("stubborn.py", STUBBORN)
+    trap = "trap 'scontrol requeue $SLURM_JOB_ID' USR1"
+    step = "srun bash -c 'python3 stubborn.py before & sleep 300' &"
+    sandbox.write("again.sh", f"{JOB}#SBATCH --requeue\n{trap}\n{step}\nwait\nwait\n")
+    job = sandbox.exec(["sbatch", "--parsable", "again.sh"]).stdout.strip()
+    there = ["sh", "-c", "test -e before-0 -a -e before-1"]
+    wait_until(lambda: sandbox.exec(there, check=False).returncode == 0)
+    sandbox.exec(["scancel", "-s", "USR1", "-b", job])
+    state = ["squeue", "-h", "-j", job, "-o", "%T"]
+    wait_until(lambda: sandbox.exec(state).stdout == "PENDING\n")
+    assert _running(sandbox, "before") == 0
+
+
+def test_a_shell_in_an_allocation_ends_with_a_program_in_the_background(
+    sandbox: Sandbox, no_jobs: None
+) -> None:
+    shell = f"salloc -p amd_a100nv_8 --gres=gpu:1 -t 5 '{COMMENT}' srun --pty sh\n"
+    typed = [
+        (b"$ ", shell.encode()),
+        (b"Granted", b""),
+        (b"$ ", b'sleep 3600 & echo back""ground\n'),
+        (b"background", b"exit\n"),
+        (b"Relinquishing", b"exit 6\n"),
+    ]
+    assert _on_terminal(sandbox, typed) == 6
+
+
 # ------------------------------------------------------------------ what stays behind
 
 SMALL = ["--nodes", "amd_a100nv_8=1", "--nodes", "cas_v100nv_8=0"]
@@ -424,6 +479,41 @@ def test_an_older_cluster_of_the_catalog(slurm_there: None) -> None:
         result = made.exec([*GPU_JOB, "--comment=two words", SLEEP], check=False)
         assert "--comment must be one word" in result.stderr
         made.exec([*GPU_JOB, "--comment=pytorch", "--mem=1G", SLEEP])
+
+
+OWN_CLUSTER = """
+default_cluster: lab
+clusters:
+  lab:
+    source: by hand
+    date: 2026
+    policy: {submit_from: ["/work/{user}"], account_required: true}
+    partitions: {small: {nodes: 1, cores_per_node: 4}, gone: {nodes: 2}}
+"""
+
+
+def test_a_cluster_and_settings_of_ones_own(
+    slurm_there: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs can be submitted where commands start, with the user's defaults and templates."""
+    own = tmp_path / "neuronctl"
+    (own / "templates").mkdir(parents=True)
+    (own / "partitions.yaml").write_text(OWN_CLUSTER)
+    (own / "config.yaml").write_text("cluster: neuron\naccount: mine\ntime: 7\npartition: small\n")
+    template = '{% extends "job.sh.j2" %}{% block launch %}echo of my own{% endblock %}\n'
+    (own / "templates" / "own.j2").write_text(template)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with sandbox_up("own") as made:
+        assert made.scratch.startswith("/work/")
+        made.exec(
+            ["neuronctl", "submit", "-o", "log", "--wait", "--template", "own.j2", "sleep", "0"]
+        )
+        assert made.exec(["cat", "log"]).stdout == "of my own\n"
+        assert made.exec(["squeue", "-h", "-t", "all", "-o", "%l %a"]).stdout == "7:00 sandbox\n"
+        # Slurm has one of the two partitions, and so has what is drafted over the user's file.
+        made.exec(["neuronctl", "catalog", "import", "--write", "draft.yaml"])
+        checked = made.exec(["neuronctl", "catalog", "check", "draft.yaml"]).stdout
+        assert "lab: 1 partition, Slurm" in checked
 
 
 # ---------------------------------------------------------------------- without root

@@ -233,6 +233,9 @@ def test_submit_and_follow(sandbox: Sandbox) -> None:
     assert steps == ["step 0", "step 1", "step 2"]
     assert result.stderr.count("complaint") == 1
     assert re.search(r"ended: FAILED, exit code 3:0$", result.stderr.strip())
+    # The news that it runs comes before what it prints.
+    together = sandbox.exec(["sh", "-c", 'exec "$@" 2>&1', "sh", *argv], check=False).stdout
+    assert "PENDING" not in together or re.search(r"RUNNING(?s:.)*step 0", together), together
     newest = status(sandbox)[-1]
     assert (newest["state"], newest["exit_code"]) == ("FAILED", 3)
     assert newest["record"] is not None and newest["stdout"].startswith(sandbox.scratch)

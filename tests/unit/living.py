@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, Optional, Sequence, Set, Tuple
 
-from making import cluster, plan_of
+from making import NO_POLICY, cluster, plan_of
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.model import Catalog, Policy
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.gate.assessment import Assessment, assess
 from neuronctl.rules import RuleContext
@@ -51,8 +51,10 @@ def live(jobs: Tuple[MyJob, ...] = (), limits: Limits = LIMITS, **fields: Any) -
     return dataclasses.replace(Snapshot(limits, NOW, jobs, limits.nodes, {}, NOW), **fields)
 
 
-def judged(look: Optional[Snapshot], *, why_not: str = "", **request: Any) -> Assessment:
-    made = plan_of(cluster(), **request)
+def judged(
+    look: Optional[Snapshot], *, why_not: str = "", site: Policy = NO_POLICY, **request: Any
+) -> Assessment:
+    made = plan_of(cluster(site), **request)
     catalog = Catalog({"toy": made.cluster}, "toy", (), {})
     return assess(RuleContext(made, catalog), look, why_not)
 

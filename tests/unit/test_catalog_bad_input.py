@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Tuple
 
@@ -133,6 +134,9 @@ def test_mistakes(tmp_path: Path, frame: str, text: str, key: str, words: str, h
     assert words in rest
     assert hint in caught.value.hint
     assert caught.value.exit_code == 3
+    # One mistake is one error, except that GPUs have properties.
+    others = [one.message for one in caught.value.others]
+    assert [one for one in others if "requires GPUs" not in one] == []
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,41 @@ def test_mistakes(tmp_path: Path, frame: str, text: str, key: str, words: str, h
 )
 def test_mistakes_of_the_whole(tmp_path: Path, text: str, words: str) -> None:
     assert load(tmp_path, text).message.startswith(words)
+
+
+def test_all_mistakes_are_found_in_the_order_of_their_lines(tmp_path: Path) -> None:
+    text = """default_cluster: nowhere
+clusters:
+  lab:
+    source: a guide
+    date: soon
+    policy:
+      submit_from: [scratch]
+      gpu_options: gres
+    partitions:
+      a:
+        nodes: many
+        max_gpus: 4
+      b:
+        max_running_jobs: 5
+        max_submit_jobs: 4
+      c: 3
+  neuron:
+    partitions: {cpu: {open: 1}}
+"""
+    error = load(tmp_path, text)
+    messages = [one.message for one in (error, *error.others)]
+    found = [re.sub(r"^.*?(:\d+): ([^:]*): .*", r"\1 \2", one) for one in messages]
+    assert found == [
+        ":1 default_cluster",
+        ":5 clusters.lab.date",
+        ":7 clusters.lab.policy.submit_from",
+        ":8 clusters.lab.policy.gpu_options",
+        ":11 clusters.lab.partitions.a.nodes",
+        ":14 clusters.lab.partitions.b.max_running_jobs",
+        ":16 clusters.lab.partitions.c",
+        ":18 clusters.neuron.partitions.cpu.open",
+    ]
 
 
 def test_taking_out_the_default_cluster_is_noticed(tmp_path: Path) -> None:

@@ -30,10 +30,36 @@ def test_partitions_that_slurm_does_not_have_are_taken_out() -> None:
     shipped = yamlfile.read(data_path("partitions.yaml"), CatalogError, keep=True)
     config = dataclasses.replace(LIMITS.config, cluster="neuron")
     here = dataclasses.replace(LIMITS, config=config)
-    text = draft(here, "2026-11-21", merge([shipped]).clusters)
+    text = draft(here, "2026-11-21", [merge([shipped])])
     drafted = yamlfile.parse(text, "draft", CatalogError)
     found = merge([shipped, drafted]).clusters["neuron"].partitions
     assert set(found) == {one.name for one in LIMITS.partitions}
+
+
+def test_nor_those_of_other_files_below() -> None:
+    """Of any file that the draft may replace or be laid over, under the name it has there."""
+    text = """
+clusters:
+  lab:
+    source: by hand
+    date: 2026
+    slurm_cluster_names: [other, TOY]
+    default_partition: old
+    partitions: {old: {nodes: 1}, gpu: {note: from the guide}}
+"""
+    shipped = yamlfile.read(data_path("partitions.yaml"), CatalogError, keep=True)
+    site = yamlfile.parse(text, "site", CatalogError)
+    own = yamlfile.parse("clusters: {lab: {partitions: {old: null, mine: {}},"
+                         " default_partition: gpu}}", "own", CatalogError)  # fmt: skip
+    layers = [shipped, site, own]
+    below = [merge(layers[:number]) for number in (1, 2, 3)]
+    drafted = yamlfile.parse(draft(LIMITS, "2026-11-21", below), "draft", CatalogError)
+    for under in ([shipped, site], layers):
+        found = merge([*under, drafted])
+        assert found.default_cluster == "lab"
+        assert set(found.clusters["lab"].partitions) == {one.name for one in LIMITS.partitions}
+        assert found.clusters["lab"].partitions["gpu"].note == ""
+        assert found.clusters["lab"].slurm_cluster_names == ("other", "TOY")
 
 
 def lay_over_shipped(limits: Limits, **below: Any) -> Cluster:
@@ -49,7 +75,7 @@ def lay_over_shipped(limits: Limits, **below: Any) -> Cluster:
     ]
     config = dataclasses.replace(limits.config, cluster="neuron")
     here = dataclasses.replace(limits, config=config)
-    text = draft(here, "2026-11-21", merge(layers).clusters)
+    text = draft(here, "2026-11-21", [merge(layers)])
     layers.append(yamlfile.parse(text, "draft", CatalogError))
     return merge(layers).clusters["neuron"]
 

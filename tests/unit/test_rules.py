@@ -195,8 +195,13 @@ CASES: List[Case] = [
         ["/home/kim"],
         {**on(STRICT), **here(directory="/home/kim"), "reviewed": True},
     ),
-    ("NC231", on(STRICT), ["account", "-A ACCOUNT"], on(STRICT, account="x")),
-    ("NC232", on(STRICT), ["QOS", "-q NAME"], on(STRICT, qos="x")),
+    (
+        "NC231",
+        {**on(STRICT), **here(config_file="/cfg/config.yaml")},
+        ["account", "add -A ACCOUNT; or set 'account: ACCOUNT' once in /cfg/config.yaml"],
+        on(STRICT, account="x"),
+    ),
+    ("NC232", on(STRICT), ["QOS", "add -q QOS; or set 'qos: QOS' once in"], on(STRICT, qos="x")),
     (
         "NC301",
         {"nodes": 2, "ntasks": 5},

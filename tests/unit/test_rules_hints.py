@@ -121,3 +121,24 @@ def test_a_qos_of_a_partitions_own_is_not_proposed() -> None:
             one for one in judged(live(limits=limits), qos="x").findings if one.code == "NC521"
         )
         assert found.hint == "leave -q out, or use -q normal"
+
+
+def test_what_is_mandatory_is_not_to_be_left_out() -> None:
+    """The hints name what Slurm says that the user may use."""
+    from living import LIMITS, MINE, judged, live
+
+    lab, course = MINE, dataclasses.replace(MINE, account="course", qos=("normal", "high"))
+    both = live(limits=dataclasses.replace(LIMITS, associations=(lab, course)))
+    strict = policy(account_required=True, qos_required=True)
+
+    def hints(**request: Any) -> Dict[str, str]:
+        return {one.code: one.hint for one in judged(both, site=strict, **request).findings}
+
+    assert hints()["NC231"].startswith("add -A lab or -A course; or set 'account: ACCOUNT' once in")
+    assert hints(account="course")["NC232"].startswith("add -q normal or -q high; or set 'qos: ")
+    assert hints(account="x")["NC522"] == "name one of yours with -A"
+    assert hints(account="lab", qos="x")["NC521"] == "use -q normal"
+    denied = dataclasses.replace(LIMITS.partitions[0], deny_qos=("normal",))
+    none = dataclasses.replace(LIMITS, partitions=(denied, *LIMITS.partitions[1:]))
+    assessed = judged(live(limits=none), site=strict, account="lab", qos="x")
+    assert "use another partition" in [one.hint for one in assessed.findings]

@@ -10,6 +10,7 @@ import pytest
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import client, enter
 from neuronctl.sandbox.setup import Running
+from neuronctl.sandbox_address import NAME_VARIABLE
 
 RUNNING = Running(  # noqa: S604 (a login shell is no shell=True)
     pid=1,
@@ -37,11 +38,11 @@ def test_a_command_starts_as_after_a_login(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv(name, "outside")
     monkeypatch.setenv("TERM", "vt100")
     monkeypatch.setenv("NEURONCTL_OTHER", "1")
-    monkeypatch.setenv(client.NAME_VARIABLE, "mine")
+    monkeypatch.setenv(NAME_VARIABLE, "mine")
     monkeypatch.setenv("NEURONCTL_CATALOG", "/outside.yaml")
     env = enter.environment(RUNNING)
     assert "outside" not in env.values()
-    assert not {client.NAME_VARIABLE, "NEURONCTL_CATALOG"} & set(env)
+    assert not {NAME_VARIABLE, "NEURONCTL_CATALOG"} & set(env)
     assert (env["TERM"], env["NEURONCTL_OTHER"]) == ("vt100", "1")
     assert (env["USER"], env["LOGNAME"], env["HOME"]) == ("ada", "ada", "/home/ada")
     assert env["PATH"].split(":")[0] == str(Path(sys.executable).parent)
@@ -54,7 +55,7 @@ def test_records_inside_are_apart_from_the_users_own() -> None:
 
 
 def test_no_sandbox_is_an_error_that_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(client.NAME_VARIABLE, "there is none of this name")
+    monkeypatch.setenv(NAME_VARIABLE, "there is none of this name")
     assert client.find() is None
     assert client.down() is False
     with pytest.raises(SlurmUnavailableError) as caught:
@@ -63,10 +64,10 @@ def test_no_sandbox_is_an_error_that_says_what_to_type(monkeypatch: pytest.Monke
 
 
 def test_a_name_too_long_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(client.NAME_VARIABLE, "x" * 61)
+    monkeypatch.setenv(NAME_VARIABLE, "x" * 61)
     with pytest.raises(UsageError) as caught:
         client.find()
-    assert client.NAME_VARIABLE in caught.value.message
+    assert NAME_VARIABLE in caught.value.message
     assert isinstance(caught.value, NeuronctlError)
 
 

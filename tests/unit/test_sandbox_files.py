@@ -9,6 +9,7 @@ from typing import Dict, List
 import pytest
 from test_sandbox_layout import A100, CPU, V100, cluster
 
+from neuronctl import yamlfile
 from neuronctl.catalog.model import (
     CommentField,
     CommentPolicy,
@@ -17,6 +18,7 @@ from neuronctl.catalog.model import (
     Policy,
     WallTime,
 )
+from neuronctl.errors import JobFileError
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import layout, setup
 from neuronctl.sandbox import slurm_conf as slurmconf
@@ -219,14 +221,29 @@ def test_a_made_user_is_added_and_a_known_one_is_not() -> None:
     assert (again["passwd"], again["group"]) == (files["passwd"], files["group"])
 
 
-def test_the_sandbox_cluster_is_the_default_inside() -> None:
-    files = setup.config_files(made().cluster, "clusters: {}\n", None)
-    assert json.loads(files["config.yaml"]) == {"cluster": "test"}
-    assert files["partitions.yaml"] == "clusters: {}\n"
-    strict = made(policy=Policy(account_required=True)).cluster
-    named = setup.config_files(strict, None, "x")
-    assert json.loads(named["config.yaml"]) == {"cluster": "test", "account": "sandbox"}
-    assert sorted(named) == ["catalog.yaml", "config.yaml"]
+def test_the_users_settings_hold_for_the_sandboxs_cluster() -> None:
+    cluster = made().cluster
+    assert json.loads(setup.config_text(cluster, None)) == {"cluster": "test"}
+    text = "cluster: neuron\naccount: lab\nqos: gold\nfield: nlp\ncpus-per-task: 08\n"
+    text += "requeue: true\nenv: {A: 1.10, B: x}\nmodule: [gcc/12, 3.10]\n"
+    own = yamlfile.parse(text, "config.yaml", JobFileError)
+    inside = yamlfile.parse(setup.config_text(cluster, own), "inside", JobFileError)
+    assert inside.data == {
+        "account": "sandbox",
+        "qos": "normal",
+        "field": "nlp",
+        "cpus-per-task": "08",
+        "requeue": True,
+        "env": {"A": "1.10", "B": "x"},
+        "module": ["gcc/12", "3.10"],
+        "cluster": "test",
+    }
+
+
+def test_what_the_site_requires_is_set() -> None:
+    strict = made(policy=Policy(account_required=True, qos_required=True)).cluster
+    text = setup.config_text(strict, None)
+    assert json.loads(text) == {"account": "sandbox", "qos": "normal", "cluster": "test"}
 
 
 def test_every_node_has_a_cable_to_the_bridge() -> None:

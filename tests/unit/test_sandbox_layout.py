@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 
@@ -122,13 +122,37 @@ def test_nodes_that_cannot_be(wanted: Dict[str, int], message: str, hint: str) -
         ("/p/scratch/{user}/", "/p/scratch/ada"),
         ("/home/{user}/scratch", "/scratch/ada"),
         ("/usr/{user}", "/scratch/ada"),
-        ("scratch/{user}", "/scratch/ada"),
-        ("/{user}", "/scratch/ada"),
+        ("/{user}", "/ada"),
+        ("/tmp/{user}", "/scratch/ada"),
         ("/p/../etc/{user}", "/scratch/ada"),
     ],
 )
 def test_scratch_lies_where_the_catalog_says_if_it_can(pattern: Optional[str], place: str) -> None:
-    assert layout.scratch(layout.build(cluster(A100, scratch=pattern), {}), "ada") == place
+    built = layout.build(cluster(A100, scratch=pattern), {})
+    assert layout.scratch(built, "ada", made=False) == place
+
+
+@pytest.mark.parametrize(
+    ("pattern", "allowed", "place"),
+    [
+        (None, ["/work/{user}"], "/work/ada"),
+        (None, ["/var/jobs", "/data"], "/data"),
+        ("/scratch/{user}", ["/work", "/scratch"], "/scratch/ada"),
+        ("/scratch/{user}", ["/work/{user}/jobs"], "/work/ada/jobs"),
+        (None, ["/"], "/scratch/ada"),
+        (None, ["/home/{user}"], "/home/ada"),
+        (None, ["/usr/local"], "/scratch/ada"),
+    ],
+)
+def test_commands_start_where_jobs_may_be_submitted(
+    pattern: Optional[str], allowed: List[str], place: str
+) -> None:
+    policy = Policy(submit_from=tuple(allowed))
+    built = layout.build(cluster(A100, scratch=pattern, policy=policy), {})
+    assert layout.scratch(built, "ada", made=True) == place
+    # The real home directory of a real user is not touched.
+    real = "/scratch/ada" if place.startswith("/home") else place
+    assert layout.scratch(built, "ada", made=False) == real
 
 
 def test_no_name_of_a_node_is_on_a_loopback() -> None:

@@ -125,9 +125,8 @@ def submit(
         errors = "; ".join(f"{finding.code}: {finding.message}" for finding in job.errors)
         raise PolicyError(f"refused: {errors}", job.errors[0].hint)
     command_line = ["python", *sys.argv]
-    return submit_draft(
-        draft(job, render(plan, template=template), command_line=command_line), plan.secrets
-    )
+    drafted = draft(job, render(plan, template=template), command_line=command_line)
+    return submit_draft(drafted, plan.secrets)
 
 
 def status(*jobs: Job, since: Optional[str] = None) -> Tuple[JobStatus, ...]:

@@ -27,7 +27,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     from neuronctl.slurm.process import run_interactive
     from neuronctl.slurm.srun import overlap_argv
 
-    status = running_job(JobId.parse(job))
+    status = running_job(job)
     nodes = nodes_of(status)
     if node is not None and node not in nodes:
         raise UsageError(f"job {status.id} is not on {node}", f"its nodes: {', '.join(nodes)}")
@@ -44,30 +44,31 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     return run_interactive(argv)
 
 
-def running_job(asked: JobId) -> JobStatus:
-    """The running job or task of that id.
+def running_job(word: str) -> JobStatus:
+    """The running job or task of this id, or the user's own of this name.
 
-    Raises UsageError where several tasks run, NoSuchJobError where none does.
+    Raises UsageError where several run, NoSuchJobError where none does.
     """
     from neuronctl.records.store import RecordStore
-    from neuronctl.tracking.lookup import look_up
+    from neuronctl.tracking.lookup import is_name, look_up, queued
 
-    found = look_up([asked], RecordStore.default(), accounting=False)
-    if found.unavailable is not None:
-        raise found.unavailable
-    running = [status for status in found.jobs if status.state == "RUNNING"]
+    if is_name(word):
+        jobs = tuple(queued([word])[word])
+    else:
+        found = look_up([JobId.parse(word)], RecordStore.default(), accounting=False)
+        if found.unavailable is not None:
+            raise found.unavailable
+        jobs = found.jobs
+    running = [status for status in jobs if status.state == "RUNNING"]
     if len(running) > 1:
-        names = ", ".join(str(status.id) for status in running[:5])
-        raise UsageError(f"{len(running)} tasks of job {asked} are running", f"name one: {names}")
+        names = ", ".join(str(status.id) for status in running)
+        raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")
     if running:
         return running[0]
-    if not found.jobs or found.jobs[0].source == "record":
-        raise NoSuchJobError(
-            f"job {asked} is not running: it is not in the queue", f"'neuronctl why {asked}'"
-        )
-    raise NoSuchJobError(
-        f"job {asked} is not running: it is {found.jobs[0].state}", f"'neuronctl why {asked}'"
-    )
+    state = "not in the queue"
+    if jobs and jobs[0].source != "record":
+        state = jobs[-1].state
+    raise NoSuchJobError(f"job {word} is not running: it is {state}", f"'neuronctl why {word}'")
 
 
 def nodes_of(status: JobStatus) -> Tuple[str, ...]:

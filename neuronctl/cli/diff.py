@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, List, Optional, Sequence, TextIO, Tuple
 
 import click
 
-from neuronctl.cli.say import say
-from neuronctl.errors import UsageError
+from neuronctl.cli.jobs import recorded_job
+from neuronctl.cli.say import notify
+from neuronctl.errors import NoSuchJobError, UsageError
 
 if TYPE_CHECKING:
-    from neuronctl.records.store import JobRecord
+    from neuronctl.records.store import JobRecord, RecordStore
 
 _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
 
@@ -31,21 +32,20 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
-    first = recorded.record_of(store, recorded.one_job(job))
+    first = recorded_job(job, store)
     name = f"job {first.job_id}"
     values: List[recorded.Change] = []
     if other is None:
         decisions, script = _today(first)
         other_name = "today"
         values = recorded.changed_decisions(first.draft.decisions, decisions)
-    elif other.isdigit():
-        second = recorded.record_of(store, int(other))
+    elif other.isdigit() or not os.path.isfile(other):
+        second = _second(other, store)
         other_name, script = f"job {second.job_id}", second.draft.script
         values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)
     else:
         other_name, script = other, _read(other)
-    for warning in store.warnings:
-        say(f"neuronctl: {warning}")
+    notify(*store.warnings)
     lines = recorded.text_diff(first.draft.script, script, name, other_name)
     if as_json:
         from neuronctl.console import print_json
@@ -80,14 +80,21 @@ def _print_values(values: Sequence[Tuple[str, str, str]], first: str, second: st
     print_table(columns, [list(row) for row in values])
 
 
+def _second(word: str, store: RecordStore) -> JobRecord:
+    try:
+        return recorded_job(word, store)
+    except NoSuchJobError as error:
+        if word.isdigit():
+            raise
+        raise NoSuchJobError(f"'{word}' is neither a file nor a recorded job", error.hint) from None
+
+
 def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError as error:
-        raise UsageError(
-            f"'{path}' is neither a job id nor a readable file: {error.strerror}"
-        ) from None
+        raise UsageError(f"cannot read '{path}': {error.strerror}") from None
 
 
 def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:

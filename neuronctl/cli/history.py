@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.say import notify
 from neuronctl.errors import RecordError, UsageError
 from neuronctl.records.store import JobRecord
 from neuronctl.tracking.job_status import JobStatus, state_counts
@@ -42,6 +42,7 @@ def command(
     import itertools
 
     from neuronctl.records.store import RecordStore
+    from neuronctl.tracking.lookup import is_named
 
     store = RecordStore.default()
     try:
@@ -53,7 +54,7 @@ def command(
         records = (
             record
             for record in itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
-            if name is None or _is_named(record, name)
+            if name is None or is_named(record.job_name, name)
         )
         return list(records if everything else itertools.islice(records, limit))
 
@@ -62,8 +63,7 @@ def command(
     states = _states(chosen, store, cut_off)
     if cut_off:  # the look has completed what it found
         chosen = choose()
-    for warning in store.warnings:
-        say(f"neuronctl: {warning}")
+    notify(*store.warnings)
     if as_json:
         from neuronctl.console import print_json
 
@@ -93,21 +93,13 @@ def _states(
         found = look_up(list(dict.fromkeys(ids)), store)
     else:
         return states
-    for note in found.notes:
-        if note not in store.warnings:
-            say(f"neuronctl: {note}")
+    notify(*(note for note in found.notes if note not in store.warnings))
     if found.unavailable is not None:
-        say(f"neuronctl: {found.unavailable.message}; states as recorded")
+        notify(f"{found.unavailable.message}; states as recorded")
     for status in found.jobs:
         if status.key is not None:
             states.setdefault(status.key, []).append(status)
     return states
-
-
-def _is_named(record: JobRecord, pattern: str) -> bool:
-    import fnmatch
-
-    return fnmatch.fnmatchcase(record.job_name, pattern)
 
 
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
@@ -181,7 +173,7 @@ def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
         command_line: Optional[List[str]] = list(record.draft.command_line)
     except RecordError as error:
         command_line = None
-        say(f"neuronctl: {error.message}")
+        notify(error.message)
     return {
         "record": record.key,
         "job_id": record.job_id,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, List
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.say import notify, say
 from neuronctl.errors import UsageError
 from neuronctl.rule_codes import CODES
 
@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from neuronctl.gate.partition_choice import Candidate
     from neuronctl.submission.prepare import PlannedJob, PreparedJob
     from neuronctl.submission.transaction import Submission
-
-OVERRIDE = "use --force to override"
-
-
-def notify(text: str) -> None:
-    """Say something about the work that is being done."""
-    say(f"neuronctl: {text}")
 
 
 def show_choice(job: PlannedJob) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
 
 from neuronctl.slurm.pending_reasons import explain
 from neuronctl.units import UNLIMITED
@@ -12,7 +12,10 @@ from neuronctl.words import utc
 if TYPE_CHECKING:
     from neuronctl.gate.partition_choice import Candidate
     from neuronctl.gate.verdict import Verdict
+    from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules import Finding
+    from neuronctl.submission.prepare import PreparedJob
+    from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.job_status import JobStatus
 
 
@@ -70,6 +73,32 @@ def candidates_data(candidates: Sequence[Candidate]) -> List[Dict[str, Any]]:
         }
         for candidate in candidates
     ]
+
+
+def submission_data(
+    draft: RecordDraft, job: Optional[PreparedJob], submission: Optional[Submission]
+) -> Dict[str, Any]:
+    """A job to be submitted; job: None where a recorded script is, byte for byte."""
+    plan = None if job is None else job.plan
+    logs: Union[RecordDraft, Submission] = submission or draft
+    return {
+        "job_id": None if submission is None else submission.job_id,
+        "cluster": draft.catalog_cluster,
+        "partition": draft.partition,
+        "job_name": draft.job_name,
+        "nodes": draft.nodes,
+        "ntasks_per_node": None if plan is None else plan.ntasks_per_node,
+        "cpus_per_task": None if plan is None else plan.cpus_per_task,
+        "gpus_per_node": draft.gpus_per_node,
+        "time_limit": draft.time_limit,
+        "launcher": None if plan is None else plan.launcher.name,
+        "logs": {"output": logs.output, "error": logs.error or logs.output},
+        "decisions": [dict(zip(("name", "value", "source", "why"), d)) for d in draft.decisions],
+        "verdict": None if job is None else verdict_data(job.verdict),
+        "choice": [] if job is None else candidates_data(job.candidates),
+        "findings": [] if job is None else findings_data(job.findings),
+        "script": draft.script or None,
+    }
 
 
 def findings_data(findings: Sequence[Finding]) -> List[Dict[str, str]]:

@@ -9,7 +9,8 @@ from typing import BinaryIO, Callable, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.jobs import one_job
+from neuronctl.cli.say import notify
 from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.records.store import JobRecord
@@ -39,17 +40,9 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     from neuronctl.slurm.cluster import local_cluster
 
     store = RecordStore.default()
-    named = None
-    if not job[:1].isdigit():
-        from neuronctl.tracking.lookup import by_name
-
-        named = by_name(job, store)
-    if named is not None:
-        say(f"neuronctl: {job} is job {named}, the newest of that name")
-    asked = named or JobId.parse(job)
+    asked = one_job(job, store)
     record = store.get(asked.job, local_cluster())
-    for warning in store.warnings:
-        say(f"neuronctl: {warning}")
+    notify(*store.warnings)
     if go_on:
         from neuronctl.tracking.follow import follow
 
@@ -79,8 +72,8 @@ def _through(rank: int, filters: List[RankFilter]) -> Callable[[BinaryIO], RankF
 
 
 def _no_labels() -> None:
-    say(
-        "neuronctl: no line of this log names its rank (PyTorch's own messages in the log of "
+    notify(
+        "no line of this log names its rank (PyTorch's own messages in the log of "
         "standard error, --err, do); submit with --env SLURM_LABELIO=1 (srun) or --env PET_TEE=3 "
         "(torchrun)"
     )
@@ -158,7 +151,7 @@ def _copy(path: str, rank: Optional[int], err: bool) -> bool:
             shutil.copyfileobj(file, only or sys.stdout.buffer)
             if file.tell() == 0:
                 more = "" if err else ", or only to standard error (--err)"
-                say(f"neuronctl: {path} is empty: nothing was written to it{more}")
+                notify(f"{path} is empty: nothing was written to it{more}")
             elif only is not None:
                 only.finish()
                 if not only.labelled:

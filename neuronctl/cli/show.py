@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.say import print_script, say
+from neuronctl.cli.jobs import one_job
+from neuronctl.cli.say import notify, print_script
 from neuronctl.errors import NoSuchJobError, RecordError
 from neuronctl.records.store import JobRecord, RecordDraft
 from neuronctl.tracking.job_status import JobStatus
@@ -29,17 +30,15 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     from neuronctl.records.recorded import record_of
     from neuronctl.records.store import RecordStore
     from neuronctl.slurm.cluster import local_cluster
-    from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.lookup import look_up
 
-    asked = JobId.parse(job)
     store = RecordStore.default()
+    asked = one_job(job, store)
     if only_script:
         print_script(record_of(store, asked.job).draft.script)
         return
     found = look_up([asked], store)
-    for note in found.notes:
-        say(f"neuronctl: {note}")
+    notify(*found.notes)
     number = found.jobs[0].id.job if found.jobs else asked.job
     record = None
     with contextlib.suppress(RecordError):  # which look_up has told

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.say import notify
 from neuronctl.errors import NoSuchJobError, SlurmUnavailableError, UsageError
-from neuronctl.tracking.job_status import JobStatus
 
 if TYPE_CHECKING:
     from neuronctl.tracking.job_table import Line
@@ -48,8 +47,7 @@ def command(
             raise UsageError("--watch cannot be combined with --json", "call it repeatedly")
         return _watch(question, tasks)
     found = question.ask()
-    for note in found.notes:
-        say(f"neuronctl: {note}")
+    notify(*found.notes)
     if as_json:
         from neuronctl.cli.json_data import status_data
         from neuronctl.console import print_json
@@ -95,12 +93,10 @@ class _Question:
         self, words: Tuple[str, ...], everybody: bool, since: Optional[str], after: Optional[int]
     ) -> None:
         from neuronctl.slurm.job_id import JobId
+        from neuronctl.tracking.lookup import is_name
 
-        # What does not begin like a number is a name.
-        self.ids = [JobId.parse(word) for word in words if _like_id(word)]
-        self.names = [word for word in words if not _like_id(word)]
-        if "" in self.names:
-            raise UsageError("JOB is empty", "omit it to see all your jobs")
+        self.ids = [JobId.parse(word) for word in words if not is_name(word)]
+        self.names = [word for word in words if is_name(word)]
         if self.ids and self.names:
             raise UsageError("job ids cannot be combined with names", "ask for one, then the other")
         if self.ids and (everybody or since is not None):
@@ -134,20 +130,21 @@ class _Question:
 
     def ask(self) -> Found:
         """Ask the records, squeue and sacct."""
-        from neuronctl.tracking.lookup import look_up, mine
+        from neuronctl.tracking.lookup import is_named, look_up, mine
 
         if self.ids:
             return look_up(self.ids)
         found = mine(everybody=self.everybody, since=self.after)
         if not self.names:
             return found
-        return replace(
-            found, jobs=tuple(job for job in found.jobs if any(_named(job, n) for n in self.names))
-        )
+        named = [job for job in found.jobs if any(is_named(job.name, n) for n in self.names)]
+        return replace(found, jobs=tuple(named))
 
     def check(self, found: Found) -> None:
         """Raises NoSuchJobError for what was asked for and nobody knows."""
-        unmatched = [n for n in self.names if not any(_named(job, n) for job in found.jobs)]
+        from neuronctl.tracking.lookup import is_named, no_such_job
+
+        unmatched = [n for n in self.names if not any(is_named(j.name, n) for j in found.jobs)]
         if unmatched and found.unavailable is None:
             raise NoSuchJobError(
                 f"no matching jobs: {', '.join(unmatched)}",
@@ -159,19 +156,8 @@ class _Question:
             if any(job.task is not None for job in found.missing):
                 hint += "; a task cancelled before it starts leaves no trace"
             from neuronctl.records.store import RecordStore
-            from neuronctl.tracking.lookup import no_such_job
 
             raise no_such_job(found.missing, RecordStore.default(), hint)
-
-
-def _like_id(word: str) -> bool:
-    return word.lstrip("-+")[:1].isdigit()
-
-
-def _named(job: JobStatus, pattern: str) -> bool:
-    from fnmatch import fnmatchcase
-
-    return fnmatchcase(job.name, pattern)
 
 
 def _picture(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.say import say
-from neuronctl.slurm.job_id import JobId
+from neuronctl.cli.say import notify
 
 if TYPE_CHECKING:
     from neuronctl.slurm.srun import NodeLook
@@ -26,7 +25,7 @@ def command(job: str, as_json: bool) -> None:
     from neuronctl.cli.attach import nodes_of, running_job
     from neuronctl.slurm.srun import look_at_nodes
 
-    status = running_job(JobId.parse(job))
+    status = running_job(job)
     nodes = nodes_of(status)
     looks = look_at_nodes(status.job_id, nodes)
     silent = sorted(set(nodes) - {look.node for look in looks})
@@ -38,7 +37,7 @@ def command(job: str, as_json: bool) -> None:
     else:
         _print(looks)
     if silent:
-        say(f"neuronctl: no answer from {', '.join(silent)}")
+        notify(f"no answer from {', '.join(silent)}")
 
 
 def _print(looks: Sequence[NodeLook]) -> None:

@@ -6,7 +6,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.jobs import one_job
+from neuronctl.cli.say import notify
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import SlurmUnavailableError
@@ -26,17 +27,12 @@ def command(job: str, as_json: bool) -> None:
     last 256 KiB of the log usually means is stated as likely.
     """
     from neuronctl.records.store import RecordStore
-    from neuronctl.slurm.job_id import JobId
-    from neuronctl.tracking.lookup import by_name, look_up, no_such_job
+    from neuronctl.tracking.lookup import look_up, no_such_job
 
     store = RecordStore.default()
-    named = by_name(job, store)
-    if named is not None:
-        say(f"neuronctl: {job} is job {named}, the newest of that name")
-    asked = named or JobId.parse(job)
+    asked = one_job(job, store)
     found = look_up([asked], store)
-    for note in found.notes:
-        say(f"neuronctl: {note}")
+    notify(*found.notes)
     if not found.jobs:
         if found.unavailable is not None:
             raise found.unavailable

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from neuronctl.forecast.forecast import Forecast
 
 UNCITED = Citation("")
+EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)
+"""Of what sbatch refuses on every cluster."""
 
 
 @dataclass(frozen=True)

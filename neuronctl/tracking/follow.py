@@ -75,10 +75,14 @@ def follow(
         return INTERRUPTED
 
 
-def wait(job_id: Union[int, JobId], record: Optional[JobRecord] = None) -> int:
-    """Wait silently until a job ends; return its exit code like ``follow``.
+def wait(
+    job_id: Union[int, JobId],
+    record: Optional[JobRecord] = None,
+    tell: Optional[Callable[[str], None]] = None,
+) -> int:
+    """Wait until a job ends; return its exit code like ``follow``.
 
-    Ctrl-C raises KeyboardInterrupt; the job continues.
+    tell: is told at the end how it ended. Ctrl-C raises KeyboardInterrupt; the job continues.
     """
     job = job_id if isinstance(job_id, JobId) else JobId(job_id)
     watch = _watch(job, record, None)
@@ -86,6 +90,8 @@ def wait(job_id: Union[int, JobId], record: Optional[JobRecord] = None) -> int:
         watch.poll()
         if not watch.ended:
             time.sleep(watch.interval)
+    if tell is not None:
+        tell(watch.last_words())
     return watch.exit_status
 
 

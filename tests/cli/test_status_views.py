@@ -26,6 +26,15 @@ def test_by_name(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "cannot be combined with" in run("status", "1", "train*", code=2).stderr
 
 
+@pytest.mark.parametrize("name", ["7b-finetune", "sweep[1]", "학습"])
+def test_names_that_look_otherwise(run: Run, fake_slurm: FakeSlurm, name: str) -> None:
+    """A job id has no letters; a name with brackets need not be a pattern."""
+    fake_slurm.queue(queue_row("1", name=name), queue_row("2"))
+    rows = json.loads(run("status", name, "--json").stdout)["jobs"]
+    assert [row["job_id"] for row in rows] == ["1"]
+    assert run("cancel", name).stdout == f"1 ({name}) cancelled\n"
+
+
 def test_since(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.accounting(accounting_row("3"), accounting_row("4", submit="2001-01-01T00:00:00"))
     rows = json.loads(run("status", "--since", "7d", "--json").stdout)["jobs"]

@@ -67,6 +67,7 @@ def catalog_schema() -> Schema:
                 "type": "array",
                 "items": _object(model.CommentField, {"key": _TEXT, "values": _TEXTS}),
             },
+            "meanings": _by_name({"type": ["string", "null"]}),
         },
     )
     policy = _object(

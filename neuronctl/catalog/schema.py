@@ -300,11 +300,13 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
     if form == "fields" and not parts:
         hint = "list them under 'fields:'"
         raise node.fail("", "'form: fields' has no fields", hint, ("fields",), ("form",))
+    meanings = node.mapping("meanings")
     return CommentPolicy(
         required=node.boolean("required", False),
         form=form,
         values=node.texts("values"),
         fields=tuple(parts),
+        meanings={value: meanings.text(value, "") for value in meanings.present()},
     )
 
 

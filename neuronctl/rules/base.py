@@ -60,6 +60,9 @@ class LocalFacts:
     log_problem: str = ""
     log_hint: str = ""
     has_directives: bool = False
+    imports: Tuple[str, ...] = ()
+    """The names in the import lines of a Python program, in lower case, without those of Python's
+    own modules."""
     image_problem: str = ""
     """Why the container image cannot be used."""
     environment_problem: str = ""

@@ -104,15 +104,18 @@ def _states(
 
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
     from neuronctl.console import Column, print_table, shortened
-    from neuronctl.tracking.job_table import STATE_STYLES
+    from neuronctl.tracking.job_table import STATE_STYLES, state_style
 
+    words = {record.key: state_word(record, states.get(record.key, [])) for record in records}
+    # Of an array the state that matters most.
+    styles = {words[key]: state_style(known) for key, known in states.items() if len(known) > 1}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
         Column("NAME", priority=1, no_wrap=True),
         Column("PARTITION", priority=3, no_wrap=True),
         Column("NODES", justify="right", priority=4),
-        Column("STATE", no_wrap=True, styles=STATE_STYLES),
+        Column("STATE", no_wrap=True, styles={**styles, **STATE_STYLES}),
         Column("REASON OR EXIT"),
         Column("USED", justify="right", priority=2, no_wrap=True),
     ]
@@ -126,7 +129,7 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
                 shortened(record.job_name, 16),
                 record.partition,
                 "" if record.nodes is None else str(record.nodes),
-                state_word(record, known),
+                words[record.key],
                 _how(record, known),
                 _used(known),
             ]

@@ -70,11 +70,12 @@ def _data(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> Dict[str, A
 
 def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
     from neuronctl.console import Column, print_table, print_text
+    from neuronctl.tracking.job_table import state_style
 
     first = jobs[0]
     name = f"Job {first.id if len(jobs) == 1 else first.id.job} ({first.name})"
     print_text(name, "bold")
-    _rows(_status_rows(jobs))
+    _rows(_status_rows(jobs), state_style(jobs))
     if record is None:
         print_text("\nno record: submitted without neuronctl, or from another machine")
         return
@@ -108,12 +109,12 @@ def _section(title: str) -> None:
     print_text(f"\n{title}", "bold")
 
 
-def _rows(rows: Sequence[Tuple[str, str]]) -> None:
+def _rows(rows: Sequence[Tuple[str, str]], first_style: str = "") -> None:
     from neuronctl.console import print_text
 
     width = max(len(name) for name, _ in rows)
-    for name, text in rows:
-        print_text(f"  {name:<{width}}  {text}")
+    for number, (name, text) in enumerate(rows):
+        print_text(f"  {name:<{width}}  {text}", "" if number else first_style)
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:

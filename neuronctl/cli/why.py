@@ -77,6 +77,7 @@ def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
 
 def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> None:
     from neuronctl.console import is_terminal, print_text, terminal_width
+    from neuronctl.tracking.job_table import state_style
 
     width = min(terminal_width(), 100) if is_terminal() else 80
     print_text(_wrap(paragraph(same, diagnosis), width))
@@ -95,7 +96,8 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
         rows.append(("log", words))
     for name, text in rows:
         head, _, quote = text.partition("\n")
-        print_text(_wrap(head, width, f"  {name:<6} ", " " * 9))
+        style = state_style(same) if name == "state" else ""
+        print_text(_wrap(head, width, f"  {name:<6} ", " " * 9), style)
         if quote:
             print_text(_wrap(quote, width, " " * 9, " " * 9), "bold")
 

@@ -42,23 +42,23 @@ def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str 
         for one in values
         if word and (word.lower() in one or (len(one) > 2 and one in word.lower()))
     )
-    best = tuple(dict.fromkeys(related + close))[:4]
-    if best and len(values) > _SHOWN:
+    best = tuple(dict.fromkeys(related or close))[:4]
+    every = _where_all(context, values)
+    if best and every:
         meanings = context.plan.cluster.policy.comment.meanings
         text = f"did you mean {' or '.join(_meant(one, meanings) for one in best)}?"
-    else:
-        text = _short(context, key, values)
-    return "; ".join([text, *_where_all(context, values)])
+        return " ".join([text, *every])
+    return "; ".join([_short(context, key, values), *every])
 
 
 def _short(context: RuleContext, key: str, values: Tuple[str, ...]) -> str:
-    """``APPL such as pytorch, pytorch-ddp (the program imports torch)``; all of few values."""
+    """``APPL can be pytorch, pytorch-ddp (the program imports torch)``; all of few values."""
     meanings = context.plan.cluster.policy.comment.meanings
     few = len(values) <= _SHOWN
     name, near = ("", ()) if few else _near_program(context, values)
     shown = ", ".join(_meant(one, meanings) for one in (near or values)[:_SHOWN])
     why = f" (the program imports {name})" if name else ""
-    return f"{key.upper()} {'is one of' if few else 'such as'} {shown}{why}"
+    return f"{key.upper()} {'is one of' if few else 'can be'} {shown}{why}"
 
 
 def _meant(value: str, meanings: Mapping[str, str]) -> str:
@@ -70,7 +70,8 @@ def _where_all(context: RuleContext, *lists: Sequence[str]) -> List[str]:
     if all(len(values) <= _SHOWN for values in lists):
         return []
     asked = context.plan.request.cluster
-    return [f"all: neuronctl partitions --comment{f' --cluster {asked}' if asked else ''}"]
+    other = f" --cluster {asked}" if asked not in (None, context.catalog.default_cluster) else ""
+    return [f"'neuronctl partitions --comment{other}' lists all"]
 
 
 def _near_program(context: RuleContext, values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:

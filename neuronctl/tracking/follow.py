@@ -108,7 +108,7 @@ def _follow(watch: _Watch, screen: _Screen, logs: List[_Log]) -> int:
     while True:
         if time.monotonic() >= due:
             for line in watch.poll():
-                screen.say(line)
+                screen.say(line, watch.statuses)
             _find(logs, watch)
             due = time.monotonic() + watch.interval
         screen.copy(logs)
@@ -120,7 +120,7 @@ def _follow(watch: _Watch, screen: _Screen, logs: List[_Log]) -> int:
     for log in logs:
         if log.path is not None and not log.found:
             screen.say(f"no log found at {log.path}")
-    screen.say(watch.last_words())
+    screen.say(watch.last_words(), watch.statuses)
     return watch.exit_status
 
 
@@ -322,14 +322,16 @@ class _Screen:
         self.err = err
         self._mid_line = False
 
-    def say(self, line: str) -> None:
-        """Print one line about the job, with the time of day."""
+    def say(self, line: str, jobs: Sequence[JobStatus] = ()) -> None:
+        """Print one line about the job, with the time of day. jobs: those whose states it tells."""
         from neuronctl.console import print_text
+        from neuronctl.tracking.job_table import state_style
 
         if self._mid_line:
             print_text("", file=self.err)
             self._mid_line = False
-        print_text(f"[{time.strftime('%H:%M:%S')}] {line}", file=self.err)
+        clock = time.strftime("%H:%M:%S")
+        print_text(f"[{clock}] {line}", state_style(jobs), file=self.err)
         self.err.flush()
 
     def copy(self, logs: Sequence[_Log]) -> bool:

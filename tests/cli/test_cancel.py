@@ -6,6 +6,7 @@ import json
 from typing import Any, Callable
 
 from fake_slurm import FakeSlurm, accounting_row, queue_row
+from terminal import on_terminal
 
 from neuronctl.records.store import RecordDraft, RecordStore
 
@@ -199,29 +200,6 @@ def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:
 def run_argv(run: Run, fake: FakeSlurm, *argv: str) -> Any:
     run(*argv)
     return fake.calls()[-1]
-
-
-def on_terminal(answer: str, *argv: str) -> str:
-    """Run neuronctl on a terminal of its own and answer its question."""
-    import os
-    import pty
-    import sys
-
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "neuronctl", *argv])
-    said = b""
-    os.write(terminal, answer.encode())
-    while True:
-        try:
-            data = os.read(terminal, 4096)
-        except OSError:
-            break
-        if not data:
-            break
-        said += data
-    os.waitpid(child, 0)
-    return said.decode()
 
 
 def test_asks_on_a_terminal_for_more_than_one(fake_slurm: FakeSlurm) -> None:

@@ -8,10 +8,11 @@ import re
 import signal
 import subprocess
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
+from terminal import on_terminal
 
 from neuronctl.records.store import RecordDraft, RecordStore
 
@@ -33,6 +34,36 @@ def test_names_that_look_otherwise(run: Run, fake_slurm: FakeSlurm, name: str) -
     rows = json.loads(run("status", name, "--json").stdout)["jobs"]
     assert [row["job_id"] for row in rows] == ["1"]
     assert run("cancel", name).stdout == f"1 ({name}) cancelled\n"
+
+
+@pytest.mark.parametrize("no_color", ["", "1"], ids=["colors", "NO_COLOR"])
+@pytest.mark.parametrize("words", [["status"], ["status", "7", "8", "9"], ["history"]])
+def test_states_at_a_glance(
+    fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, words: List[str], no_color: str
+) -> None:
+    """Failed, running and completed jobs look different, without colors too."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    store = RecordStore.default()
+    for number in (7, 8, 9, 10):
+        draft = RecordDraft(
+            cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
+            partition="cpu", output="/o", array="0-1" if number == 10 else None,
+        )  # fmt: skip
+        store.complete(store.begin(draft), number)
+    states = {"7": "FAILED", "8": "RUNNING", "9": "COMPLETED", "10_0": "COMPLETED"}
+    states["10_1"] = "OUT_OF_MEMORY"
+    fake_slurm.queue(*(queue_row(id, state=state) for id, state in states.items()))
+    shown = on_terminal("", *words)
+    looks = {}
+    for state in ("FAILED", "RUNNING", "COMPLETED"):
+        match = re.search(rf"(?:\x1b\[([0-9;]*)m)?{state}(?: |\x1b)", shown)
+        assert match is not None, shown
+        looks[state] = match[1]
+    assert looks["FAILED"].startswith("1") and len(set(looks.values())) == 3
+    assert ("31" in looks["FAILED"]) is not bool(no_color)
+    if words == ["history"]:
+        assert re.search(rf"\x1b\[{looks['FAILED']}m1 COMPLETED, 1 OUT_OF_MEMORY", shown)
 
 
 def test_since(run: Run, fake_slurm: FakeSlurm) -> None:

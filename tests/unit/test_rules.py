@@ -478,10 +478,10 @@ def test_figures_that_are_not_known_give_no_finding() -> None:
 @pytest.mark.parametrize(
     ("imports", "words"),
     [
-        (("torch",), "APPL such as pytorch, pytorch-ddp, pytorch-fsdp (the program imports torch)"),
-        (("torch", "ddp"), "APPL such as pytorch-ddp, pytorch, pytorch-fsdp ("),
-        (("numpy", "jax"), "APPL such as jax (the program imports jax)"),
-        (("numpy",), "APPL such as jax, pytorch, pytorch-ddp, pytorch-fsdp, vasp, namd; all: "),
+        (("torch",), "APPL can be pytorch, pytorch-ddp, pytorch-fsdp (the program imports torch)"),
+        (("torch", "ddp"), "APPL can be pytorch-ddp, pytorch, pytorch-fsdp ("),
+        (("numpy", "jax"), "APPL can be jax (the program imports jax)"),
+        (("numpy",), "APPL can be jax, pytorch, pytorch-ddp, pytorch-fsdp, vasp, namd; 'neuronctl"),
         ((), "FIELD is one of nlp (natural language processing), misc; "),
     ],
 )
@@ -492,9 +492,9 @@ def test_values_nearest_to_the_program_come_first(imports: Tuple[str, ...], word
     site = policy(comment=CommentPolicy(True, "fields", fields=fields, meanings=meanings))
     facts = dataclasses.replace(HERE, imports=imports)
     assert words in said("NC201", {**on(site), "here": facts})
-    assert "; all: neuronctl partitions --comment" in said("NC201", on(site))
+    assert "; 'neuronctl partitions --comment' lists all" in said("NC201", on(site))
     wrong = said("NC202", on(site, field="nlp", appl="torch"))
-    assert "did you mean pytorch or pytorch-ddp or pytorch-fsdp?; all: " in wrong
+    assert "did you mean pytorch or pytorch-ddp or pytorch-fsdp? 'neuronctl" in wrong
 
 
 def test_old_comment_is_answered_with_what_to_type() -> None:

@@ -162,9 +162,7 @@ def status(*jobs: Job, since: Optional[str] = None) -> Tuple[JobStatus, ...]:
     if found.unavailable is not None:
         raise found.unavailable
     if found.missing:
-        raise no_such_job(
-            found.missing, RecordStore.default(), "neither Slurm nor the job records know it"
-        )
+        raise no_such_job(found.missing, RecordStore.default())
     return found.jobs
 
 

@@ -9,8 +9,10 @@ from typing import Optional, Tuple
 import click
 
 from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import is_name, is_named, look_up, queued
 
 
 @click.command("attach", context_settings={"allow_interspersed_args": False})
@@ -20,8 +22,9 @@ from neuronctl.tracking.job_status import JobStatus
 def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     """Open a shell inside a running job, or run CMD there.
 
-    The shell sees the job's GPUs and shares its cores and memory; the job continues when it ends.
-    neuronctl exits with its exit code. Without a terminal, CMD is required.
+    JOB is a job id, 4711_3 for an array task, or the name of your running job. The shell sees the
+    job's GPUs and shares its cores and memory; the job continues when it ends. neuronctl exits
+    with its exit code. Without a terminal, CMD is required.
     """
     from neuronctl.shell import positional
     from neuronctl.slurm.process import run_interactive
@@ -49,11 +52,9 @@ def running_job(word: str) -> JobStatus:
 
     Raises UsageError where several run, NoSuchJobError where none does.
     """
-    from neuronctl.records.store import RecordStore
-    from neuronctl.tracking.lookup import is_name, look_up, queued
 
     if is_name(word):
-        jobs = tuple(queued([word])[word])
+        jobs = tuple(job for job in queued() if is_named(job.name, word))
     else:
         found = look_up([JobId.parse(word)], RecordStore.default(), accounting=False)
         if found.unavailable is not None:

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from dataclasses import asdict, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl.cli.say import notify, say
-from neuronctl.errors import NoSuchJobError, SlurmRefusedError, UsageError
+from neuronctl.console import print_json
+from neuronctl.errors import SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking.cancellation import Choice, Word, is_active, known_jobs
 from neuronctl.tracking.job_status import JobStatus, state_counts
-from neuronctl.tracking.lookup import is_name, look_up, matches, newest, no_such_job, queued
+from neuronctl.tracking.lookup import is_name, no_such_job
 from neuronctl.words import counted
 
-_SHORT = {
-    "PD": "PENDING",
-    "R": "RUNNING",
-    "S": "SUSPENDED",
-    "CF": "CONFIGURING",
-    "CG": "COMPLETING",
-    "ST": "STOPPED",
-}
-
-Word = Union[JobId, str]
-"""A job id, or the name of jobs."""
-
-Known = Dict[Word, List[JobStatus]]
-"""What Slurm knows of each."""
+_SHORT = dict(PD="PENDING", R="RUNNING", S="SUSPENDED", CF="CONFIGURING", CG="COMPLETING")
+_SHORT["ST"] = "STOPPED"
 
 
 @click.command("cancel")
@@ -67,13 +56,15 @@ def command(
         raise UsageError("no job given", "give a job id, a name or --state")
     if batch and signal is None:
         raise UsageError("--batch needs --signal", "name the signal, such as --signal USR1")
-    what = _What(signal and _signal_name(signal), batch, state and _state_name(state))
+    choice = Choice(state and _state_name(state), signal is not None)
+    what = _What(signal and _signal_name(signal), batch, choice)
     words: List[Word] = [
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
     store = RecordStore.default()
-    known: Known = _look(words, store) if words else {"*": queued(["*"])["*"]}
-    targets = {word: what.targets(word, statuses) for word, statuses in known.items()}
+    known, notes = known_jobs(words or ["*"], store)
+    notify(*notes)
+    targets = {word: choice.targets(word, statuses) for word, statuses in known.items()}
     chosen = {id: statuses for found in targets.values() for id, statuses in found.items()}
     if len(chosen) > 1 and not yes and not _agreed(chosen, what, targets if jobs else {}):
         say("nothing done")
@@ -83,8 +74,6 @@ def command(
     if not jobs and not chosen:
         rows = [_Row(words="no matching jobs")]
     if as_json:
-        from neuronctl.console import print_json
-
         data = [asdict(row) for row in rows if row.result]
         print_json("neuronctl.cancel/1", {"signal": what.signal, "jobs": data})
     else:
@@ -96,10 +85,7 @@ def command(
         raise SlurmRefusedError(f"scancel refused the request: {said}")
     missing = [word for word in words if not known[word]]
     if missing:
-        hint = "'neuronctl status' shows your jobs"
-        if any(isinstance(job, JobId) and job.task is not None for job in missing):
-            hint += "; a task cancelled before it starts leaves no trace"
-        raise no_such_job(missing, store, hint)
+        raise no_such_job(missing, store)
 
 
 @dataclass(frozen=True)
@@ -115,33 +101,11 @@ class _Row:
 
 @dataclass(frozen=True)
 class _What:
-    """What to do to the jobs; ``state``: only to those in this state."""
+    """What to do to the jobs."""
 
     signal: Optional[str]
     batch: bool
-    state: Optional[str]
-
-    def takes(self, status: JobStatus) -> bool:
-        """Whether it is to be done to this job, which has a process where a signal is sent."""
-        if not _is_active(status) or (self.signal and status.state == "PENDING"):
-            return False
-        return self.state is None or status.state == self.state
-
-    def targets(self, word: Word, statuses: Sequence[JobStatus]) -> Dict[JobId, List[JobStatus]]:
-        """The ids for scancel: a whole array where all of it is meant, otherwise its tasks."""
-        taken = [status for status in statuses if self.takes(status)]
-        active = [status for status in statuses if _is_active(status)]
-        found: Dict[JobId, List[JobStatus]] = {}
-        for status in taken:
-            id = status.id
-            if isinstance(word, JobId):
-                every = word.task is not None or len(taken) == len(active)
-                # scancel passes over a task's own number (4713 for 4711_2) without a word.
-                id = word if every and id.job == word.job else _common(word, id)
-            elif self.state is None and not self.signal:
-                id = JobId(id.job)  # all tasks of an array have one name
-            found.setdefault(id, []).append(status)
-        return found
+    choice: Choice
 
     def rows(
         self,
@@ -166,39 +130,14 @@ class _What:
         if not statuses:
             return _Row(str(word), result="unknown", words="no matching jobs")
         states = ", ".join(sorted({status.state for status in statuses}))
-        active = [status for status in statuses if _is_active(status)]
+        active = [status for status in statuses if is_active(status)]
         if not active:
             result, words = "ended", f"{word} had already ended: {states}"
-        elif self.state is not None and all(status.state != self.state for status in active):
-            result, words = "other-state", f"{word} is not {self.state}: {states}"
+        elif self.choice.state not in (None, *(status.state for status in active)):
+            result, words = "other-state", f"{word} is not {self.choice.state}: {states}"
         else:
             result, words = "not-started", f"{word} has not started: no process to signal"
         return _Row(str(word), statuses[0].name, states, result, words)
-
-
-def _look(words: Sequence[Word], store: RecordStore) -> Known:
-    """What Slurm knows of each job or name; of a name only the user's own jobs."""
-    names = [word for word in words if isinstance(word, str)]
-    ids = [word for word in words if isinstance(word, JobId)]
-    known: Known = {word: [] for word in words}
-    known.update(queued(names) if names else {})
-    if ids:
-        # A part of an array may be folded into a larger one: all of the array is looked at.
-        numbers = [JobId(job.job) if job.tasks is not None else job for job in ids]
-        found = look_up(list(dict.fromkeys(numbers)), store, accounting=False)
-        notify(*found.notes)
-        if found.unavailable is not None:
-            raise found.unavailable
-        known.update({job: [s for s in found.jobs if matches(job, s)] for job in ids})
-    if not any(_is_active(status) for statuses in known.values() for status in statuses):
-        # Nothing to cancel: accounting may tell what became of those the controller forgot.
-        _ask_accounting(ids, known)
-    for name in names:
-        if not known[name]:
-            with contextlib.suppress(NoSuchJobError):
-                past = look_up([newest(name, store)], store).jobs
-                known[name] = [status for status in past if not _is_active(status)]
-    return known
 
 
 def _agreed(
@@ -209,7 +148,7 @@ def _agreed(
     """Show all of several jobs and ask; without a terminal, no name may stand for several."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         for word, found in targets.items():
-            if isinstance(word, str) and len(found) > 1:
+            if isinstance(word, str) and len({id.job for id in found}) > 1:
                 raise UsageError(
                     f"'{word}' stands for {len(found)} jobs: {', '.join(map(str, found))}",
                     "name one by its id, or add --yes for all of them",
@@ -233,18 +172,6 @@ def _scancel(ids: Sequence[JobId], what: _What) -> Dict[str, str]:
 def _scancel_name(id: JobId) -> str:
     """An id as scancel names it in its complaints: without an array's ``%2``."""
     return str(id).partition("%")[0] + ("]" if "%" in str(id) else "")
-
-
-def _common(asked: JobId, id: JobId) -> JobId:
-    """The tasks of ``id`` that were asked for: of 4711_[4-9], asked for 4711_[1-5], 4711_[4-5]."""
-    if asked.tasks is None or id.tasks is None:
-        return id
-    others = id.without([asked])
-    return id if others is None else id.without([others]) or id
-
-
-def _is_active(status: JobStatus) -> bool:
-    return status.source == "squeue" and not status.ended
 
 
 def _signal_name(text: str) -> str:
@@ -274,18 +201,3 @@ def _state_name(text: str) -> str:
             did_you_mean(word.lower(), [name.lower() for name in _SHORT.values()]),
         )
     return word
-
-
-def _ask_accounting(ids: Sequence[JobId], known: Known) -> None:
-    from neuronctl.slurm.sacct import sacct
-    from neuronctl.tracking.job_status import merge
-
-    forgotten = [job for job in ids if not any(status.ended for status in known[job])]
-    if not forgotten:
-        return
-    answer = sacct(forgotten)
-    past = merge(None, accounting=answer.jobs)
-    for job in forgotten:
-        told = [status for status in past if matches(job, status)]
-        # What the record alone says of an array holds for no task of it that Slurm has forgotten.
-        known[job] = told or (known[job] if answer.off or job == JobId(job.job) else [])

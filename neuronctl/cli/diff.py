@@ -10,7 +10,9 @@ import click
 
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
+from neuronctl.console import Column, print_json, print_table, print_text
 from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.records.store import RecordStore
 
 if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord, RecordStore
@@ -25,11 +27,11 @@ _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+",
 def command(job: str, other: Optional[str], as_json: bool) -> None:
     """Compare a job's plan and script with another job's, or with a script in a file.
 
-    With JOB alone: with the script that the same request gives today. Recorded scripts have their
+    JOB is a job id, or the name of a job that neuronctl submitted (the newest of that name). With
+    one JOB alone: with the script that the same request gives today. Recorded scripts have their
     secrets masked.
     """
     from neuronctl.records import recorded
-    from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
     first = recorded_job(job, store)
@@ -48,8 +50,6 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     notify(*store.warnings)
     lines = recorded.text_diff(first.draft.script, script, name, other_name)
     if as_json:
-        from neuronctl.console import print_json
-
         plan = [{"name": one, "first": a or None, "second": b or None} for one, a, b in values]
         names = {"first": name, "second": other_name}
         print_json("neuronctl.diff/1", {**names, "plan": plan, "script": lines})
@@ -66,7 +66,6 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
 
 def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
     """A unified diff, coloured on a terminal."""
-    from neuronctl.console import print_text
 
     for line in lines:
         style = next((style for start, style in _STYLES if line.startswith(start)), "")
@@ -74,8 +73,6 @@ def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
 
 
 def _print_values(values: Sequence[Tuple[str, str, str]], first: str, second: str) -> None:
-    from neuronctl.console import Column, print_table
-
     columns = [Column("VALUE", no_wrap=True), Column(first.upper()), Column(second.upper())]
     print_table(columns, [list(row) for row in values])
 

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 import click
 
 from neuronctl.cli.say import notify
+from neuronctl.console import Column, print_json, print_table, shortened
 from neuronctl.errors import RecordError, UsageError
-from neuronctl.records.store import JobRecord
+from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.tracking.job_status import JobStatus, state_counts
+from neuronctl.tracking.job_table import STATE_STYLES, state_style
+from neuronctl.tracking.lookup import canceller, is_named, look_up, mine
 from neuronctl.units import parse_since
 from neuronctl.words import utc
 
@@ -41,9 +44,6 @@ def command(
     """
     import itertools
 
-    from neuronctl.records.store import RecordStore
-    from neuronctl.tracking.lookup import is_named
-
     store = RecordStore.default()
     try:
         after = 0 if since is None else parse_since(since, int(time.time()))
@@ -65,8 +65,6 @@ def command(
         chosen = choose()
     notify(*store.warnings)
     if as_json:
-        from neuronctl.console import print_json
-
         rows = [_data(record, states.get(record.key, [])) for record in chosen]
         print_json("neuronctl.history/1", {"submissions": rows})
     elif chosen:
@@ -83,7 +81,6 @@ def _states(
     cut_off: a submission was interrupted; only an answer about all of the user's jobs can find it.
     """
     from neuronctl.slurm.job_id import JobId
-    from neuronctl.tracking.lookup import look_up, mine
 
     ids = [JobId(record.job_id) for record in records if record.job_id is not None]
     states: Dict[str, List[JobStatus]] = {}
@@ -103,9 +100,6 @@ def _states(
 
 
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
-    from neuronctl.console import Column, print_table, shortened
-    from neuronctl.tracking.job_table import STATE_STYLES, state_style
-
     words = {record.key: state_word(record, states.get(record.key, [])) for record in records}
     # Of an array the state that matters most.
     styles = {words[key]: state_style(known) for key, known in states.items() if len(known) > 1}
@@ -153,7 +147,6 @@ def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
 def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
     from neuronctl.slurm.pending_reasons import reason_words
     from neuronctl.tracking.endings import ending_words
-    from neuronctl.tracking.lookup import canceller
 
     if record.status == "failed":
         return (record.failure.strip().splitlines() or [""])[0][:100]

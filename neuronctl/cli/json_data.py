@@ -19,37 +19,28 @@ if TYPE_CHECKING:
     from neuronctl.tracking.job_status import JobStatus
 
 
+_PLAIN = (
+    *("name", "user", "partition", "qos", "state", "reason", "ended", "cancelled_by", "elapsed"),
+    *("nodes", "node_list", "gpus", "work_dir", "stdout", "stderr", "source"),
+)
+"""What is in JSON as it is in a JobStatus."""
+
+
 def status_data(status: JobStatus) -> Dict[str, Any]:
     """A job: times in ISO 8601 (UTC), durations in seconds."""
+    unlimited = status.time_limit == UNLIMITED
     return {
         "job_id": str(status.id),
         "own_id": status.job_id,
-        "name": status.name,
-        "user": status.user,
-        "partition": status.partition,
-        "qos": status.qos,
-        "state": status.state,
-        "reason": status.reason,
+        **{key: getattr(status, key) for key in _PLAIN},
         "reason_words": explain(status.reason).words if status.reason else "",
         "advice": "" if status.ended else explain(status.reason, str(status.id.job)).advice,
-        "ended": status.ended,
         "exit_code": None if status.exit is None else status.exit.code,
         "signal": None if status.exit is None else status.exit.signal,
-        "cancelled_by": status.cancelled_by,
-        "submit": utc(status.submit),
-        "start": utc(status.start),
+        **{key: utc(getattr(status, key)) for key in ("submit", "start", "end")},
         "expected_start": utc(status.expected),
-        "end": utc(status.end),
-        "elapsed": status.elapsed,
-        "time_limit": None if status.time_limit == UNLIMITED else status.time_limit,
-        "unlimited": status.time_limit == UNLIMITED,
-        "nodes": status.nodes,
-        "node_list": status.node_list,
-        "gpus": status.gpus,
-        "work_dir": status.work_dir,
-        "stdout": status.stdout,
-        "stderr": status.stderr,
-        "source": status.source,
+        "time_limit": None if unlimited else status.time_limit,
+        "unlimited": unlimited,
         "record": status.key,
     }
 

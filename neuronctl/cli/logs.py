@@ -11,6 +11,7 @@ import click
 
 from neuronctl.cli.jobs import one_job
 from neuronctl.cli.say import notify
+from neuronctl.console import print_text
 from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.records.store import JobRecord
@@ -118,7 +119,7 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
     if not past:
         from neuronctl.records.store import RecordStore
 
-        raise no_such_job([asked], RecordStore.default(), "'neuronctl status' shows your jobs")
+        raise no_such_job([asked], RecordStore.default())
     status = past[0]
     if asked.task is not None and status.id.tasks is not None:
         status = replace(status, id=asked, own_id=False)
@@ -166,7 +167,6 @@ def _copy(path: str, rank: Optional[int], err: bool) -> bool:
 
 def _explain(place: _Place) -> None:
     """Say why there is no log; NoSuchJobError where there will never be one."""
-    from neuronctl.console import print_text
     from neuronctl.tracking.job_status import ENDED, UNKNOWN, reason_words
 
     if not place.path:

@@ -13,6 +13,7 @@ from neuronctl.cli.job_options import JobCommand, catalog_option, force_option, 
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
 from neuronctl.errors import UsageError
+from neuronctl.records.store import RecordStore
 from neuronctl.request.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ def command(
     With --follow or --wait, neuronctl exits with the job's own exit code.
     """
     from neuronctl.records.recorded import changed_decisions
-    from neuronctl.records.store import RecordStore
     from neuronctl.submission import resubmission
 
     if script_as_recorded and script_as_is:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
 import click
 
 from neuronctl.cli.say import notify
+from neuronctl.console import is_terminal, print_json, printable
 from neuronctl.errors import NoSuchJobError, SlurmUnavailableError, UsageError
+from neuronctl.units import parse_since
 
 if TYPE_CHECKING:
     from neuronctl.tracking.job_table import Line
@@ -41,7 +43,7 @@ def command(
     such as 'train*'. FROM is the source: squeue, sacct (accounting) or neuronctl's own record.
     With job ids, --watch ends when the jobs have ended.
     """
-    question = _Question.of(jobs, everybody, since)
+    question = _Question(jobs, everybody, since)
     if watching:
         if as_json:
             raise UsageError("--watch cannot be combined with --json", "call it repeatedly")
@@ -50,7 +52,6 @@ def command(
     notify(*found.notes)
     if as_json:
         from neuronctl.cli.json_data import status_data
-        from neuronctl.console import print_json
 
         print_json("neuronctl.status/1", {"jobs": [status_data(status) for status in found.jobs]})
     elif found.jobs:
@@ -89,12 +90,16 @@ def _watch(question: _Question, tasks: bool) -> int:
 class _Question:
     """Which jobs were asked for, by id or by name."""
 
-    def __init__(
-        self, words: Tuple[str, ...], everybody: bool, since: Optional[str], after: Optional[int]
-    ) -> None:
+    def __init__(self, words: Tuple[str, ...], everybody: bool, since: Optional[str]) -> None:
         from neuronctl.slurm.job_id import JobId
         from neuronctl.tracking.lookup import is_name
 
+        self.after: Optional[int] = None
+        if since is not None:
+            try:
+                self.after = parse_since(since, int(time.time()))
+            except ValueError as error:
+                raise UsageError(f"--since: {error}") from None
         self.ids = [JobId.parse(word) for word in words if not is_name(word)]
         self.names = [word for word in words if is_name(word)]
         if self.ids and self.names:
@@ -105,20 +110,6 @@ class _Question:
             raise UsageError("--all cannot be combined with --since", "--all shows the queue now")
         self.everybody = everybody
         self.since = since
-        self.after = after
-
-    @classmethod
-    def of(cls, words: Tuple[str, ...], everybody: bool, since: Optional[str]) -> _Question:
-        """From the command line."""
-        after = None
-        if since is not None:
-            from neuronctl.units import parse_since
-
-            try:
-                after = parse_since(since, int(time.time()))
-            except ValueError as error:
-                raise UsageError(f"--since: {error}") from None
-        return cls(words, everybody, since, after)
 
     @property
     def nothing(self) -> str:
@@ -152,12 +143,9 @@ class _Question:
                 "jobs and those that neuronctl did not submit",
             )
         if found.missing:
-            hint = "neither Slurm nor the job records know it (any more)"
-            if any(job.task is not None for job in found.missing):
-                hint += "; a task cancelled before it starts leaves no trace"
             from neuronctl.records.store import RecordStore
 
-            raise no_such_job(found.missing, RecordStore.default(), hint)
+            raise no_such_job(found.missing, RecordStore.default())
 
 
 def _picture(
@@ -167,7 +155,6 @@ def _picture(
 
     height: lines there is room for; of jobs that have ended only as many are drawn.
     """
-    from neuronctl.console import printable
     from neuronctl.tracking.job_table import live_first
 
     notes = [f"neuronctl: {printable(note)}" for note in found.notes]
@@ -191,8 +178,6 @@ def _picture(
 def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
     import io
 
-    from neuronctl.console import is_terminal
-
     class Canvas(io.StringIO):
         encoding = sys.stdout.encoding
 
@@ -213,7 +198,6 @@ def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
 
 
 def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -> None:
-    from neuronctl.console import is_terminal
     from neuronctl.diagnosis.limit_figures import limit_figures
     from neuronctl.tracking.job_table import print_jobs
 

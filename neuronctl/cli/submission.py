@@ -10,6 +10,7 @@ import click
 
 from neuronctl.cli import job_output
 from neuronctl.cli.say import notify, print_script, said_if_possible
+from neuronctl.console import print_json
 from neuronctl.errors import PolicyError, SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.request.job import Source
@@ -165,7 +166,6 @@ def _print_data(
     verdict: Optional[Verdict] = None,
 ) -> None:
     from neuronctl.cli.json_data import submission_data, verdict_data
-    from neuronctl.console import print_json
 
     data = submission_data(drafted, job, done)
     if verdict is not None:

@@ -113,10 +113,9 @@ def newest(word: str, store: RecordStore) -> JobId:
     )
 
 
-def queued(words: Iterable[str]) -> Dict[str, List[JobStatus]]:
-    """The user's own jobs that slurmctld knows under each of these names, from one squeue."""
-    jobs = jobstatus.merge(None, squeue(user=str(os.getuid())))
-    return {word: [job for job in jobs if is_named(job.name, word)] for word in words}
+def queued() -> Tuple[JobStatus, ...]:
+    """The user's own jobs that slurmctld knows, from one squeue."""
+    return jobstatus.merge(None, squeue(user=str(os.getuid())))
 
 
 def mine(
@@ -139,9 +138,7 @@ def matches(asked: JobId, status: JobStatus) -> bool:
     return asked.overlaps(status.id)
 
 
-def no_such_job(
-    missing: Iterable[Union[JobId, str]], store: RecordStore, hint: str
-) -> NoSuchJobError:
+def no_such_job(missing: Sequence[Union[JobId, str]], store: RecordStore) -> NoSuchJobError:
     """The error for unknown ids and names; for an unknown task, it lists the array's tasks."""
     said = []
     cluster = local_cluster()
@@ -158,6 +155,9 @@ def no_such_job(
             if array is not None and not JobId(asked.job, tasks=array).overlaps(asked):
                 words += f" (array {asked.job} has tasks {array.partition('%')[0]})"
         said.append(words)
+    hint = "'neuronctl status' shows your jobs, 'neuronctl history' what you submitted before"
+    if any(isinstance(asked, JobId) and asked.task is not None for asked in missing):
+        hint += "; a task cancelled before it starts leaves no trace"
     return NoSuchJobError(f"no matching jobs: {', '.join(said)}", hint)
 
 

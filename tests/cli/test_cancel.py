@@ -87,9 +87,10 @@ def test_by_name_and_state(run: Run, fake_slurm: FakeSlurm) -> None:
     )
     result = run("cancel", "train-*", "--yes")
     assert result.stdout == (
-        "7 (train-a) cancelled\n8 (train-b) cancelled\n11 (train-d) cancelled\n"
+        "7 (train-a) cancelled\n8 (train-b) cancelled\n"
+        "11_3 (train-d) cancelled\n11_[0-9%2] (train-d) cancelled\n"
     )
-    assert fake_slurm.calls()[-1] == ["scancel", "7", "8", "11"]
+    assert fake_slurm.calls()[-1] == ["scancel", "7", "8", "11_3", "11_[0-9]"]
     assert len(fake_slurm.calls()) == 2
     result = run("cancel", "train-*", "--state", "pd", "-y")
     assert result.stdout == "8 (train-b) cancelled\n11_[0-9%2] (train-d) cancelled\n"
@@ -139,6 +140,21 @@ def test_no_task_that_was_not_asked_for(run: Run, fake_slurm: FakeSlurm) -> None
     fake_slurm.queue(queue_row("7_[4-9]", state="PENDING"), queue_row("7_3"))
     assert run("cancel", "7_[3-6]", "--state", "pd").stdout == "7_[4-6] cancelled\n"
     assert fake_slurm.calls("scancel") == [["scancel", "7_[4-6]"]]
+
+
+def test_a_task_with_a_name_of_its_own(run: Run, fake_slurm: FakeSlurm) -> None:
+    """``scontrol update`` renames one task of an array."""
+    fake_slurm.queue(queue_row("7_[2-9]", state="PENDING"), queue_row("7_1", name="special"))
+    assert run("cancel", "special").stdout == "7_1 (special) cancelled\n"
+    assert fake_slurm.calls("scancel") == [["scancel", "7_1"]]
+
+
+def test_an_array_is_one_job(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7_[2-9]", state="PENDING"), queue_row("7_0"), queue_row("7_1"))
+    run("cancel", "train")
+    assert fake_slurm.calls("scancel") == [["scancel", "7_0", "7_1", "7_[2-9]"]]
+    fake_slurm.queue(queue_row("7_0"), queue_row("8"))
+    assert "stands for 2 jobs: 7_0, 8" in run("cancel", "train", code=2).stderr
 
 
 def test_json(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -149,8 +149,8 @@ def judge_refused(planned: Callable[[], PlannedJob]) -> Optional[PreparedJob]:
         job = judge(planned(), fresh=True)
     except NeuronctlError:
         return None
-    asked = job.verdict is not None and job.verdict.by_slurm
-    return job if asked and job.errors else None
+    # What the catalog alone has against it was known before, or was not asked.
+    return job if any(finding.by_slurm for finding in job.errors) else None
 
 
 def _load_the_rest() -> None:

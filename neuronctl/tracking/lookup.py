@@ -115,7 +115,8 @@ def newest(word: str, store: RecordStore) -> JobId:
 
 def queued() -> Tuple[JobStatus, ...]:
     """The user's own jobs that slurmctld knows, from one squeue."""
-    return jobstatus.merge(None, squeue(user=str(os.getuid())))
+    rows = _by_number(squeue(user=str(os.getuid())))
+    return tuple(status for number in rows for status in jobstatus.merge(None, rows[number]))
 
 
 def mine(

@@ -149,6 +149,13 @@ def test_a_task_with_a_name_of_its_own(run: Run, fake_slurm: FakeSlurm) -> None:
     assert fake_slurm.calls("scancel") == [["scancel", "7_1"]]
 
 
+def test_a_job_that_ended_beside_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
+    """What squeue says of an array says nothing of another job."""
+    ended = queue_row("7", name="nap", state="CANCELLED", node_list="")
+    fake_slurm.queue(ended, queue_row("8_2", name="dream", state="PENDING"))
+    assert run("cancel", "nap").stdout == "nap had already ended: CANCELLED\n"
+
+
 def test_an_array_is_one_job(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7_[2-9]", state="PENDING"), queue_row("7_0"), queue_row("7_1"))
     run("cancel", "train")

@@ -10,7 +10,9 @@ from typing import BinaryIO, Callable, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.jobs import one_job
+from neuronctl.cli.say import notify, say
+from neuronctl.console import print_text
 from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
@@ -41,17 +43,9 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     from neuronctl.slurm.cluster import local_cluster
 
     store = RecordStore.default()
-    named = None
-    if not job[:1].isdigit():
-        from neuronctl.tracking.lookup import by_name
-
-        named = by_name(job, store)
-    if named is not None:
-        say(f"neuronctl: {job} is job {named}, the newest of that name")
-    asked = named or JobId.parse(job)
+    asked = one_job(job, store)
     record = store.get(asked.job, local_cluster())
-    for warning in store.warnings:
-        say(f"neuronctl: {warning}")
+    notify(*store.warnings)
     if go_on:
         from neuronctl.tracking.follow import follow
 
@@ -85,8 +79,8 @@ def _through(rank: int, filters: List[RankFilter]) -> Callable[[BinaryIO], RankF
 
 
 def _no_labels() -> None:
-    say(
-        "neuronctl: no line of its log names its rank; submit with --env SLURM_LABELIO=1 (srun) or "
+    notify(
+        "no line of its log names its rank; submit with --env SLURM_LABELIO=1 (srun) or "
         "--env PET_TEE=3 (torchrun)"
     )
 
@@ -137,7 +131,7 @@ def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
     if not past:
         from neuronctl.records.store import RecordStore
 
-        raise no_such_job([asked], RecordStore.default(), "'neuronctl status' shows your jobs")
+        raise no_such_job([asked], RecordStore.default())
     status = past[0]
     if asked.task is not None and status.id.tasks is not None:
         status = replace(status, id=asked, own_id=False)
@@ -170,7 +164,7 @@ def _show(paths: Tuple[str, str], *, only_err: bool, rank: Optional[int]) -> boo
         header = f"neuronctl: standard error, from {err}:"
         sizes.append(_copy(err, sys.stderr.buffer, rank, filters, header))
     if not any(sizes) and 0 in sizes:
-        say(f"neuronctl: {err if only_err else out} is empty: nothing was written to it")
+        notify(f"{err if only_err else out} is empty: nothing was written to it")
     elif filters and not any(rank_filter.labelled for rank_filter in filters):
         _no_labels()
     return any(size is not None for size in sizes)
@@ -201,7 +195,6 @@ def _copy(
 
 def _explain(place: _Place, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
-    from neuronctl.console import print_text
     from neuronctl.tracking.job_status import ENDED, UNKNOWN, reason_words
 
     if not path:

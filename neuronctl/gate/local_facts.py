@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
@@ -27,13 +28,13 @@ def look(plan: JobPlan) -> LocalFacts:
     except FileNotFoundError:
         raise UsageError("the current directory no longer exists", "cd to another") from None
     script, image = plan.request.script, plan.request.container
-    problem, hint, has_directives = "", "", False
+    problem, hint, head = "", "", b""
     log_problem, log_hint = _log_problem(plan)
     environment_problem, environment_hint = _environment_problem(plan)
     # A bare name may be one of the image's, or of what the job itself brings to PATH.
     brought = image is not None or _brings_programs(plan)
     if script is not None and (not brought or _is_file_name(script)):
-        problem, hint, has_directives = _script_problem(script, plan.request.venv)
+        problem, hint, head = _script_problem(script, plan.request.venv)
     text = _python_text(plan)
     return LocalFacts(
         user=login_name(),
@@ -43,9 +44,10 @@ def look(plan: JobPlan) -> LocalFacts:
         script_hint=hint,
         log_problem=log_problem,
         log_hint=log_hint,
-        has_directives=has_directives,
         needs_ranks=_needs_ranks(text),
         uses_several_gpus=re.search(_SEVERAL_GPUS, text) is not None,
+        has_directives=b"\n#SBATCH " in head,
+        imports=_imports(head) if script is not None and script.endswith(".py") else (),
         image_problem=_image_problem(image, plan) if image is not None else "",
         environment_problem=environment_problem,
         environment_hint=environment_hint,
@@ -72,34 +74,42 @@ def _is_file_name(script: str) -> bool:
     return "/" in script or script.endswith(".py")
 
 
-def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bool]:
-    """Why ``script`` cannot be run and what to do (or ""), and whether it is a batch script itself.
+def _imports(head: bytes) -> Tuple[str, ...]:
+    """The names in a Python file's import lines, without those of Python's own modules."""
+    own = getattr(sys, "stdlib_module_names", ("math",))  # since Python 3.10
+    lines = re.findall(rb"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", head, re.MULTILINE)
+    names = re.findall(r"\w+", b" ".join(lines).decode("utf-8", "replace"))
+    found = dict.fromkeys(name.lower() for name in names if name not in own)
+    return tuple(name for name in found if name not in ("import", "as"))
+
+
+def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bytes]:
+    """Why ``script`` cannot be run and what to do (or ""), and its first lines.
 
     venv: the environment whose programs are found too.
     """
     if os.path.isdir(script):
-        return f"'{script}' is a directory, not a program", "", False
+        return f"'{script}' is a directory, not a program", "", b""
     if not _is_file_name(script):
         places = [os.path.expanduser(f"{venv}/bin")] if venv is not None else []
         places.append(os.environ.get("PATH", os.defpath))
         if _which(script, os.pathsep.join(places)) is None:
-            return f"no program '{script}' in this directory or on PATH", "", False
-        return "", "", False
+            return f"no program '{script}' in this directory or on PATH", "", b""
+        return "", "", b""
     if not os.path.exists(script):
-        return f"no file '{script}' in {os.getcwd()}{_like(script)}", "", False
+        return f"no file '{script}' in {os.getcwd()}{_like(script)}", "", b""
     if not os.path.isfile(script):
-        return f"'{script}' is not a file", "", False
+        return f"'{script}' is not a file", "", b""
     try:
         with open(script, "rb") as file:
             head = file.read(20_000)
     except OSError as error:
-        return f"cannot read '{script}': {error.strerror}", "", False
-    if b"\n#SBATCH " in head:
-        return "", "", True
-    if not script.endswith(".py") and not os.access(script, os.X_OK):
+        return f"cannot read '{script}': {error.strerror}", "", b""
+    directives = b"\n#SBATCH " in head  # a rule of its own
+    if not directives and not script.endswith(".py") and not os.access(script, os.X_OK):
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
-        return f"'{script}' is not executable", hint, False
-    return "", "", False
+        return f"'{script}' is not executable", hint, head
+    return "", "", head
 
 
 _RANK = r"['\"](?:LOCAL_)?(?:RANK|WORLD_SIZE)['\"]"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from neuronctl.forecast.forecast import Forecast
 
 UNCITED = Citation("")
+EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)
+"""Of what sbatch refuses on every cluster."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,9 @@ class LocalFacts:
     """What in the program's text needs a launcher's variables, which nothing there supplies."""
     uses_several_gpus: bool = False
     """Whether the program's text shows that one process uses several GPUs."""
+    imports: Tuple[str, ...] = ()
+    """The names in the import lines of a Python program, in lower case, without those of Python's
+    own modules."""
     image_problem: str = ""
     """Why the container image cannot be used."""
     environment_problem: str = ""

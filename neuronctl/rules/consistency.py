@@ -12,7 +12,7 @@ from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import Masker
 from neuronctl.planning.software import python_file
 from neuronctl.rule_codes import ERROR, WARNING
-from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
 from neuronctl.shell import join, quote
 from neuronctl.words import counted, verb
 
@@ -154,7 +154,7 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     memory += [one for one in ("mem-per-cpu", "mem-per-gpu") if one in names]
     if len(memory) > 1:
         options = " and ".join(f"--{one}" for one in memory)
-        yield Violation(f"{options} cannot be combined", "keep one of them")
+        yield Violation(f"{options} cannot be combined", "keep one of them", EVERY_SLURM)
     if request.conda is not None and request.venv is not None:
         yield Violation("--conda and --venv cannot be combined", "keep one of them")
     for name in sorted({one for one in names if names.count(one) > 1}):
@@ -200,7 +200,9 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
             names[option] = set(units.expand_hostlist(text))
         except ValueError as error:
             yield Violation(
-                f"--{option}={text}: {error}", "node names are written like gpu[01-04,07]"
+                f"--{option}={text}: {error}",
+                "node names are written like gpu[01-04,07]",
+                EVERY_SLURM,
             )
     wanted = names.get("nodelist", set())
     both = sorted(wanted & names.get("exclude", set()))
@@ -208,6 +210,7 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             f"{', '.join(both)} {verb(len(both))} in both --nodelist and --exclude",
             "remove them from one",
+            EVERY_SLURM,
         )
     release: Tuple[int, ...] = ()
     if context.forecast is not None:

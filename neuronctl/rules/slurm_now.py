@@ -8,7 +8,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Iterable, Iterator, List, Optional, Tuple
 
-from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
 from neuronctl.words import counted, verb
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def begin(context: RuleContext) -> Iterator[Violation]:
     try:
         moment(text, 0)  # what cannot be read now can never be
     except ValueError:
-        yield Violation(f"--begin={text} is not a time that Slurm reads", f"use {EXAMPLES}")
+        words = f"--begin={text} is not a time that Slurm reads"
+        yield Violation(words, f"use {EXAMPLES}", EVERY_SLURM)
 
 
 def usable_accounts(prospect: Prospect) -> Tuple[str, ...]:

@@ -27,12 +27,12 @@ _FAILURES = (
     *("RECONFIG_FAIL", "TIMEOUT"),
 )
 STATE_STYLES = {
+    **dict.fromkeys((*_FAILURES, "REFUSED"), "bold red"),
     "RUNNING": "green",
-    "PENDING": "yellow",
-    "COMPLETED": "dim",
-    **dict.fromkeys(_FAILURES, "red"),
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED", "STOPPED"), "yellow"),
+    **dict.fromkeys(("COMPLETED", "CANCELLED"), "dim"),
 }
-"""The colors of states on a terminal."""
+"""How states look on a terminal, what matters most first; told apart without colors too."""
 
 # An array's line shows the first of these that any of its tasks is in.
 _LIVELY = ("RUNNING", "COMPLETING", "CONFIGURING", "PENDING")
@@ -53,6 +53,12 @@ class Line:
     def ended(self) -> bool:
         """Whether all of its jobs have ended, or are unknown to Slurm."""
         return all(job.ended or job.state == UNKNOWN for job in self.jobs)
+
+
+def state_style(jobs: Sequence[JobStatus]) -> str:
+    """The style of the state that matters most among those of ``jobs``."""
+    states = {job.state for job in jobs}
+    return next((style for state, style in STATE_STYLES.items() if state in states), "")
 
 
 def live_first(lines: Sequence[Line]) -> List[Line]:

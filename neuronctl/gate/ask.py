@@ -49,12 +49,15 @@ def ask_slurm(
         partition=plan.partition.name,
         limits_of=(login_name(), name or "") if kept is None else None,
         job_ids=dependency_ids(plan),
-        groups_of=login_name() if kept is not None and kept[0].limited_groups else "",
+        groups_of=login_name() if kept is not None and kept[0].qos is not None else "",
         names=is_singleton(plan),
         timeout=timeout,
         meanwhile=meanwhile,
     )
     asked_at = int(time.time())
+    if kept is not None and kept[0].qos is not None and now.stamp != kept[0].stamp:
+        # The site has changed its limits meanwhile.
+        return ask_slurm(plan, fresh=True, timeout=timeout)
     if kept is None:
         assert now.limits is not None
         kept = now.limits, asked_at

@@ -57,6 +57,7 @@ def _limits(data: Dict[str, Any]) -> Limits:
         qos=None if qos is None else tuple(_limited(Qos, one) for one in qos),
         associations=tuple(_limited(Association, one) for one in data["associations"]),
         limited_groups=tuple(_limited(LimitedGroup, one) for one in data["limited_groups"]),
+        stamp=data["stamp"],
     )
 
 

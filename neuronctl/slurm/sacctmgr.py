@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
@@ -94,6 +95,21 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
         limits = read_group_limits(line, scope, name)
         groups.append(LimitedGroup(scope, name, parent, partition, limits))
     return tuple(groups)
+
+
+def limits_stamp(text: str) -> int:
+    """A number that changes with the limits in ``scontrol --oneliner show assoc_mgr``, whatever is
+    used of them. It knows neither which QOS a user may use, nor the limits per user or account of
+    a QOS that nobody has used.
+    """
+    stamps = set()
+    for line in text.splitlines():
+        if line.startswith(("QOS=", "ClusterName=")):
+            told = re.sub(r"\([^)]*\)| (?:Shares|Usage|Lft)\S*", "", line)
+            head, *others = re.split(r" Account Limits=", told)
+            stamps.add(head)
+            stamps.update(re.findall(r"\{[^}]*\}", others[0]) if others else ())
+    return zlib.crc32("\n".join(sorted(stamps)).encode())
 
 
 def _before_id(line: str, key: str) -> str:

@@ -94,11 +94,14 @@ class Limits:
     qos: Optional[Tuple[database.Qos, ...]]
     associations: Tuple[database.Association, ...]
     limited_groups: Tuple[database.LimitedGroup, ...] = ()
+    stamp: int = 0
+    """What ``sacctmgr.limits_stamp`` made of them in slurmctld."""
 
 
 @dataclass(frozen=True)
 class Now:
     """The answer. limits: only where they were asked for. job_states: of the ids asked about.
+    stamp: of the limits as they are now, where group limits were asked for.
 
     partition: the one asked for, as it is now. reservations: None where Slurm did not tell them.
     """
@@ -108,6 +111,7 @@ class Now:
     job_states: Dict[int, str]
     limits: Optional[Limits]
     limited_groups: Tuple[database.LimitedGroup, ...] = ()
+    stamp: int = 0
     partition: Optional[site.SitePartition] = None
     reservations: Optional[Tuple[site.Reservation, ...]] = None
 
@@ -207,6 +211,7 @@ def ask_now(
     told = _good(answers[1], part=True).stdout
     seen = site.parse_nodes(told)
     limited_groups = database.parse_groups(told, user) if user else ()
+    stamp = database.limits_stamp(told)
     if not any(one.limits for one in limited_groups):
         limited_groups = ()
     limits = None
@@ -221,6 +226,7 @@ def ask_now(
             qos=database.parse_qos(accounting) or None,
             associations=database.parse_associations(accounting),
             limited_groups=limited_groups,
+            stamp=stamp,
         )
         if not limits.partitions:
             raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
@@ -228,7 +234,8 @@ def ask_now(
     reservations = None
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)
-    return Now(jobs, seen, site.parse_job_states(told), limits, limited_groups, here, reservations)
+    states = site.parse_job_states(told)
+    return Now(jobs, seen, states, limits, limited_groups, stamp, here, reservations)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

@@ -10,18 +10,20 @@ import json
 import re
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timezone
 from random import Random
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from harness import PATIENT, Sandbox, wait_until
-from states import CORES, GPUS, LICENSES, NODES, OTHERS, State, hosts, random_request, random_state
+from states import LICENSES, OTHERS, State, ending_state, random_request, random_state
 
 Row = Dict[str, Any]
 """state, request: how it came about. said: [verdict, cause, words, until]; happened: ["refused",
 message], ["starts", ""] or ["waits", reason]. wrong: what disagrees, "" where nothing does.
 """
+
+EVERY = 16
+"""One state of so many is of jobs that end, to see when the next one starts."""
 
 BUSY = {"Resources", "Priority"}
 """Slurm's two words for a partition without room: for the first in the queue, and behind it."""
@@ -48,10 +50,7 @@ class Comparison:
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.user = sandbox.running.user
-        self.pool = ThreadPoolExecutor(2)
-        accounts = "; ".join(
-            f"sacctmgr -i add account {account}" for account in ("acct2", "acct3")
-        )
+        accounts = "; ".join(f"sacctmgr -i add account {account}" for account in ("acct2", "acct3"))
         others = "; ".join(
             f"sacctmgr -i add user {name} account={account}" for name, account in OTHERS.items()
         )
@@ -67,13 +66,15 @@ class Comparison:
         """The rows of these states, each with so many requests; a state depends on no other."""
         for number in numbers:
             rng = Random(f"{seed}-{number}")
-            state = random_state(rng, self.user)
-            asked = [random_request(rng, state) for _ in range(requests)]
+            ending = number % EVERY == EVERY - 1
+            state = (ending_state if ending else random_state)(rng, self.user)
+            asked = state.hints if ending else []
+            asked = asked or [random_request(rng, state) for _ in range(requests)]
             try:
                 jobs = self._prepare(state)
                 rows = [self._judge(words, jobs) for words in asked]
                 for row in rows:
-                    self._put(row)
+                    self._put(row, ending)
                 self._end_all()
                 for row in rows:
                     self._put_alone(row)
@@ -175,11 +176,10 @@ class Comparison:
         said = [verdict[key] for key in ("kind", "cause", "words", "until")]
         return {**row, "said": said, "script": answer["script"]}
 
-    def _put(self, row: Row) -> None:
+    def _put(self, row: Row, until_it_starts: bool) -> None:
         """Put it to Slurm, see what becomes of it, and end it."""
-        if row["script"] is None:
-            return
-        row["happened"] = self._outcome(row["script"])
+        if row["script"] is not None:
+            row["happened"] = self._outcome(row["script"], row if until_it_starts else None)
 
     def _put_alone(self, row: Row) -> None:
         """Put what shall wait for a limit, or never start, where no other job is."""
@@ -193,7 +193,8 @@ class Comparison:
             ]
             row["alone"] = self._outcome("\n".join(unasked))
 
-    def _outcome(self, script: str) -> List[str]:
+    def _outcome(self, script: str, row: Optional[Row] = None) -> List[str]:
+        """What becomes of a job; row: the one that is told when it starts."""
         directives = [line for line in script.splitlines() if line.startswith("#SBATCH")]
         text = "\n".join(["#!/bin/bash", *directives, "sleep 36000", ""])
         result = self.sandbox.exec(["sbatch", "--parsable"], input=text, check=False)
@@ -201,6 +202,10 @@ class Comparison:
             return ["refused", result.stderr.strip()]
         job = int(result.stdout)
         rows = self._settled(job)
+        if row is not None:
+            runs = ["squeue", "-h", "-t", "R", "-j", str(job), "-o", "%S"]
+            started = wait_until(lambda: self.sandbox.root(*runs).stdout.strip(), seconds=600)
+            row["started"] = time.mktime(time.strptime(started, "%Y-%m-%dT%H:%M:%S"))
         self._root(f"scancel {job}")
         wait_until(lambda: all(row[0] != str(job) for row in self._queue()))
         wait_until(lambda: not self._completing())
@@ -227,6 +232,11 @@ def disagreement(row: Row) -> str:
         return "missed refusal" if what == "refused" else FALSE_WAIT
     if row["alone"] is not None and row["alone"][0] == "waits" and cause not in ASKED:
         return "never starts"
+    until = row["said"][3]
+    if "started" in row and until is not None:
+        at = datetime.strptime(until, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+        if row["started"] > at.timestamp():
+            return "late start"
     same = _plain(cause) == _plain(reason) or {cause, reason} <= BUSY
     return "" if same else "reason"
 
@@ -265,5 +275,6 @@ def told(row: Row) -> str:
     lines = [f"{row['wrong']}, state {row['number']}", *(f"    {one}" for one in row["state"])]
     lines += [f"  request   {row['request']}", f"  said      {row['said']}"]
     lines += [f"  happened  {row['happened']}"]
-    lines += [f"  alone     {row['alone']}"] if row["alone"] else []
+    for key in ("alone", "started"):
+        lines += [f"  {key:8}  {row[key]}"] if row.get(key) else []
     return "\n".join(lines)

@@ -69,7 +69,9 @@ def _others(rng: Random, state: State, user: str) -> None:
         state.jobs.append((who, _job(rng, state.partition)))
     if rng.random() < 0.3:  # this one waits
         nodes = ["-N", str(NODES[state.partition]), "--exclusive"]
-        state.jobs.append(("games", ["-p", state.partition, "-t", rng.choice(["30", "600"])] + nodes))
+        state.jobs.append(
+            ("games", ["-p", state.partition, "-t", rng.choice(["30", "600"])] + nodes)
+        )
 
 
 def _own(rng: Random, state: State, user: str) -> None:
@@ -91,13 +93,23 @@ def _job(rng: Random, partition: str) -> List[str]:
     return [*words, "-c", str(rng.choice([1, 1, 2, 4, CORES]))]
 
 
+# Nobody's job is taken then, or only one with a reservation.
+SHUT: List[Tuple[str]] = [
+    ("State=INACTIVE",),
+    ("AllowGroups=games",),
+    ("RootOnly=YES",),
+    ("ReqResv=YES",),
+    ("AllocNodes=g1",),
+]
+
+
 def _partition(rng: Random, state: State, user: str) -> None:
     name = state.partition
     change, *hints = rng.choice(
         [
+            rng.choice(SHUT),
             ("State=DOWN",),
             ("State=DRAIN",),
-            ("State=INACTIVE",),
             ("MaxTime=20", ["-t", "20"], ["-t", "21"]),
             ("MaxTime=20 DefaultTime=10", ["-t", "30"]),
             ("MaxNodes=1", ["-N", "2"], ["-N", "1"]),
@@ -106,13 +118,9 @@ def _partition(rng: Random, state: State, user: str) -> None:
             ("DenyAccounts=sandbox", ["-A", "acct2"]),
             ("AllowQos=hi", ["-q", "hi"], ["-q", "normal"]),
             ("DenyQos=normal", ["-q", "hi"]),
-            ("AllowGroups=games",),
-            ("RootOnly=YES",),
-            ("ReqResv=YES",),
             ("MaxCPUsPerNode=4", ["-c", "4"], ["-c", "5"]),
             ("MaxMemPerNode=8000", ["--mem", "8000"], ["--mem", "8001"]),
-            ("QOS=hi",),
-            ("AllocNodes=g1",),
+            ("QOS=hi", ["-a", "0-1"]),
         ]
     )
     # A list of those denied cannot be emptied again, but by reading slurm.conf.
@@ -155,7 +163,6 @@ _OF_ASSOCIATION = [
 def _qos_limits(rng: Random, state: State, user: str) -> None:
     qos = rng.choice([f"p_{state.partition}", f"p_{state.partition}", "normal", "hi"])
     for name in rng.sample(_OF_QOS + _OF_ALL, rng.choice([1, 1, 2])):
-        # A partition is not asked with MinTRESPerJob of nodes or memory that nobody has.
         limit, hints = _figure(rng, name)
         undone = limit.rpartition("=")[0] + "=-1"
         state.steps.append((f"{MODIFY} qos {qos} set {limit}", f"{MODIFY} qos {qos} set {undone}"))
@@ -205,7 +212,11 @@ def _features(rng: Random, state: State, user: str) -> None:
     every = hosts(state.partition)
     wanted = ["fast", "slow", "fast&slow", "fast,slow", "fast&ib", "fast|slow", "nosuch", "ib"]
     for text in rng.sample(wanted, 4):
-        state.hints += [["-C", text], ["-C", text, "-N", "2"], ["-C", text, "-w", rng.choice(every)]]
+        state.hints += [
+            ["-C", text],
+            ["-C", text, "-N", "2"],
+            ["-C", text, "-w", rng.choice(every)],
+        ]
         state.hints += [["-C", text, "-x", rng.choice(every)]]
 
 
@@ -246,6 +257,26 @@ THEMES: List[Callable[[Random, State, str], None]] = [
 ]
 
 
+def ending_state(rng: Random, user: str) -> State:
+    """Own jobs of a minute hold what the one request needs."""
+    limit, jobs = rng.choice(
+        [
+            ("", [["-p", "cpu", "-c", str(CORES)]] * NODES["cpu"]),
+            ("qos p_cpu set MaxJobsPerUser=2", [["-p", "cpu"]] * 2),
+            ("qos p_cpu set MaxTRESPerUser=cpu=4", [["-p", "cpu", "-c", "2"]] * 2),
+            ("qos p_gpu set MaxTRESPerUser=gres/gpu=4", [["-p", "gpu", f"--gres=gpu:{GPUS}"]]),
+            (f"user {user} where account=sandbox set MaxJobs=1", [["-p", "cpu"]]),
+        ]
+    )
+    state = State(jobs[0][1], jobs=[("", ["-t", "1", *job]) for job in jobs])
+    if limit:
+        undone = limit.rpartition("=")[0] + "=-1"
+        state.steps.append((f"{MODIFY} {limit}", f"{MODIFY} {undone}"))
+    gpus = ["--gpus-per-node", str(rng.randint(1, GPUS))] if state.partition == "gpu" else []
+    state.hints.append(["-p", state.partition, "-t", "5", "-c", str(rng.randint(1, 4)), *gpus])
+    return state
+
+
 # ------------------------------------------------------------------------------ requests
 
 
@@ -273,22 +304,24 @@ def random_request(rng: Random, state: State) -> List[str]:
         add(words)
     names = hosts(partition)
     for probability, choices in (
-        (0.25, [["-N", str(rng.randint(1, len(names)))], ["-N", str(len(names) + 1)]]),
-        (0.15, [["--ntasks-per-node", "2"], ["--ntasks-per-node", "4"]]),
-        (0.12, [["--mem", "2000"], ["--mem", "16000"], ["--mem", "40000"]]),
+        (0.25, [["-N", str(rng.randint(1, len(names)))]]),
+        (0.02, [["-N", str(len(names) + 1)]]),
+        (0.15, [["--ntasks-per-node", "2"]]),
+        (0.12, [["--mem", "2000"], ["--mem", "9000"], ["--mem", "16000"]]),
+        (0.01, [["--mem", "40000"]]),
         (0.06, [["--exclusive", ""]]),
-        (0.06, [["-w", rng.choice(names)], ["-w", "nosuch1"], ["-w", ",".join(names[:2])]]),
+        (0.06, [["-w", rng.choice(names)], ["-w", ",".join(names[:2])]]),
         (0.05, [["-x", rng.choice(names)], ["-x", ",".join(names[1:])]]),
-        (0.05, [["-A", "sandbox"], ["-A", "SANDBOX"], ["-A", "nosuch"], ["-A", "acct2"]]),
-        (0.05, [["-q", "normal"], ["-q", "hi"], ["-q", "nosuch"]]),
+        (0.05, [["-A", "sandbox"], ["-A", "SANDBOX"], ["-A", "acct2"]]),
+        (0.05, [["-q", "normal"], ["-q", "hi"]]),
+        (0.01, [["-q", "nosuch"], ["-A", "nosuch"], ["-w", "nosuch1"], ["-x", "nosuch1"]]),
         (0.06, [["-a", "0-1"], ["-a", "1-9%2"], ["-a", "5"]]),
         (0.05, [["--sbatch", "hold"]]),
         (0.06, [["--sbatch", f"begin=now+{rng.choice([60, 3600])}"], ["--sbatch", "begin=now"]]),
         (0.04, [["-d", "singleton"], ["-d", "afterany:999999"], ["-d", "afterok:999999"]]),
-        (0.04, [["--sbatch", "licenses=foo:1"], ["--sbatch", "licenses=bar:2"]]),
-        (0.02, [["-C", "nosuch"]]),
-        (0.02, [["--reservation", "nosuch"]]),
-        (0.06, [["--sbatch", "nice=0"], ["--sbatch", "open-mode=append"], ["--sbatch", "requeue"]]),
+        (0.01, [["--sbatch", "licenses=foo:1"]]),
+        (0.01, [["-C", "nosuch"], ["--reservation", "nosuch"]]),
+        (0.06, [["--sbatch", "nice=0"], ["--sbatch", "open-mode=append"]]),
         (0.01, [["--sbatch", "mem-per-cpu=1000"], ["--sbatch", "contiguous"]]),
     ):
         if rng.random() < probability:

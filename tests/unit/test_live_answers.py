@@ -10,7 +10,7 @@ from living import LIMITS, NOW, judged, live, shared
 
 from neuronctl.cache import path_of, write
 from neuronctl.gate import limits_cache as cache
-from neuronctl.slurm.sacctmgr import parse_associations, parse_groups, parse_qos
+from neuronctl.slurm.sacctmgr import limits_stamp, parse_associations, parse_groups, parse_qos
 from neuronctl.slurm.scontrol import (
     parse_config,
     parse_nodes,
@@ -155,6 +155,30 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         "AssocMaxWallDurationPerJobLimit",
         "AssocMaxNodeMinutesPerJob",
     }
+
+
+TOLD = """QOS Records
+ClusterName=c Account=lab UserName=kim(1) SharesRaw/Norm=1/0.5 UsageRaw=0.0 Lft=5 GrpJobs=9(1)
+QOS=normal(1) UsageRaw=7.0 GrpJobs=N(2) MaxWallPJ= Account Limits=No Accounts User Limits= \
+5={MaxJobsPU=4(1) MaxSubmitJobsPU=N(2)} 6={MaxJobsPU=4(0) MaxSubmitJobsPU=N(0)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("GrpJobs=9(1)", "GrpJobs=9(2)", True),
+        ("GrpJobs=9(1)", "GrpJobs=8(1)", False),
+        ("UsageRaw=7.0", "UsageRaw=8.0", True),
+        ("Lft=5", "Lft=6", True),
+        (" 6={MaxJobsPU=4(0)", " 7={MaxJobsPU=4(3)", True),
+        ("MaxJobsPU=4", "MaxJobsPU=3", False),
+        ("MaxWallPJ=", "MaxWallPJ=5", False),
+    ],
+)
+def test_the_stamp_of_limits_is_of_limits_alone(before: str, after: str, same: bool) -> None:
+    assert before in TOLD
+    assert (limits_stamp(TOLD) == limits_stamp(TOLD.replace(before, after))) is same
 
 
 # ---------------------------------------------------------------------------- the cache

@@ -154,7 +154,7 @@ class Comparison:
                 return rows
             if any(row[1:] in (["PENDING", "None"], ["PENDING", ""]) for row in rows):
                 return None
-            done = main >= 2 and backfill >= 1 or main >= 3
+            done = (main >= 2 and backfill >= 1) or main >= 3
             return (rows or [["", "", ""]]) if done else None
 
         return wait_until(settled)

@@ -78,7 +78,9 @@ def check_limits(prospect: Prospect) -> Iterator[Outcome]:
     """What the limits in force say of the job, in the order in which Slurm names its reason."""
     for limit in sorted(prospect.limits, key=_order):
         check = _CHECKS.get((limit.about.per, limit.about.counts))
-        if check is not None and not is_overlaid(limit):
+        if limit.figure == 0 and limit.about.counts in (RUNNING, SUBMITTED):
+            yield _closed(limit, prospect)
+        elif check is not None and not is_overlaid(limit):
             yield from check(limit, prospect)
     yield from _partition_doubts(prospect)
 
@@ -100,6 +102,18 @@ def _order(limit: Limit) -> int:
     return _ORDER.get(limit.kind, 5) - (limit.kind == "MaxTRESPU" and limit.tres == _GPU)
 
 
+def _closed(limit: Limit, prospect: Prospect) -> Refusal:
+    """The refusal of any job, whatever its size."""
+    submitted = limit.about.counts == SUBMITTED
+    return Refusal(
+        "NC501",
+        f"{limit.holder} lets no job {'into the queue' if submitted else 'run'} ({limit.named}): "
+        f"{'Slurm refuses it' if submitted else _NEVER}",
+        "use another partition, QOS or account",
+        prospect.source(limit),
+    )
+
+
 # ------------------------------------------------------------------------ a user's jobs
 
 
@@ -110,7 +124,7 @@ def _submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     left = max(0, now.left)
     more = "1 more" if size == 1 else f"the array's {size} tasks"
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
-    if size > max(1, limit.figure):
+    if size > limit.figure:
         hint = f"split it: an array of at most {limit.figure} tasks fits"
         hint += f", of {left} now" if 0 < left < limit.figure else ""
     elif size > 1 and left:
@@ -261,7 +275,9 @@ def _job_minutes(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
 
 
 def _of_account(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    wanted = prospect.size.job.get(limit.tres) if limit.about.counts == TRES else 1
+    wanted: Optional[int] = prospect.array_size if limit.about.counts == SUBMITTED else 1
+    if limit.about.counts == TRES:
+        wanted = prospect.size.job.get(limit.tres)
     yield from _sized(limit, prospect, wanted, "an account in", "may hold")
     if wanted is not None and wanted <= limit.figure:
         yield Doubt(f"how much is left of {_told(limit)} is not known")
@@ -359,15 +375,26 @@ def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
 
 def _group_budget(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     """What a group may use up: minutes of wall time, or of a TRES."""
+    amount, minutes = prospect.size.job.get(limit.tres) if limit.tres else 1, prospect.size.minutes
+    if amount == 0 or (amount is None and not _concerns(limit, prospect)):
+        return
     safe = "safe" in prospect.snapshot.limits.config.enforce
     wanted: Optional[int] = 0  # a job starts as long as anything is left
     if safe:  # only such jobs start as can end within the limits (man slurm.conf)
-        wanted = prospect.size.minutes if not limit.tres else _minutes(limit, prospect)
+        wanted = None if amount is None or minutes is None else amount * minutes
+    used = limit.used + (limit.promised if safe else 0)
     if wanted is not None and wanted > limit.figure:
         yield _never(limit, prospect, wanted)
-        return
-    used = limit.used + (limit.promised if safe else 0)
-    if wanted is None or used >= limit.figure or used + wanted > limit.figure:
+    elif amount is not None and limit.figure == 0:
+        yield _closed(limit, prospect)
+    elif amount is not None and limit.used >= limit.figure:
+        yield Wait(
+            "NC507",
+            limit.reason,
+            f"{_held(limit)}; the job must wait until Slurm forgets some of that; {_WHEN_UNKNOWN}",
+            prospect.source(limit),
+        )
+    elif wanted is None or used >= limit.figure or used + wanted > limit.figure:
         yield Doubt(f"{_held(limit)}; whether the rest is enough is not known")
 
 
@@ -405,8 +432,7 @@ def _taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outc
 
 
 def _told(limit: Limit) -> str:
-    tres = f"{limit.tres}=" if limit.tres else ""
-    return f"{limit.kind} {tres}{limit.figure} of {limit.holder}"
+    return f"{limit.named} of {limit.holder}"
 
 
 def _held(limit: Limit) -> str:

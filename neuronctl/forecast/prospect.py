@@ -53,35 +53,41 @@ class Prospect:
 
     @cached_property
     def association(self) -> Optional[Association]:
-        """The user's own in the account the job would run under, where it is known."""
-        account = self.plan.request.account
-        own = [
-            association
-            for association in self.snapshot.limits.associations
-            if (account is None or association.account == account)
-            and association.partition in ("", self.plan.partition.name)
-        ]
-        # Without an account Slurm takes the default one, which is known where there is but one.
-        if account is None and len({association.account for association in own}) != 1:
-            return None
+        """The user's own that would hold for the job; None: none does, or it is not known."""
+        here = ("", self.plan.partition.name)
+        own = [one for one in self.associations if one.partition in here]
         return max(own, key=lambda association: association.partition, default=None)
+
+    @cached_property
+    def associations(self) -> Tuple[Association, ...]:
+        """The user's own in the account the job would run under, of whatever partition."""
+        account = self.plan.request.account
+        return tuple(
+            one
+            for one in self.snapshot.limits.associations
+            if (one.is_default if account is None else _same(one.account, account))
+        )
 
     @property
     def account(self) -> str:
-        """The account the job would run under, or ""."""
-        own = "" if self.association is None else self.association.account
-        return self.plan.request.account or own
+        """The account the job would run under, as Slurm writes it, or ""."""
+        asked = self.plan.request.account or ""
+        return next((one.account for one in self.associations), asked.lower())
 
     @cached_property
     def job_qos(self) -> str:
-        """The name of the QOS the job itself would have, or ""."""
-        if self.plan.request.qos is not None:
-            return self.plan.request.qos
-        association = self.association
-        if association is None:
+        """The name of the QOS the job itself would have; "": not known."""
+        asked = self.plan.request.qos
+        return self.default_qos if asked is None else asked
+
+    @property
+    def default_qos(self) -> str:
+        """The name of the QOS that Slurm takes without -q; "": not known."""
+        own = self.association
+        if own is None:
             return ""
-        alone = association.qos[0] if len(association.qos) == 1 else ""
-        return association.default_qos or alone
+        # Of several, Slurm takes this one, whether it is among them or not.
+        return own.default_qos or (own.qos[0] if len(own.qos) == 1 else "normal")
 
     @cached_property
     def qos_in_force(self) -> Tuple[Qos, ...]:

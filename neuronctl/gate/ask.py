@@ -32,7 +32,7 @@ def ask_slurm(
     Slurm is not there or does not answer in time, or is another cluster's; SlurmRefusedError.
     """
     from neuronctl.slurm.cluster import local_cluster
-    from neuronctl.slurm.snapshot import ask_now
+    from neuronctl.slurm.snapshot import ask_now, latest_ends
     from neuronctl.users import login_name
 
     name = local_cluster()
@@ -74,7 +74,7 @@ def ask_slurm(
     return Snapshot(
         limits=limits,
         limits_at=limits_at,
-        jobs=now.jobs,
+        jobs=latest_ends(now.jobs, limits),
         nodes=now.nodes,
         job_states=now.job_states,
         asked_at=asked_at,

@@ -98,30 +98,33 @@ def _usable_qos(prospect: Prospect) -> List[str]:
 
 
 def _qos_hint(prospect: Prospect) -> str:
-    usable = _usable_qos(prospect)
-    if not usable:
-        return "leave -q out, or use another partition"
-    return f"leave -q out, or use -q {' or '.join(usable)}"
+    usable, default = _usable_qos(prospect), prospect.default_qos.lower()
+    use = "use " + (" or ".join(f"-q {name}" for name in usable) or "another partition")
+    asked = prospect.plan.request.qos is not None
+    may_leave_out = asked and (not default or default in [name.lower() for name in usable])
+    return f"leave -q out, or {use}" if may_leave_out else use
 
 
 @rule("NC521")
 def qos_known(context: RuleContext) -> Iterator[Violation]:
-    asked = context.plan.request.qos
-    if context.forecast is None or asked is None:
+    if context.forecast is None:
         return
     prospect = context.forecast.prospect
-    snapshot = prospect.snapshot
-    if snapshot.limits.qos is None:
+    snapshot, name = prospect.snapshot, prospect.job_qos
+    enforced = "qos" in snapshot.limits.config.enforce
+    asked = context.plan.request.qos is not None
+    if snapshot.limits.qos is None or not name or not (asked or enforced):
         return
-    if snapshot.qos(asked) is None:
+    default = "" if asked else ", which Slurm takes without -q"
+    if snapshot.qos(name) is None:
         source = snapshot.says("sacctmgr show qos")
-        yield Violation(f"Slurm has no QOS '{asked}'", _qos_hint(prospect), source)
+        yield Violation(f"Slurm has no QOS '{name}'{default}", _qos_hint(prospect), source)
         return
     allowed = () if prospect.association is None else prospect.association.qos
-    enforced = "qos" in snapshot.limits.config.enforce
-    if enforced and allowed and asked.lower() not in [name.lower() for name in allowed]:
+    if enforced and allowed and name.lower() not in [one.lower() for one in allowed]:
         yield Violation(
-            f"you may not use QOS '{asked}'; yours: {', '.join(allowed)}",
+            f"you may not use QOS '{name}'{default}; yours in account {prospect.account}: "
+            f"{', '.join(allowed)}",
             _qos_hint(prospect),
             snapshot.says("sacctmgr show associations"),
         )
@@ -129,18 +132,21 @@ def qos_known(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC522")
 def account_known(context: RuleContext) -> Iterator[Violation]:
-    asked = context.plan.request.account
-    if context.forecast is None or asked is None:
+    if context.forecast is None:
         return
-    snapshot = context.forecast.prospect.snapshot
-    mine = tuple(dict.fromkeys(one.account for one in snapshot.limits.associations))
-    enforced = "associations" in snapshot.limits.config.enforce
-    if mine and enforced and asked.lower() not in mine:
-        yield Violation(
-            f"you may not use account '{asked}'; yours: {', '.join(mine)}",
-            "name one of yours with -A, or leave it out",
-            snapshot.says("sacctmgr show associations"),
-        )
+    prospect, asked = context.forecast.prospect, context.plan.request.account
+    limits = prospect.snapshot.limits
+    enforced = limits.qos is not None and "associations" in limits.config.enforce
+    if prospect.associations or not enforced:
+        return
+    mine = tuple(dict.fromkeys(one.account for one in limits.associations))
+    fault = "you have no default account" if asked is None else f"you may not use account '{asked}'"
+    use = " or ".join(f"-A {name}" for name in mine)
+    yield Violation(
+        f"{fault}; yours: {', '.join(mine) or 'none'}",
+        f"use {use}" if mine else "ask your administrators for an account",
+        prospect.snapshot.says("sacctmgr show associations"),
+    )
 
 
 @rule("NC523")
@@ -150,6 +156,14 @@ def partition_allows(context: RuleContext) -> Iterator[Violation]:
     prospect = context.forecast.prospect
     partition = context.forecast.prospect.partition
     source = prospect.snapshot.says(f"scontrol show partition {partition.name}")
+    enforced = "associations" in prospect.snapshot.limits.config.enforce
+    if enforced and prospect.associations and prospect.association is None:
+        places = " and ".join(one.partition for one in prospect.associations)
+        yield Violation(
+            f"you may use account {prospect.account} only in partition {places}",
+            "use that partition, or another account with -A",
+            prospect.snapshot.says("sacctmgr show associations"),
+        )
     for kind, own, allowed, denied in (
         ("account", prospect.account, partition.allow_accounts, partition.deny_accounts),
         ("QOS", prospect.job_qos, partition.allow_qos, partition.deny_qos),

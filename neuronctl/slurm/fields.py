@@ -48,7 +48,7 @@ def parse_seconds(text: str) -> Optional[int]:
 
 
 def parse_minutes(text: str) -> Optional[int]:
-    """sacct's TimelimitRaw (whole minutes) in seconds; UNLIMITED; None if unknown."""
+    """Whole minutes, such as sacct's TimelimitRaw, in seconds; UNLIMITED; None if unknown."""
     text = text.strip()
     if text == "UNLIMITED":
         return UNLIMITED

@@ -231,6 +231,13 @@ class Limit:
         return "your association" if self.scope == ASSOCIATION else f"{self.scope} {self.name}"
 
     @property
+    def named(self) -> str:
+        """Slurm's name of it, and its figure: ``GrpTRES cpu=8``."""
+        name = self.about.association if self.scope == ASSOCIATION else ""
+        tres = f"{self.tres}=" if self.tres else ""
+        return f"{name or self.kind} {tres}{self.figure}"
+
+    @property
     def things(self) -> str:
         """What it counts, in words; Slurm's own name where there are none."""
         if self.about.counts in (RUNNING, SUBMITTED):
@@ -288,7 +295,7 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     running: Dict[str, int] = {}
     for kind, text in re.findall(r" (Grp(?:SubmitJobs|Jobs|Wall))=(\S*)", line):
         for figure, used in re.findall(r"^(\d+)\(([\d.]+)\)", text):
-            found.append(Limit(kind, "", int(figure), scope, name, round(float(used))))
+            found.append(Limit(kind, "", int(figure), scope, name, int(float(used))))
     # Backwards: what running jobs may still use stands behind what has been used.
     for kind, text in sorted(re.findall(r" (GrpTRES(?:Mins|RunMins)?)=(\S*)", line), reverse=True):
         for part in text.split(","):

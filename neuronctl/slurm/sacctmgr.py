@@ -35,13 +35,18 @@ class Qos:
 
 @dataclass(frozen=True)
 class Association:
-    """What the accounting database has of a user in an account; qos: the names allowed."""
+    """What the accounting database has of a user in an account; qos: the names allowed.
+
+    partition: the only one that it is for, or "". is_default: whether a job that names no account
+    runs under this one.
+    """
 
     account: str
     partition: str
     qos: Tuple[str, ...]
     default_qos: str
     limits: Tuple[Limit, ...] = ()
+    is_default: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ def _figure(limits: Sequence[Limit], kind: str, tres: str) -> Optional[int]:
 
 
 _QOS_ASKED = ("Name", "Flags", *QOS_FIELDS)
-_ASSOCIATION_ASKED = ("Account", "Partition", "QOS", "DefaultQOS", *ASSOCIATION_FIELDS)
+_OF_ASSOCIATION = ("Account", "Partition", "QOS", "DefaultQOS", "DefaultAccount")
+_ASSOCIATION_ASKED = (*_OF_ASSOCIATION, *ASSOCIATION_FIELDS)
 
 
 def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
@@ -74,7 +80,7 @@ def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
     return (
         ["sacctmgr", "--noheader", "--parsable2"],
         f"show qos format={','.join(_QOS_ASKED)}\n"
-        f"show associations user={user}{of_user} format={','.join(_ASSOCIATION_ASKED)}\n",
+        f"show user {user} withassoc{of_user} format={','.join(_ASSOCIATION_ASKED)}\n",
     )
 
 
@@ -143,6 +149,7 @@ def parse_associations(text: str) -> Tuple[Association, ...]:
                 ASSOCIATION,
                 row["Account"],
             ),
+            is_default=row["Account"] == row["DefaultAccount"],
         )
         for row in _rows(text, _ASSOCIATION_ASKED)
     )

@@ -25,6 +25,7 @@ from neuronctl.slurm.fields import (
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import Result, failure, run_together
+from neuronctl.units import UNLIMITED
 
 _FIELDS = (
     "JobArrayID",
@@ -47,8 +48,8 @@ class MyJob:
     """A job of the user's that waits or runs, or several that are alike in all but their ids.
 
     count: how many jobs and tasks of arrays it stands for, of which ``id`` is the first. gpus: of
-    one of them on all its nodes; None where Slurm does not tell. end: when its time limit ends
-    it; start: when Slurm expects a waiting one to start (epoch seconds). node_list: where a
+    one of them on all its nodes; None where Slurm does not tell. end: when its time limit is over,
+    or, once ``latest_ends`` has added what Slurm adds, when it has ended at the latest; start: when Slurm expects a waiting one to start (epoch seconds). node_list: where a
     running one runs. cores, memory_mb: of one of them on all its nodes. name: None where it was
     not asked for.
     """
@@ -114,6 +115,27 @@ class Now:
     stamp: int = 0
     partition: Optional[site.SitePartition] = None
     reservations: Optional[Tuple[site.Reservation, ...]] = None
+
+
+_ENDING = 60
+"""Seconds for Slurm's own part: slurmctld looks only every 30 s at which time limits are over, and
+has to clean up after the job, and to start the next one."""
+
+
+def latest_ends(jobs: Sequence[MyJob], limits: Limits) -> Tuple[MyJob, ...]:
+    """The jobs, ``end`` being when each has ended at the latest if nobody prolongs it."""
+    config = limits.config
+    over = {one.name: one.over_time for one in limits.partitions}
+
+    def end(job: MyJob) -> Optional[int]:
+        own = over.get(job.partitions[0])
+        over_time = config.over_time if own is None else own
+        # Of a suspended one the time limit stands still.
+        if job.end is None or over_time == UNLIMITED or job.state == "SUSPENDED":
+            return None
+        return job.end + over_time + config.kill_wait + _ENDING
+
+    return tuple(replace(job, end=end(job)) for job in jobs)
 
 
 def squeue_mine_argv(*, names: bool = False) -> List[str]:

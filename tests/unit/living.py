@@ -26,7 +26,7 @@ OTHER = dataclasses.replace(PARTITION, name="cpu", qos="", node_list="c1", nodes
 LIMITED = {"MaxSubmitPU": "4", "MaxJobsPU": "3", "MaxTRESPU": "gres/gpu=16"}
 QOS = Qos("p_gpu", (), read_limits(LIMITED, OF_QOS, "p_gpu"))
 NORMAL = Qos("normal", ())
-MINE = Association("lab", "", ("normal",), "normal")
+MINE = Association("lab", "", ("normal",), "normal", is_default=True)
 CONFIG = SiteConfig("toy", "22.05.8", 101, ("associations", "limits", "qos"), True)
 
 

@@ -34,7 +34,7 @@ def test_shared_limits_are_read() -> None:
         "account",
         "root",
         running=(30, 2),
-        wall=(9, 1),
+        wall=(9, 0),
         memory_minutes=(50, 4),
         spent=(99, 9, 7),
         gpus=(20, 1),
@@ -141,7 +141,7 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         ("MaxJobsPA", "", 3),
         ("MaxTRESMins", "cpu", 60),
     ]
-    (mine,) = parse_associations("lab||normal,fast|normal||5|cpu=7|00:05:00||node=9\n")
+    (mine,) = parse_associations("lab||normal,fast|normal|lab||5|cpu=7|00:05:00||node=9\n")
     assert mine.qos == ("normal", "fast")
     assert [(one.kind, one.tres, one.figure) for one in mine.limits] == [
         ("MaxJobsPU", "", 5),

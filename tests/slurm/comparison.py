@@ -185,7 +185,7 @@ class Comparison:
         """Put what shall wait for a limit, or never start, where no other job is."""
         if row["happened"] is None or row["happened"][0] != "waits":
             return
-        limited = re.match("QOS|Assoc|Max|Account", row["happened"][1])
+        limited = re.match("(?!.*RunM)(QOS|Assoc|Max|Account)", row["happened"][1])
         if row["said"][0] == "refused" or (row["said"][0] == "will wait" and limited):
             lines = row["script"].splitlines()
             unasked = [

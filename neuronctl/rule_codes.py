@@ -97,7 +97,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC406", "environment cannot be activated"),
         RuleCode("NC411", "log file cannot be written"),
         RuleCode(
-            "NC501", "more jobs than a user may submit", of_partition=True, closes_partition=True
+            "NC501", "more jobs than a user may have", of_partition=True, closes_partition=True
         ),
         RuleCode("NC502", "waits for a running job's end", WARNING, waits=True, of_limit=True),
         RuleCode("NC503", "waits for GPUs a user may hold", WARNING, waits=True, of_limit=True),

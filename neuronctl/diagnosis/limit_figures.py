@@ -75,6 +75,8 @@ def _limits_of(status: JobStatus, limits: Limits) -> Iterator[Limit]:
         for qos in limits.qos or ():
             if name and qos.name.lower() == name:
                 yield from qos.limits
+    if len({association.account for association in limits.associations}) > 1:
+        return  # in which of them the job is, is not known here
     for association in limits.associations:
         if association.partition in ("", status.partition):
             yield from association.limits

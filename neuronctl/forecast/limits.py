@@ -76,6 +76,8 @@ def user_usage(prospect: Prospect, kind: str, tres: str = "") -> Optional[Usage]
 
 def check_limits(prospect: Prospect) -> Iterator[Outcome]:
     """What the limits in force say of the job, in the order in which Slurm names its reason."""
+    if "," in prospect.job_qos:
+        yield Doubt(f"which QOS of {prospect.job_qos} the job gets is not known", refusable=True)
     for limit in sorted(prospect.limits, key=_order):
         check = _CHECKS.get((limit.about.per, limit.about.counts))
         if limit.figure == 0 and limit.about.counts in (RUNNING, SUBMITTED):
@@ -274,12 +276,17 @@ def _job_minutes(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     yield from _sized(limit, prospect, _minutes(limit, prospect), "a job in", "may use")
 
 
-def _of_account(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+def _not_followed(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    """What others hold too, or of which Slurm does not say how much the user's jobs hold."""
     wanted: Optional[int] = prospect.array_size if limit.about.counts == SUBMITTED else 1
     if limit.about.counts == TRES:
         wanted = prospect.size.job.get(limit.tres)
-    yield from _sized(limit, prospect, wanted, "an account in", "may hold")
-    if wanted is not None and wanted <= limit.figure:
+    elif limit.about.counts == TRES_MINUTES:
+        wanted = _minutes(limit, prospect)
+    alone = limit.about.per == USER and not usage(limit, prospect).jobs
+    whose = "a user of" if limit.about.per == USER else "an account in"
+    yield from _sized(limit, prospect, wanted, whose, "may hold")
+    if wanted and wanted <= limit.figure and not alone:
         yield Doubt(f"how much is left of {_told(limit)} is not known")
 
 
@@ -467,9 +474,11 @@ _CHECKS: Dict[Tuple[str, str], _Check] = {
     (JOB, TRES): _job_tres,
     (JOB, TRES_MINUTES): _job_minutes,
     (NODE, TRES): _node_tres,
-    (ACCOUNT, TRES): _of_account,
-    (ACCOUNT, RUNNING): _of_account,
-    (ACCOUNT, SUBMITTED): _of_account,
+    (USER, TRES_MINUTES): _not_followed,
+    (ACCOUNT, TRES): _not_followed,
+    (ACCOUNT, TRES_MINUTES): _not_followed,
+    (ACCOUNT, RUNNING): _not_followed,
+    (ACCOUNT, SUBMITTED): _not_followed,
     (GROUP, SUBMITTED): _group_submitted,
     (GROUP, RUNNING): _group_running,
     (GROUP, TRES): _group_tres,

@@ -130,8 +130,7 @@ def forgives_unknown_jobs(limits: Limits) -> bool:
     """Whether Slurm is certain to take a job that it does not know for one that ended as wanted,
     whatever is wanted: up to 22.05 it does.
     """
-    match = re.match(r"(\d+)\.(\d+)", limits.config.version)
-    return match is not None and (int(match[1]), int(match[2])) <= (22, 5)
+    return () < limits.config.release <= (22, 5)
 
 
 def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:

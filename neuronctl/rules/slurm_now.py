@@ -115,6 +115,8 @@ def qos_known(context: RuleContext) -> Iterator[Violation]:
     asked = context.plan.request.qos is not None
     if snapshot.limits.qos is None or not name or not (asked or enforced):
         return
+    if "," in name and snapshot.limits.config.release >= (24, 11):
+        return  # one of them, by their priority
     default = "" if asked else ", which Slurm takes without -q"
     if snapshot.qos(name) is None:
         source = snapshot.says("sacctmgr show qos")

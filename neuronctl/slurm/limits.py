@@ -121,6 +121,9 @@ KINDS: Mapping[str, LimitKind] = {
                 "MaxCpuPerAccount", "MaxMemoryPerAccount", "MaxNodePerAccount", "MaxGRESPerAccount"
             ),
         ),
+        # Since Slurm 23; their reasons have no words here.
+        LimitKind("MaxTRESRunMinsPU", USER, TRES_MINUTES, {}),
+        LimitKind("MaxTRESRunMinsPA", ACCOUNT, TRES_MINUTES, {}),
         LimitKind("MaxJobsPA", ACCOUNT, RUNNING, {"": "MaxJobsPerAccount"}),
         LimitKind("MaxSubmitPA", ACCOUNT, SUBMITTED, {"": "MaxSubmitJobsPerAccount"}),
         LimitKind(

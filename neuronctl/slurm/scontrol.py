@@ -130,6 +130,11 @@ class SiteConfig:
     kill_wait: int = 30
     """Seconds from then on until Slurm kills the processes that have not ended."""
 
+    @property
+    def release(self) -> Tuple[int, ...]:
+        """The version's first two numbers, such as (22, 5); none where it is not known."""
+        return tuple(int(number) for number in re.findall(r"\d+", self.version)[:2])
+
 
 def scontrol_questions(
     nodes: str = "",

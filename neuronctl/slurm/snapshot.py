@@ -48,10 +48,10 @@ class MyJob:
     """A job of the user's that waits or runs, or several that are alike in all but their ids.
 
     count: how many jobs and tasks of arrays it stands for, of which ``id`` is the first. gpus: of
-    one of them on all its nodes; None where Slurm does not tell. end: when its time limit is over,
-    or, once ``latest_ends`` has added what Slurm adds, when it has ended at the latest; start: when Slurm expects a waiting one to start (epoch seconds). node_list: where a
-    running one runs. cores, memory_mb: of one of them on all its nodes. name: None where it was
-    not asked for.
+    one of them on all its nodes; None where Slurm does not tell. end: when its time limit is over;
+    after ``latest_ends``, when it has ended at the latest. start: when Slurm expects a waiting one
+    to start (epoch seconds). node_list: where a running one runs. cores, memory_mb: of one of them
+    on all its nodes. name: None where it was not asked for.
     """
 
     id: JobId

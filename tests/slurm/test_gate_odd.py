@@ -83,7 +83,7 @@ CASES = [
             ("GrpTRES=mem=91199", [], "refused NC508", "QOSGrpMemLimit"),
             ("GrpTRES=mem=91200", [], "can start now", ""),
             ("GrpTRES=billing=5", [], "not known", "QOSGrpBilling"),
-            ("GrpTRESMins=cpu=0", [], "not known", "QOSGrpCPUMinutesLimit"),
+            ("GrpTRESMins=cpu=0", [], "refused NC501", "QOSGrpCPUMinutesLimit"),
             ("GrpTRESMins=cpu=50", [], "can start now", ""),
             ("GrpTRESRunMins=cpu=99", [], "refused NC508", "QOSGrpCPURunMinutesLimit"),
             ("GrpTRESRunMins=mem=5000", [], "refused NC508", "QOSGrpMemoryRunMinutes"),
@@ -100,7 +100,7 @@ CASES = [
             ("GrpTRESRunMins=gres/gpu=9", [], "refused NC508", "AssocGrpGRESRunMinutes"),
             ("GrpTRESRunMins=mem=5000", [], "refused NC508", "AssocGrpMemRunMinutes"),
             ("GrpTRESRunMins=cpu=100", [], "can start now", ""),
-            ("GrpWall=0", [], "not known", "AssocGrpWallLimit"),
+            ("GrpWall=0", [], "refused NC501", "AssocGrpWallLimit"),
             ("GrpWall=5", [], "can start now", ""),
         ]
     ),

@@ -87,6 +87,18 @@ def with_mine(*more: str) -> Limits:
     return dataclasses.replace(LIMITS, associations=(mine,))
 
 
+HERS = dataclasses.replace(MINE, qos=("fast", "long"), default_qos="")
+"""Several QOS without a default one."""
+OTHERS = Association("group", "", ("fast",), "")
+"""In another account, which is not the default one."""
+
+
+def with_accounts(*associations: Association) -> Limits:
+    """A user of these accounts, on a cluster that has their QOS."""
+    more = tuple(Qos(name, ()) for name in ("fast", "long"))
+    return dataclasses.replace(LIMITS, associations=associations, qos=(NORMAL, QOS, *more))
+
+
 def fields_of(texts: Sequence[str]) -> Dict[str, str]:
     """``"MaxTRES cpu=8"`` by kind, as sacctmgr's fields are."""
     return {kind: figures for kind, _, figures in (text.partition(" ") for text in texts)}

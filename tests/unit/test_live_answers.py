@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Dict, Optional
 
 import pytest
-from living import LIMITS, NOW, judged, live, shared
+from living import CONFIG, LIMITS, NOW, job, judged, live, shared, with_partition
 
 from neuronctl.cache import path_of, write
 from neuronctl.gate import limits_cache as cache
@@ -17,7 +18,8 @@ from neuronctl.slurm.scontrol import (
     parse_partitions,
     parse_reservations,
 )
-from neuronctl.slurm.snapshot import parse_mine
+from neuronctl.slurm.snapshot import latest_ends, parse_mine
+from neuronctl.units import UNLIMITED
 
 
 def test_shared_limits_are_read() -> None:
@@ -44,6 +46,28 @@ def test_shared_limits_are_read() -> None:
 
 
 # ------------------------------------------------------------------------- the answers
+
+
+@pytest.mark.parametrize(
+    ("fields", "own", "later"),
+    [
+        ({}, None, 10 + 60),
+        ({"over_time": 300}, None, 300 + 10 + 60),
+        ({"over_time": 300}, 0, 10 + 60),
+        ({"over_time": 300}, 120, 120 + 10 + 60),
+        ({}, UNLIMITED, None),
+        ({"over_time": UNLIMITED}, None, None),
+    ],
+)
+def test_when_a_job_has_ended_at_the_latest(
+    fields: Dict[str, int], own: Optional[int], later: Optional[int]
+) -> None:
+    config = dataclasses.replace(CONFIG, **{"kill_wait": 10, **fields})
+    limits = dataclasses.replace(with_partition(over_time=own), config=config)
+    (ends,) = latest_ends((job(7),), limits)
+    assert ends.end == (None if later is None else NOW + 7 + later)
+    (stands,) = latest_ends((job(7, state="SUSPENDED"),), limits)
+    assert stands.end is None
 
 
 def test_reservations_are_read() -> None:
@@ -96,7 +120,11 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     config = parse_config(
         "scontrol: show config\nMaxArraySize            = 1001\nClusterName             = Toy\n"
         "AccountingStorageEnforce = associations,limits\nSelectTypeParameters    = CR_CORE_MEMORY\n"
+        "KillWait                = 30 sec\nOverTimeLimit           = 5 min\n"
+        "SLURM_VERSION           = 22.05.8\n"
     )
+    assert (config.over_time, config.kill_wait, config.release) == (300, 30, (22, 5))
+    assert parse_config("OverTimeLimit           = UNLIMITED\n").over_time == UNLIMITED
     assert (config.cluster, config.max_array_size, config.memory_counts) == ("toy", 1001, True)
     (part,) = parse_partitions(
         "PartitionName=gpu AllowGroups=ALL AllowAccounts=a,b QoS=N/A DefaultTime=NONE "
@@ -107,8 +135,9 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("", None, "")
     (part,) = parse_partitions(
         "PartitionName=gpu AllocNodes=login[1-2] MaxCPUsPerNode=15 MaxMemPerCPU=10 "
-        "MaxMemPerNode=100 ExclusiveUser=YES OverSubscribe=NO\n"
+        "MaxMemPerNode=100 ExclusiveUser=YES OverSubscribe=NO OverTimeLimit=2\n"
     )
+    assert part.over_time == 120
     assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("login[1-2]", 15, "user")
     assert (part.max_memory_mb_per_node, part.max_memory_mb_per_cpu) == (100, 10)
     (one,) = parse_nodes(
@@ -124,7 +153,7 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     )
     (qos,) = parse_qos(
         "sacctmgr: show qos\n"
-        "p||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|3||cpu=60\nx|y\n"
+        "p||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|||3||cpu=60\nx|y\n"
     )
     assert (
         qos.limit("MaxSubmitPU"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from neuronctl.diagnosis.limit_figures import figure_words, has_figure
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import read_limits
 from neuronctl.slurm.pending_reasons import REASONS, explain
-from neuronctl.slurm.sacctmgr import Qos
+from neuronctl.slurm.sacctmgr import Association, Qos
 from neuronctl.slurm.scontrol import SiteConfig, SitePartition
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.tracking.job_status import JobStatus
@@ -99,3 +101,12 @@ def test_figures_of_limits() -> None:
     for unknown in ("QOSMaxSubmitJobPerUserLimit", "Priority"):
         assert figure_words(status(3, reason=unknown), mine, LIMITS) == ""
     assert has_figure("QOSMaxGRESPerUser") and not has_figure("Priority")
+
+
+def test_of_several_accounts_no_figure_is_told() -> None:
+    own = read_limits({"MaxJobsPU": "2"}, "association", "lab")
+    lab, group = (Association(name, "", (), "", own) for name in ("lab", "group"))
+    waits = status(3, reason="AssocMaxJobsLimit")
+    for accounts, words in (((lab,), "0 of 2 jobs"), ((lab, group), "")):
+        limits = dataclasses.replace(LIMITS, associations=accounts)
+        assert figure_words(waits, [], limits) == words

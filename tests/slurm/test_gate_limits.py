@@ -1,4 +1,6 @@
-"""The gate where a user has several accounts or QOS, and where a limit lets no job run at all."""
+"""The gate where a user has several accounts or QOS, where a limit lets no job run at all, and by
+when a job starts at the latest.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import json
 from typing import Iterator, List, Tuple
 
 import pytest
-from harness import PATIENT, Sandbox, sandbox_up
+from harness import PATIENT, Sandbox, sandbox_up, wait_until
 from test_gate_odd import seen
 
 PARTITION = "cas_v100nv_4"
@@ -20,6 +22,9 @@ WITHOUT = f"{MINE} qos=hi,lo"
 ONE = f"{MINE} qos=normal"
 NO_QOS = "Invalid qos specification"
 NO_ACCOUNT = "Invalid account or account/partition combination specified"
+
+STAYS = 'trap "" TERM\nwhile :; do sleep 1; done\n'
+"""A program that does not end before Slurm kills it."""
 
 # what the administrator does and undoes; the request; what is said; Slurm's reason or refusal
 Case = Tuple[List[str], List[str], List[str], str, str]
@@ -135,6 +140,20 @@ def accounts(slurm_there: None) -> Iterator[Sandbox]:
 def test_what_is_said_is_what_slurm_does(
     accounts: Sandbox, done: List[str], undone: List[str], asked: List[str], said: str, happens: str
 ) -> None:
+    agree(accounts, (done, undone, asked, said, happens))
+
+
+def test_what_only_newer_slurms_have(accounts: Sandbox) -> None:
+    newer = accounts.version >= (24, 11)
+    several = ("not known", "") if newer else ("refused NC521", NO_QOS)
+    agree(accounts, ([SEVERAL], [ONE], ["-q", "hi,lo"], *several))
+    minutes = ("refused NC509", "MaxCpuRunMinsPerUser") if newer else ("can start now", "")
+    agree(accounts, limited(THEIRS, "MaxTRESRunMinsPerUser=cpu=99", *minutes))
+    agree(accounts, limited(THEIRS, "MaxTRESRunMinsPerUser=cpu=100", "can start now", ""))
+
+
+def agree(accounts: Sandbox, case: Case) -> None:
+    done, undone, asked, said, happens = case
     words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc", "--appl"]
     words += ["pytorch", "--gpus-per-node", "1", "--json", "--force", *asked]
     accounts.exec(["sh", "-c", 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'])
@@ -147,11 +166,34 @@ def test_what_is_said_is_what_slurm_does(
             assert said.startswith("refused")
             assert happens in result.stderr
             return
-        expected = "R" if said == "can start now" else f"PENDING {happens}\n"
+        expected = f"PENDING {happens}\n" if said.startswith("refused") else "R"
         assert seen(accounts, json.loads(result.stdout)["job_id"]).startswith(expected)
     finally:
         accounts.cancel_all()
         root_does(accounts, *undone)
+
+
+@pytest.mark.long
+def test_a_job_starts_by_the_moment_that_is_told(accounts: Sandbox) -> None:
+    words = [*PATIENT, "submit", "-p", PARTITION, "-t", "1", "--field", "misc", "--appl"]
+    words += ["pytorch", "--gpus-per-node", "4", "--json", "t.py"]
+    root_does(accounts, f"{UPDATE} OverTimeLimit=1", f"{THEIRS} MaxJobsPerUser=1")
+    accounts.exec(["sh", "-c", 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'])
+    accounts.write("stays.sh", "#!/bin/sh\n#SBATCH --comment=field=misc;appl=pytorch\n" + STAYS)
+    try:
+        stays = ["sbatch", "--parsable", "-p", PARTITION, "-t", "1", "--gpus-per-node=4"]
+        first = int(accounts.exec([*stays, "-o", "/dev/null", "stays.sh"]).stdout)
+        assert seen(accounts, first).startswith("R")
+        answer = json.loads(accounts.exec(words).stdout)
+        verdict = answer["verdict"]
+        assert (verdict["kind"], verdict["cause"]) == ("will wait", "QOSMaxJobsPerUserLimit")
+        look = f"TZ=UTC squeue -h -t all -j {answer['job_id']} -o '%S %T'"
+        begun = ["sh", "-c", look]
+        wait_until(lambda: "PENDING" not in accounts.exec(begun).stdout, 600)
+        assert accounts.exec(begun).stdout.split()[0] + "Z" <= verdict["until"]
+    finally:
+        accounts.cancel_all()
+        root_does(accounts, f"{UPDATE} OverTimeLimit=0", f"{THEIRS} MaxJobsPerUser=-1")
 
 
 def root_does(sandbox: Sandbox, *commands: str) -> None:

@@ -22,6 +22,8 @@ Row = Dict[str, Any]
 message], ["starts", ""] or ["waits", reason]. wrong: what disagrees, "" where nothing does.
 """
 
+QUEUE = "squeue -h --array -o '%F|%T|%r'"
+
 EVERY = 16
 """One state of so many is of jobs that end, to see when the next one starts."""
 
@@ -63,7 +65,10 @@ class Comparison:
         self.normal = self._site()
 
     def run(self, seed: int, numbers: Sequence[int], requests: int) -> Iterator[Row]:
-        """The rows of these states, each with so many requests; a state depends on no other."""
+        """The rows of these states, each with so many requests.
+
+        A state depends on no other, but for what neuronctl keeps of the site's limits.
+        """
         for number in numbers:
             rng = Random(f"{seed}-{number}")
             ending = number % EVERY == EVERY - 1
@@ -111,43 +116,43 @@ class Comparison:
 
     def _site(self) -> str:
         """What a state may change, but for limits."""
-        text = self.sandbox.root("scontrol", "-o", "show", "partition").stdout
-        nodes = self.sandbox.root("sinfo", "-hN", "-o", "%N %t %f").stdout
-        return text + nodes + self.sandbox.root("scontrol", "-o", "show", "res", check=False).stdout
+        show = "scontrol -o show"
+        return self._root(f"{show} partition; sinfo -hN -o '%N %t %f'; {show} res")
 
     def _end_all(self) -> None:
         """No job is left, and no node still ends one."""
         self._root("squeue -h -o %A | sort -u | xargs -r scancel")
-        wait_until(lambda: not self._queue() and not self._completing())
+        wait_until(lambda: not self._queue() and self._idle())
 
-    def _completing(self) -> bool:
-        return "comp" in self.sandbox.root("sinfo", "-h", "-o", "%t").stdout
+    def _idle(self) -> bool:
+        """Whether no node still ends a job."""
+        return "comp" not in self._root("sinfo -h -o %t")
 
     def _root(self, command: str) -> str:
         return self.sandbox.root("sh", "-c", command, check=False).stdout
 
     def _queue(self) -> List[List[str]]:
         """[id, state, reason] of every job and task."""
-        text = self.sandbox.root("squeue", "-h", "--array", "-o", "%F|%T|%r").stdout
-        return [line.split("|") for line in text.splitlines()]
+        return [line.split("|") for line in self._root(QUEUE).splitlines()]
 
-    def _cycles(self) -> Tuple[int, int]:
-        """How often Slurm's two schedulers have run."""
-        main, backfill = re.findall(r"Total cycles: (\d+)", self.sandbox.root("sdiag").stdout)
-        return int(main), int(backfill)
+    def _look(self) -> Tuple[List[List[str]], Tuple[int, int]]:
+        """The queue, and how often Slurm's two schedulers have run."""
+        *rows, main, backfill = self._root(f"{QUEUE}; sdiag | grep 'Total cycles'").splitlines()
+        cycles = (int(main.split(":")[1]), int(backfill.split(":")[1]))
+        return [line.split("|") for line in rows], cycles
 
     def _settled(self, job: Optional[int] = None) -> List[List[str]]:
         """The rows of a job (or all) once both schedulers have looked at it, and changed nothing
         since; the second looks only where something has happened.
         """
         before: List[List[str]] = []
-        start = self._cycles()
+        start = (0, 0)
 
         def settled() -> Optional[List[List[str]]]:
             nonlocal before, start
-            rows = [row for row in self._queue() if job is None or row[0] == str(job)]
-            cycles = self._cycles()
-            if rows != before or any(row[1] == "CONFIGURING" for row in rows):
+            rows, cycles = self._look()
+            rows = [row for row in rows if job is None or row[0] == str(job)]
+            if start == (0, 0) or rows != before or any(row[1] == "CONFIGURING" for row in rows):
                 before, start = rows, cycles
             main, backfill = cycles[0] - start[0], cycles[1] - start[1]
             if job is not None and any(row[1] == "RUNNING" for row in rows):
@@ -207,8 +212,7 @@ class Comparison:
             started = wait_until(lambda: self.sandbox.root(*runs).stdout.strip(), seconds=600)
             row["started"] = time.mktime(time.strptime(started, "%Y-%m-%dT%H:%M:%S"))
         self._root(f"scancel {job}")
-        wait_until(lambda: all(row[0] != str(job) for row in self._queue()))
-        wait_until(lambda: not self._completing())
+        wait_until(lambda: all(row[0] != str(job) for row in self._queue()) and self._idle())
         if any(row[1] == "RUNNING" for row in rows):
             return ["starts", ""]
         return ["waits", rows[0][2]]

@@ -44,7 +44,7 @@ def hosts(partition: str) -> List[str]:
 def random_state(rng: Random, user: str) -> State:
     """One to four things out of the ordinary."""
     state = State(rng.choice(["gpu", "gpu", "gpu", "short", "cpu"]))
-    for theme in rng.sample(THEMES, rng.choice([1, 2, 2, 3, 4])):
+    for theme in dict.fromkeys(rng.sample(THEMES, rng.choice([1, 2, 2, 3, 4]))):
         theme(rng, state, user)
     return state
 
@@ -251,9 +251,9 @@ def _reservation(rng: Random, state: State, user: str) -> None:
 
 
 THEMES: List[Callable[[Random, State, str], None]] = [
-    *(_nodes_out, _others, _others, _own, _own, _partition, _qos_limits, _qos_limits),
-    *(_association_limits, _association_limits, _accounts, _qos_access, _features, _licenses),
-    _reservation,
+    *[_nodes_out, _others, _own, _partition, _qos_limits, _association_limits] * 4,
+    *[_accounts, _qos_access, _features, _reservation] * 3,
+    _licenses,
 ]
 
 

@@ -295,9 +295,10 @@ def random_request(rng: Random, state: State) -> List[str]:
                 options[option] = [option, value]
 
     partition = state.partition if rng.random() < 0.85 else rng.choice(list(NODES))
-    gpus = rng.choice([0, 1, 1, 2, GPUS]) if partition != "cpu" else 0
+    cores = rng.choice([1, 1, 2, 2, 4, CORES])
+    gpus = 0 if partition == "cpu" else min(cores, rng.choice([0, 1, 1, 2, GPUS]))
     add(["-p", partition, "-t", rng.choice(["5", "10", "30", "2:00:00"])])
-    add(["-c", str(rng.choice([1, 1, 2, 2, 4, CORES]))])
+    add(["--ntasks-per-node", "1", "-c", str(cores)])
     if gpus:
         add(["--gpus-per-node", str(gpus)])
     for words in rng.sample(state.hints, min(len(state.hints), rng.choice([0, 1, 1, 2]))):

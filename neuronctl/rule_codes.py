@@ -131,7 +131,7 @@ CODES: Mapping[str, RuleCode] = {
             of_partition=True,
             closes_partition=True,
         ),
-        RuleCode("NC524", "feature that no node has", of_partition=True),
+        RuleCode("NC524", "too few nodes have the features", of_partition=True),
         RuleCode("NC525", "excluded nodes", of_partition=True),
         RuleCode("NC526", "reservation that cannot be used"),
         RuleCode("NC527", "fewer nodes than a job must have", of_partition=True),

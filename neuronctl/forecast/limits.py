@@ -188,6 +188,8 @@ def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if wanted is None or wanted > limit.figure:
         yield from _sized(limit, prospect, wanted, "a user of", "may hold")
         return
+    if limit.tres == "node":
+        return  # a node counts once (node_limits)
     now = usage(limit, prospect)
     if any(job.holds(limit.tres) is None for job in running(now.jobs)):
         yield Doubt(f"how much your jobs hold of {_told(limit)} is not known")
@@ -364,12 +366,8 @@ def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         yield _never(limit, prospect, wanted)
     elif not wanted or limit.used + wanted <= limit.figure:
         yield from _taken_first(limit, prospect, wanted)
-    elif limit.tres == "node" and limit.kind == "GrpTRES":
-        # A node that such a job is on already counts once.
-        yield Doubt(
-            f"jobs of {limit.holder} are on {limit.used} of at most {limit.figure} nodes; whether "
-            f"{wanted} more fit, or are among them, is not known"
-        )
+    elif (limit.tres, limit.about.counts) == ("node", TRES):
+        return  # a node counts once (node_limits)
     else:
         yield Wait(
             "NC507",

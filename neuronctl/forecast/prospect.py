@@ -8,6 +8,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tupl
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation
+from neuronctl.forecast.features import NodeChoice, choices
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.unscheduled import Unscheduled, unscheduled
 from neuronctl.frozen import dataclass
@@ -223,10 +224,28 @@ class Prospect:
         """The hosts that ``--nodelist`` names."""
         return set(hosts(self.plan.request.nodelist))
 
+    @property
+    def required_hosts(self) -> Set[str]:
+        """Those of them that the job must get: of more than it has nodes, any will do."""
+        return self.named_hosts if len(self.named_hosts) <= self.plan.nodes else set()
+
+    @cached_property
+    def choices(self) -> Optional[Tuple[NodeChoice, ...]]:
+        """The ways to meet ``--constraint`` with nodes of the pool; None: that is not known."""
+        text, count = self.plan.request.constraint, self.plan.nodes
+        found = choices(text, self.pool, count)
+        # With hosts named too, Slurm may give a job more nodes than it asks for.
+        plain = found is not None and len(found) == 1 and len(found[0].parts) == 1
+        return found if plain or not found or not self.named_hosts else None
+
     def lacking(self, nodes: Sequence[SiteNode]) -> bool:
-        """Whether these nodes are too few, or one that ``--nodelist`` names is not among them."""
-        names = {node.name for node in nodes}
-        return len(nodes) < self.plan.nodes or not self.named_hosts <= names
+        """Whether these nodes are too few, or one that ``--nodelist`` requires is not among them.
+
+        Of nodes for a constraint that is not known, whether they are too few for any job.
+        """
+        names = frozenset(node.name for node in nodes)
+        ways = choices(None, self.pool, self.plan.nodes) if self.choices is None else self.choices
+        return not self.required_hosts <= names or not any(way.met_by(names) for way in ways or ())
 
 
 def sbatch_option(plan: JobPlan, name: str) -> Optional[str]:

@@ -23,15 +23,6 @@ _FAILED = frozenset(
     | {"PREEMPTED", "REVOKED"}
 )
 
-SELECTING = frozenset(
-    {"mem-per-cpu", "mem-per-gpu", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu", "mincpus"}
-    | {"ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core", "sockets-per-node"}
-    | {"cores-per-socket", "threads-per-core", "core-spec", "thread-spec", "extra-node-info"}
-    | {"licenses", "contiguous", "switches", "spread-job", "exclusive", "cluster-constraint"}
-    | {"tmp"}
-)
-"""sbatch options that decide on the nodes too, which is not judged here."""
-
 # Those that change nothing in when a job starts, as long as their values are such.
 _HARMLESS = {
     "nice": r"\d{0,9}",
@@ -68,7 +59,7 @@ def check_start_conditions(prospect: Prospect) -> Iterator[Outcome]:
         yield Doubt(words, refusable=True)
     for option in request.sbatch:
         name, _, value = option.partition("=")
-        if name in ("hold", "begin") or name in SELECTING:
+        if name in ("hold", "begin"):
             continue
         if name not in _HARMLESS or not re.fullmatch(_HARMLESS[name], value, re.ASCII):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
@@ -130,7 +121,7 @@ def forgives_unknown_jobs(limits: Limits) -> bool:
     """Whether Slurm is certain to take a job that it does not know for one that ended as wanted,
     whatever is wanted: up to 22.05 it does.
     """
-    return () < limits.config.release <= (22, 5)
+    return (0, 0) < limits.config.release <= (22, 5)
 
 
 def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:

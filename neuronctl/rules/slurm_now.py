@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Iterator, List
 
 from neuronctl.rules.base import RuleContext, Violation, rule
-from neuronctl.words import counted
+from neuronctl.words import counted, verb
 
 if TYPE_CHECKING:
     from neuronctl.forecast.prospect import Prospect
@@ -242,19 +242,39 @@ def submit_host(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC524")
 def features(context: RuleContext) -> Iterator[Violation]:
-    text = context.plan.request.constraint
-    if context.forecast is None or text is None or not re.fullmatch(r"[\w.&,-]+", text):
+    if context.forecast is None:
         return
-    pool = context.forecast.prospect.pool
+    from neuronctl.forecast.features import feature_names
+    from neuronctl.forecast.prospect import hosts
+    from neuronctl.forecast.reservations import own_nodes
+
+    text = context.plan.request.constraint
+    prospect, name = context.forecast.prospect, context.plan.partition.name
+    pool = prospect.pool
     known = {feature for node in pool for feature in node.features}
-    for name in re.split(r"[&,]", text) if pool else ():
-        if name not in known:
-            yield Violation(
-                f"--constraint={text}: no node of {context.plan.partition.name} has the feature "
-                f"'{name}'",
-                "features there: " + (", ".join(sorted(known)) or "none"),
-                context.forecast.prospect.snapshot.says("scontrol show node"),
-            )
+    unknown = [one for one in feature_names(text or "") if one not in known] if pool else []
+    source = prospect.snapshot.says("scontrol show node")
+    hint = f"features there: {', '.join(sorted(known)) or 'none'}"
+    for one in dict.fromkeys(unknown):
+        words = f"--constraint={text}: no node of {name} has the feature '{one}'"
+        yield Violation(words, hint, source)
+    fitting = context.forecast.nodes.fitting
+    there = {node.name for node in pool} - set(hosts(context.plan.request.exclude))
+    there &= own_nodes(prospect) or there
+    few = len(there) < context.plan.nodes or not prospect.required_hosts <= there
+    # Too few nodes, whatever they are like, are the matter of other rules; so is one that is too
+    # large for any of them.
+    if unknown or few or not (text or fitting) or not prospect.lacking(fitting):
+        return
+    missing = sorted(prospect.required_hosts - {node.name for node in fitting})
+    what = "large enough" if text is None else f"right for --constraint={text} and large enough"
+    words = f"{len(fitting) or 'no'} {'node' if len(fitting) < 2 else 'nodes'} of {name} "
+    words += f"{verb(len(fitting) or 1)} {what}; requested {context.plan.nodes}"
+    if missing:
+        words = f"{', '.join(missing)} (--nodelist) {verb(len(missing))} not {what}"
+    elif len(fitting) >= context.plan.nodes:
+        words = f"--constraint={text}: too few nodes of {name} have it for -N {context.plan.nodes}"
+    yield Violation(words, hint if text else "request less per node, or fewer nodes", source)
 
 
 @rule("NC525")

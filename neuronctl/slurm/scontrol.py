@@ -131,9 +131,10 @@ class SiteConfig:
     """Seconds from then on until Slurm kills the processes that have not ended."""
 
     @property
-    def release(self) -> Tuple[int, ...]:
-        """The version's first two numbers, such as (22, 5); none where it is not known."""
-        return tuple(int(number) for number in re.findall(r"\d+", self.version)[:2])
+    def release(self) -> Tuple[int, int]:
+        """Slurm's release, such as (22, 5); (0, 0): not known."""
+        match = re.match(r"(\d+)\.(\d+)", self.version)
+        return (0, 0) if match is None else (int(match[1]), int(match[2]))
 
 
 def scontrol_questions(

@@ -130,7 +130,7 @@ class Prospect:
     def _groups_in_force(self) -> List[LimitedGroup]:
         """Those of the QOS, then the user's association and the accounts above it."""
         known = self.snapshot.limited_groups
-        found = [group for group in known if group.scope == QOS]
+        found = [group for group in known if group.scope == QOS and not group.account]
         association = self.association
         if association is None:
             return found
@@ -146,6 +146,15 @@ class Prospect:
             found.append(above.pop(account))
             account = found[-1].parent
         return found
+
+    def held_by_account(self, limit: Limit) -> Optional[int]:
+        """What the account's jobs hold of a QOS' limit on it; None: not told."""
+        told = [one for one in self.snapshot.limited_groups if one.scope == QOS]
+        qos = [one for one in told if _same(one.name, limit.name)]
+        own = [group.limits for group in qos if group.account == self.account.lower()]
+        used = [one.used for limits in own for one in limits if _alike(one, limit)]
+        # An account that has had no job there is not in it.
+        return used[0] if used else (0 if qos else None)
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """The limit of that kind that counts; None where there is none."""
@@ -270,6 +279,10 @@ def hosts(text: Optional[str]) -> List[str]:
         return units.expand_hostlist(text)
     except ValueError:
         return []
+
+
+def _alike(one: Limit, other: Limit) -> bool:
+    return (one.kind, one.tres) == (other.kind, other.tres)
 
 
 def _same(name: str, other: str) -> bool:

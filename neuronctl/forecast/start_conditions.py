@@ -119,7 +119,8 @@ def _terms(text: str) -> List[_Term]:
 
 def forgives_unknown_jobs(limits: Limits) -> bool:
     """Whether Slurm is certain to take a job that it does not know for one that ended as wanted,
-    whatever is wanted: up to 22.05 it does.
+    whatever is wanted: up to 22.05 it does. Later ones do where it need not have ended well or
+    badly, and may refuse the job otherwise.
     """
     return (0, 0) < limits.config.release <= (22, 5)
 
@@ -147,7 +148,10 @@ def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:
             said.append(f"your job {named.id} has the same name (--dependency=singleton)")
         yield Wait("NC506", "Dependency", "; ".join(said))
     elif state == _OPEN:
-        yield Doubt(f"whether it waits for --dependency={text} is not known")
+        # On a job that it does not know any more, Slurm may refuse to depend.
+        known = all(term.job_id in (0, *snapshot.job_states) for term in decisive)
+        words = f"whether it waits for --dependency={text} is not known"
+        yield Doubt(words, refusable=not known)
 
 
 def _state_of(term: _Term, prospect: Prospect) -> str:
@@ -159,7 +163,8 @@ def _state_of(term: _Term, prospect: Prospect) -> str:
     state = snapshot.job_states.get(term.job_id)
     if state is None:
         # And a rule warns of it.
-        return _MET if forgives_unknown_jobs(snapshot.limits) else _OPEN
+        certain = term.kind in ("after", "afterany") or forgives_unknown_jobs(snapshot.limits)
+        return _MET if certain else _OPEN
     # Of an array there are several, of which this is the state of one.
     several = bool(set(snapshot.job_states) - set(dependency_ids(plan)))
     if term.kind == "after":

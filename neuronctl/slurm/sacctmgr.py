@@ -54,7 +54,8 @@ class LimitedGroup:
     """What all jobs of a QOS, an account or an association may have together, and have now.
 
     scope: ``limits.QOS``, ``ACCOUNT_SCOPE`` or ``ASSOCIATION`` (the user's own in the account
-    ``name``). parent: the account above an account, or "".
+    ``name``). parent: the account above an account, or "". account: the one whose jobs a QOS
+    limits so, "": it is those of all.
     """
 
     scope: str
@@ -62,6 +63,7 @@ class LimitedGroup:
     parent: str
     partition: str
     limits: Tuple[Limit, ...] = ()
+    account: str = ""
 
 
 def _figure(limits: Sequence[Limit], kind: str, tres: str) -> Optional[int]:
@@ -98,8 +100,13 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
             parent, partition = _before_id(line, "ParentAccount"), _before_id(line, "Partition")
         else:
             continue
-        limits = read_group_limits(line, scope, name)
+        whole, _, parts = line.partition(" Account Limits=")
+        limits = read_group_limits(whole, scope, name)
         groups.append(LimitedGroup(scope, name, parent, partition, limits))
+        of_accounts = parts.partition("User Limits=")[0]
+        for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
+            limits = read_group_limits(f" {told}", scope, name)
+            groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
     return tuple(groups)
 
 

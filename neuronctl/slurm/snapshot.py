@@ -94,7 +94,6 @@ class Limits:
     nodes: Tuple[site.SiteNode, ...]
     qos: Optional[Tuple[database.Qos, ...]]
     associations: Tuple[database.Association, ...]
-    limited_groups: Tuple[database.LimitedGroup, ...] = ()
     stamp: int = 0
     """What ``sacctmgr.limits_stamp`` made of them in slurmctld."""
 
@@ -234,8 +233,6 @@ def ask_now(
     seen = site.parse_nodes(told)
     limited_groups = database.parse_groups(told, user) if user else ()
     stamp = database.limits_stamp(told)
-    if not any(one.limits for one in limited_groups):
-        limited_groups = ()
     limits = None
     if limits_of is not None:
         said = answers[2]
@@ -247,7 +244,6 @@ def ask_now(
             nodes=seen,
             qos=database.parse_qos(accounting) or None,
             associations=database.parse_associations(accounting),
-            limited_groups=limited_groups,
             stamp=stamp,
         )
         if not limits.partitions:

@@ -193,6 +193,28 @@ QOS=normal(1) UsageRaw=7.0 GrpJobs=N(2) MaxWallPJ= Account Limits=No Accounts Us
 """
 
 
+def test_what_an_accounts_jobs_hold_of_a_qos() -> None:
+    line = (
+        "QOS=q(2) GrpJobs=9(4) GrpSubmitJobs=N(5) MinTRESPJ= Account Limits= a={MaxJobsPA=3(2) "
+        "MaxJobsAccruePA=N(0) MaxSubmitJobsPA=7(5) MaxTRESPA=cpu=N(1),mem=8000(4000)} b={MaxJobsPA="
+        "3(1) MaxSubmitJobsPA=7(0) MaxTRESPA=cpu=N(0),mem=8000(0)} User Limits= 5={MaxJobsPU=N(1)}"
+    )
+    found = [
+        (group.account, one.kind, one.tres, one.figure, one.used)
+        for group in parse_groups(line, "kim")
+        for one in group.limits
+    ]
+    assert found == [
+        ("", "GrpJobs", "", 9, 4),
+        ("a", "MaxJobsPA", "", 3, 2),
+        ("a", "MaxSubmitPA", "", 7, 5),
+        ("a", "MaxTRESPA", "mem", 8000, 4000),
+        ("b", "MaxJobsPA", "", 3, 1),
+        ("b", "MaxSubmitPA", "", 7, 0),
+        ("b", "MaxTRESPA", "mem", 8000, 0),
+    ]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "same"),
     [
@@ -220,9 +242,7 @@ def test_limits_are_kept_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.read("key", now=NOW + 3600) is None
     assert cache.read("key", now=NOW - 1) is None
     assert cache.read("another", now=NOW) is None
-    some = dataclasses.replace(LIMITS, limited_groups=(shared("QOS", "p_gpu", spent=(9, 1, 2)),))
-    cache.write("some", some, NOW)
-    assert cache.read("some", now=NOW) == (some, NOW)
+    cache.write("some", LIMITS, NOW)
     # As it was written before there was such a field.
     file = Path(path_of("limits", "some"))
     file.write_text(file.read_text().replace(', "whole": ""', ""))

@@ -64,7 +64,7 @@ def search_nodes(prospect: Prospect, nodes: Optional[Tuple[SiteNode, ...]] = Non
         and node.name not in avoided
         and (prospect.choices is None or node.name in accepted)
         and (own is None or node.name in own)
-        and _has_room(replace(node, cores_used=0, gpus_used=0, memory_mb_used=0), prospect)
+        and is_large_enough(node, prospect)
     )
     suitable = tuple(node for node in fitting if node.name not in reserved.nodes)
     free = None
@@ -85,6 +85,11 @@ def _where_not_known(prospect: Prospect) -> Optional[Doubt]:
         begun = next(check_reservation(prospect), None) is None
         return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
     return None
+
+
+def is_large_enough(node: SiteNode, prospect: Prospect) -> bool:
+    """Whether one node's share of the job fits on it, if nothing else runs there."""
+    return _has_room(replace(node, cores_used=0, gpus_used=0, memory_mb_used=0), prospect)
 
 
 def _has_room(node: SiteNode, prospect: Prospect, reserved: int = 0) -> bool:
@@ -131,9 +136,11 @@ def _busy(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Wait:
     words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share} free now"
     words += f"; requested {plan.nodes}"
     if len(free) >= plan.nodes:
-        names = sorted(prospect.named_hosts - {node.name for node in free})
+        names = sorted(prospect.required_hosts - {node.name for node in free})
         verb = "do not have" if len(names) > 1 else "does not have"
-        words = f"{', '.join(names)} (--nodelist) {verb} {share} free now"
+        words += f", too few for --constraint={plan.request.constraint}"
+        if names:
+            words = f"{', '.join(names)} (--nodelist) {verb} {share} free now"
     end = None if job is None else job.end
     return Wait("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end)
 
@@ -150,6 +157,7 @@ def _not_available(search: NodeSearch) -> Wait:
         cause = UNAVAILABLE
     down += [] if reserved.by else [node for node in prospect.pool if node.name in reserved.nodes]
     down = [node for node in search.fitting if node in down]
+    down = [node for node in down if node.name in named] or down
     said = []
     if down:
         names = units.compress_hostlist([node.name for node in down])
@@ -169,7 +177,10 @@ def _not_available(search: NodeSearch) -> Wait:
     words = f"{available} of {plan.partition.name} {'is' if left < 2 else 'are'} available"
     words += f"; requested {plan.nodes}"
     if left >= plan.nodes:
-        words = f"not all of --nodelist={plan.request.nodelist} is available"
+        option = f"--nodelist={plan.request.nodelist}"
+        if not prospect.required_hosts:
+            option = f"what --constraint={plan.request.constraint} needs"
+        words = f"not all of {option} is available"
     source = SOURCE if reserved.by else _SAID_OF_NODES
     return Wait("NC504", cause, "; ".join([words, *said]), source, until)
 

@@ -245,6 +245,7 @@ def features(context: RuleContext) -> Iterator[Violation]:
     if context.forecast is None:
         return
     from neuronctl.forecast.features import feature_names
+    from neuronctl.forecast.free_nodes import is_large_enough
     from neuronctl.forecast.prospect import hosts
     from neuronctl.forecast.reservations import own_nodes
 
@@ -262,9 +263,11 @@ def features(context: RuleContext) -> Iterator[Violation]:
     there = {node.name for node in pool} - set(hosts(context.plan.request.exclude))
     there &= own_nodes(prospect) or there
     few = len(there) < context.plan.nodes or not prospect.required_hosts <= there
-    # Too few nodes, whatever they are like, are the matter of other rules; so is one that is too
-    # large for any of them.
-    if unknown or few or not (text or fitting) or not prospect.lacking(fitting):
+    # Too few nodes, whatever they are like, are the matter of other rules; so is a share of a node
+    # that is too large for any of them.
+    if not any(is_large_enough(node, prospect) for node in pool):
+        return
+    if unknown or few or not prospect.lacking(fitting):
         return
     missing = sorted(prospect.required_hosts - {node.name for node in fitting})
     what = "large enough" if text is None else f"right for --constraint={text} and large enough"

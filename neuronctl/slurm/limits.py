@@ -121,7 +121,7 @@ KINDS: Mapping[str, LimitKind] = {
                 "MaxCpuPerAccount", "MaxMemoryPerAccount", "MaxNodePerAccount", "MaxGRESPerAccount"
             ),
         ),
-        # Since Slurm 23; their reasons have no words here.
+        # Newer than 22.05, whose sacctmgr leaves them empty; their reasons have no words here.
         LimitKind("MaxTRESRunMinsPU", USER, TRES_MINUTES, {}),
         LimitKind("MaxTRESRunMinsPA", ACCOUNT, TRES_MINUTES, {}),
         LimitKind("MaxJobsPA", ACCOUNT, RUNNING, {"": "MaxJobsPerAccount"}),

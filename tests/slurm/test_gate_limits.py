@@ -147,9 +147,11 @@ def test_what_only_newer_slurms_have(accounts: Sandbox) -> None:
     newer = accounts.version >= (24, 11)
     several = ("not known", "") if newer else ("refused NC521", NO_QOS)
     agree(accounts, ([SEVERAL], [ONE], ["-q", "hi,lo"], *several))
-    minutes = ("refused NC509", "MaxCpuRunMinsPerUser") if newer else ("can start now", "")
-    agree(accounts, limited(THEIRS, "MaxTRESRunMinsPerUser=cpu=99", *minutes))
-    agree(accounts, limited(THEIRS, "MaxTRESRunMinsPerUser=cpu=100", "can start now", ""))
+    if newer:
+        minutes = "MaxTRESRunMinsPerUser=cpu"
+        never = limited(THEIRS, f"{minutes}=99", "refused NC509", "MaxCpuRunMinsPerUser")
+        agree(accounts, never)
+        agree(accounts, limited(THEIRS, f"{minutes}=100", "can start now", ""))
 
 
 def agree(accounts: Sandbox, case: Case) -> None:

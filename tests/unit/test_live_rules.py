@@ -257,11 +257,11 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ),
     (
         "NC510",
-        live((job(1, nodes=2),), with_more("MaxTRESPU node=3")),
-        {"nodes": 2},
-        ["you hold 2 of 3 nodes"],
-        live((job(1, nodes=2),), with_more("MaxTRESPU node=3")),
-        {},
+        live((job(1, nodes=2, node_list="n[1-2]"),), with_more("MaxTRESPU node=3")),
+        {"nodes": 2, "nodelist": "n[3-4]"},
+        ["your jobs in QOS p_gpu are on 2 of at most 3 nodes", "2 more nodes must wait"],
+        live((job(1, nodes=2, node_list="n[1-2]"),), with_more("MaxTRESPU node=3")),
+        {"nodes": 2, "nodelist": "n[2-3]"},
     ),
     ("NC511", live(), {"array": "5,0-101:50%2"}, ["index 101 is over 100"], live(), ASK_ARRAY),
     (

@@ -64,7 +64,7 @@ def _nodes_out(rng: Random, state: State, user: str) -> None:
 
 
 def _others(rng: Random, state: State, user: str) -> None:
-    for _ in range(rng.randint(1, 5)):
+    for _ in range(rng.randint(1, 8)):
         who = rng.choice(list(OTHERS))
         state.jobs.append((who, _job(rng, state.partition)))
     if rng.random() < 0.3:  # this one waits
@@ -167,6 +167,7 @@ def _qos_limits(rng: Random, state: State, user: str) -> None:
         undone = limit.rpartition("=")[0] + "=-1"
         state.steps.append((f"{MODIFY} qos {qos} set {limit}", f"{MODIFY} qos {qos} set {undone}"))
         state.hints += hints
+    _part_used(rng, state)
     if qos == "hi":
         state.hints += [["-q", "hi"]] * 2
 
@@ -179,7 +180,14 @@ def _association_limits(rng: Random, state: State, user: str) -> None:
         undone = limit.rpartition("=")[0] + "=-1"
         state.steps.append((f"{MODIFY} {who} set {limit}", f"{MODIFY} {who} set {undone}"))
         state.hints += hints
+    _part_used(rng, state)
     state.hints += [["-A", account], ["-A", account.upper()]]
+
+
+def _part_used(rng: Random, state: State) -> None:
+    """Mostly some of a limit is in use: by a colleague, or by the user."""
+    for who in rng.choice([[], ["games"], [""], ["", ""]]):
+        state.jobs.append((who, ["-p", state.partition, "-t", "60", "-c", str(rng.randint(1, 4))]))
 
 
 def _accounts(rng: Random, state: State, user: str) -> None:

@@ -15,6 +15,8 @@ from comparison import WORST_FIRST, Comparison, table, told
 from harness import Sandbox, sandbox_up
 from states import NODES
 
+from neuronctl.words import counted
+
 SEED = 20261122
 STATES = 18
 REQUESTS = 14
@@ -44,7 +46,8 @@ def test_in_random_states_slurm_does_what_was_said(
     kinds = Counter(row["said"][0] for row in rows)
     record_property(
         "agreement",
-        f"seed {seed}: {len(rows)} requests in {len(numbers)} states, {len(wrong)} disagreements, "
+        f"seed {seed}: {counted(len(rows), 'request')} in {counted(len(numbers), 'state')}, "
+        f"{counted(len(wrong), 'disagreement')}, "
         f"{kinds['not known']} not known\n{table(rows)}",
     )
     assert not wrong, "\n".join(map(told, wrong))

@@ -271,7 +271,6 @@ def ending_state(rng: Random, user: str) -> State:
         [
             ("", [["-p", "cpu", "-c", str(CORES)]] * NODES["cpu"]),
             ("qos p_cpu set MaxJobsPerUser=2", [["-p", "cpu"]] * 2),
-            ("qos p_cpu set MaxTRESPerUser=cpu=4", [["-p", "cpu", "-c", "2"]] * 2),
             ("qos p_gpu set MaxTRESPerUser=gres/gpu=4", [["-p", "gpu", f"--gres=gpu:{GPUS}"]]),
             (f"user {user} where account=sandbox set MaxJobs=1", [["-p", "cpu"]]),
         ]

@@ -75,6 +75,17 @@ class Prospect:
         asked = self.plan.request.account or ""
         return next((one.account for one in self.associations), asked.lower())
 
+    def account_is_among(self, names: Sequence[str]) -> bool:
+        """Whether a partition's AllowAccounts or DenyAccounts means the account."""
+        if self.snapshot.limits.config.release < (24, 11):
+            return self.account in names  # 22.05 takes capitals, and an account above, for another
+        above = () if self.association is None else self.association.above
+        return not {self.account, *above}.isdisjoint(name.lower() for name in names)
+
+    def qos_is_among(self, names: Sequence[str]) -> bool:
+        """Whether a partition's AllowQos or DenyQos means the job's own QOS."""
+        return any(_same(self.job_qos, name) for name in names)
+
     @cached_property
     def job_qos(self) -> str:
         """The name of the QOS the job itself would have; "": not known."""

@@ -166,17 +166,24 @@ def partition_allows(context: RuleContext) -> Iterator[Violation]:
             "use that partition, or another account with -A",
             prospect.snapshot.says("sacctmgr show associations"),
         )
-    for kind, own, allowed, denied in (
-        ("account", prospect.account, partition.allow_accounts, partition.deny_accounts),
-        ("QOS", prospect.job_qos, partition.allow_qos, partition.deny_qos),
+    qos = "" if "," in prospect.job_qos else prospect.job_qos
+    for kind, own, is_among, allowed, denied in (
+        (
+            "account",
+            prospect.account,
+            prospect.account_is_among,
+            partition.allow_accounts,
+            partition.deny_accounts,
+        ),
+        ("QOS", qos, prospect.qos_is_among, partition.allow_qos, partition.deny_qos),
     ):
-        if own and own.lower() in [name.lower() for name in denied]:
+        if own and not allowed and is_among(denied):
             yield Violation(
                 f"partition {partition.name} denies {kind} {own}",
                 f"use another partition, or another {kind}",
                 source,
             )
-        if own and allowed and own.lower() not in [name.lower() for name in allowed]:
+        if own and allowed and not is_among(allowed):
             yield Violation(
                 f"partition {partition.name} allows only {kind} {' or '.join(allowed)}; this job's "
                 f"is {own}",

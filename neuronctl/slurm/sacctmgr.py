@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.limits import (
@@ -38,7 +38,7 @@ class Association:
     """What the accounting database has of a user in an account; qos: the names allowed.
 
     partition: the only one that it is for, or "". is_default: whether a job that names no account
-    runs under this one.
+    runs under this one. above: the accounts above its own, the nearest one first.
     """
 
     account: str
@@ -47,6 +47,7 @@ class Association:
     default_qos: str
     limits: Tuple[Limit, ...] = ()
     is_default: bool = False
+    above: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,9 @@ def parse_qos(text: str) -> Tuple[Qos, ...]:
     )
 
 
-def parse_associations(text: str) -> Tuple[Association, ...]:
-    """sacctmgr's rows on the user's associations."""
+def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[Association, ...]:
+    """sacctmgr's rows on the user's associations; groups: the accounts, with those above them."""
+    parents = {group.name: group.parent for group in groups if group.scope == ACCOUNT_SCOPE}
     return tuple(
         Association(
             account=row["Account"],
@@ -157,9 +159,16 @@ def parse_associations(text: str) -> Tuple[Association, ...]:
                 row["Account"],
             ),
             is_default=row["Account"] == row["DefaultAccount"],
+            above=tuple(_above(row["Account"], parents)),
         )
         for row in _rows(text, _ASSOCIATION_ASKED)
     )
+
+
+def _above(account: str, parents: Mapping[str, str]) -> Iterator[str]:
+    while parents.get(account):
+        account = parents[account]
+        yield account
 
 
 def _rows(text: str, fields: Sequence[str]) -> List[Dict[str, str]]:

@@ -243,7 +243,7 @@ def ask_now(
             partitions=site.parse_partitions(told),
             nodes=seen,
             qos=database.parse_qos(accounting) or None,
-            associations=database.parse_associations(accounting),
+            associations=database.parse_associations(accounting, limited_groups),
             stamp=stamp,
         )
         if not limits.partitions:

@@ -122,7 +122,8 @@ def accounts(slurm_there: None) -> Iterator[Sandbox]:
             one,
             "sacctmgr -i add qos hi",
             "sacctmgr -i add qos lo",
-            "sacctmgr -i add account acct2",
+            "sacctmgr -i add account above",
+            "sacctmgr -i add account acct2 parent=above",
             "sacctmgr -i add account acct3",
             "sacctmgr -i add user neuron account=acct2",
             "sacctmgr -i add user neuron account=acct3 partition=amd_a100nv_8",
@@ -143,10 +144,21 @@ def test_what_is_said_is_what_slurm_does(
     agree(accounts, (done, undone, asked, said, happens))
 
 
-def test_what_only_newer_slurms_have(accounts: Sandbox) -> None:
+def test_where_versions_of_slurm_differ(accounts: Sandbox) -> None:
     newer = accounts.version >= (24, 11)
     several = ("not known", "") if newer else ("refused NC521", NO_QOS)
     agree(accounts, ([SEVERAL], [ONE], ["-q", "hi,lo"], *several))
+    # A partition's accounts: in capitals, and one above the user's.
+    for who in ("AllowAccounts=ACCT2", "AllowAccounts=above"):
+        case = ("can start now", "") if newer else ("refused NC523", NO_ACCOUNT)
+        agree(
+            accounts, ([f"{UPDATE} {who}"], [f"{UPDATE} AllowAccounts=ALL"], ["-A", "acct2"], *case)
+        )
+    case = ("refused NC523", NO_ACCOUNT) if newer else ("can start now", "")
+    agree(
+        accounts,
+        ([f"{UPDATE} DenyAccounts=above"], [f"{UPDATE} DenyAccounts=none"], ["-A", "acct2"], *case),
+    )
     if newer:
         minutes = "MaxTRESRunMinsPerUser=cpu"
         never = limited(THEIRS, f"{minutes}=99", "refused NC509", "MaxCpuRunMinsPerUser")

@@ -93,6 +93,13 @@ OTHERS = Association("group", "", ("fast",), "")
 """In another account, which is not the default one."""
 
 
+def newer(limits: Limits) -> Limits:
+    """The same of Slurm 24.11, and the user's account is below another one."""
+    mine = dataclasses.replace(MINE, above=("faculty", "root"))
+    config = dataclasses.replace(CONFIG, version="24.11.5")
+    return dataclasses.replace(limits, associations=(mine,), config=config)
+
+
 def with_accounts(*associations: Association) -> Limits:
     """A user of these accounts, on a cluster that has their QOS."""
     more = tuple(Qos(name, ()) for name in ("fast", "long"))

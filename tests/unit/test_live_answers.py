@@ -11,7 +11,13 @@ from living import CONFIG, LIMITS, NOW, job, judged, live, shared, with_partitio
 
 from neuronctl.cache import path_of, write
 from neuronctl.gate import limits_cache as cache
-from neuronctl.slurm.sacctmgr import limits_stamp, parse_associations, parse_groups, parse_qos
+from neuronctl.slurm.sacctmgr import (
+    LimitedGroup,
+    limits_stamp,
+    parse_associations,
+    parse_groups,
+    parse_qos,
+)
 from neuronctl.slurm.scontrol import (
     parse_config,
     parse_nodes,
@@ -171,7 +177,11 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         ("MaxTRESMins", "cpu", 60),
     ]
     (mine,) = parse_associations("lab||normal,fast|normal|lab||5|cpu=7|00:05:00||node=9\n")
-    assert mine.qos == ("normal", "fast")
+    assert (mine.qos, mine.is_default, mine.above) == (("normal", "fast"), True, ())
+    groups = [LimitedGroup("account", *pair, "") for pair in (("lab", "all"), ("all", ""))]
+    (mine,) = parse_associations("lab||normal||other||5|cpu=7|00:05:00||node=9\n", groups)
+    assert (mine.is_default, mine.above) == (False, ("all",))
+    (mine,) = parse_associations("lab||normal,fast|normal|lab||5|cpu=7|00:05:00||node=9\n")
     assert [(one.kind, one.tres, one.figure) for one in mine.limits] == [
         ("MaxJobsPU", "", 5),
         ("MaxTRES", "cpu", 7),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import replace
-from typing import Dict, Iterable, Optional, Sequence
+from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
 from neuronctl.slurm.limits import (
@@ -13,6 +13,7 @@ from neuronctl.slurm.limits import (
     ASSOCIATION,
     GROUP,
     JOB,
+    KINDS,
     NODE,
     QOS,
     REASONS,
@@ -25,6 +26,7 @@ from neuronctl.slurm.limits import (
     Limit,
 )
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
+from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits, limits_in_force
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED, format_time
@@ -32,6 +34,10 @@ from neuronctl.users import login_name
 from neuronctl.words import counted
 
 _FRESH = 60  # seconds for which `status --watch` need not ask for the limits again
+
+_SHARED = frozenset(
+    limit.reason for kind in KINDS.values() if kind.per == GROUP for limit in kind.examples()
+)
 
 # Whom a limit is of -> whose it is in words.
 _WHOM = {JOB: "a job", NODE: "a node", USER: "a user", ACCOUNT: "an account"}
@@ -43,15 +49,16 @@ def explained(jobs: Sequence[JobStatus]) -> Dict[str, Explained]:
     jobs: also those that count against the limits.
     """
     waiting = [job for job in jobs if job.state == "PENDING" and job.reason in REASONS]
-    limits = _known_limits() if waiting else None
-    if limits is None:
+    known = _known_limits(shared=any(job.reason in _SHARED for job in waiting)) if waiting else None
+    if known is None:
         return {}
+    limits, groups = known
     others = replace(limits, associations=())
     found = {}
     for job in waiting:
         own = [other for other in jobs if other.user == job.user]
         mine = job.user == login_name()
-        found[str(job.id)] = explain_limit(job, own, limits if mine else others)
+        found[str(job.id)] = explain_limit(job, own, limits if mine else others, groups)
     return found
 
 
@@ -62,31 +69,40 @@ def explain_now(status: JobStatus) -> Explained:
     from neuronctl.tracking.job_status import merge
 
     with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
-        limits = ask_limits(status.user, timeout=10.0)
-        return explain_limit(status, merge(None, squeue(user=status.user)), limits)
+        limits, groups = ask_limits(status.user, timeout=10.0)
+        own = merge(None, squeue(user=status.user))
+        return explain_limit(status, own, limits, groups)
     return explain(status.reason, str(status.id.job))
 
 
-def _known_limits() -> Optional[Limits]:
-    """The cluster's limits as they were a minute ago at most; None where Slurm does not answer."""
+_Groups = Sequence[LimitedGroup]
+
+
+def _known_limits(*, shared: bool) -> Optional[Tuple[Limits, _Groups]]:
+    """The cluster's limits as they were a minute ago at most; None where Slurm does not answer.
+
+    shared: with what groups hold of theirs at this moment.
+    """
     from neuronctl.gate import limits_cache
     from neuronctl.gate.ask import ask_limits
 
     kept = limits_cache.read(limits_cache.key())
-    if kept is not None and kept[1] > time.time() - _FRESH:
-        return kept[0]
+    if kept is not None and kept[1] > time.time() - _FRESH and not shared:
+        return kept[0], ()
     with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
         return ask_limits(login_name())
     return None
 
 
-def explain_limit(status: JobStatus, own: Iterable[JobStatus], limits: Limits) -> Explained:
+def explain_limit(
+    status: JobStatus, own: Iterable[JobStatus], limits: Limits, groups: _Groups = ()
+) -> Explained:
     """The reason of a job that waits for a limit, with the limit's figures where it is known.
 
     own: the jobs of its user. limits: as they hold for that user. Pure.
     """
     known = explain(status.reason, str(status.id.job))
-    candidates = [one for one in _in_force(status, limits) if one.reason == status.reason]
+    candidates = [one for one in _in_force(status, limits, groups) if one.reason == status.reason]
     for limit in candidates:
         wanted = _wanted(limit, status)
         if wanted is not None and not limit.allows(wanted):
@@ -169,7 +185,7 @@ def _held(
     return sum(job.tres.get(limit.tres, 0) for job in running)
 
 
-def _in_force(status: JobStatus, limits: Limits) -> Sequence[Limit]:
+def _in_force(status: JobStatus, limits: Limits, groups: _Groups) -> Sequence[Limit]:
     """Those that may hold for a job, its partition's in front."""
     partition = next((one for one in limits.partitions if one.name == status.partition), None)
     association = max(
@@ -183,4 +199,4 @@ def _in_force(status: JobStatus, limits: Limits) -> Sequence[Limit]:
     )
     qos = limits.qos_in_force("" if partition is None else partition.qos, status.qos)
     of_partition = () if partition is None else partition.limits
-    return (*of_partition, *limits_in_force(qos, association, limits.limited_groups))
+    return (*of_partition, *limits_in_force(qos, association, groups))

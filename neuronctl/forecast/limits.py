@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl import units
@@ -285,11 +286,23 @@ def _not_followed(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         wanted = prospect.size.job.get(limit.tres)
     elif limit.about.counts == TRES_MINUTES:
         wanted = _minutes(limit, prospect)
-    alone = limit.about.per == USER and not usage(limit, prospect).jobs
-    whose = "a user of" if limit.about.per == USER else "an account in"
+    of_user = limit.about.per == USER
+    whose = "a user of" if of_user else "an account in"
     yield from _sized(limit, prospect, wanted, whose, "may hold")
-    if wanted and wanted <= limit.figure and not alone:
+    if not wanted or wanted > limit.figure:
+        return
+    if of_user:
+        used = None if usage(limit, prospect).jobs else 0
+    else:
+        used = prospect.held_by_account(limit)
+    if used is not None and used + wanted <= limit.figure:
+        return
+    # A node counts once, and of an account's jobs it is not told where they run.
+    check = None if limit.tres == "node" else _CHECKS.get((GROUP, limit.about.counts))
+    if used is None or check is None:
         yield Doubt(f"how much is left of {_told(limit)} is not known")
+    else:
+        yield from check(replace(limit, used=used), prospect)
 
 
 def _sized(
@@ -334,7 +347,7 @@ def _group_submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if limit.used + prospect.array_size > limit.figure:
         yield Refusal(
             "NC508",
-            f"{limit.holder} has {limit.used} of at most {limit.figure} jobs in the queue, those "
+            f"{_group(limit)} has {limit.used} of at most {limit.figure} jobs in the queue, those "
             "of all its users together",
             "wait until some end, or use another QOS or account",
             prospect.source(limit),
@@ -348,8 +361,8 @@ def _group_running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     yield Wait(
         "NC507",
         limit.reason,
-        f"{limit.holder} has {limit.used} of at most {limit.figure} jobs running, those of all its "
-        f"users together; the job must wait until one ends; {_WHEN_UNKNOWN}",
+        f"{_group(limit)} has {limit.used} of at most {limit.figure} jobs running, those of all "
+        f"its users together; the job must wait until one ends; {_WHEN_UNKNOWN}",
         prospect.source(limit),
     )
 
@@ -372,7 +385,7 @@ def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         yield Wait(
             "NC507",
             limit.reason,
-            f"jobs of {limit.holder} hold {limit.used} of {limit.figure} {limit.things} together; "
+            f"jobs of {_group(limit)} hold {limit.used} of {limit.figure} {limit.things} together; "
             f"{wanted} more must wait until some end; {_WHEN_UNKNOWN}",
             prospect.source(limit),
         )
@@ -434,6 +447,10 @@ def _taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outc
 
 
 # ----------------------------------------------------------------------------- words
+
+
+def _group(limit: Limit) -> str:
+    return limit.holder if limit.about.per == GROUP else f"your account in {limit.holder}"
 
 
 def _told(limit: Limit) -> str:

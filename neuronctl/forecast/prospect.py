@@ -15,7 +15,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import CATALOG, GROUP, Limit
+from neuronctl.slurm.limits import CATALOG, GROUP, QOS, Limit
 from neuronctl.slurm.sacctmgr import Association, Qos
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
 from neuronctl.slurm.snapshot import limits_in_force
@@ -125,6 +125,15 @@ class Prospect:
         groups = self.snapshot.limited_groups
         found += limits_in_force(self.qos_in_force, self.association, groups)
         return tuple(found)
+
+    def held_by_account(self, limit: Limit) -> Optional[int]:
+        """What the account's jobs hold of a QOS' limit on it; None: not told."""
+        told = [one for one in self.snapshot.limited_groups if one.scope == QOS]
+        qos = [one for one in told if _same(one.name, limit.name)]
+        own = [group.limits for group in qos if group.account == self.account.lower()]
+        used = [one.used for limits in own for one in limits if _alike(one, limit)]
+        # An account that has had no job there is not in it.
+        return used[0] if used else (0 if qos else None)
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """The limit of that kind that counts; None where there is none."""
@@ -254,3 +263,7 @@ def hosts(text: Optional[str]) -> List[str]:
         return units.expand_hostlist(text)
     except ValueError:
         return []
+
+
+def _alike(one: Limit, other: Limit) -> bool:
+    return (one.kind, one.tres) == (other.kind, other.tres)

@@ -157,7 +157,10 @@ def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:
             said.append(f"your job {named.id} has the same name (--dependency=singleton)")
         yield Wait("NC506", "Dependency", "; ".join(said))
     elif state == _OPEN:
-        yield Doubt(f"whether it waits for --dependency={text} is not known")
+        # On a job that it does not know any more, Slurm may refuse to depend.
+        known = all(term.job_id in (0, *snapshot.job_states) for term in decisive)
+        words = f"whether it waits for --dependency={text} is not known"
+        yield Doubt(words, refusable=not known)
 
 
 def _state_of(term: _Term, prospect: Prospect) -> str:

@@ -13,6 +13,7 @@ from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.cluster import is_cluster
+from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits
 
 TIMEOUT = 1.5
@@ -50,12 +51,15 @@ def ask_slurm(
         partition=plan.partition.name,
         limits_of=(login_name(), name or "") if kept is None else None,
         job_ids=dependency_ids(plan),
-        groups_of=login_name() if kept is not None and kept[0].limited_groups else "",
+        groups_of=login_name() if kept is not None and kept[0].qos is not None else "",
         names=is_singleton(plan),
         timeout=timeout,
         meanwhile=meanwhile,
     )
     asked_at = int(time.time())
+    if kept is not None and kept[0].qos is not None and now.stamp != kept[0].stamp:
+        # The site has changed its limits meanwhile.
+        return ask_slurm(plan, fresh=True, timeout=timeout)
     if kept is None:
         assert now.limits is not None
         kept = now.limits, asked_at
@@ -82,7 +86,7 @@ def ask_slurm(
     )
 
 
-def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Limits:
+def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Tuple[Limits, Tuple[LimitedGroup, ...]]:
     """The cluster's limits as they hold for a user, and what groups hold of theirs now.
 
     timeout: seconds. Raises SlurmUnavailableError and SlurmRefusedError.
@@ -95,7 +99,7 @@ def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Limits:
     assert now.limits is not None
     if user == login_name():
         _keep(cache.key(), now.limits, int(time.time()))
-    return now.limits
+    return now.limits, now.limited_groups
 
 
 def _keep(key: str, limits: Limits, at: int) -> None:

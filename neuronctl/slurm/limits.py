@@ -300,11 +300,14 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     """
     found = []
     running: Dict[str, int] = {}
-    for kind, text in re.findall(r" (Grp(?:SubmitJobs|Jobs|Wall))=(\S*)", line):
+    plain = r" (Grp(?:SubmitJobs|Jobs|Wall)|Max(?:Submit)?JobsPA)=(\S*)"
+    for kind, text in re.findall(plain, line):
+        kind = kind.replace("SubmitJobsPA", "SubmitPA")  # as sacctmgr calls it
         for figure, used in re.findall(r"^(\d+)\(([\d.]+)\)", text):
             found.append(Limit(kind, "", int(figure), scope, name, int(float(used))))
     # Backwards: what running jobs may still use stands behind what has been used.
-    for kind, text in sorted(re.findall(r" (GrpTRES(?:Mins|RunMins)?)=(\S*)", line), reverse=True):
+    of_tres = r" (GrpTRES(?:Mins|RunMins)?|MaxTRESPA)=(\S*)"
+    for kind, text in sorted(re.findall(of_tres, line), reverse=True):
         for part in text.split(","):
             tres, _, figures = part.rpartition("=")
             match = re.fullmatch(r"(\d+|N)\((\d+)\)", figures)

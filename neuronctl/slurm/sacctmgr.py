@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
@@ -55,7 +56,8 @@ class LimitedGroup:
     """What all jobs of a QOS, an account or an association may have together, and have now.
 
     scope: ``limits.QOS``, ``ACCOUNT_SCOPE`` or ``ASSOCIATION`` (the user's own in the account
-    ``name``). parent: the account above an account, or "".
+    ``name``). parent: the account above an account, or "". account: the one whose jobs a QOS
+    limits so, "": it is those of all.
     """
 
     scope: str
@@ -63,6 +65,7 @@ class LimitedGroup:
     parent: str
     partition: str
     limits: Tuple[Limit, ...] = ()
+    account: str = ""
 
 
 _QOS_ASKED = ("Name", "Flags", *QOS_FIELDS)
@@ -94,9 +97,29 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
             parent, partition = _before_id(line, "ParentAccount"), _before_id(line, "Partition")
         else:
             continue
-        limits = read_group_limits(line, scope, name)
+        whole, _, parts = line.partition(" Account Limits=")
+        limits = read_group_limits(whole, scope, name)
         groups.append(LimitedGroup(scope, name, parent, partition, limits))
+        of_accounts = parts.partition("User Limits=")[0]
+        for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
+            limits = read_group_limits(f" {told}", scope, name)
+            groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
     return tuple(groups)
+
+
+def limits_stamp(text: str) -> int:
+    """A number that changes with the limits in ``scontrol --oneliner show assoc_mgr``, whatever is
+    used of them. It knows neither which QOS a user may use, nor the limits per user or account of
+    a QOS that nobody has used.
+    """
+    stamps = set()
+    for line in text.splitlines():
+        if line.startswith(("QOS=", "ClusterName=")):
+            told = re.sub(r"\([^)]*\)| (?:Shares|Usage|Lft)\S*", "", line)
+            head, *others = re.split(r" Account Limits=", told)
+            stamps.add(head)
+            stamps.update(re.findall(r"\{[^}]*\}", others[0]) if others else ())
+    return zlib.crc32("\n".join(sorted(stamps)).encode())
 
 
 def _before_id(line: str, key: str) -> str:

@@ -95,7 +95,8 @@ class Limits:
     nodes: Tuple[site.SiteNode, ...]
     qos: Optional[Tuple[database.Qos, ...]]
     associations: Tuple[database.Association, ...]
-    limited_groups: Tuple[database.LimitedGroup, ...] = ()
+    stamp: int = 0
+    """What ``sacctmgr.limits_stamp`` made of them in slurmctld."""
 
     def qos_in_force(self, partition_qos: str, job_qos: str) -> Tuple[database.Qos, ...]:
         """The QOS of these names whose limits hold, the one that counts first in front."""
@@ -122,7 +123,7 @@ def limits_in_force(
     found: List[Limit] = []
     seen: Set[Tuple[str, str]] = set()
     for one in qos:
-        of_all = [group.limits for group in groups if group.scope == QOS]
+        of_all = [one.limits for one in groups if one.scope == QOS and not one.account]
         same = [x for limits in of_all for x in limits if x.name.lower() == one.name.lower()]
         fresh = [limit for limit in (*one.limits, *same) if (limit.kind, limit.tres) not in seen]
         seen.update((limit.kind, limit.tres) for limit in fresh)
@@ -145,6 +146,7 @@ def limits_in_force(
 @dataclass(frozen=True)
 class Now:
     """The answer. limits: only where they were asked for. job_states: of the ids asked about.
+    stamp: of the limits as they are now, where group limits were asked for.
 
     partition: the one asked for, as it is now. reservations: None where Slurm did not tell them.
     """
@@ -154,6 +156,7 @@ class Now:
     job_states: Dict[int, str]
     limits: Optional[Limits]
     limited_groups: Tuple[database.LimitedGroup, ...] = ()
+    stamp: int = 0
     partition: Optional[site.SitePartition] = None
     reservations: Optional[Tuple[site.Reservation, ...]] = None
 
@@ -273,8 +276,8 @@ def ask_now(
         ) from None
     told = _good(answers[1], part=True).stdout
     seen = site.parse_nodes(told)
-    groups = database.parse_groups(told, user) if user else ()
-    limited_groups = groups if any(one.limits for one in groups) else ()
+    limited_groups = database.parse_groups(told, user) if user else ()
+    stamp = database.limits_stamp(told)
     limits = None
     if limits_of is not None:
         said = answers[2]
@@ -285,8 +288,8 @@ def ask_now(
             partitions=site.parse_partitions(told),
             nodes=seen,
             qos=database.parse_qos(accounting) or None,
-            associations=database.parse_associations(accounting, groups),
-            limited_groups=limited_groups,
+            associations=database.parse_associations(accounting, limited_groups),
+            stamp=stamp,
         )
         if not limits.partitions:
             raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
@@ -294,7 +297,8 @@ def ask_now(
     reservations = None
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)
-    return Now(jobs, seen, site.parse_job_states(told), limits, limited_groups, here, reservations)
+    states = site.parse_job_states(told)
+    return Now(jobs, seen, states, limits, limited_groups, stamp, here, reservations)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

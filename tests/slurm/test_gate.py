@@ -211,6 +211,20 @@ def test_a_lower_limit_of_slurms_is_read_again_before_it_refuses(sandbox: Sandbo
     assert "can start now" in submit(sandbox, "--gpus-per-node", "1", "--dry-run").stderr
 
 
+def test_a_limit_that_has_changed_holds_at_once(sandbox: Sandbox) -> None:
+    held = sandbox.exec([*RAW, "--gres=gpu:1", "--hold"]).stdout  # the QOS has a user
+    sandbox.exec(["scancel", held.strip()])
+    submit(sandbox, "--gpus-per-node", "1", "--dry-run")
+    modify = ["sacctmgr", "-i", "modify", "qos", f"p_{PARTITION}", "set"]
+    sandbox.root(*modify, "MaxTRESPerJob=mem=5000")
+    try:
+        refused = submit(sandbox, "--gpus-per-node", "1", "--dry-run", code=4)
+        assert "a job in QOS p_cas_v100nv_4 may have 5000" in refused.stderr
+    finally:
+        sandbox.root(*modify, "MaxTRESPerJob=mem=-1")
+    assert "can start now" in submit(sandbox, "--gpus-per-node", "1", "--dry-run").stderr
+
+
 BEGINS = [
     "now",
     "now+1hour",

@@ -218,6 +218,14 @@ def test_what_is_said_is_what_slurm_does(
         (f"{QOS} GrpTRES=mem=182399", "GrpTRES=mem=-1", "will wait QOSGrpMemLimit", ""),
         (f"{QOS} GrpTRES=mem=182400", "GrpTRES=mem=-1", "can start now", "R"),
         (f"{ACCOUNT} GrpTRES=mem=182399", "GrpTRES=mem=-1", "will wait AssocGrpMemLimit", ""),
+        (f"{QOS} MaxJobsPerAccount=1", "MaxJobsPerAccount=-1", "will wait MaxJobsPerAccount", ""),
+        (f"{QOS} MaxJobsPerAccount=2", "MaxJobsPerAccount=-1", "can start now", "R"),
+        (
+            f"{QOS} MaxTRESPerAccount=gres/gpu=1",
+            "MaxTRESPerAccount=gres/gpu=-1",
+            "will wait MaxGRESPerAccount",
+            "",
+        ),
         # Both on one node, which counts once.
         (f"{QOS} GrpTRES=node=1", "GrpTRES=node=-1", "can start now", "R"),
         (f"{ACCOUNT} GrpTRES=node=1", "GrpTRES=node=-1", "can start now", "R"),

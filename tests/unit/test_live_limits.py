@@ -25,7 +25,7 @@ from making import cluster, plan_of, policy
 from neuronctl.catalog.model import Catalog
 from neuronctl.gate.assessment import assess
 from neuronctl.rules import RuleContext
-from neuronctl.slurm.limits import Limit
+from neuronctl.slurm.limits import QOS, Limit
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits
 
@@ -233,7 +233,23 @@ def test_the_wall_time_is_cited_from_where_it_stands() -> None:
     assert short == ("00:01:00", "Slurm itself: scontrol show partition gpu")
 
 
-def test_what_is_left_of_an_accounts_limit_is_not_known() -> None:
+@pytest.mark.parametrize(
+    ("used", "kind"), [((), "can start now"), ((2,), "can start now"), ((3,), "will wait")]
+)
+def test_what_is_left_of_an_accounts_limit(used: Tuple[int, ...], kind: str) -> None:
+    groups = [shared("QOS", "p_gpu")]
+    for one in used:
+        limit = Limit("MaxJobsPA", "", 3, QOS, "p_gpu", one)
+        groups.append(LimitedGroup(QOS, "p_gpu", "", "", (limit,), "lab"))
+    look = live(limits=with_more("MaxJobsPA 3"), limited_groups=tuple(groups))
+    verdict = judged(look, gpus_per_node=1).verdict
+    assert verdict.kind == kind
+    if kind == "will wait":
+        assert verdict.cause == "MaxJobsPerAccount"
+        assert "your account in QOS p_gpu has 3 of at most 3 jobs running" in verdict.words
+
+
+def test_what_is_left_of_an_accounts_limit_may_not_be_told() -> None:
     look = live(limits=with_more("MaxJobsPA 3"))
     verdict = judged(look, gpus_per_node=1).verdict
     assert (verdict.kind, "MaxJobsPA 3" in verdict.words) == ("not known", True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Sequence, Tuple
 
 import pytest
 
@@ -29,12 +29,15 @@ def status(
 PARTITION = SitePartition("gpu", "UP", "g[1-2]", 2, 7200, None, 2, "P_gpu", True, None)
 
 
-def limits_of(qos: Dict[str, str], *groups: LimitedGroup, **own: str) -> Limits:
+Known = Tuple[Limits, Tuple[LimitedGroup, ...]]
+
+
+def limits_of(qos: Dict[str, str], *groups: LimitedGroup, **own: str) -> Known:
     """The limits of the partition's QOS, of groups, and of the user's own association."""
     of_qos = Qos("p_gpu", (), read_limits(qos, "QOS", "p_gpu"))
     mine = Association("lab", "", (), "", read_limits(own, "association", "lab"))
     config = SiteConfig("c", "23", None, ("limits",), False)
-    return Limits(config, (PARTITION,), (), (of_qos,), (mine,), groups)
+    return Limits(config, (PARTITION,), (), (of_qos,), (mine,)), groups
 
 
 def group(scope: str, name: str, limits: str) -> LimitedGroup:
@@ -107,8 +110,8 @@ BUSY = [status(1, "RUNNING", gpus=3), status(2, "RUNNING", gpus=1), status(3)]
 LIMITS = limits_of({"MaxJobsPU": "2", "MaxTRESPU": "gres/gpu=4"})
 
 
-def told(job: JobStatus, limits: Limits, own: Sequence[JobStatus] = BUSY) -> Explained:
-    return explain_limit(job, own, limits)
+def told(job: JobStatus, limits: Known, own: Sequence[JobStatus] = BUSY) -> Explained:
+    return explain_limit(job, own, *limits)
 
 
 def test_figures_of_limits() -> None:
@@ -159,7 +162,7 @@ OVER = [
 
 
 @pytest.mark.parametrize(("reason", "limits", "words"), OVER, ids=[one[0] for one in OVER])
-def test_a_job_over_a_limit_by_itself_never_starts(reason: str, limits: Limits, words: str) -> None:
+def test_a_job_over_a_limit_by_itself_never_starts(reason: str, limits: Known, words: str) -> None:
     explained = told(status(3, reason=reason), limits, [])
     assert explained.words.startswith("will never start: ") and words in explained.words
     assert "it starts when" not in explained.advice and explained.advice

@@ -35,7 +35,7 @@ test-matrix: install test-packages $(VENV)/torch.stamp ## the tests that need Sl
 	$(TEST_SLURM) tests/slurm --debian sid
 
 test-agreement: install test-packages ## what is said of 1,000 random requests in 80 states, and what Slurm does
-	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest -p no:xdist tests/slurm/test_comparison.py \
+	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest -n 0 tests/slurm/test_comparison.py \
 		--agreement-seed $$RANDOM --agreement-states 80 $(OPTIONS)
 
 test-fast: install ## unit tests, generated scripts and documentation, in under a minute

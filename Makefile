@@ -3,6 +3,7 @@
 #   PYTHON   the Python to build .venv from
 #   WORKERS  how many tests run side by side, most of which wait for Slurm
 #   ROUNDS   how often make bench runs each command
+#   OPTIONS  more for make test-agreement, such as --debian trixie or --agreement-seed 7
 #   TORCH    what pip installs for the demo and for the tests that train; where the default
 #            would fetch a GPU build you do not want, set PIP_INDEX_URL or name a wheel
 
@@ -32,6 +33,10 @@ test: install test-packages $(VENV)/torch.stamp ## all tests, with a real Slurm 
 test-matrix: install test-packages $(VENV)/torch.stamp ## the tests that need Slurm, on two newer ones
 	$(TEST_SLURM) tests/slurm --debian trixie
 	$(TEST_SLURM) tests/slurm --debian sid
+
+test-agreement: install test-packages ## what is said of 1,000 random requests in 80 states, and what Slurm does
+	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest -n 0 tests/slurm/test_comparison.py \
+		--agreement-seed $$RANDOM --agreement-states 80 $(OPTIONS)
 
 test-fast: install ## unit tests, generated scripts and documentation, in under a minute
 	$(BIN)/python -m pytest -n 2 tests/unit tests/golden tests/docs --ignore tests/unit/test_examples.py
@@ -86,4 +91,4 @@ $(VENV)/torch.stamp: $(VENV)/python.stamp
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-matrix test-fast bench lint docs install packages parts test-packages clean
+.PHONY: help demo test test-matrix test-agreement test-fast bench lint docs install packages parts test-packages clean

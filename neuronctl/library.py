@@ -35,7 +35,13 @@ from neuronctl.records.store import RecordStore
 from neuronctl.request.options import BY_NAME, Option
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
-from neuronctl.submission.prepare import PlannedJob, judge_plan, plan_job
+from neuronctl.submission.prepare import (
+    PlannedJob,
+    PreparedJob,
+    judge_plan,
+    judge_refused,
+    plan_job,
+)
 from neuronctl.submission.prepare import judge as judge_job
 from neuronctl.submission.transaction import Submission, draft, submit_draft
 from neuronctl.tracking.job_status import JobStatus
@@ -120,14 +126,24 @@ def submit(
     SlurmRefusedError, and SlurmUnavailableError, after which the job may be in the queue
     nevertheless.
     """
-    job = judge_job(PlannedJob(plan, load(catalog)))
+    planned = PlannedJob(plan, load(catalog))
+    job = judge_job(planned)
     if job.errors and not force:
-        errors = "; ".join(f"{finding.code}: {finding.message}" for finding in job.errors)
-        raise PolicyError(f"refused: {errors}", job.errors[0].hint)
+        raise _refusal(job)
     command_line = ["python", *sys.argv]
-    return submit_draft(
-        draft(job, render(plan, template=template), command_line=command_line), plan.secrets
-    )
+    drafted = draft(job, render(plan, template=template), command_line=command_line)
+    try:
+        return submit_draft(drafted, plan.secrets)
+    except SlurmRefusedError as error:
+        now = None if job.errors else judge_refused(lambda: planned)
+        if now is None:
+            raise
+        raise _refusal(now) from error
+
+
+def _refusal(job: PreparedJob) -> PolicyError:
+    errors = "; ".join(f"{finding.code}: {finding.message}" for finding in job.errors)
+    return PolicyError(f"refused: {errors}", job.errors[0].hint)
 
 
 def status(*jobs: Job, since: Optional[str] = None) -> Tuple[JobStatus, ...]:
@@ -146,9 +162,7 @@ def status(*jobs: Job, since: Optional[str] = None) -> Tuple[JobStatus, ...]:
     if found.unavailable is not None:
         raise found.unavailable
     if found.missing:
-        raise no_such_job(
-            found.missing, RecordStore.default(), "neither Slurm nor the job records know it"
-        )
+        raise no_such_job(found.missing, RecordStore.default())
     return found.jobs
 
 

@@ -76,6 +76,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC303", "several nodes or tasks for one process"),
         RuleCode("NC304", "processes and GPUs differ", WARNING),
         RuleCode("NC305", "launcher started by a launcher", of_launch=True),
+        RuleCode("NC306", "one process where several may be meant", WARNING, of_launch=True),
         RuleCode("NC311", "options exclude each other"),
         RuleCode("NC312", "node list contradicts the request", of_partition=True),
         RuleCode("NC313", "sbatch option that has another of neuronctl's own"),
@@ -98,7 +99,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC406", "environment cannot be activated"),
         RuleCode("NC411", "log file cannot be written"),
         RuleCode(
-            "NC501", "more jobs than a user may submit", of_partition=True, closes_partition=True
+            "NC501", "more jobs than a user may have", of_partition=True, closes_partition=True
         ),
         RuleCode("NC502", "waits for a running job's end", WARNING, waits=True, of_limit=True),
         RuleCode("NC503", "waits for GPUs a user may hold", WARNING, waits=True, of_limit=True),
@@ -132,7 +133,7 @@ CODES: Mapping[str, RuleCode] = {
             of_partition=True,
             closes_partition=True,
         ),
-        RuleCode("NC524", "feature that no node has", of_partition=True),
+        RuleCode("NC524", "too few nodes have the features", of_partition=True),
         RuleCode("NC525", "excluded nodes", of_partition=True),
         RuleCode("NC526", "reservation that cannot be used"),
         RuleCode("NC527", "fewer nodes than a job must have", of_partition=True),

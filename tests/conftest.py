@@ -38,6 +38,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SUITE",
         help="run tests/slurm on the Slurm of another Debian: trixie or sid",
     )
+    for name, what in (
+        ("seed", "take other random states and requests than usual"),
+        ("states", "take so many states"),
+        ("state", "take only the state of this number"),
+    ):
+        parser.addoption(
+            f"--agreement-{name}",
+            metavar="N",
+            type=int,
+            help=f"in the comparison with Slurm, {what}",
+        )
     parser.addoption(
         "--update-golden",
         action="store_true",

@@ -75,6 +75,7 @@ def catalog_schema() -> Schema:
         model.CommentPolicy,
         form=_choice("any", "word", "fields"),
         fields={"type": "array", "items": _object(model.CommentField)},
+        meanings=_by_name({"type": ["string", "null"]}),
     )
     policy = _object(
         model.Policy,

@@ -48,13 +48,15 @@ class CommentPolicy:
     """The required form of ``--comment``.
 
     form: ``"any"`` is free text; ``"word"`` is one word, one of ``values`` if there are any;
-    ``"fields"`` is ``key=value`` pairs joined by ``;``, in the order of ``fields``.
+    ``"fields"`` is ``key=value`` pairs joined by ``;``, in the order of ``fields``. meanings: what
+    a value stands for, where its name does not say it.
     """
 
     required: bool = False
     form: str = "any"
     values: Tuple[str, ...] = ()
     fields: Tuple[CommentField, ...] = ()
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

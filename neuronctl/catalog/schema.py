@@ -303,7 +303,14 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
     if form == "fields" and not parts and not node.has_errors():
         hint = "list them under 'fields:'"
         node.refuse("", "'form: fields' has no fields", hint, ("fields",), ("form",))
-    return _made(CommentPolicy, node, form=form, fields=tuple(parts))
+    meanings = node.mapping("meanings")
+    return _made(
+        CommentPolicy,
+        node,
+        form=form,
+        fields=tuple(parts),
+        meanings={value: meanings.text(value, "") for value in meanings.present()},
+    )
 
 
 def _containers(node: CheckedMapping) -> Containers:

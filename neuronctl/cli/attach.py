@@ -9,8 +9,10 @@ from typing import Optional, Tuple
 import click
 
 from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import is_name, is_named, look_up, queued
 
 
 @click.command("attach", context_settings={"allow_interspersed_args": False})
@@ -20,14 +22,15 @@ from neuronctl.tracking.job_status import JobStatus
 def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     """Open a shell inside a running job, or run CMD there.
 
-    The shell sees the job's GPUs and shares its cores and memory; the job continues when it ends.
-    neuronctl exits with its exit code. Without a terminal, CMD is required.
+    JOB is a job id, 4711_3 for an array task, or the name of your running job. The shell sees the
+    job's GPUs and shares its cores and memory; the job continues when it ends. neuronctl exits
+    with its exit code. Without a terminal, CMD is required.
     """
     from neuronctl.shell import positional
     from neuronctl.slurm.process import run_interactive
     from neuronctl.slurm.srun import overlap_argv
 
-    status = running_job(JobId.parse(job))
+    status = running_job(job)
     nodes = nodes_of(status)
     if node is not None and node not in nodes:
         raise UsageError(f"job {status.id} is not on {node}", f"its nodes: {', '.join(nodes)}")
@@ -44,30 +47,29 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     return run_interactive(argv)
 
 
-def running_job(asked: JobId) -> JobStatus:
-    """The running job or task of that id.
+def running_job(word: str) -> JobStatus:
+    """The running job or task of this id, or the user's own of this name.
 
-    Raises UsageError where several tasks run, NoSuchJobError where none does.
+    Raises UsageError where several run, NoSuchJobError where none does.
     """
-    from neuronctl.records.store import RecordStore
-    from neuronctl.tracking.lookup import look_up
 
-    found = look_up([asked], RecordStore.default(), accounting=False)
-    if found.unavailable is not None:
-        raise found.unavailable
-    running = [status for status in found.jobs if status.state == "RUNNING"]
+    if is_name(word):
+        jobs = tuple(job for job in queued() if is_named(job.name, word))
+    else:
+        found = look_up([JobId.parse(word)], RecordStore.default(), accounting=False)
+        if found.unavailable is not None:
+            raise found.unavailable
+        jobs = found.jobs
+    running = [status for status in jobs if status.state == "RUNNING"]
     if len(running) > 1:
-        names = ", ".join(str(status.id) for status in running[:5])
-        raise UsageError(f"{len(running)} tasks of job {asked} are running", f"name one: {names}")
+        names = ", ".join(str(status.id) for status in running)
+        raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")
     if running:
         return running[0]
-    if not found.jobs or found.jobs[0].source == "record":
-        raise NoSuchJobError(
-            f"job {asked} is not running: it is not in the queue", f"'neuronctl why {asked}'"
-        )
-    raise NoSuchJobError(
-        f"job {asked} is not running: it is {found.jobs[0].state}", f"'neuronctl why {asked}'"
-    )
+    state = "not in the queue"
+    if jobs and jobs[0].source != "record":
+        state = jobs[-1].state
+    raise NoSuchJobError(f"job {word} is not running: it is {state}", f"'neuronctl why {word}'")
 
 
 def nodes_of(status: JobStatus) -> Tuple[str, ...]:

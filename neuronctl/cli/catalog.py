@@ -50,10 +50,11 @@ def check(file: str) -> None:
 @click.option("--write", metavar="FILE", help="Write the draft to FILE.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def import_(write: Optional[str], force: bool) -> None:
-    """Draft a catalog file from Slurm: partitions, nodes, GPUs, cores, memory, limits.
+    """Draft a catalog file from what Slurm reports.
 
-    As ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes
-    this cluster the default.
+    It has the partitions with their nodes, GPUs, cores, memory and limits. As
+    ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes this
+    cluster the default.
     """
     from neuronctl.catalog.loader import layer_files, merge, read
     from neuronctl.cli.job_output import write_text
@@ -126,7 +127,7 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
 
 @command.command()
 def schema() -> None:
-    """Print the JSON Schema of catalog files, for editors that complete and check."""
+    """Print the JSON Schema of catalog files, for editors."""
     import json
 
     from neuronctl.catalog.json_schema import catalog_schema

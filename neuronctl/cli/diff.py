@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, List, Optional, Sequence, TextIO, Tuple
 
 import click
 
-from neuronctl.cli.say import say
-from neuronctl.errors import UsageError
+from neuronctl.cli.jobs import recorded_job
+from neuronctl.cli.say import notify
+from neuronctl.console import Column, print_json, print_table, print_text
+from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.records.store import RecordStore
 
 if TYPE_CHECKING:
-    from neuronctl.records.store import JobRecord
+    from neuronctl.records.store import JobRecord, RecordStore
 
 _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
 
@@ -24,32 +27,29 @@ _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+",
 def command(job: str, other: Optional[str], as_json: bool) -> None:
     """Compare a job's plan and script with another job's, or with a script in a file.
 
-    With JOB alone: with the script that the same request gives today. Recorded scripts have their
+    JOB is a job id, or the name of a job that neuronctl submitted (the newest of that name). With
+    one JOB alone: with the script that the same request gives today. Recorded scripts have their
     secrets masked.
     """
     from neuronctl.records import recorded
-    from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
-    first = recorded.record_of(store, recorded.one_job(job))
+    first = recorded_job(job, store)
     name = f"job {first.job_id}"
     values: List[recorded.Change] = []
     if other is None:
         decisions, script = _today(first)
         other_name = "today"
         values = recorded.changed_decisions(first.draft.decisions, decisions)
-    elif other.isdigit():
-        second = recorded.record_of(store, int(other))
+    elif other.isdigit() or not os.path.isfile(other):
+        second = _second(other, store)
         other_name, script = f"job {second.job_id}", second.draft.script
         values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)
     else:
         other_name, script = other, _read(other)
-    for warning in store.warnings:
-        say(f"neuronctl: {warning}")
+    notify(*store.warnings)
     lines = recorded.text_diff(first.draft.script, script, name, other_name)
     if as_json:
-        from neuronctl.console import print_json
-
         plan = [{"name": one, "first": a or None, "second": b or None} for one, a, b in values]
         names = {"first": name, "second": other_name}
         print_json("neuronctl.diff/1", {**names, "plan": plan, "script": lines})
@@ -66,7 +66,6 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
 
 def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
     """A unified diff, coloured on a terminal."""
-    from neuronctl.console import print_text
 
     for line in lines:
         style = next((style for start, style in _STYLES if line.startswith(start)), "")
@@ -74,10 +73,17 @@ def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
 
 
 def _print_values(values: Sequence[Tuple[str, str, str]], first: str, second: str) -> None:
-    from neuronctl.console import Column, print_table
-
     columns = [Column("VALUE", no_wrap=True), Column(first.upper()), Column(second.upper())]
     print_table(columns, [list(row) for row in values])
+
+
+def _second(word: str, store: RecordStore) -> JobRecord:
+    try:
+        return recorded_job(word, store)
+    except NoSuchJobError as error:
+        if word.isdigit():
+            raise
+        raise NoSuchJobError(f"'{word}' is neither a file nor a recorded job", error.hint) from None
 
 
 def _read(path: str) -> str:
@@ -85,9 +91,7 @@ def _read(path: str) -> str:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError as error:
-        raise UsageError(
-            f"'{path}' is neither a job id nor a readable file: {error.strerror}"
-        ) from None
+        raise UsageError(f"cannot read '{path}': {error.strerror}") from None
 
 
 def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:

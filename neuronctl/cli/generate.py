@@ -9,6 +9,7 @@ import click
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import complete_files, job_command, program_arguments
 from neuronctl.cli.say import print_script
+from neuronctl.cli.submission import judge_aloud
 from neuronctl.submission.prepare import plan_job, review
 
 
@@ -36,13 +37,7 @@ def command(
     planned = plan_job(
         options, words=words, catalog_file=catalog, job_file=job_file, ask_slurm=False
     )
-    job_output.show_choice(planned)
-    job = review(planned)
-    if explain:
-        job_output.show_explanation(planned)
-    job_output.show_findings(job)
-    if not force:
-        job.refuse_errors(job_output.OVERRIDE)
+    job = judge_aloud(planned, force=force, explain=explain, judge=review)
     script = render_job(job.plan, template=template)
     if write is None:
         print_script(script)

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.say import notify
+from neuronctl.console import Column, print_json, print_table, shortened
 from neuronctl.errors import RecordError, UsageError
-from neuronctl.records.store import JobRecord
-from neuronctl.tracking.job_status import JobStatus, state_counts
+from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.slurm.cluster import local_cluster
+from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
+from neuronctl.tracking.job_table import STATE_STYLES, state_style
+from neuronctl.tracking.lookup import canceller, is_named, look_up, mine
 from neuronctl.units import parse_since
 from neuronctl.words import utc
 
@@ -41,8 +45,6 @@ def command(
     """
     import itertools
 
-    from neuronctl.records.store import RecordStore
-
     store = RecordStore.default()
     try:
         after = 0 if since is None else parse_since(since, int(time.time()))
@@ -53,7 +55,7 @@ def command(
         records = (
             record
             for record in itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
-            if name is None or _is_named(record, name)
+            if name is None or is_named(record.job_name, name)
         )
         return list(records if everything else itertools.islice(records, limit))
 
@@ -62,11 +64,8 @@ def command(
     states = _states(chosen, store, cut_off)
     if cut_off:  # the look has completed what it found
         chosen = choose()
-    for warning in store.warnings:
-        say(f"neuronctl: {warning}")
+    notify(*store.warnings)
     if as_json:
-        from neuronctl.console import print_json
-
         rows = [_data(record, states.get(record.key, [])) for record in chosen]
         print_json("neuronctl.history/1", {"submissions": rows})
     elif chosen:
@@ -82,10 +81,7 @@ def _states(
 
     cut_off: a submission was interrupted; only an answer about all of the user's jobs can find it.
     """
-    from neuronctl.slurm.cluster import local_cluster
     from neuronctl.slurm.job_id import JobId
-    from neuronctl.tracking.job_status import from_record
-    from neuronctl.tracking.lookup import look_up, mine
 
     ids = [JobId(record.job_id) for record in records if record.job_id is not None]
     states: Dict[str, List[JobStatus]] = {}
@@ -95,11 +91,9 @@ def _states(
         found = look_up(list(dict.fromkeys(ids)), store)
     else:
         return states
-    for note in found.notes:
-        if note not in store.warnings:
-            say(f"neuronctl: {note}")
+    notify(*(note for note in found.notes if note not in store.warnings))
     if found.unavailable is not None:
-        say(f"neuronctl: {found.unavailable.message}; states as recorded")
+        notify(f"{found.unavailable.message}; states as recorded")
     for status in found.jobs:
         if status.key is not None:
             states.setdefault(status.key, []).append(status)
@@ -112,23 +106,17 @@ def _states(
     return states
 
 
-def _is_named(record: JobRecord, pattern: str) -> bool:
-    import fnmatch
-
-    return fnmatch.fnmatchcase(record.job_name, pattern)
-
-
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
-    from neuronctl.console import Column, print_table, shortened
-    from neuronctl.tracking.job_table import STATE_STYLES
-
+    words = {record.key: state_word(record, states.get(record.key, [])) for record in records}
+    # Of an array the state that matters most.
+    styles = {words[key]: state_style(known) for key, known in states.items() if len(known) > 1}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
         Column("NAME", priority=1, no_wrap=True),
         Column("PARTITION", priority=3, no_wrap=True),
         Column("NODES", justify="right", priority=4),
-        Column("STATE", no_wrap=True, styles=STATE_STYLES),
+        Column("STATE", no_wrap=True, styles={**styles, **STATE_STYLES}),
         Column("REASON OR EXIT"),
         Column("USED", justify="right", priority=2, no_wrap=True),
     ]
@@ -142,7 +130,7 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
                 shortened(record.job_name, 16),
                 record.partition,
                 "" if record.nodes is None else str(record.nodes),
-                state_word(record, known),
+                words[record.key],
                 _how(record, known),
                 _used(known),
             ]
@@ -166,7 +154,6 @@ def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
 def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
     from neuronctl.slurm.pending_reasons import reason_words
     from neuronctl.tracking.endings import ending_words
-    from neuronctl.tracking.lookup import canceller
 
     if record.status == "failed":
         return (record.failure.strip().splitlines() or [""])[0][:100]
@@ -189,7 +176,7 @@ def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
         command_line: Optional[List[str]] = list(record.draft.command_line)
     except RecordError as error:
         command_line = None
-        say(f"neuronctl: {error.message}")
+        notify(error.message)
     return {
         "record": record.key,
         "job_id": record.job_id,

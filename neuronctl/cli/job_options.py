@@ -89,19 +89,20 @@ def complete_files(
     return [CompletionItem(incomplete, type="file")]
 
 
-def catalog_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--catalog FILE``."""
-    help = "Catalog file that overrides the others."
-    return click.option("--catalog", metavar="FILE", shell_complete=complete_files, help=help)(
-        function
-    )
-
-
-def force_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--force``."""
-    return click.option("--force", is_flag=True, help="Override errors found by the rules.")(
-        function
-    )
+catalog_option = click.option(
+    "--catalog",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Catalog file that overrides the others.",
+)
+force_option = click.option("--force", is_flag=True, help="Override errors found by the rules.")
+program_arguments = click.argument(
+    "words",
+    metavar="SCRIPT [ARGS]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=complete_files,
+)
 
 
 def job_options(names: Sequence[str]) -> Decorator:
@@ -114,17 +115,6 @@ def job_options(names: Sequence[str]) -> Decorator:
         return function
 
     return decorate
-
-
-def program_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    """SCRIPT and its ARGS, for the commands that run a program."""
-    return click.argument(
-        "words",
-        metavar="SCRIPT [ARGS]...",
-        nargs=-1,
-        type=click.UNPROCESSED,
-        shell_complete=complete_files,
-    )(function)
 
 
 def _click_option(option: Option) -> Decorator:

@@ -6,11 +6,12 @@ import contextlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Sequence, TextIO, Tuple
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.say import notify, say
+from neuronctl.console import Column, print_table
 from neuronctl.errors import UsageError
 from neuronctl.rule_codes import CODES
 
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from neuronctl.gate.partition_choice import Candidate
     from neuronctl.submission.prepare import PlannedJob, PreparedJob
     from neuronctl.submission.transaction import Submission
-
-OVERRIDE = "use --force to override"
-
-
-def notify(text: str) -> None:
-    """Say something about the work that is being done."""
-    say(f"neuronctl: {text}")
 
 
 def show_choice(job: PlannedJob) -> None:
@@ -66,14 +60,15 @@ def show_findings(job: PreparedJob) -> None:
 
 def show_explanation(job: PlannedJob) -> None:
     """Every value and where it comes from, on standard error: the script may go into a file."""
-    from neuronctl.console import Column, print_table
+    decisions = [(one.name, one.value, one.source.value, one.why) for one in job.plan.decisions]
+    print_decisions(decisions, sys.stderr)
 
+
+def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:
+    """A table of values, each with its source and the reason for it."""
     columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
-    rows = []
-    for decision in job.plan.decisions:
-        because = f"{decision.source.value}: {decision.why}" if decision.why else ""
-        rows.append([decision.name, decision.value, because or decision.source.value])
-    print_table(columns, rows, file=sys.stderr)
+    rows = [[name, value, ": ".join(filter(None, because))] for name, value, *because in decisions]
+    print_table(columns, rows, file=file)
 
 
 def show_verdict(job: PreparedJob) -> None:

@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
 
-from neuronctl.slurm.pending_reasons import explain
+from neuronctl.slurm.pending_reasons import Explained, explain
 from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
 
 if TYPE_CHECKING:
     from neuronctl.gate.partition_choice import Candidate
     from neuronctl.gate.verdict import Verdict
+    from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules import Finding
+    from neuronctl.submission.prepare import PreparedJob
+    from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.job_status import JobStatus
 
 
-def status_data(status: JobStatus) -> Dict[str, Any]:
-    """A job: times in ISO 8601 (UTC), durations in seconds."""
+_PLAIN = (
+    *("name", "user", "partition", "qos", "state", "reason", "ended", "cancelled_by", "elapsed"),
+    *("nodes", "node_list", "gpus", "work_dir", "stdout", "stderr", "source"),
+)
+"""What is in JSON as it is in a JobStatus."""
+
+
+def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[str, Any]:
+    """A job: times in ISO 8601 (UTC), durations in seconds. limit: the one it waits for."""
+    unlimited = status.time_limit == UNLIMITED
+    reason = limit or explain(status.reason, str(status.id.job))
     return {
         "job_id": str(status.id),
         "own_id": status.job_id,
-        "name": status.name,
-        "user": status.user,
-        "partition": status.partition,
-        "qos": status.qos,
-        "state": status.state,
-        "reason": status.reason,
-        "reason_words": explain(status.reason).words if status.reason else "",
-        "advice": "" if status.ended else explain(status.reason, str(status.id.job)).advice,
-        "ended": status.ended,
+        **{key: getattr(status, key) for key in _PLAIN},
+        "reason_words": reason.words,
+        "advice": "" if status.ended else reason.advice,
         "exit_code": None if status.exit is None else status.exit.code,
         "signal": None if status.exit is None else status.exit.signal,
-        "cancelled_by": status.cancelled_by,
-        "submit": utc(status.submit),
-        "start": utc(status.start),
+        **{key: utc(getattr(status, key)) for key in ("submit", "start", "end")},
         "expected_start": utc(status.expected),
-        "end": utc(status.end),
-        "elapsed": status.elapsed,
-        "time_limit": None if status.time_limit == UNLIMITED else status.time_limit,
-        "unlimited": status.time_limit == UNLIMITED,
-        "nodes": status.nodes,
-        "node_list": status.node_list,
-        "gpus": status.gpus,
-        "work_dir": status.work_dir,
-        "stdout": status.stdout,
-        "stderr": status.stderr,
-        "source": status.source,
+        "time_limit": None if unlimited else status.time_limit,
+        "unlimited": unlimited,
         "record": status.key,
     }
 
@@ -70,6 +65,32 @@ def candidates_data(candidates: Sequence[Candidate]) -> List[Dict[str, Any]]:
         }
         for candidate in candidates
     ]
+
+
+def submission_data(
+    draft: RecordDraft, job: Optional[PreparedJob], submission: Optional[Submission]
+) -> Dict[str, Any]:
+    """A job to be submitted; job: None where a recorded script is, byte for byte."""
+    plan = None if job is None else job.plan
+    logs: Union[RecordDraft, Submission] = submission or draft
+    return {
+        "job_id": None if submission is None else submission.job_id,
+        "cluster": draft.catalog_cluster,
+        "partition": draft.partition,
+        "job_name": draft.job_name,
+        "nodes": draft.nodes,
+        "ntasks_per_node": None if plan is None else plan.ntasks_per_node,
+        "cpus_per_task": None if plan is None else plan.cpus_per_task,
+        "gpus_per_node": draft.gpus_per_node,
+        "time_limit": draft.time_limit,
+        "launcher": None if plan is None else plan.launcher.name,
+        "logs": {"output": logs.output, "error": logs.error or logs.output},
+        "decisions": [dict(zip(("name", "value", "source", "why"), d)) for d in draft.decisions],
+        "verdict": None if job is None else verdict_data(job.verdict),
+        "choice": [] if job is None else candidates_data(job.candidates),
+        "findings": [] if job is None else findings_data(job.findings),
+        "script": draft.script or None,
+    }
 
 
 def findings_data(findings: Sequence[Finding]) -> List[Dict[str, str]]:

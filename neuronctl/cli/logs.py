@@ -6,11 +6,13 @@ import errno
 import os
 import shutil
 import sys
-from typing import BinaryIO, Callable, List, Optional, Sequence
+from typing import BinaryIO, Callable, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.jobs import one_job
+from neuronctl.cli.say import notify, say
+from neuronctl.console import print_text
 from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
@@ -22,7 +24,7 @@ from neuronctl.tracking.rank_filter import RankFilter
 @click.command("logs")
 @click.argument("job", metavar="JOB")
 @click.option("-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends.")
-@click.option("--err", is_flag=True, help="Show the log of standard error, where it is separate.")
+@click.option("--err", is_flag=True, help="Show only the log of standard error, if separate.")
 @click.option(
     "--rank", type=click.IntRange(0), metavar="N", help="Show only the lines of this rank."
 )
@@ -30,9 +32,9 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     """Show or follow a job's log.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). If there is no log yet, standard error says why. With -f, the job's
-    states and its standard error are shown on standard error, and Ctrl-C stops following without
-    affecting the job.
+    newest of that name). Where the log of standard error is separate, it follows on standard error.
+    If there is no log yet, standard error says why. With -f, the job's states are shown there too,
+    and Ctrl-C stops following without affecting the job.
 
     --rank needs lines that name their rank: PyTorch's own messages do ("[rank3]:"), all others
     with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
@@ -41,17 +43,9 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     from neuronctl.slurm.cluster import local_cluster
 
     store = RecordStore.default()
-    named = None
-    if not job[:1].isdigit():
-        from neuronctl.tracking.lookup import by_name
-
-        named = by_name(job, store)
-    if named is not None:
-        say(f"neuronctl: {job} is job {named}, the newest of that name")
-    asked = named or JobId.parse(job)
+    asked = one_job(job, store)
     record = store.get(asked.job, local_cluster())
-    for warning in store.warnings:
-        say(f"neuronctl: {warning}")
+    notify(*store.warnings)
     if go_on:
         from neuronctl.tracking.follow import follow
 
@@ -63,12 +57,16 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
         if filters and not any(rank_filter.labelled for rank_filter in filters):
             _no_labels()
         return code if code == INTERRUPTED else None
-    whole = record is not None and record.array is None
-    if record is not None and whole and _copy(record.log_path(err=err), rank, err):
-        return None
-    place = _find(asked, record, err)
-    if not _copy(place.path, rank, err):
-        _explain(place)
+    if record is not None and record.array is None:
+        paths = record.log_path(err=False), record.log_path(err=True)
+        if _show(paths, only_err=err, rank=rank):
+            return None
+    place = _find(asked, record)
+    path = place.paths[err]
+    if place.guessed and os.path.exists(path):
+        say(f"neuronctl: accounting does not say where its log is; sbatch's default is {path}")
+    if not _show(place.paths, only_err=err, rank=rank):
+        _explain(place, path)
     return None
 
 
@@ -81,25 +79,28 @@ def _through(rank: int, filters: List[RankFilter]) -> Callable[[BinaryIO], RankF
 
 
 def _no_labels() -> None:
-    say(
-        "neuronctl: no line of this log names its rank (PyTorch's own messages in the log of "
-        "standard error, --err, do); submit with --env SLURM_LABELIO=1 (srun) or --env PET_TEE=3 "
-        "(torchrun)"
+    notify(
+        "no line of its log names its rank; submit with --env SLURM_LABELIO=1 (srun) or "
+        "--env PET_TEE=3 (torchrun)"
     )
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a job's log is or will be, and what the job is doing."""
+    """Where a job's logs are or will be, and what the job is doing.
+
+    paths: of standard output and of standard error. guessed: they are only sbatch's default.
+    """
 
     job: JobId
-    path: str
+    paths: Tuple[str, str]
     state: str
     reason: str
     never_began: bool
+    guessed: bool = False
 
 
-def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
+def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
     """Ask the controller, and accounting about a job it has forgotten."""
     from dataclasses import replace
 
@@ -113,32 +114,32 @@ def _find(asked: JobId, record: Optional[JobRecord], err: bool) -> _Place:
         raise _which_task(asked, [page.id for page in pages])
     if pages:
         page = pages[0]
-        path = page.stderr if err else page.stdout
+        paths = page.stdout, page.stderr
         if record is not None:
-            path = record.log_path(
-                page.id.task, own_id=page.job_id, node_list=page.node_list, err=err
+            node_list, own = page.node_list, page.job_id
+            out, error = (
+                record.log_path(page.id.task, own_id=own, node_list=node_list, err=err)
+                for err in (False, True)
             )
+            paths = out, error
         failed = page.exit == ExitCode(0, 53)
-        return _Place(page.id, path, page.state, page.reason, failed)
-    from neuronctl.tracking.lookup import matches, no_such_job
+        return _Place(page.id, paths, page.state, page.reason, failed)
+    from neuronctl.tracking.lookup import log_paths, matches, no_such_job
 
     told = merge(record, accounting=sacct([asked]).jobs)
     past = [status for status in told if matches(asked, status)]
     if not past:
         from neuronctl.records.store import RecordStore
 
-        raise no_such_job([asked], RecordStore.default(), "'neuronctl status' shows your jobs")
+        raise no_such_job([asked], RecordStore.default())
     status = past[0]
     if asked.task is not None and status.id.tasks is not None:
         status = replace(status, id=asked, own_id=False)
     if len(past) > 1 or status.id.tasks is not None:
         raise _which_task(asked, [status.id for status in past])
-    path = (status.stderr if err else status.stdout) or ""
-    if not path:
-        # Accounting does not keep it; this is where sbatch puts it unless told otherwise.
-        path = os.path.join(status.work_dir, f"slurm-{status.id}.out")
+    out, error, guessed = log_paths(status)
     failed = status.exit == ExitCode(0, 53)
-    return _Place(status.id, path, status.state, status.reason, failed)
+    return _Place(status.id, (out, error), status.state, status.reason, failed, guessed)
 
 
 def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
@@ -150,37 +151,53 @@ def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
     )
 
 
-def _copy(path: str, rank: Optional[int], err: bool) -> bool:
-    """Write a log (or a rank's lines) to standard output, byte for byte; False where none is."""
-    if not path:
-        return False
-    only = None if rank is None else RankFilter(sys.stdout.buffer, rank)
+def _show(paths: Tuple[str, str], *, only_err: bool, rank: Optional[int]) -> bool:
+    """Write a job's logs (or a rank's lines of them), byte for byte; False where there is none.
+
+    paths: standard output's log, which goes to standard output, and standard error's, which goes
+    to standard error where it is another and not all that was asked for.
+    """
+    out, err = paths
+    filters: List[RankFilter] = []
+    sizes = [_copy(err if only_err else out, sys.stdout.buffer, rank, filters)]
+    if err != out and not only_err:
+        header = f"neuronctl: standard error, from {err}:"
+        sizes.append(_copy(err, sys.stderr.buffer, rank, filters, header))
+    if not any(sizes) and 0 in sizes:
+        notify(f"{err if only_err else out} is empty: nothing was written to it")
+    elif filters and not any(rank_filter.labelled for rank_filter in filters):
+        _no_labels()
+    return any(size is not None for size in sizes)
+
+
+def _copy(
+    path: str, sink: BinaryIO, rank: Optional[int], filters: List[RankFilter], header: str = ""
+) -> Optional[int]:
+    """Write a log to a stream, after the header unless it is empty; its size in bytes, or None."""
     try:
         with open_regular(path) as file:
-            shutil.copyfileobj(file, only or sys.stdout.buffer)
-            if file.tell() == 0:
-                more = "" if err else ", or only to standard error (--err)"
-                say(f"neuronctl: {path} is empty: nothing was written to it{more}")
-            elif only is not None:
+            size = os.fstat(file.fileno()).st_size
+            if size and header:
+                say(header)
+            only = None if rank is None else _through(rank, filters)(sink)
+            shutil.copyfileobj(file, only or sink)
+            if only is not None:
                 only.finish()
-                if not only.labelled:
-                    _no_labels()
     except FileNotFoundError:
-        return False
+        return None
     except OSError as error:
-        if error.errno in (errno.EPIPE, errno.ENOSPC):  # of standard output
+        if error.errno in (errno.EPIPE, errno.ENOSPC):  # of the stream
             raise
         raise NoSuchJobError(f"the log {path} cannot be read: {error.strerror}") from None
-    sys.stdout.buffer.flush()
-    return True
+    sink.flush()
+    return size
 
 
-def _explain(place: _Place) -> None:
-    """Say why there is no log; NoSuchJobError where there will never be one."""
-    from neuronctl.console import print_text
+def _explain(place: _Place, path: str) -> None:
+    """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
     from neuronctl.tracking.job_status import ENDED, UNKNOWN, reason_words
 
-    if not place.path:
+    if not path:
         raise NoSuchJobError(
             f"job {place.job} is interactive ({place.state}) and has no log: its output goes to "
             "the terminal of salloc"
@@ -188,21 +205,28 @@ def _explain(place: _Place) -> None:
     if place.state == "PENDING":
         why = reason_words(place.reason) or "no reason given"
         print_text(
-            f"job {place.job} has not started ({why}); its log will be {place.path}",
+            f"job {place.job} has not started ({why}); its log will be {path}",
             file=sys.stderr,
         )
     elif place.never_began:
         raise NoSuchJobError(
-            f"job {place.job} ended ({place.state}, 0:53): it could not open its log {place.path}",
+            f"job {place.job} ended ({place.state}, 0:53): it could not open its log {path}",
             "the log's directory must exist and be writable for you when the job starts",
+        )
+    elif place.guessed:
+        raise NoSuchJobError(
+            f"job {place.job} ended ({place.state}); accounting does not say where its log is, and "
+            f"there is none at sbatch's default, {path}",
+            "look for --output (-o) in its script; jobs that neuronctl submitted are recorded with "
+            "their logs",
         )
     elif place.state in ENDED or place.state == UNKNOWN:
         raise NoSuchJobError(
-            f"job {place.job} ended ({place.state}) and there is no log at {place.path}",
+            f"job {place.job} ended ({place.state}) and there is no log at {path}",
             "it may have been moved or deleted, or the job was cancelled before it started, or is "
             "interactive and has none",
         )
     else:
         print_text(
-            f"job {place.job} is {place.state} and has no log yet at {place.path}", file=sys.stderr
+            f"job {place.job} is {place.state} and has no log yet at {path}", file=sys.stderr
         )

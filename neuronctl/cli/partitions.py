@@ -9,7 +9,7 @@ import click
 
 from neuronctl import console, units
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.model import Catalog, Cluster, Partition, WallTime
+from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.request.job_file import configured_cluster
@@ -31,6 +31,7 @@ _TIMEOUT = 20.0
 @click.option("--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here).")
 @catalog_option
 @click.option("--where", is_flag=True, help="Show the file and line each value comes from.")
+@click.option("--comment", is_flag=True, help="Show what --comment takes, with meanings.")
 @click.option("--live", is_flag=True, help="Show what is free and what is yours, now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -38,6 +39,7 @@ def command(
     cluster: Optional[str],
     catalog: Optional[str],
     where: bool,
+    comment: bool,
     live: bool,
     as_json: bool,
 ) -> None:
@@ -65,10 +67,11 @@ def command(
     _print_header(known, chosen)
     if where:
         _print_places(chosen, places)
+    elif comment:
+        _print_comment_values(chosen.policy.comment)
     elif partitions:
         for partition in partitions:
             _print_partition(chosen, partition)
-        _print_comment_values(chosen)
     else:
         _print_overview(chosen)
 
@@ -314,14 +317,23 @@ def _print_partition(cluster: Cluster, partition: Partition) -> None:
     console.print_text("")
 
 
-def _print_comment_values(cluster: Cluster) -> None:
-    comment = cluster.policy.comment
-    rows = [[field.key, ", ".join(field.values) or "any"] for field in comment.fields]
-    if comment.values:
-        rows.append(["one word", ", ".join(comment.values)])
-    if rows:
-        columns = [console.Column("COMMENT", no_wrap=True), console.Column("ALLOWED")]
-        console.print_table(columns, rows)
+def _print_comment_values(comment: CommentPolicy) -> None:
+    """Those whose meaning is known on a line each, then the others."""
+    rows = []
+    lists = [(f"--{field.key}", field.values) for field in comment.fields]
+    for option, values in lists or [("--comment", comment.values)]:
+        known = [value for value in values if comment.meanings.get(value)]
+        rows += [[option, value, comment.meanings[value]] for value in known]
+        others = [value for value in dict.fromkeys(values) if value not in known]
+        if others or not values:
+            any_value = "any word" if comment.form == "word" else "any text"
+            rows.append([option, "", ", ".join(others) or any_value])
+    columns = [
+        console.Column("OPTION", no_wrap=True),
+        console.Column("VALUE", style="bold", no_wrap=True),
+        console.Column("MEANING, OR OTHER VALUES"),
+    ]
+    console.print_table(columns, rows)
 
 
 def _print_places(cluster: Cluster, places: Mapping[Tuple[str, ...], str]) -> None:

@@ -8,9 +8,10 @@ import click
 
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command
-from neuronctl.cli.say import print_script
+from neuronctl.cli.say import notify, print_script
+from neuronctl.cli.submission import judge_aloud
 from neuronctl.errors import UsageError
-from neuronctl.submission.prepare import judge, plan_job
+from neuronctl.submission.prepare import plan_job
 
 if TYPE_CHECKING:
     from neuronctl.request.job import JobRequest
@@ -51,17 +52,11 @@ def command(
             f"omit it to get a shell, or run it in the allocation: -- {there}",
         )
     planned = plan_job(options, catalog_file=catalog, job_file=job_file, interactive=True)
-    job_output.show_choice(planned)
-    job = judge(planned)
-    # While Slurm is asked.
+    job = judge_aloud(planned, force=force, explain=explain)
+    # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.launch_command import contained_command
     from neuronctl.rendering.render import render_shell
 
-    if explain:
-        job_output.show_explanation(planned)
-    job_output.show_findings(job)
-    if not force:
-        job.refuse_errors(job_output.OVERRIDE)
     job_output.show_verdict(job)
     wiring = render_shell(job.plan, command=bool(words), template=template)
     salloc_options = [f"--{option}" for option in job.plan.salloc_options]
@@ -77,7 +72,7 @@ def command(
         ]
     else:
         argv = _argv(salloc_options, words)
-        job_output.notify(f"the shell runs outside the image; {_run_line(job.plan.request)}")
+        notify(f"the shell runs outside the image; {_run_line(job.plan.request)}")
     if dry_run:
         where = "in the shell on the first node" if not words else "on the first node, before CMD"
         print_script(

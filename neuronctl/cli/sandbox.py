@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 import click
 
+from neuronctl.console import print_json
+
 if TYPE_CHECKING:
     from neuronctl.sandbox.layout import Layout
     from neuronctl.sandbox.setup import Running
@@ -94,8 +96,6 @@ def status(as_json: bool) -> int:
     if as_json:
         import dataclasses
 
-        from neuronctl.console import print_json
-
         told = {} if running is None else dataclasses.asdict(running)
         print_json("neuronctl.sandbox/1", {"up": running is not None, **told})
     elif running is None:
@@ -142,9 +142,9 @@ def _found(there: bool, what: str, package: str) -> str:
 )
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 def exec_(paths: Tuple[str, ...], argv: Tuple[str, ...]) -> int:
-    """Run CMD on the login node, as the ordinary user, in the scratch directory.
+    """Run CMD on the login node, in the scratch directory.
 
-    Exits with CMD's exit code. neuronctl is on PATH there.
+    It runs as the ordinary user. Exits with CMD's exit code. neuronctl is on PATH there.
     """
     return _enter(list(argv), paths)
 

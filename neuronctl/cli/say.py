@@ -24,6 +24,12 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
+def notify(*messages: str) -> None:
+    """Say something about the work that is being done, each message on a line of its own."""
+    for message in messages:
+        say(f"neuronctl: {message}")
+
+
 def print_script(script: str) -> None:
     """Print a script byte for byte; on a terminal, what could steer or reorder it is escaped."""
     sys.stdout.flush()

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import sys
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.say import print_script, say
-from neuronctl.errors import NoSuchJobError, RecordError
-from neuronctl.records.store import JobRecord, RecordDraft
+from neuronctl.cli.job_output import print_decisions
+from neuronctl.cli.jobs import one_job
+from neuronctl.cli.json_data import status_data
+from neuronctl.cli.say import notify, print_script
+from neuronctl.console import print_json, print_text
+from neuronctl.errors import RecordError
+from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_table import state_style
+from neuronctl.tracking.lookup import canceller, look_up, no_such_job
 
 _TASKS = 8  # tasks of an array that are listed
 
@@ -24,22 +31,19 @@ _TASKS = 8  # tasks of an array that are listed
 def command(job: str, only_script: bool, as_json: bool) -> None:
     """Show everything known about one job: what was requested, decided, submitted and seen.
 
-    Secrets are masked in the recorded script. JOB is a job id, or 4711_3 for an array task.
+    JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
+    newest of that name). Secrets are masked in the recorded script.
     """
     from neuronctl.records.recorded import record_of
-    from neuronctl.records.store import RecordStore
     from neuronctl.slurm.cluster import local_cluster
-    from neuronctl.slurm.job_id import JobId
-    from neuronctl.tracking.lookup import look_up
 
-    asked = JobId.parse(job)
     store = RecordStore.default()
+    asked = one_job(job, store)
     if only_script:
         print_script(record_of(store, asked.job).draft.script)
         return
     found = look_up([asked], store)
-    for note in found.notes:
-        say(f"neuronctl: {note}")
+    notify(*found.notes)
     number = found.jobs[0].id.job if found.jobs else asked.job
     record = None
     with contextlib.suppress(RecordError):  # which look_up has told
@@ -49,33 +53,22 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     if not found.jobs:
         if found.unavailable is not None:
             raise found.unavailable
-        raise NoSuchJobError(f"no matching jobs: {asked}", "'neuronctl history' lists your jobs")
+        raise no_such_job([asked], store)
     if as_json:
-        from neuronctl.console import print_json
-
-        print_json("neuronctl.show/1", _data(found.jobs, record))
+        jobs = [status_data(status) for status in found.jobs]
+        kept = None if record is None else record.to_data()
+        print_json("neuronctl.show/1", {"jobs": jobs, "record": kept})
     else:
         _print(found.jobs, record)
     if found.unavailable is not None:
         raise found.unavailable
 
 
-def _data(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> Dict[str, Any]:
-    from neuronctl.cli.json_data import status_data
-
-    return {
-        "jobs": [status_data(status) for status in jobs],
-        "record": None if record is None else record.to_data(),
-    }
-
-
 def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
-    from neuronctl.console import Column, print_table, print_text
-
     first = jobs[0]
     name = f"Job {first.id if len(jobs) == 1 else first.id.job} ({first.name})"
     print_text(name, "bold")
-    _rows(_status_rows(jobs))
+    _rows(_status_rows(jobs), state_style(jobs))
     if record is None:
         print_text("\nno record: submitted without neuronctl, or from another machine")
         return
@@ -84,12 +77,7 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
     _rows(_record_rows(record, draft))
     if draft.decisions:
         _section("Decided")
-        columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
-        rows = [
-            [name, value, ": ".join(part for part in (source, why) if part)]
-            for name, value, source, why in draft.decisions
-        ]
-        print_table(columns, rows)
+        print_decisions(draft.decisions, sys.stdout)
     if draft.findings:
         _section("Found by the rules" + (", and forced" if draft.forced else ""))
         for row in draft.findings:
@@ -104,23 +92,18 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
 
 
 def _section(title: str) -> None:
-    from neuronctl.console import print_text
-
     print_text(f"\n{title}", "bold")
 
 
-def _rows(rows: Sequence[Tuple[str, str]]) -> None:
-    from neuronctl.console import print_text
-
+def _rows(rows: Sequence[Tuple[str, str]], first_style: str = "") -> None:
     width = max(len(name) for name, _ in rows)
-    for name, text in rows:
-        print_text(f"  {name:<{width}}  {text}")
+    for number, (name, text) in enumerate(rows):
+        print_text(f"  {name:<{width}}  {text}", "" if number else first_style)
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     from neuronctl.slurm.pending_reasons import reason_words
     from neuronctl.tracking.endings import ending_words
-    from neuronctl.tracking.lookup import canceller
     from neuronctl.words import duration
 
     status = jobs[0]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.say import notify
+from neuronctl.console import is_terminal, print_json, printable
 from neuronctl.errors import NoSuchJobError, SlurmUnavailableError, UsageError
-from neuronctl.tracking.job_status import JobStatus
+from neuronctl.units import parse_since
 
 if TYPE_CHECKING:
     from neuronctl.tracking.job_table import Line
@@ -42,19 +43,20 @@ def command(
     such as 'train*'. FROM is the source: squeue, sacct (accounting) or neuronctl's own record.
     With job ids, --watch ends when the jobs have ended.
     """
-    question = _Question.of(jobs, everybody, since)
+    question = _Question(jobs, everybody, since)
     if watching:
         if as_json:
             raise UsageError("--watch cannot be combined with --json", "call it repeatedly")
         return _watch(question, tasks)
     found = question.ask()
-    for note in found.notes:
-        say(f"neuronctl: {note}")
+    notify(*found.notes)
     if as_json:
         from neuronctl.cli.json_data import status_data
-        from neuronctl.console import print_json
+        from neuronctl.diagnosis.limit_figures import explained
 
-        print_json("neuronctl.status/1", {"jobs": [status_data(status) for status in found.jobs]})
+        limits = explained(found.jobs)
+        data = [status_data(status, limits.get(str(status.id))) for status in found.jobs]
+        print_json("neuronctl.status/1", {"jobs": data})
     elif found.jobs:
         _print(_lines(found, question, tasks), found, question, sys.stdout)
     elif not jobs and found.unavailable is None:
@@ -91,16 +93,18 @@ def _watch(question: _Question, tasks: bool) -> int:
 class _Question:
     """Which jobs were asked for, by id or by name."""
 
-    def __init__(
-        self, words: Tuple[str, ...], everybody: bool, since: Optional[str], after: Optional[int]
-    ) -> None:
+    def __init__(self, words: Tuple[str, ...], everybody: bool, since: Optional[str]) -> None:
         from neuronctl.slurm.job_id import JobId
+        from neuronctl.tracking.lookup import is_name
 
-        # What does not begin like a number is a name.
-        self.ids = [JobId.parse(word) for word in words if _like_id(word)]
-        self.names = [word for word in words if not _like_id(word)]
-        if "" in self.names:
-            raise UsageError("JOB is empty", "omit it to see all your jobs")
+        self.after: Optional[int] = None
+        if since is not None:
+            try:
+                self.after = parse_since(since, int(time.time()))
+            except ValueError as error:
+                raise UsageError(f"--since: {error}") from None
+        self.ids = [JobId.parse(word) for word in words if not is_name(word)]
+        self.names = [word for word in words if is_name(word)]
         if self.ids and self.names:
             raise UsageError("job ids cannot be combined with names", "ask for one, then the other")
         if self.ids and (everybody or since is not None):
@@ -109,20 +113,6 @@ class _Question:
             raise UsageError("--all cannot be combined with --since", "--all shows the queue now")
         self.everybody = everybody
         self.since = since
-        self.after = after
-
-    @classmethod
-    def of(cls, words: Tuple[str, ...], everybody: bool, since: Optional[str]) -> _Question:
-        """From the command line."""
-        after = None
-        if since is not None:
-            from neuronctl.units import parse_since
-
-            try:
-                after = parse_since(since, int(time.time()))
-            except ValueError as error:
-                raise UsageError(f"--since: {error}") from None
-        return cls(words, everybody, since, after)
 
     @property
     def nothing(self) -> str:
@@ -134,20 +124,21 @@ class _Question:
 
     def ask(self) -> Found:
         """Ask the records, squeue and sacct."""
-        from neuronctl.tracking.lookup import look_up, mine
+        from neuronctl.tracking.lookup import is_named, look_up, mine
 
         if self.ids:
             return look_up(self.ids)
         found = mine(everybody=self.everybody, since=self.after)
         if not self.names:
             return found
-        return replace(
-            found, jobs=tuple(job for job in found.jobs if any(_named(job, n) for n in self.names))
-        )
+        named = [job for job in found.jobs if any(is_named(job.name, n) for n in self.names)]
+        return replace(found, jobs=tuple(named))
 
     def check(self, found: Found) -> None:
         """Raises NoSuchJobError for what was asked for and nobody knows."""
-        unmatched = [n for n in self.names if not any(_named(job, n) for job in found.jobs)]
+        from neuronctl.tracking.lookup import is_named, no_such_job
+
+        unmatched = [n for n in self.names if not any(is_named(j.name, n) for j in found.jobs)]
         if unmatched and found.unavailable is None:
             raise NoSuchJobError(
                 f"no matching jobs: {', '.join(unmatched)}",
@@ -155,23 +146,9 @@ class _Question:
                 "jobs and those that neuronctl did not submit",
             )
         if found.missing:
-            hint = "neither Slurm nor the job records know it (any more)"
-            if any(job.task is not None for job in found.missing):
-                hint += "; a task cancelled before it starts leaves no trace"
             from neuronctl.records.store import RecordStore
-            from neuronctl.tracking.lookup import no_such_job
 
-            raise no_such_job(found.missing, RecordStore.default(), hint)
-
-
-def _like_id(word: str) -> bool:
-    return word.lstrip("-+")[:1].isdigit()
-
-
-def _named(job: JobStatus, pattern: str) -> bool:
-    from fnmatch import fnmatchcase
-
-    return fnmatchcase(job.name, pattern)
+            raise no_such_job(found.missing, RecordStore.default())
 
 
 def _picture(
@@ -181,7 +158,6 @@ def _picture(
 
     height: lines there is room for; of jobs that have ended only as many are drawn.
     """
-    from neuronctl.console import printable
     from neuronctl.tracking.job_table import live_first
 
     notes = [f"neuronctl: {printable(note)}" for note in found.notes]
@@ -205,8 +181,6 @@ def _picture(
 def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
     import io
 
-    from neuronctl.console import is_terminal
-
     class Canvas(io.StringIO):
         encoding = sys.stdout.encoding
 
@@ -227,14 +201,13 @@ def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
 
 
 def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -> None:
-    from neuronctl.console import is_terminal
-    from neuronctl.diagnosis.limit_figures import limit_figures
+    from neuronctl.diagnosis.limit_figures import explained
     from neuronctl.tracking.job_table import print_jobs
 
     print_jobs(
         lines,
         users=question.everybody,
-        limits=limit_figures(found.jobs),
+        limits=explained(found.jobs),
         advise=bool(question.ids) or is_terminal(file),
         bars=is_terminal(file),
         file=file,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.say import say
-from neuronctl.slurm.job_id import JobId
+from neuronctl.cli.say import notify
+from neuronctl.console import Column, print_json, print_table
 
 if TYPE_CHECKING:
     from neuronctl.slurm.srun import NodeLook
@@ -20,30 +20,27 @@ if TYPE_CHECKING:
 def command(job: str, as_json: bool) -> None:
     """Show the GPU, CPU and memory use of a running job, per node.
 
-    One srun runs on every node of the job: nvidia-smi if available, load and memory of the whole
-    node, and your busiest processes there.
+    JOB is a job id, 4711_3 for an array task, or the name of your running job. One srun runs on
+    every node of the job: nvidia-smi if available, load and memory of the whole node, and your
+    busiest processes there.
     """
     from neuronctl.cli.attach import nodes_of, running_job
     from neuronctl.slurm.srun import look_at_nodes
 
-    status = running_job(JobId.parse(job))
+    status = running_job(job)
     nodes = nodes_of(status)
     looks = look_at_nodes(status.job_id, nodes)
     silent = sorted(set(nodes) - {look.node for look in looks})
     if as_json:
-        from neuronctl.console import print_json
-
         data = [dataclasses.asdict(look) for look in looks]
         print_json("neuronctl.top/1", {"job_id": str(status.id), "nodes": data, "silent": silent})
     else:
         _print(looks)
     if silent:
-        say(f"neuronctl: no answer from {', '.join(silent)}")
+        notify(f"no answer from {', '.join(silent)}")
 
 
 def _print(looks: Sequence[NodeLook]) -> None:
-    from neuronctl.console import Column, print_table
-
     if any(look.gpus for look in looks):
         columns = [
             Column("NODE", no_wrap=True, style="bold"),

@@ -6,11 +6,17 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.say import say
+from neuronctl.cli.jobs import one_job
+from neuronctl.cli.json_data import status_data
+from neuronctl.cli.say import notify
+from neuronctl.console import is_terminal, print_json, print_text, terminal_width
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import SlurmUnavailableError
+from neuronctl.records.store import RecordStore
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_table import state_style
+from neuronctl.tracking.lookup import look_up, no_such_job
 
 _MOST = 4  # kinds of ends of one array that are explained
 
@@ -25,32 +31,18 @@ def command(job: str, as_json: bool) -> None:
     newest of that name). What Slurm reports is stated as fact; what an exit code or a line in the
     last 256 KiB of the log usually means is stated as likely.
     """
-    from neuronctl.records.store import RecordStore
-    from neuronctl.slurm.job_id import JobId
-    from neuronctl.tracking.lookup import by_name, look_up, no_such_job
 
     store = RecordStore.default()
-    named = by_name(job, store)
-    if named is not None:
-        say(f"neuronctl: {job} is job {named}, the newest of that name")
-    asked = named or JobId.parse(job)
+    asked = one_job(job, store)
     found = look_up([asked], store)
-    for note in found.notes:
-        say(f"neuronctl: {note}")
+    notify(*found.notes)
     if not found.jobs:
         if found.unavailable is not None:
             raise found.unavailable
-        raise no_such_job(
-            [asked],
-            store,
-            "neither Slurm nor the job records know it (any more); "
-            "'neuronctl history' lists your jobs",
-        )
+        raise no_such_job([asked], store)
     groups = _groups(found.jobs)
     shown = [(same, *examine(same[0])) for same in groups[:_MOST]]
     if as_json:
-        from neuronctl.console import print_json
-
         print_json("neuronctl.why/1", {"jobs": [_data(*group) for group in shown]})
     else:
         for number, (same, evidence, diagnosis) in enumerate(shown):
@@ -80,8 +72,6 @@ def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
 
 
 def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> None:
-    from neuronctl.console import is_terminal, print_text, terminal_width
-
     width = min(terminal_width(), 100) if is_terminal() else 80
     print_text(_wrap(paragraph(same, diagnosis), width))
     print_text("")
@@ -99,7 +89,8 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
         rows.append(("log", words))
     for name, text in rows:
         head, _, quote = text.partition("\n")
-        print_text(_wrap(head, width, f"  {name:<6} ", " " * 9))
+        style = state_style(same) if name == "state" else ""
+        print_text(_wrap(head, width, f"  {name:<6} ", " " * 9), style)
         if quote:
             print_text(_wrap(quote, width, " " * 9, " " * 9), "bold")
 
@@ -143,24 +134,14 @@ def _wrap(text: str, width: int, first: str = "", later: str = "") -> str:
     )
 
 
+_OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cancelled_by", "source")
+
+
 def _data(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> Dict[str, Any]:
-    status, line = evidence.status, diagnosis.line
+    status, line = status_data(evidence.status), diagnosis.line
     return {
-        "job_id": str(status.id),
+        **{key: status[key] for key in _OF_STATUS},
         "tasks": [str(task.id) for task in same],
-        "name": status.name,
-        "state": status.state,
-        "reason": status.reason,
-        "exit_code": None if status.exit is None else status.exit.code,
-        "signal": None if status.exit is None else status.exit.signal,
-        "cancelled_by": status.cancelled_by,
-        "source": status.source,
-        "kind": diagnosis.kind,
-        "what": diagnosis.what,
-        "cause": diagnosis.cause,
-        "certain": diagnosis.certain,
-        "remedy": diagnosis.remedy,
-        "log": None
-        if line is None
-        else {"path": line.path, "line": line.text, "from_end": line.number},
+        **{key: getattr(diagnosis, key) for key in ("kind", "what", "cause", "certain", "remedy")},
+        "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
     }

@@ -9,7 +9,9 @@ from typing import Optional, Tuple
 
 from neuronctl.diagnosis import signs
 from neuronctl.diagnosis.log_text import LogTail
+from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.partition_queue import PartitionJob
+from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.tracking.job_status import JobStatus
 
@@ -29,9 +31,10 @@ class Evidence:
 
     canceller: login name, "you", or "" if unknown. logs: the logs that exist. log_guessed: their
     path is not recorded. directory_problem: why the log's directory is not writable, as seen from
-    this machine. queue: for a pending job, the jobs of its partition. figure: the figure of the
-    limit that the job waits for (``8 of 8 GPUs``). earlier: its runs before a requeue, newest
-    first. more_memory: how to request more memory on this cluster. now: epoch seconds.
+    this machine. queue: for a pending job, the jobs of its partition. limit: the limit that it
+    waits for, with its figures. same_name: for a singleton, the jobs that it waits for. earlier:
+    its runs before a requeue, newest first. more_memory: how to request more memory on this
+    cluster. now: epoch seconds.
     """
 
     status: JobStatus
@@ -41,7 +44,8 @@ class Evidence:
     log_guessed: bool = False
     directory_problem: str = ""
     queue: Tuple[PartitionJob, ...] = ()
-    figure: str = ""
+    limit: Optional[Explained] = None
+    same_name: Tuple[JobId, ...] = ()
     earlier: Tuple[AccountingJob, ...] = ()
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
 

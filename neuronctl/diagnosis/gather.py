@@ -10,12 +10,15 @@ from typing import List, Sequence, Tuple
 
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
-from neuronctl.diagnosis.limit_figures import figure_words, has_figure, known_limits
+from neuronctl.diagnosis.limit_figures import explain_now
 from neuronctl.errors import NeuronctlError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.limits import REASONS
 from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
 from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.squeue import squeue
 from neuronctl.tracking.endings import is_launch_failure
-from neuronctl.tracking.job_status import UNKNOWN, JobStatus
+from neuronctl.tracking.job_status import ENDED, UNKNOWN, JobStatus
 
 
 def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
@@ -50,13 +53,16 @@ def gather(status: JobStatus) -> Evidence:
     if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
         logs = [log for log in map(read_tail, paths) if not log.problem]
     queue: Tuple[PartitionJob, ...] = ()
-    figure = ""
-    if status.state == "PENDING" and status.source == "squeue" and has_figure(status.reason):
-        figure = _figure(status)
+    limit = None
+    same_name: Tuple[JobId, ...] = ()
+    if status.state == "PENDING" and status.source == "squeue" and status.reason in REASONS:
+        limit = explain_now(status)
     elif status.state == "PENDING" and status.source == "squeue" and status.partition:
         # The reason is known all the same.
         with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
             queue = partition_queue(status.partition)
+            if any(row.id == status.id and "singleton" in row.dependency for row in queue):
+                same_name = _same_name(status)
     return Evidence(
         status=status,
         now=int(time.time()),
@@ -65,7 +71,8 @@ def gather(status: JobStatus) -> Evidence:
         log_guessed=guessed,
         directory_problem="" if guessed else _directory_problem(paths),
         queue=queue,
-        figure=figure,
+        limit=limit,
+        same_name=same_name,
         earlier=_earlier(status),
         more_memory=_more_memory(status),
     )
@@ -105,28 +112,26 @@ def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
     return ()
 
 
-def _figure(status: JobStatus) -> str:
-    """The limit that a job waits for and what counts against it, as far as known."""
-    from neuronctl.slurm.squeue import QueueJob, squeue
-    from neuronctl.tracking.job_status import merge
-
-    limits = known_limits()
-    if limits is None:
-        return ""
-    rows: Tuple[QueueJob, ...] = ()
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
-        rows = squeue(user=str(os.getuid()))
-    return figure_words(status, merge(None, rows), limits)
+def _same_name(status: JobStatus) -> Tuple[JobId, ...]:
+    """The jobs that a singleton waits for: those of its name that run, or were submitted before."""
+    return tuple(
+        row.id
+        for row in squeue(user=status.user)
+        if row.name == status.name
+        and row.job_id != status.job_id
+        and row.state not in ENDED
+        and (row.state != "PENDING" or row.job_id < status.job_id)
+    )
 
 
 def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
     """Standard output's and error's logs, and whether they are only where sbatch puts them."""
+    from neuronctl.tracking.lookup import log_paths
+
     if status.id.tasks is not None:
         return [], False
-    if status.stdout is not None:
-        paths = [status.stdout, status.stderr or status.stdout]
-        return [path for path in dict.fromkeys(paths) if "%N" not in path], False
-    return [os.path.join(status.work_dir, f"slurm-{status.id}.out")], True
+    out, err, guessed = log_paths(status)
+    return [path for path in dict.fromkeys((out, err)) if path and "%N" not in path], guessed
 
 
 def _directory_problem(paths: Sequence[str]) -> str:

@@ -1,80 +1,202 @@
-"""The figures of a limit that keeps a job pending: ``8 of 8 GPUs``. Pure."""
+"""The limit that keeps a job pending, its figures, and whether the job can ever start under it."""
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, Optional, Sequence
+import contextlib
+import time
+from dataclasses import replace
+from typing import Dict, Iterable, Optional, Sequence, Tuple
 
-from neuronctl.slurm.limits import RUNNING, SUBMITTED, TIME, USER, Limit
-from neuronctl.slurm.snapshot import Limits
+from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.slurm.limits import (
+    ACCOUNT,
+    ASSOCIATION,
+    GROUP,
+    JOB,
+    KINDS,
+    NODE,
+    QOS,
+    REASONS,
+    RUNNING,
+    SUBMITTED,
+    TIME,
+    TRES,
+    TRES_MINUTES,
+    USER,
+    Limit,
+)
+from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
+from neuronctl.slurm.sacctmgr import LimitedGroup
+from neuronctl.slurm.snapshot import Limits, limits_in_force
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.units import format_time
+from neuronctl.units import UNLIMITED, format_time
+from neuronctl.users import login_name
+from neuronctl.words import counted
+
+_FRESH = 60  # seconds for which `status --watch` need not ask for the limits again
+
+_SHARED = frozenset(
+    limit.reason for kind in KINDS.values() if kind.per == GROUP for limit in kind.examples()
+)
+
+# Whom a limit is of -> whose it is in words.
+_WHOM = {JOB: "a job", NODE: "a node", USER: "a user", ACCOUNT: "an account"}
 
 
-def has_figure(reason: str) -> bool:
-    """Whether the reason refers to a limit that may have a figure."""
-    return reason.startswith(("QOS", "Assoc", "Partition"))
-
-
-def limit_figures(jobs: Sequence[JobStatus]) -> Dict[str, str]:
-    """Job id -> figures of the limit that it waits for, as far as known.
+def explained(jobs: Sequence[JobStatus]) -> Dict[str, Explained]:
+    """Job id -> its limit, for the jobs that wait for one whose figures are known.
 
     jobs: also those that count against the limits.
     """
-    waiting = [job for job in jobs if job.state == "PENDING" and has_figure(job.reason)]
-    limits = known_limits() if waiting else None
-    if limits is None:
+    waiting = [job for job in jobs if job.state == "PENDING" and job.reason in REASONS]
+    known = _known_limits(shared=any(job.reason in _SHARED for job in waiting)) if waiting else None
+    if known is None:
         return {}
-    figures = {}
+    limits, groups = known
+    others = replace(limits, associations=())
+    found = {}
     for job in waiting:
         own = [other for other in jobs if other.user == job.user]
-        figures[str(job.id)] = figure_words(job, own, limits)
-    return figures
+        mine = job.user == login_name()
+        found[str(job.id)] = explain_limit(job, own, limits if mine else others, groups)
+    return found
 
 
-def known_limits() -> Optional[Limits]:
-    """The cluster's limits as they were read last; None where that is too long ago."""
-    from neuronctl.gate import limits_cache
+def explain_now(status: JobStatus) -> Explained:
+    """The limit that a job waits for, with Slurm's figures of this moment where it tells them."""
+    from neuronctl.gate.ask import ask_limits
+    from neuronctl.slurm.squeue import squeue
+    from neuronctl.tracking.job_status import merge
 
-    cached = limits_cache.read(limits_cache.key())
-    return None if cached is None else cached[0]
+    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        limits, groups = ask_limits(status.user, timeout=10.0)
+        own = merge(None, squeue(user=status.user))
+        return explain_limit(status, own, limits, groups)
+    return explain(status.reason, str(status.id.job))
 
 
-def figure_words(status: JobStatus, mine: Iterable[JobStatus], limits: Limits) -> str:
-    """The figures of the limit that keeps a job pending: ``8 of 8 GPUs``; "" if unknown.
+_Groups = Sequence[LimitedGroup]
 
-    mine: the user's jobs. limits: the cluster's limits.
+
+def _known_limits(*, shared: bool) -> Optional[Tuple[Limits, _Groups]]:
+    """The cluster's limits as they were a minute ago at most; None where Slurm does not answer.
+
+    shared: with what groups hold of theirs at this moment.
     """
-    limit = next((one for one in _limits_of(status, limits) if one.reason == status.reason), None)
-    if limit is None:
-        return ""
+    from neuronctl.gate import limits_cache
+    from neuronctl.gate.ask import ask_limits
+
+    kept = limits_cache.read(limits_cache.key())
+    if kept is not None and kept[1] > time.time() - _FRESH and not shared:
+        return kept[0], ()
+    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        return ask_limits(login_name())
+    return None
+
+
+def explain_limit(
+    status: JobStatus, own: Iterable[JobStatus], limits: Limits, groups: _Groups = ()
+) -> Explained:
+    """The reason of a job that waits for a limit, with the limit's figures where it is known.
+
+    own: the jobs of its user. limits: as they hold for that user. Pure.
+    """
+    known = explain(status.reason, str(status.id.job))
+    candidates = [one for one in _in_force(status, limits, groups) if one.reason == status.reason]
+    for limit in candidates:
+        wanted = _wanted(limit, status)
+        if wanted is not None and not limit.allows(wanted):
+            return _never(limit, wanted, known)
+    if not candidates:
+        return known
+    limit = candidates[0]
+    held = _held(limit, status, own, limits)
+    used = {USER: held, GROUP: limit.used}.get(limit.about.per)
+    whole = limit.figure if limit.about.per == ACCOUNT else used
+    figure = f"limit {_amount(limit, limit.figure)}"
+    if used is not None:
+        figure = f"{used} of {_amount(limit, limit.figure)}"
+    advice = known.advice
+    if whole and held is not None and held >= whole:
+        advice = OWN_JOBS
+    return Explained(f"{known.words}: {figure}", advice)
+
+
+def _never(limit: Limit, wanted: int, known: Explained) -> Explained:
+    """A job that is over a limit by itself, however many others end."""
+    about = limit.about
+    whom = _WHOM.get(about.per, "")
+    if limit.scope == ASSOCIATION and whom:
+        whom = "you" if about.per == USER else f"{whom} of yours"
+    if about.counts == RUNNING:
+        words = " ".join(one for one in (limit.holder, "allows", whom, "no running jobs") if one)
+        return Explained(f"will never start: {words}", ALLOWS_NONE)
+    most = f"allows {whom or 'all of its jobs together'} {_amount(limit, limit.figure)}"
+    if about.minimum:
+        most = f"requires at least {_amount(limit, limit.figure)}"
+    words = f"it requests {_amount(limit, wanted)}, and {limit.holder} {most}"
+    advice = known.advice if about.per in (JOB, NODE) else NEVER
+    return Explained(f"will never start: {words}", advice)
+
+
+def _amount(limit: Limit, figure: int) -> str:
     if limit.about.counts == TIME:
-        return f"limit {format_time(limit.figure)}"
-    if limit.about.per != USER:
-        return f"limit {limit.figure} {limit.things}"
-    here = [job for job in mine if job.partition == status.partition and not job.ended]
-    running = [job for job in here if job.state != "PENDING"]
-    if limit.about.counts == SUBMITTED:
-        used = sum(job.id.count for job in here)
-    elif limit.about.counts == RUNNING:
-        used = len(running)
-    elif limit.tres == "gres/gpu":
-        used = sum(job.gpus or 0 for job in running)
+        return format_time(figure)
+    things = limit.things
+    return counted(figure, things[:-1]) if things.endswith("s") else f"{figure} {things}"
+
+
+def _wanted(limit: Limit, status: JobStatus) -> Optional[int]:
+    """What a job takes of a limit; None: not known, or it ends with what others use up."""
+    about, seconds = limit.about, status.time_limit
+    if about.counts == RUNNING:
+        return 1
+    if about.counts == TIME:
+        return None if seconds == UNLIMITED else seconds
+    amount = status.tres.get(limit.tres)
+    if amount is None or about.per == NODE:
+        return None
+    if about.counts == TRES:
+        return amount
+    if about.counts == TRES_MINUTES and seconds not in (None, UNLIMITED):
+        return amount * -(-(seconds or 0) // 60)
+    return None
+
+
+def _held(
+    limit: Limit, status: JobStatus, own: Iterable[JobStatus], limits: Limits
+) -> Optional[int]:
+    """What the user's jobs hold of a limit; None: not known."""
+    if limit.scope == QOS:
+        # A QOS counts its own jobs, and if it is a partition's, those in the partition.
+        name = limit.name.lower()
+        partitions = {one.name for one in limits.partitions if one.qos.lower() == name}
+        here = [job for job in own if job.qos.lower() == name or job.partition in partitions]
     else:
-        return f"limit {limit.figure} {limit.things}"
-    return f"{used} of {limit.figure} {limit.things}"
+        here = [job for job in own if job.account == status.account]
+    here = [job for job in here if not job.ended]
+    running = [job for job in here if job.state not in ("PENDING", "COMPLETING")]
+    if limit.about.counts == SUBMITTED:
+        return sum(job.id.count for job in here)
+    if limit.about.counts == RUNNING:
+        return len(running)
+    if limit.about.counts != TRES:
+        return None
+    return sum(job.tres.get(limit.tres, 0) for job in running)
 
 
-def _limits_of(status: JobStatus, limits: Limits) -> Iterator[Limit]:
-    """Those that may hold for a job, its partition's and that one's QOS in front."""
+def _in_force(status: JobStatus, limits: Limits, groups: _Groups) -> Sequence[Limit]:
+    """Those that may hold for a job, its partition's in front."""
     partition = next((one for one in limits.partitions if one.name == status.partition), None)
-    names = [status.qos.lower()]
-    if partition is not None:
-        yield from partition.limits
-        names.insert(0, partition.qos.lower())
-    for name in names:
-        for qos in limits.qos or ():
-            if name and qos.name.lower() == name:
-                yield from qos.limits
-    for association in limits.associations:
-        if association.partition in ("", status.partition):
-            yield from association.limits
+    association = max(
+        (
+            one
+            for one in limits.associations
+            if one.account == status.account and one.partition in ("", status.partition)
+        ),
+        key=lambda one: one.partition,
+        default=None,
+    )
+    qos = limits.qos_in_force("" if partition is None else partition.qos, status.qos)
+    of_partition = () if partition is None else partition.limits
+    return (*of_partition, *limits_in_force(qos, association, groups))

@@ -96,6 +96,13 @@ CAUSES: Tuple[Sign, ...] = (
         "get another port",
     ),
     _sign(
+        "no-ranks",
+        r"environment variable (RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
+        r"|^KeyError: '((?:LOCAL_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'$",
+        "the program needs {0}, which a launcher sets, and was started without one",
+        "start it with torchrun, also on one GPU: 'neuronctl submit --launcher torchrun …'",
+    ),
+    _sign(
         "missing-module",
         r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)",
         "the job's Python environment has no module '{0}'",

@@ -6,6 +6,7 @@ import time
 from typing import Sequence, Tuple
 
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, found_line, last_line, search
+from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.pending_reasons import explain
 from neuronctl.slurm.sacct import AccountingJob
@@ -43,10 +44,8 @@ def running(evidence: Evidence) -> Diagnosis:
 
 def waiting(evidence: Evidence) -> Diagnosis:
     status = evidence.status
-    reason = explain(status.reason, str(status.id.job))
+    reason = evidence.limit or explain(status.reason, str(status.id.job))
     words = reason.words or "Slurm has not considered it yet"
-    if evidence.figure:
-        words += f", {evidence.figure}"
     since = ""
     if status.submit is not None and evidence.now > status.submit:
         since = f" for {duration(evidence.now - status.submit)}"
@@ -59,7 +58,7 @@ def waiting(evidence: Evidence) -> Diagnosis:
     own = next((row for row in evidence.queue if row.job_id == status.job_id), None)
     if name.startswith("Dependency"):
         kind = "dependency"
-        cause = _dependency_words(own.dependency if own is not None else "")
+        cause = _dependency_words(own.dependency if own is not None else "", evidence.same_name)
         remedy = ""  # the advice is to run this command
         if name == "DependencyNeverSatisfied":
             remedy = (
@@ -111,7 +110,7 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
     return tuple(found)
 
 
-def _dependency_words(dependency: str) -> str:
+def _dependency_words(dependency: str, same_name: Sequence[JobId]) -> str:
     """Put ``afterok:12(unfulfilled),…`` into words."""
     parts = []
     meaning = {
@@ -128,7 +127,9 @@ def _dependency_words(dependency: str) -> str:
             failed = " but did not" if state.startswith("failed") else ""
             parts.append(f"job {job} must {meaning[kind]} first{failed}")
         elif kind == "singleton" or part.startswith("singleton"):
-            parts.append("your other jobs with the same name must end first")
+            jobs = f"{'job' if len(same_name) == 1 else 'jobs'} {', '.join(map(str, same_name))}"
+            named = f"{jobs} with" if same_name else "other jobs of its user with"
+            parts.append(f"{named} the same name must end first")
         elif part:
             parts.append(part)
     return "; ".join(parts)

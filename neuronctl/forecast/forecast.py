@@ -7,6 +7,7 @@ from typing import Callable, Iterator, Tuple
 from neuronctl.catalog.model import Citation
 from neuronctl.forecast.free_nodes import NodeSearch, check_nodes, search_nodes
 from neuronctl.forecast.limits import check_limits, wait_for_gpus
+from neuronctl.forecast.node_limits import check_node_limits
 from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.reservations import check_reservation
@@ -54,6 +55,7 @@ def _outcomes(prospect: Prospect, nodes: NodeSearch) -> Iterator[Outcome]:
     yield from check_reservation(prospect)
     limits = list(check_limits(prospect))
     yield from limits
+    yield from check_node_limits(nodes)
     yield from check_nodes(nodes)
     if not any(isinstance(one, Wait) and one.code == "NC503" for one in limits):
         # All GPUs of a whole node are counted only once there is one.

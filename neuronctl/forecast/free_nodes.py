@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
@@ -12,12 +11,13 @@ from neuronctl.forecast.prospect import Prospect, hosts
 from neuronctl.forecast.reservations import (
     SOURCE,
     ReservedNodes,
+    check_reservation,
     in_words,
+    own_nodes,
     reserved_nodes,
     shorter,
 )
 from neuronctl.forecast.snapshot import Snapshot, is_up, is_usable, running, slurm_says
-from neuronctl.forecast.start_conditions import SELECTING
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
@@ -26,16 +26,24 @@ from neuronctl.words import counted
 _SAID_OF_NODES = slurm_says("scontrol show node")
 
 
+UNAVAILABLE = (
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+)
+"""Slurm's reason where the partition has too few nodes in service, none of them named."""
+
+
 @dataclass(frozen=True)
 class NodeSearch:
     """The nodes of a prospect.
 
-    suitable: those that the job may have, whatever runs there now and whether they are up. free:
-    those with room for one node's share now; None: that is not known.
+    fitting: those that are large enough for the job, have its features and are of its reservation,
+    whatever runs there and whether they are up. suitable: those of them that are not reserved for
+    others. free: those with room for one node's share now; None: that is not known.
     """
 
     prospect: Prospect
     reserved: ReservedNodes
+    fitting: Tuple[SiteNode, ...]
     suitable: Tuple[SiteNode, ...]
     free: Optional[Tuple[SiteNode, ...]]
 
@@ -43,45 +51,59 @@ class NodeSearch:
 def search_nodes(prospect: Prospect, nodes: Optional[Tuple[SiteNode, ...]] = None) -> NodeSearch:
     """Look through the nodes of the snapshot; nodes: through these in their place."""
     request = prospect.plan.request
-    reserved = reserved_nodes(prospect)
-    features = set(re.split(r"[&,]", request.constraint)) if request.constraint else set()
+    reserved, own = reserved_nodes(prospect), own_nodes(prospect)
     avoided = set(hosts(request.exclude))
+    accepted = {name for way in prospect.choices or () for part, _ in way.parts for name in part}
     pool = prospect.pool if nodes is None else nodes
     if len(prospect.named_hosts) >= prospect.plan.nodes:
         pool = tuple(node for node in pool if node.name in prospect.named_hosts)
-    suitable = tuple(
+    fitting = tuple(
         node
         for node in pool
         if prospect.plan.partition.name in node.partitions
         and node.name not in avoided
-        and node.name not in reserved.nodes
-        and features <= set(node.features)
+        and (prospect.choices is None or node.name in accepted)
+        and (own is None or node.name in own)
+        and is_large_enough(node, prospect)
     )
-    return NodeSearch(prospect, reserved, suitable, _free(prospect, suitable))
+    suitable = tuple(node for node in fitting if node.name not in reserved.nodes)
+    free = None
+    if _where_not_known(prospect) is None:
+        free = tuple(node for node in suitable if is_usable(node) and _has_room(node, prospect))
+    return NodeSearch(prospect, reserved, fitting, suitable, free)
 
 
-def _free(prospect: Prospect, suitable: Tuple[SiteNode, ...]) -> Optional[Tuple[SiteNode, ...]]:
+def _where_not_known(prospect: Prospect) -> Optional[Doubt]:
+    """Why it is not known which nodes the job may have; None: it is."""
     request = prospect.plan.request
-    if request.reservation is not None or not prospect.snapshot.nodes:
-        return None
-    if any(prospect.sbatch_option(name) is not None for name in SELECTING):
-        return None
-    if request.constraint is not None and not re.fullmatch(r"[\w.&,-]+", request.constraint):
-        return None
-    return tuple(node for node in suitable if is_usable(node) and _has_room(node, prospect))
+    if not prospect.snapshot.nodes or prospect.partition is None:
+        return Doubt("Slurm tells no nodes; what is free is not known")
+    if prospect.choices is None:
+        words = f"--constraint={request.constraint} is not judged here: Slurm may refuse it"
+        return Doubt(words, refusable=True)
+    if own_nodes(prospect) is None:
+        begun = next(check_reservation(prospect), None) is None
+        return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
+    return None
 
 
-def _has_room(node: SiteNode, prospect: Prospect) -> bool:
-    """Whether it has room for the job's share beside what runs there."""
+def is_large_enough(node: SiteNode, prospect: Prospect) -> bool:
+    """Whether one node's share of the job fits on it, if nothing else runs there."""
+    return _has_room(replace(node, cores_used=0, gpus_used=0, memory_mb_used=0), prospect)
+
+
+def _has_room(node: SiteNode, prospect: Prospect, reserved: int = 0) -> bool:
+    """Whether it has room for the job's share beside what runs there and so many reserved cores."""
     plan = prospect.plan
     memory = 0
     if prospect.snapshot.limits.config.memory_counts and prospect.partition is not None:
         memory = prospect.size.node.get("mem", 0)
+    cores = node.cores_used + reserved
     return (
-        node.cores - node.cores_used >= plan.cores_per_node
+        node.cores - cores >= plan.cores_per_node
         and node.gpus - node.gpus_used >= plan.gpus_per_node
         and node.memory_mb - node.memory_mb_used >= memory
-        and (not plan.request.exclusive or node.cores_used == 0)
+        and (not plan.request.exclusive or not cores)
     )
 
 
@@ -89,8 +111,10 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
     """The wait for nodes, or the doubt whether those with room are really the job's."""
     prospect = search.prospect
     if search.free is None:
-        return
-    if prospect.lacking(search.free):
+        doubt = _where_not_known(prospect)
+        if doubt is not None:
+            yield doubt
+    elif prospect.lacking(search.free):
         up = tuple(node for node in search.suitable if is_up(node))
         yield _not_available(search) if prospect.lacking(up) else _busy(search, search.free)
     else:
@@ -112,9 +136,11 @@ def _busy(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Wait:
     words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share} free now"
     words += f"; requested {plan.nodes}"
     if len(free) >= plan.nodes:
-        names = sorted(prospect.named_hosts - {node.name for node in free})
+        names = sorted(prospect.required_hosts - {node.name for node in free})
         verb = "do not have" if len(names) > 1 else "does not have"
-        words = f"{', '.join(names)} (--nodelist) {verb} {share} free now"
+        words += f", too few for --constraint={plan.request.constraint}"
+        if names:
+            words = f"{', '.join(names)} (--nodelist) {verb} {share} free now"
     end = None if job is None else job.end
     return Wait("NC504", "Resources", f"{words}; {until}", _SAID_OF_NODES, end)
 
@@ -124,11 +150,14 @@ def _not_available(search: NodeSearch) -> Wait:
     prospect, reserved = search.prospect, search.reserved
     plan, snapshot = prospect.plan, prospect.snapshot
     named = prospect.named_hosts
-    down = [
-        node
-        for node in prospect.pool
-        if not is_up(node) and node.name not in reserved.nodes and (not named or node.name in named)
-    ]
+    down = [node for node in prospect.pool if not is_up(node)]
+    # Slurm first looks whether a node that was named is out of service, then how many are not.
+    cause = "ReqNodeNotAvail"
+    if len(prospect.pool) - len(down) < plan.nodes and not any(one.name in named for one in down):
+        cause = UNAVAILABLE
+    down += [] if reserved.by else [node for node in prospect.pool if node.name in reserved.nodes]
+    down = [node for node in search.fitting if node in down]
+    down = [node for node in down if node.name in named] or down
     said = []
     if down:
         names = units.compress_hostlist([node.name for node in down])
@@ -148,9 +177,12 @@ def _not_available(search: NodeSearch) -> Wait:
     words = f"{available} of {plan.partition.name} {'is' if left < 2 else 'are'} available"
     words += f"; requested {plan.nodes}"
     if left >= plan.nodes:
-        words = f"not all of --nodelist={plan.request.nodelist} is available"
+        option = f"--nodelist={plan.request.nodelist}"
+        if not prospect.required_hosts:
+            option = f"what --constraint={plan.request.constraint} needs"
+        words = f"not all of {option} is available"
     source = SOURCE if reserved.by else _SAID_OF_NODES
-    return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until)
+    return Wait("NC504", cause, "; ".join([words, *said]), source, until)
 
 
 def _with(prospect: Prospect, snapshot: Snapshot) -> Prospect:
@@ -218,7 +250,9 @@ def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Dou
             "whether enough is left is not known",
             cause="Resources",
         )
-    elif prospect.lacking([node for node in free if node.name not in search.reserved.parts]):
+    elif prospect.lacking(
+        [one for one in free if _has_room(one, prospect, search.reserved.parts.get(one.name, 0))]
+    ):
         yield Doubt(
             f"{room} a reservation keeps cores of some nodes; how many are left is not known"
         )

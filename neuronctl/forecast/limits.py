@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl import units
@@ -76,9 +77,13 @@ def user_usage(prospect: Prospect, kind: str, tres: str = "") -> Optional[Usage]
 
 def check_limits(prospect: Prospect) -> Iterator[Outcome]:
     """What the limits in force say of the job, in the order in which Slurm names its reason."""
+    if "," in prospect.job_qos:
+        yield Doubt(f"which QOS of {prospect.job_qos} the job gets is not known", refusable=True)
     for limit in sorted(prospect.limits, key=_order):
         check = _CHECKS.get((limit.about.per, limit.about.counts))
-        if check is not None and not is_overlaid(limit):
+        if limit.figure == 0 and limit.about.counts in (RUNNING, SUBMITTED):
+            yield _closed(limit, prospect)
+        elif check is not None and not is_overlaid(limit):
             yield from check(limit, prospect)
     yield from _partition_doubts(prospect)
 
@@ -100,6 +105,18 @@ def _order(limit: Limit) -> int:
     return _ORDER.get(limit.kind, 5) - (limit.kind == "MaxTRESPU" and limit.tres == _GPU)
 
 
+def _closed(limit: Limit, prospect: Prospect) -> Refusal:
+    """The refusal of any job, whatever its size."""
+    submitted = limit.about.counts == SUBMITTED
+    return Refusal(
+        "NC501",
+        f"{limit.holder} lets no job {'into the queue' if submitted else 'run'} ({limit.named}): "
+        f"{'Slurm refuses it' if submitted else _NEVER}",
+        "use another partition, QOS or account",
+        prospect.source(limit),
+    )
+
+
 # ------------------------------------------------------------------------ a user's jobs
 
 
@@ -110,7 +127,7 @@ def _submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     left = max(0, now.left)
     more = "1 more" if size == 1 else f"the array's {size} tasks"
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
-    if size > max(1, limit.figure):
+    if size > limit.figure:
         hint = f"split it: an array of at most {limit.figure} tasks fits"
         hint += f", of {left} now" if 0 < left < limit.figure else ""
     elif size > 1 and left:
@@ -172,6 +189,8 @@ def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if wanted is None or wanted > limit.figure:
         yield from _sized(limit, prospect, wanted, "a user of", "may hold")
         return
+    if limit.tres == "node":
+        return  # a node counts once (node_limits)
     now = usage(limit, prospect)
     if any(job.holds(limit.tres) is None for job in running(now.jobs)):
         yield Doubt(f"how much your jobs hold of {_told(limit)} is not known")
@@ -260,11 +279,30 @@ def _job_minutes(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     yield from _sized(limit, prospect, _minutes(limit, prospect), "a job in", "may use")
 
 
-def _of_account(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    wanted = prospect.size.job.get(limit.tres) if limit.about.counts == TRES else 1
-    yield from _sized(limit, prospect, wanted, "an account in", "may hold")
-    if wanted is not None and wanted <= limit.figure:
+def _not_followed(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    """What others hold too, or of which Slurm does not say how much the user's jobs hold."""
+    wanted: Optional[int] = prospect.array_size if limit.about.counts == SUBMITTED else 1
+    if limit.about.counts == TRES:
+        wanted = prospect.size.job.get(limit.tres)
+    elif limit.about.counts == TRES_MINUTES:
+        wanted = _minutes(limit, prospect)
+    of_user = limit.about.per == USER
+    whose = "a user of" if of_user else "an account in"
+    yield from _sized(limit, prospect, wanted, whose, "may hold")
+    if not wanted or wanted > limit.figure:
+        return
+    if of_user:
+        used = None if usage(limit, prospect).jobs else 0
+    else:
+        used = prospect.held_by_account(limit)
+    if used is not None and used + wanted <= limit.figure:
+        return
+    # A node counts once, and of an account's jobs it is not told where they run.
+    check = None if limit.tres == "node" else _CHECKS.get((GROUP, limit.about.counts))
+    if used is None or check is None:
         yield Doubt(f"how much is left of {_told(limit)} is not known")
+    else:
+        yield from check(replace(limit, used=used), prospect)
 
 
 def _sized(
@@ -309,7 +347,7 @@ def _group_submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if limit.used + prospect.array_size > limit.figure:
         yield Refusal(
             "NC508",
-            f"{limit.holder} has {limit.used} of at most {limit.figure} jobs in the queue, those "
+            f"{_group(limit)} has {limit.used} of at most {limit.figure} jobs in the queue, those "
             "of all its users together",
             "wait until some end, or use another QOS or account",
             prospect.source(limit),
@@ -323,8 +361,8 @@ def _group_running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     yield Wait(
         "NC507",
         limit.reason,
-        f"{limit.holder} has {limit.used} of at most {limit.figure} jobs running, those of all its "
-        f"users together; the job must wait until one ends; {_WHEN_UNKNOWN}",
+        f"{_group(limit)} has {limit.used} of at most {limit.figure} jobs running, those of all "
+        f"its users together; the job must wait until one ends; {_WHEN_UNKNOWN}",
         prospect.source(limit),
     )
 
@@ -341,17 +379,13 @@ def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         yield _never(limit, prospect, wanted)
     elif not wanted or limit.used + wanted <= limit.figure:
         yield from _taken_first(limit, prospect, wanted)
-    elif limit.tres == "node" and limit.kind == "GrpTRES":
-        # A node that such a job is on already counts once.
-        yield Doubt(
-            f"jobs of {limit.holder} are on {limit.used} of at most {limit.figure} nodes; whether "
-            f"{wanted} more fit, or are among them, is not known"
-        )
+    elif (limit.tres, limit.about.counts) == ("node", TRES):
+        return  # a node counts once (node_limits)
     else:
         yield Wait(
             "NC507",
             limit.reason,
-            f"jobs of {limit.holder} hold {limit.used} of {limit.figure} {limit.things} together; "
+            f"jobs of {_group(limit)} hold {limit.used} of {limit.figure} {limit.things} together; "
             f"{wanted} more must wait until some end; {_WHEN_UNKNOWN}",
             prospect.source(limit),
         )
@@ -359,15 +393,26 @@ def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
 
 def _group_budget(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     """What a group may use up: minutes of wall time, or of a TRES."""
+    amount, minutes = prospect.size.job.get(limit.tres) if limit.tres else 1, prospect.size.minutes
+    if amount == 0 or (amount is None and not _concerns(limit, prospect)):
+        return
     safe = "safe" in prospect.snapshot.limits.config.enforce
     wanted: Optional[int] = 0  # a job starts as long as anything is left
     if safe:  # only such jobs start as can end within the limits (man slurm.conf)
-        wanted = prospect.size.minutes if not limit.tres else _minutes(limit, prospect)
+        wanted = None if amount is None or minutes is None else amount * minutes
+    used = limit.used + (limit.promised if safe else 0)
     if wanted is not None and wanted > limit.figure:
         yield _never(limit, prospect, wanted)
-        return
-    used = limit.used + (limit.promised if safe else 0)
-    if wanted is None or used >= limit.figure or used + wanted > limit.figure:
+    elif amount is not None and limit.figure == 0:
+        yield _closed(limit, prospect)
+    elif amount is not None and limit.used >= limit.figure:
+        yield Wait(
+            "NC507",
+            limit.reason,
+            f"{_held(limit)}; the job must wait until Slurm forgets some of that; {_WHEN_UNKNOWN}",
+            prospect.source(limit),
+        )
+    elif wanted is None or used >= limit.figure or used + wanted > limit.figure:
         yield Doubt(f"{_held(limit)}; whether the rest is enough is not known")
 
 
@@ -404,9 +449,12 @@ def _taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outc
 # ----------------------------------------------------------------------------- words
 
 
+def _group(limit: Limit) -> str:
+    return limit.holder if limit.about.per == GROUP else f"your account in {limit.holder}"
+
+
 def _told(limit: Limit) -> str:
-    tres = f"{limit.tres}=" if limit.tres else ""
-    return f"{limit.kind} {tres}{limit.figure} of {limit.holder}"
+    return f"{limit.named} of {limit.holder}"
 
 
 def _held(limit: Limit) -> str:
@@ -428,7 +476,8 @@ def _partition_doubts(prospect: Prospect) -> Iterator[Outcome]:
     if most is not None and size.node.get("mem", most * cores + 1) > most * cores:
         yield Doubt(
             f"the job's memory per core may be over {most} MB (MaxMemPerCPU of {partition.name}): "
-            "Slurm gives it more cores, or refuses it"
+            "Slurm gives it more cores, or refuses it",
+            refusable=True,
         )
 
 
@@ -441,9 +490,11 @@ _CHECKS: Dict[Tuple[str, str], _Check] = {
     (JOB, TRES): _job_tres,
     (JOB, TRES_MINUTES): _job_minutes,
     (NODE, TRES): _node_tres,
-    (ACCOUNT, TRES): _of_account,
-    (ACCOUNT, RUNNING): _of_account,
-    (ACCOUNT, SUBMITTED): _of_account,
+    (USER, TRES_MINUTES): _not_followed,
+    (ACCOUNT, TRES): _not_followed,
+    (ACCOUNT, TRES_MINUTES): _not_followed,
+    (ACCOUNT, RUNNING): _not_followed,
+    (ACCOUNT, SUBMITTED): _not_followed,
     (GROUP, SUBMITTED): _group_submitted,
     (GROUP, RUNNING): _group_running,
     (GROUP, TRES): _group_tres,

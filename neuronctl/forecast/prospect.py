@@ -8,15 +8,17 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tupl
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation
+from neuronctl.forecast.features import NodeChoice, choices
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.unscheduled import Unscheduled, unscheduled
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import ACCOUNT_SCOPE, ASSOCIATION, CATALOG, GROUP, QOS, Limit
-from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
+from neuronctl.slurm.limits import CATALOG, GROUP, QOS, Limit
+from neuronctl.slurm.sacctmgr import Association, Qos
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
+from neuronctl.slurm.snapshot import limits_in_force
 
 CATALOG_LIMITS = (
     ("MaxSubmitPU", "", "max_submit_jobs"),
@@ -53,52 +55,65 @@ class Prospect:
 
     @cached_property
     def association(self) -> Optional[Association]:
-        """The user's own in the account the job would run under, where it is known."""
-        account = self.plan.request.account
-        own = [
-            association
-            for association in self.snapshot.limits.associations
-            if (account is None or association.account == account)
-            and association.partition in ("", self.plan.partition.name)
-        ]
-        # Without an account Slurm takes the default one, which is known where there is but one.
-        if account is None and len({association.account for association in own}) != 1:
-            return None
+        """The user's own that would hold for the job; None: none does, or it is not known."""
+        here = ("", self.plan.partition.name)
+        own = [one for one in self.associations if one.partition in here]
         return max(own, key=lambda association: association.partition, default=None)
+
+    @cached_property
+    def associations(self) -> Tuple[Association, ...]:
+        """The user's own in the account the job would run under, of whatever partition."""
+        account = self.plan.request.account
+        return tuple(
+            one
+            for one in self.snapshot.limits.associations
+            if (one.is_default if account is None else _same(one.account, account))
+        )
 
     @property
     def account(self) -> str:
-        """The account the job would run under, or ""."""
-        own = "" if self.association is None else self.association.account
-        return self.plan.request.account or own
+        """The account the job would run under, as Slurm writes it, or ""."""
+        asked = self.plan.request.account or ""
+        return next((one.account for one in self.associations), asked.lower())
+
+    def account_is_among(self, names: Sequence[str]) -> bool:
+        """Whether a partition's AllowAccounts or DenyAccounts means the account."""
+        if self.snapshot.limits.config.release < (24, 11):
+            return self.account in names  # 22.05 takes capitals, and an account above, for another
+        above = () if self.association is None else self.association.above
+        return not {self.account, *above}.isdisjoint(name.lower() for name in names)
+
+    def qos_is_among(self, names: Sequence[str]) -> bool:
+        """Whether a partition's AllowQos or DenyQos means the job's own QOS."""
+        return any(_same(self.job_qos, name) for name in names)
 
     @cached_property
     def job_qos(self) -> str:
-        """The name of the QOS the job itself would have, or ""."""
-        if self.plan.request.qos is not None:
-            return self.plan.request.qos
-        association = self.association
-        if association is None:
+        """The name of the QOS the job itself would have; "": not known."""
+        asked = self.plan.request.qos
+        return self.default_qos if asked is None else asked
+
+    @property
+    def default_qos(self) -> str:
+        """The name of the QOS that Slurm takes without -q; "": not known."""
+        own = self.association
+        if own is None:
             return ""
-        alone = association.qos[0] if len(association.qos) == 1 else ""
-        return association.default_qos or alone
+        # Of several, Slurm takes this one, whether it is among them or not.
+        return own.default_qos or (own.qos[0] if len(own.qos) == 1 else "normal")
 
     @cached_property
     def qos_in_force(self) -> Tuple[Qos, ...]:
         """The QOS whose limits hold, the one that counts first in front."""
-        of_partition = self.snapshot.qos(self.partition.qos) if self.partition else None
-        of_job = self.snapshot.qos(self.job_qos)
-        both = [qos for qos in (of_partition, of_job) if qos is not None]
-        if of_job is not None and "OverPartQOS" in of_job.flags:
-            both.reverse()
-        return tuple(both)
+        of_partition = "" if self.partition is None else self.partition.qos
+        return self.snapshot.limits.qos_in_force(of_partition, self.job_qos)
 
     @cached_property
     def limits(self) -> Tuple[Limit, ...]:
         """The limits in force, the ones that count first in front.
 
-        What a QOS limits, neither the next QOS nor an association limits again. Where Slurm does
-        not hold to limits, or does not tell them, those of the catalog are all there is.
+        Where Slurm does not hold to limits, or does not tell them, those of the catalog are all
+        there is.
         """
         found = list(self.partition.limits) if self.partition is not None else []
         if not self.snapshot.enforced:
@@ -107,38 +122,18 @@ class Prospect:
                 if figure is not None:
                     found.append(Limit(kind, tres, figure, CATALOG, self.plan.partition.name))
             return tuple(found)
-        groups = self._groups_in_force()
-        seen: Set[Tuple[str, str]] = set()
-        for qos in self.qos_in_force:
-            of_all = [group.limits for group in groups if group.scope == QOS]
-            same = [one for limits in of_all for one in limits if _same(one.name, qos.name)]
-            fresh = [one for one in (*qos.limits, *same) if (one.kind, one.tres) not in seen]
-            seen.update((one.kind, one.tres) for one in fresh)
-            found += fresh
-        others = [*(self.association.limits if self.association is not None else ())]
-        for group in groups:
-            others += group.limits if group.scope != QOS else ()
-        return (*found, *(one for one in others if (one.kind, one.tres) not in seen))
+        groups = self.snapshot.limited_groups
+        found += limits_in_force(self.qos_in_force, self.association, groups)
+        return tuple(found)
 
-    def _groups_in_force(self) -> List[LimitedGroup]:
-        """Those of the QOS, then the user's association and the accounts above it."""
-        known = self.snapshot.limited_groups
-        found = [group for group in known if group.scope == QOS]
-        association = self.association
-        if association is None:
-            return found
-        account = association.account
-        found += [
-            group
-            for group in known
-            if (group.scope, group.name) == (ASSOCIATION, account)
-            and group.partition == association.partition
-        ]
-        above = {group.name: group for group in known if group.scope == ACCOUNT_SCOPE}
-        while account in above:
-            found.append(above.pop(account))
-            account = found[-1].parent
-        return found
+    def held_by_account(self, limit: Limit) -> Optional[int]:
+        """What the account's jobs hold of a QOS' limit on it; None: not told."""
+        told = [one for one in self.snapshot.limited_groups if one.scope == QOS]
+        qos = [one for one in told if _same(one.name, limit.name)]
+        own = [group.limits for group in qos if group.account == self.account.lower()]
+        used = [one.used for limits in own for one in limits if _alike(one, limit)]
+        # An account that has had no job there is not in it.
+        return used[0] if used else (0 if qos else None)
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """The limit of that kind that counts; None where there is none."""
@@ -217,10 +212,33 @@ class Prospect:
         """The hosts that ``--nodelist`` names."""
         return set(hosts(self.plan.request.nodelist))
 
+    @property
+    def required_hosts(self) -> Set[str]:
+        """Those of them that the job must get: of more than it has nodes, any will do."""
+        return self.named_hosts if len(self.named_hosts) <= self.plan.nodes else set()
+
+    @cached_property
+    def choices(self) -> Optional[Tuple[NodeChoice, ...]]:
+        """The ways to meet ``--constraint`` with nodes of the pool; None: that is not known."""
+        text, count = self.plan.request.constraint, self.plan.nodes
+        found = choices(text, self.pool, count)
+        # With hosts named too, Slurm may give a job more nodes than it asks for.
+        plain = found is not None and len(found) == 1 and len(found[0].parts) == 1
+        return found if plain or not found or not self.named_hosts else None
+
     def lacking(self, nodes: Sequence[SiteNode]) -> bool:
-        """Whether these nodes are too few, or one that ``--nodelist`` names is not among them."""
-        names = {node.name for node in nodes}
-        return len(nodes) < self.plan.nodes or not self.named_hosts <= names
+        """Whether these nodes are too few, or one that ``--nodelist`` requires is not among them.
+
+        Of nodes for a constraint that is not known, whether they are too few for any job.
+        """
+        names = frozenset(node.name for node in nodes)
+        ways = choices(None, self.pool, self.plan.nodes) if self.choices is None else self.choices
+        return not self.required_hosts <= names or not any(way.met_by(names) for way in ways or ())
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether Slurm takes two names of an account or a QOS for one."""
+    return one.lower() == other.lower()
 
 
 def sbatch_option(plan: JobPlan, name: str) -> Optional[str]:
@@ -247,5 +265,5 @@ def hosts(text: Optional[str]) -> List[str]:
         return []
 
 
-def _same(name: str, other: str) -> bool:
-    return name.lower() == other.lower()
+def _alike(one: Limit, other: Limit) -> bool:
+    return (one.kind, one.tres) == (other.kind, other.tres)

@@ -3,52 +3,88 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, FrozenSet, Iterator, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Set, Tuple
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Outcome, Wait
 from neuronctl.forecast.prospect import Prospect, hosts
-from neuronctl.forecast.snapshot import Snapshot, slurm_says
+from neuronctl.forecast.snapshot import Snapshot, is_reserved, slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import Reservation
+from neuronctl.words import counted, verb
 
 SOURCE = slurm_says("scontrol show reservation")
 
 
 @dataclass(frozen=True)
 class ReservedNodes:
-    """Nodes that reservations keep from the job, in whole or (``parts``) some of their cores."""
+    """Nodes that reservations keep from the job, in whole or (``parts``) at most so many cores."""
 
-    nodes: FrozenSet[str] = frozenset()
-    parts: FrozenSet[str] = frozenset()
-    by: Tuple[Reservation, ...] = ()
+    nodes: FrozenSet[str]
+    parts: Mapping[str, int]
+    by: Tuple[Reservation, ...]
 
 
 def reserved_nodes(prospect: Prospect) -> ReservedNodes:
-    """The nodes that somebody's reservation has before the job would be over."""
-    if prospect.plan.request.reservation is not None:
-        return ReservedNodes()
+    """The nodes that a reservation other than its own has before the job would be over."""
     snapshot, limit = prospect.snapshot, prospect.time_limit
+    if snapshot.reservations is None:
+        # What is not told shows in the nodes, as far as it has begun.
+        states = frozenset(node.name for node in snapshot.nodes if is_reserved(node))
+        return ReservedNodes(states, {}, ())
     ends = None if limit is None else snapshot.asked_at + limit
     cores: Dict[str, int] = {node.name: node.cores for node in snapshot.nodes}
     whole: Set[str] = set()
-    parts: Set[str] = set()
+    parts: Dict[str, int] = {}
     by = []
-    for reservation in snapshot.reservations or ():
-        over = reservation.end <= snapshot.asked_at
+    for reservation in snapshot.reservations:
+        over = reservation.end <= snapshot.asked_at or reservation.name in _own_names(prospect)
         if over or (ends is not None and reservation.start >= ends):
             continue
         names = set(hosts(reservation.node_list))
         known = {name for name in names if name in cores}
         if not known:
             continue
-        by.append(reservation)
-        # Of nodes that were not asked about the cores are not known; others are as large.
-        largest = max(cores[name] for name in known)
-        total = sum(cores.get(name, largest) for name in names)
-        full = reservation.cores is None or reservation.cores >= total
-        (whole if full else parts).update(known)
-    return ReservedNodes(frozenset(whole), frozenset(parts - whole), tuple(by))
+        if _is_whole(reservation, cores):
+            by.append(reservation)
+            whole.update(known)
+        else:
+            for name in known:
+                parts[name] = parts.get(name, 0) + (reservation.cores or 0)
+    return ReservedNodes(frozenset(whole), parts, tuple(by))
+
+
+def _is_whole(reservation: Reservation, cores: Mapping[str, int]) -> bool:
+    """Whether it has all cores of its nodes. cores: by node, as far as they were asked about."""
+    names = hosts(reservation.node_list)
+    # Of others the cores are not known; they are as large as the largest.
+    largest = max((cores[name] for name in names if name in cores), default=0)
+    total = sum(cores.get(name, largest) for name in names)
+    return reservation.cores is None or reservation.cores >= total
+
+
+def _own_names(prospect: Prospect) -> List[str]:
+    return (prospect.plan.request.reservation or "").split(",")
+
+
+def own_nodes(prospect: Prospect) -> Optional[FrozenSet[str]]:
+    """The nodes to which ``--reservation`` confines the job now; None: that is not known.
+
+    A job of a reservation with the flag FLEX may have any others too, and start before it begins.
+    """
+    snapshot = prospect.snapshot
+    everywhere = frozenset(node.name for node in prospect.pool)
+    if prospect.plan.request.reservation is None:
+        return everywhere
+    own = [one for one in snapshot.reservations or () if one.name in _own_names(prospect)]
+    if len(_own_names(prospect)) > 1 or not own or not own[0].node_list:
+        return None
+    if "FLEX" in own[0].flags:
+        return everywhere
+    cores = {node.name: node.cores for node in snapshot.nodes}
+    if own[0].start > snapshot.asked_at or not _is_whole(own[0], cores):
+        return None
+    return everywhere & set(hosts(own[0].node_list))
 
 
 def in_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
@@ -71,9 +107,11 @@ def room_before(reserved: ReservedNodes, snapshot: Snapshot) -> Optional[int]:
 
 def check_reservation(prospect: Prospect) -> Iterator[Outcome]:
     """The wait for the beginning of the first of the job's own reservations."""
-    names = (prospect.plan.request.reservation or "").split(",")
     known = prospect.snapshot.reservations or ()
-    start = min((one.start for one in known if one.name in names), default=0)
+    own = [one for one in known if one.name in _own_names(prospect)]
+    start = min((one.start for one in own if "FLEX" not in one.flags), default=0)
+    if len(own) > 1 and any("FLEX" in one.flags for one in own):
+        return
     if start > prospect.snapshot.asked_at:
         words = f"reservation {prospect.plan.request.reservation} begins at {_moment(start)}"
         yield Wait("NC506", "Reservation", words, SOURCE, start)
@@ -103,16 +141,32 @@ def faults(prospect: Prospect) -> Iterator[Tuple[str, str]]:
                     f"{own}",
                     "leave --reservation out, or ask its owner",
                 )
-        has = len({node.name for node in prospect.pool} & set(hosts(reservation.node_list)))
-        several = "," in plan.request.reservation
-        if prospect.pool and reservation.node_list and not several and has < plan.nodes:
-            yield (
-                f"requested {plan.nodes} nodes; reservation {name} has {has} of the nodes of "
-                f"{plan.partition.name}",
-                f"its nodes are {reservation.node_list}",
-            )
+        yield from _too_small(reservation, prospect)
         if reservation.end <= snapshot.asked_at:
             yield f"reservation {name} ended at {_moment(reservation.end)}", "leave it out"
+
+
+def _too_small(reservation: Reservation, prospect: Prospect) -> Iterator[Tuple[str, str]]:
+    """The fault that a job of this reservation alone cannot have its nodes there."""
+    plan, names = prospect.plan, set(hosts(reservation.node_list))
+    several = len(_own_names(prospect)) > 1
+    if not prospect.pool or not names or several or "FLEX" in reservation.flags:
+        return
+    has = sum(1 for node in prospect.pool if node.name in names)
+    others = sorted(prospect.required_hosts - names)
+    hint = f"its nodes are {reservation.node_list}"
+    if has < plan.nodes:
+        yield (
+            f"requested {counted(plan.nodes, 'node')}; reservation {reservation.name} has {has} of "
+            f"the nodes of {plan.partition.name}",
+            hint,
+        )
+    elif others:
+        yield (
+            f"{', '.join(others)} (--nodelist) {verb(len(others))} not in reservation "
+            f"{reservation.name}",
+            hint,
+        )
 
 
 def shorter(reserved: ReservedNodes, snapshot: Snapshot) -> str:

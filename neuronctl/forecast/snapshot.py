@@ -14,7 +14,7 @@ from neuronctl.slurm.snapshot import Limits, MyJob
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _UNUSABLE = (
-    r"DOWN|DRAIN|FAIL|MAINT|RESERVED|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"
+    r"DOWN|DRAIN|FAIL|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"
     r"|POWER|REBOOT|PERFCTRS|BLOCKED|INVAL|\*"
 )
 
@@ -82,11 +82,19 @@ def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
     return tuple(job for job in jobs if job.state in _RUNNING)
 
 
+def is_reserved(node: SiteNode) -> bool:
+    """Whether a reservation has the node now, or some of its cores."""
+    return "RESERVED" in node.state or "MAINT" in node.state
+
+
 def is_up(node: SiteNode) -> bool:
-    """Whether Slurm may start jobs on the node at all, as it is; one that still ends a job may."""
+    """Whether Slurm may start jobs on the node at all, as it is, reservations aside.
+
+    On one that still ends a job it may.
+    """
     return not re.search(_UNUSABLE, node.state.replace("COMPLETING", ""))
 
 
 def is_usable(node: SiteNode) -> bool:
-    """Whether Slurm starts jobs on the node now, where it has room."""
+    """Whether Slurm starts jobs on the node now, where it has room, reservations aside."""
     return not re.search(_UNUSABLE, node.state)

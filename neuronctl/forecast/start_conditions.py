@@ -23,15 +23,6 @@ _FAILED = frozenset(
     | {"PREEMPTED", "REVOKED"}
 )
 
-SELECTING = frozenset(
-    {"mem-per-cpu", "mem-per-gpu", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu", "mincpus"}
-    | {"ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core", "sockets-per-node"}
-    | {"cores-per-socket", "threads-per-core", "core-spec", "thread-spec", "extra-node-info"}
-    | {"licenses", "contiguous", "switches", "spread-job", "exclusive", "cluster-constraint"}
-    | {"tmp"}
-)
-"""sbatch options that decide on the nodes too, which is not judged here."""
-
 # Those that change nothing in when a job starts, as long as their values are such.
 _HARMLESS = {
     "nice": r"\d{0,9}",
@@ -68,7 +59,7 @@ def check_start_conditions(prospect: Prospect) -> Iterator[Outcome]:
         yield Doubt(words, refusable=True)
     for option in request.sbatch:
         name, _, value = option.partition("=")
-        if name in ("hold", "begin") or name in SELECTING:
+        if name in ("hold", "begin"):
             continue
         if name not in _HARMLESS or not re.fullmatch(_HARMLESS[name], value, re.ASCII):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
@@ -137,9 +128,8 @@ def unknown_dependencies(prospect: Prospect) -> Iterator[Tuple[int, Optional[boo
 
 def _taken(term: _Term, limits: Limits) -> Optional[bool]:
     """Of a dependency on an unknown job. Source: Slurm 22.05.8 and 24.11.5, tried."""
-    version = re.match(r"(\d+)\.(\d+)", limits.config.version)
-    release = (int(version[1]), int(version[2])) if version else (0, 0)
-    if term.kind not in ("afterok", "afternotok") or (0, 0) < release <= (22, 5):
+    release = limits.config.release
+    if term.kind not in ("afterok", "afternotok") or () < release <= (22, 5):
         return True
     return False if release >= (24, 11) else None
 
@@ -167,7 +157,10 @@ def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:
             said.append(f"your job {named.id} has the same name (--dependency=singleton)")
         yield Wait("NC506", "Dependency", "; ".join(said))
     elif state == _OPEN:
-        yield Doubt(f"whether it waits for --dependency={text} is not known")
+        # On a job that it does not know any more, Slurm may refuse to depend.
+        known = all(term.job_id in (0, *snapshot.job_states) for term in decisive)
+        words = f"whether it waits for --dependency={text} is not known"
+        yield Doubt(words, refusable=not known)
 
 
 def _state_of(term: _Term, prospect: Prospect) -> str:

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import List, Optional, Tuple
 
-from neuronctl.forecast.snapshot import Snapshot, is_usable
+from neuronctl.forecast.snapshot import Snapshot, is_reserved, is_usable
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
@@ -65,8 +65,9 @@ def _share(job: MyJob, nodes: List[SiteNode]) -> Optional[List[Tuple[int, SiteNo
         if node.gpus and gpus:
             cores = max(cores, node.cores * gpus // node.gpus)
         free_gpus, free_cores = node.gpus - node.gpus_used, node.cores - node.cores_used
+        usable = is_usable(node) and not is_reserved(node)
         shared = set(job.partitions) & set(node.partitions)
-        if shared and is_usable(node) and free_gpus >= gpus and free_cores >= cores:
+        if shared and usable and free_gpus >= gpus and free_cores >= cores:
             used = replace(
                 node, gpus_used=node.gpus_used + gpus, cores_used=node.cores_used + cores
             )

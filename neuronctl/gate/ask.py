@@ -13,6 +13,8 @@ from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.cluster import is_cluster
+from neuronctl.slurm.sacctmgr import LimitedGroup
+from neuronctl.slurm.snapshot import Limits
 
 TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
@@ -32,7 +34,7 @@ def ask_slurm(
     Slurm is not there or does not answer in time, or is another cluster's; SlurmRefusedError.
     """
     from neuronctl.slurm.cluster import local_cluster
-    from neuronctl.slurm.snapshot import ask_now
+    from neuronctl.slurm.snapshot import ask_now, latest_ends
     from neuronctl.users import login_name
 
     name = local_cluster()
@@ -49,18 +51,19 @@ def ask_slurm(
         partition=plan.partition.name,
         limits_of=(login_name(), name or "") if kept is None else None,
         job_ids=dependency_ids(plan),
-        groups_of=login_name() if kept is not None and kept[0].limited_groups else "",
+        groups_of=login_name() if kept is not None and kept[0].qos is not None else "",
         names=is_singleton(plan),
         timeout=timeout,
         meanwhile=meanwhile,
     )
     asked_at = int(time.time())
+    if kept is not None and kept[0].qos is not None and now.stamp != kept[0].stamp:
+        # The site has changed its limits meanwhile.
+        return ask_slurm(plan, fresh=True, timeout=timeout)
     if kept is None:
         assert now.limits is not None
         kept = now.limits, asked_at
-        # Half an answer is good for now, but not for an hour.
-        if now.limits.qos is not None or "limits" not in now.limits.config.enforce:
-            cache.write(made_from, *kept)
+        _keep(made_from, *kept)
     limits, limits_at = kept
     _check_cluster(plan, limits.config.cluster)
     fresh_one = now.partition
@@ -71,7 +74,7 @@ def ask_slurm(
     return Snapshot(
         limits=limits,
         limits_at=limits_at,
-        jobs=now.jobs,
+        jobs=latest_ends(now.jobs, limits),
         nodes=now.nodes,
         job_states=now.job_states,
         asked_at=asked_at,
@@ -81,6 +84,28 @@ def ask_slurm(
         user=login_name(),
         host=os.uname().nodename.partition(".")[0],
     )
+
+
+def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Tuple[Limits, Tuple[LimitedGroup, ...]]:
+    """The cluster's limits as they hold for a user, and what groups hold of theirs now.
+
+    timeout: seconds. Raises SlurmUnavailableError and SlurmRefusedError.
+    """
+    from neuronctl.slurm.cluster import local_cluster
+    from neuronctl.slurm.snapshot import ask_now
+    from neuronctl.users import login_name
+
+    now = ask_now(limits_of=(user, local_cluster() or ""), timeout=timeout)
+    assert now.limits is not None
+    if user == login_name():
+        _keep(cache.key(), now.limits, int(time.time()))
+    return now.limits, now.limited_groups
+
+
+def _keep(key: str, limits: Limits, at: int) -> None:
+    # Half an answer is good for now, but not for an hour.
+    if limits.qos is not None or "limits" not in limits.config.enforce:
+        cache.write(key, limits, at)
 
 
 def _check_cluster(plan: JobPlan, name: str) -> None:

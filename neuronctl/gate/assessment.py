@@ -70,16 +70,18 @@ def assess_now(
     catalog: Catalog,
     local: LocalFacts,
     meanwhile: Optional[Callable[[], None]] = None,
+    *,
+    fresh: bool = False,
 ) -> Assessment:
     """Judge a plan with Slurm's own figures; by the catalog alone where it does not answer.
 
-    meanwhile: called while Slurm is asked.
+    meanwhile: called while Slurm is asked. fresh: read its limits anew.
     """
     from neuronctl.gate.ask import ask_slurm
 
     context = RuleContext(plan, catalog, local)
     try:
-        snapshot = ask_slurm(plan, meanwhile=meanwhile)
+        snapshot = ask_slurm(plan, fresh=fresh, meanwhile=meanwhile)
         assessment = assess(context, snapshot)
         old = snapshot.limits_at < snapshot.asked_at
         if old and any(finding.by_slurm for finding in assessment.refusals):

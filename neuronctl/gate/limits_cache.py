@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
 from neuronctl import cache
 from neuronctl.slurm.limits import KINDS, Limit
-from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
+from neuronctl.slurm.sacctmgr import Association, Qos
 from neuronctl.slurm.scontrol import SiteConfig, SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits
 
@@ -56,7 +56,7 @@ def _limits(data: Dict[str, Any]) -> Limits:
         nodes=tuple(_made(SiteNode, one) for one in data["nodes"]),
         qos=None if qos is None else tuple(_limited(Qos, one) for one in qos),
         associations=tuple(_limited(Association, one) for one in data["associations"]),
-        limited_groups=tuple(_limited(LimitedGroup, one) for one in data["limited_groups"]),
+        stamp=data["stamp"],
     )
 
 

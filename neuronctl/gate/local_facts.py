@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.paths import config_dir
 from neuronctl.planning import JobPlan
+from neuronctl.planning.software import python_file
 from neuronctl.request.job import Source
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
@@ -26,13 +28,14 @@ def look(plan: JobPlan) -> LocalFacts:
     except FileNotFoundError:
         raise UsageError("the current directory no longer exists", "cd to another") from None
     script, image = plan.request.script, plan.request.container
-    problem, hint, has_directives = "", "", False
+    problem, hint, head = "", "", b""
     log_problem, log_hint = _log_problem(plan)
     environment_problem, environment_hint = _environment_problem(plan)
     # A bare name may be one of the image's, or of what the job itself brings to PATH.
     brought = image is not None or _brings_programs(plan)
     if script is not None and (not brought or _is_file_name(script)):
-        problem, hint, has_directives = _script_problem(script, plan.request.venv)
+        problem, hint, head = _script_problem(script, plan.request.venv)
+    text = _python_text(plan)
     return LocalFacts(
         user=login_name(),
         directory=directory,
@@ -41,7 +44,10 @@ def look(plan: JobPlan) -> LocalFacts:
         script_hint=hint,
         log_problem=log_problem,
         log_hint=log_hint,
-        has_directives=has_directives,
+        needs_ranks=_needs_ranks(text),
+        uses_several_gpus=re.search(_SEVERAL_GPUS, text) is not None,
+        has_directives=b"\n#SBATCH " in head,
+        imports=_imports(head) if script is not None and script.endswith(".py") else (),
         image_problem=_image_problem(image, plan) if image is not None else "",
         environment_problem=environment_problem,
         environment_hint=environment_hint,
@@ -68,34 +74,78 @@ def _is_file_name(script: str) -> bool:
     return "/" in script or script.endswith(".py")
 
 
-def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bool]:
-    """Why ``script`` cannot be run and what to do (or ""), and whether it is a batch script itself.
+def _imports(head: bytes) -> Tuple[str, ...]:
+    """The names in a Python file's import lines, without those of Python's own modules."""
+    own = getattr(sys, "stdlib_module_names", ("math",))  # since Python 3.10
+    lines = re.findall(rb"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", head, re.MULTILINE)
+    names = re.findall(r"\w+", b" ".join(lines).decode("utf-8", "replace"))
+    found = dict.fromkeys(name.lower() for name in names if name not in own)
+    return tuple(name for name in found if name not in ("import", "as"))
+
+
+def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bytes]:
+    """Why ``script`` cannot be run and what to do (or ""), and its first lines.
 
     venv: the environment whose programs are found too.
     """
     if os.path.isdir(script):
-        return f"'{script}' is a directory, not a program", "", False
+        return f"'{script}' is a directory, not a program", "", b""
     if not _is_file_name(script):
         places = [os.path.expanduser(f"{venv}/bin")] if venv is not None else []
         places.append(os.environ.get("PATH", os.defpath))
         if _which(script, os.pathsep.join(places)) is None:
-            return f"no program '{script}' in this directory or on PATH", "", False
-        return "", "", False
+            return f"no program '{script}' in this directory or on PATH", "", b""
+        return "", "", b""
     if not os.path.exists(script):
-        return f"no file '{script}' in {os.getcwd()}{_like(script)}", "", False
+        return f"no file '{script}' in {os.getcwd()}{_like(script)}", "", b""
     if not os.path.isfile(script):
-        return f"'{script}' is not a file", "", False
+        return f"'{script}' is not a file", "", b""
     try:
         with open(script, "rb") as file:
             head = file.read(20_000)
     except OSError as error:
-        return f"cannot read '{script}': {error.strerror}", "", False
-    if b"\n#SBATCH " in head:
-        return "", "", True
-    if not script.endswith(".py") and not os.access(script, os.X_OK):
+        return f"cannot read '{script}': {error.strerror}", "", b""
+    directives = b"\n#SBATCH " in head  # a rule of its own
+    if not directives and not script.endswith(".py") and not os.access(script, os.X_OK):
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
-        return f"'{script}' is not executable", hint, False
-    return "", "", False
+        return f"'{script}' is not executable", hint, head
+    return "", "", head
+
+
+_RANK = r"['\"](?:LOCAL_)?(?:RANK|WORLD_SIZE)['\"]"
+_NEEDS = (
+    rf"environ\[\s*({_RANK})\s*\](?!\s*=[^=])"
+    r"|\b(init_process_group)\((?![^)]*\b(?:rank|init_method|store)\s*=)"
+)
+# Where one of these stands, the program may know what to do without a launcher.
+_SUPPLIES = (
+    rf"{_RANK}\s*(?:not\s+)?in\b|environ\[\s*{_RANK}\s*\]\s*=[^=]|setdefault\(\s*{_RANK}"
+    r"|(?:get|getenv)\(\s*['\"](?:RANK|WORLD_SIZE)|is_torchelastic_launched|SLURM_PROCID|\bspawn\b"
+    r"|except\b.*KeyError|\bif\b.*(?:(?i:world_?size|distributed|\bddp)|local_rank\s*(?:[!><]|==\s*-))"
+)
+_SEVERAL_GPUS = (
+    r"\bDataParallel\b|\bdevice_map\b|tensor_parallel|\bvllm\b|\bjax\b|MirroredStrategy|\bray\b"
+    r"|\bspawn\b|cuda:1"
+)
+
+
+def _python_text(plan: JobPlan) -> str:
+    """The text of the Python file that the job runs; "" where there is none, or it is not here."""
+    path = python_file(plan.request)
+    if path is None or not os.path.isfile(path):
+        return ""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return re.sub(r"(?m)^\s*#.*", "", file.read(500_000))
+    except OSError:
+        return ""
+
+
+def _needs_ranks(text: str) -> str:
+    found = re.search(_NEEDS, text)
+    if found is None or re.search(_SUPPLIES, text):
+        return ""
+    return f"reads {found[1][1:-1]}" if found[1] else f"calls {found[2]}"
 
 
 def _which(program: str, path: Optional[str] = None) -> Optional[str]:

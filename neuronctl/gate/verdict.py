@@ -64,9 +64,7 @@ def verdict(
         known = [wait.until for wait in waits]
         until = None if None in known else max(at for at in known if at is not None)
         return Verdict(WILL_WAIT, "; ".join(wait.words for wait in waits), waits[0].cause, until)
-    if forecast.nodes.free is None:
-        return Verdict(NOT_KNOWN, "no limit of yours is in its way; what is free is not known")
-    free = len(forecast.nodes.free)
+    free = len(forecast.nodes.free or ())
     words = f"{counted(free, 'node')} {'has' if free == 1 else 'have'} room for its share"
     limits = forecast.prospect.snapshot.limits
     if limits.qos is None and "limits" in limits.config.enforce:

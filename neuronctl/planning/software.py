@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+import re
+from typing import List, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.launch.environments import ENVIRONMENTS, Step, load_modules
@@ -16,6 +17,15 @@ from neuronctl.words import counted
 def is_python(request: JobRequest) -> bool:
     """Whether the program is a Python file."""
     return (request.script or "").endswith(".py")
+
+
+def python_file(request: JobRequest) -> Optional[str]:
+    """The Python file that the job runs, alone or behind ``python``; None where it runs none."""
+    words = [request.script or "", *request.args]
+    if re.fullmatch(r"python[0-9.]*", words[0].rpartition("/")[2]):
+        options = re.compile(r"-[bBdEiIOqsSuvx]+")
+        words = [word for word in words[1:] if not options.fullmatch(word)] or [""]
+    return words[0] if words[0].endswith(".py") else None
 
 
 def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[Word, ...]:

@@ -10,6 +10,7 @@ from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
+from neuronctl.slurm.job_id import JobId
 
 Change = Tuple[str, str, str]
 """Name, first value, second value; "" if one has no value."""
@@ -87,14 +88,11 @@ def text_diff(first: str, second: str, first_name: str, second_name: str) -> Lis
     return list(lines)
 
 
-def one_job(text: str) -> int:
-    """The job id in ``text``, for commands that work on whole jobs."""
-    from neuronctl.slurm.job_id import JobId
-
-    asked = JobId.parse(text)
+def whole_job(asked: JobId) -> int:
+    """The job's number, for commands that work on whole jobs; UsageError for a part of an array."""
     if asked.task is not None or asked.tasks is not None:
         raise UsageError(
-            f"'{text}' is part of a job array, and the record describes the whole job",
+            f"'{asked}' is part of a job array, and the record describes the whole job",
             f"use {asked.job}",
         )
     return asked.job

@@ -288,7 +288,12 @@ OPTIONS: Tuple[Option, ...] = (
     Option("time", "Time limit: 90 (minutes), 8:00:00, or 1-12:00:00.", _time, "t", "TIME"),
     Option("account", "Account to charge.", _text, "A", "NAME"),
     Option("qos", "Quality of service.", _text, "q", "NAME"),
-    Option("comment", "Comment, if the site requires one.", _text, metavar="TEXT"),
+    Option(
+        "comment",
+        "Comment, if the site requires one: see 'neuronctl partitions --comment'.",
+        _text,
+        metavar="TEXT",
+    ),
     Option("mem", "Memory per node, such as 80G.", _memory, metavar="SIZE"),
     Option("exclusive", "Do not share nodes with other jobs.", _flag, kind="flag"),
     Option("constraint", "Features that the nodes must have.", _text, "C", "LIST"),

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from neuronctl.forecast.forecast import Forecast
 
 UNCITED = Citation("")
+EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)
+"""Of what sbatch refuses on every cluster."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,13 @@ class LocalFacts:
     log_problem: str = ""
     log_hint: str = ""
     has_directives: bool = False
+    needs_ranks: str = ""
+    """What in the program's text needs a launcher's variables, which nothing there supplies."""
+    uses_several_gpus: bool = False
+    """Whether the program's text shows that one process uses several GPUs."""
+    imports: Tuple[str, ...] = ()
+    """The names in the import lines of a Python program, in lower case, without those of Python's
+    own modules."""
     image_problem: str = ""
     """Why the container image cannot be used."""
     environment_problem: str = ""

@@ -10,8 +10,9 @@ from neuronctl import units
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import Masker
+from neuronctl.planning.software import python_file
 from neuronctl.rule_codes import ERROR, WARNING
-from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
 from neuronctl.shell import join, quote
 from neuronctl.words import counted, verb
 
@@ -123,6 +124,28 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     )
 
 
+@rule("NC306")
+def one_process_for_several(context: RuleContext) -> Iterator[Violation]:
+    plan, here, file = context.plan, context.local, python_file(context.plan.request)
+    if plan.interactive or plan.launcher.distributed or file is None:
+        return
+    needs = "" if here is None else here.needs_ranks
+    line = f"--launcher torchrun {quote(file)}"
+    if needs and not any(name.endswith(("RANK", "WORLD_SIZE")) for name, _ in plan.request.env):
+        yield Violation(
+            f"{file} {needs}, and launcher {plan.launcher.name} sets no ranks: it may fail",
+            f"torchrun sets them, also for one GPU: {line}",
+        )
+        return
+    on_purpose = plan.request.launcher is not None or (here is not None and here.uses_several_gpus)
+    if plan.gpus_per_node > 1 and not on_purpose:
+        yield Violation(
+            f"1 process for {plan.gpus_per_node} GPUs: all but one may stay idle",
+            f"for one process per GPU: {line}; if one process uses them all: --launcher "
+            f"{plan.launcher.name}",
+        )
+
+
 @rule("NC311")
 def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
@@ -131,7 +154,7 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     memory += [one for one in ("mem-per-cpu", "mem-per-gpu") if one in names]
     if len(memory) > 1:
         options = " and ".join(f"--{one}" for one in memory)
-        yield Violation(f"{options} cannot be combined", "keep one of them")
+        yield Violation(f"{options} cannot be combined", "keep one of them", EVERY_SLURM)
     if request.conda is not None and request.venv is not None:
         yield Violation("--conda and --venv cannot be combined", "keep one of them")
     for name in sorted({one for one in names if names.count(one) > 1}):
@@ -177,7 +200,9 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
             names[option] = set(units.expand_hostlist(text))
         except ValueError as error:
             yield Violation(
-                f"--{option}={text}: {error}", "node names are written like gpu[01-04,07]"
+                f"--{option}={text}: {error}",
+                "node names are written like gpu[01-04,07]",
+                EVERY_SLURM,
             )
     wanted = names.get("nodelist", set())
     both = sorted(wanted & names.get("exclude", set()))
@@ -185,8 +210,13 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
         yield Violation(
             f"{', '.join(both)} {verb(len(both))} in both --nodelist and --exclude",
             "remove them from one",
+            EVERY_SLURM,
         )
-    if len(wanted) > plan.nodes:
+    release: Tuple[int, ...] = ()
+    if context.forecast is not None:
+        release = context.forecast.prospect.snapshot.limits.config.release
+    # A later sbatch takes more names than nodes, for those among which Slurm chooses.
+    if len(wanted) > plan.nodes and release <= (22, 5):
         yield Violation(
             f"--nodelist names {len(wanted)} nodes; requested {plan.nodes}",
             f"request -N {len(wanted)}, or name fewer",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Sequence
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from neuronctl.catalog.model import CommentPolicy
+from neuronctl.catalog.model import CommentField, CommentPolicy
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 from neuronctl.rules.slurm_now import usable_accounts, usable_qos
@@ -18,19 +18,24 @@ def _comment_form(policy: CommentPolicy) -> str:
     return "--comment WORD"
 
 
-def _values(policy: CommentPolicy, near: Sequence[str] = ()) -> str:
+_SHOWN = 6
+"""As many values as a person reads in a hint."""
+
+
+def _values(context: RuleContext, near: Sequence[str] = ()) -> str:
     """The allowed values, for somebody who does not know them yet; not where one is near."""
+    policy = context.plan.cluster.policy.comment
+    fields = policy.fields
     if policy.form == "word":
-        return "; WORD is one of: " + " ".join(policy.values) if policy.values else ""
-    return "".join(
-        f"; {one.key.upper()} is one of: {' '.join(one.values)}"
-        for one in policy.fields
-        if one.values and not set(near) & set(one.values)
-    )
+        fields = (CommentField("word", policy.values),)
+    told = [one for one in fields if one.values and not set(near) & set(one.values)]
+    lists = [_short(context, one.key, one.values) for one in told]
+    lists += _where_all(context, *(one.values for one in told))
+    return "".join(f"; {text}" for text in lists)
 
 
-def _choices(word: str, values: tuple[str, ...]) -> str:
-    """The nearest allowed values, then as many others as a person reads, or all of few."""
+def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str = "") -> str:
+    """The allowed values nearest to ``word``, or where none is near, some or all of them."""
     close = nearest(word, values)
     # A value that contains the word, or is contained in it, is what was meant more often.
     related = tuple(
@@ -38,10 +43,50 @@ def _choices(word: str, values: tuple[str, ...]) -> str:
         for one in values
         if word and (word.lower() in one or (len(one) > 2 and one in word.lower()))
     )
-    best = tuple(dict.fromkeys(related + close))
-    return ("did you mean " + " or ".join(best[:4]) + "? " if best else "") + (
-        "allowed: " + " ".join(dict.fromkeys(values))
-    )
+    best = tuple(dict.fromkeys(related or close))[:4]
+    every = _where_all(context, values)
+    if best and every:
+        meanings = context.plan.cluster.policy.comment.meanings
+        text = f"did you mean {' or '.join(_meant(one, meanings) for one in best)}?"
+        return " ".join([text, *every])
+    return "; ".join([_short(context, key, values), *every])
+
+
+def _short(context: RuleContext, key: str, values: Tuple[str, ...]) -> str:
+    """``APPL can be pytorch, pytorch-ddp (the program imports torch)``; all of few values."""
+    meanings = context.plan.cluster.policy.comment.meanings
+    few = len(values) <= _SHOWN
+    name, near = ("", ()) if few else _near_program(context, values)
+    shown = ", ".join(_meant(one, meanings) for one in (near or values)[:_SHOWN])
+    why = f" (the program imports {name})" if name else ""
+    return f"{key.upper()} {'is one of' if few else 'can be'} {shown}{why}"
+
+
+def _meant(value: str, meanings: Mapping[str, str]) -> str:
+    return f"{value} ({meanings[value]})" if meanings.get(value) else value
+
+
+def _where_all(context: RuleContext, *lists: Sequence[str]) -> List[str]:
+    """How to see all values, where one of these lists is too long for a hint."""
+    if all(len(values) <= _SHOWN for values in lists):
+        return []
+    asked = context.plan.request.cluster
+    other = f" --cluster {asked}" if asked not in (None, context.catalog.default_cluster) else ""
+    return [f"'neuronctl partitions --comment{other}' lists all"]
+
+
+def _near_program(context: RuleContext, values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
+    """A name that the program imports and the values that are named after such, best first."""
+    imports = () if context.local is None else context.local.imports
+
+    def score(value: str, name: str) -> int:
+        parts = re.split("[-_]", value)
+        return 2 if name in parts else int(len(name) > 3 and any(name in part for part in parts))
+
+    scores = {value: sum(score(value, name) for name in imports) for value in values}
+    near = sorted((value for value in values if scores[value]), key=lambda one: -scores[one])
+    names = [name for name in imports if any(score(value, name) for value in near)]
+    return "".join(names[:1]), tuple(near)
 
 
 @rule("NC201")
@@ -50,7 +95,7 @@ def comment_given(context: RuleContext) -> Iterator[Violation]:
     if policy.required and not plan.comment:
         yield Violation(
             f"{plan.cluster.name} rejects jobs without a comment",
-            f"add {_comment_form(policy)}{_values(policy)}",
+            f"add {_comment_form(policy)}{_values(context)}",
             context.cite("policy", "comment"),
         )
 
@@ -87,7 +132,7 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
         elif policy.values and comment not in policy.values:
             yield Violation(
                 f"comment '{comment}' is not one that the site allows",
-                _choices(comment, policy.values),
+                _choices(context, "word", policy.values, comment),
                 source,
             )
         return
@@ -113,7 +158,7 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
                 f"comment '{comment}' does not have the form {form}",
                 f"use {_comment_form(policy)} instead"
                 + (f"; closest to '{comment}': {' '.join(dict.fromkeys(close))}" if close else "")
-                + _values(policy, close),
+                + _values(context, close),
                 source,
             )
             return
@@ -131,13 +176,13 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
         if key not in pairs:
             yield Violation(
                 f"comment '{comment}' has no {key}=",
-                f"{_addition(plan, policy, key)}; " + _choices("", values),
+                f"{_addition(plan, policy, key)}; " + _choices(context, key, values),
                 source,
             )
         elif pairs[key] not in values:
             yield Violation(
                 f"{key}={pairs[key]} in the comment is not a value that the site allows",
-                _choices(pairs[key], values),
+                _choices(context, key, values, pairs[key]),
                 source,
             )
     if keys != list(known) and set(keys) == set(known):

@@ -220,7 +220,7 @@ def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
         each = held // plan.nodes
         whole = ", whole nodes with --exclusive" if held > plan.gpus else ""
         most = most_gpus(partition) or partition.max_gpus
-        hint = f"request at most {counted(most, 'GPU')} in all"
+        hint = f"request at most {counted(most, 'GPU')} in all" if most else "use another partition"
         if each <= min(most, partition.gpus_per_node):
             hint += f": -N {most // each}"
             hint += "" if whole else f" --gpus-per-node {each}"

@@ -8,8 +8,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Iterable, Iterator, List, Optional, Tuple
 
-from neuronctl.rules.base import RuleContext, Violation, rule
-from neuronctl.words import counted
+from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
+from neuronctl.words import counted, verb
 
 if TYPE_CHECKING:
     from neuronctl.forecast.prospect import Prospect
@@ -64,9 +64,11 @@ def refused_dependency(context: RuleContext) -> Iterator[Violation]:
 
 
 def _unknown_dependencies(context: RuleContext) -> Iterable[Tuple[int, Optional[bool]]]:
+    if context.forecast is None:
+        return ()
     from neuronctl.forecast.start_conditions import unknown_dependencies
 
-    return () if context.forecast is None else unknown_dependencies(context.forecast.prospect)
+    return unknown_dependencies(context.forecast.prospect)
 
 
 def _unknown(number: int, then: str) -> Violation:
@@ -90,7 +92,8 @@ def begin(context: RuleContext) -> Iterator[Violation]:
     try:
         moment(text, 0)  # what cannot be read now can never be
     except ValueError:
-        yield Violation(f"--begin={text} is not a time that Slurm reads", f"use {EXAMPLES}")
+        words = f"--begin={text} is not a time that Slurm reads"
+        yield Violation(words, f"use {EXAMPLES}", EVERY_SLURM)
 
 
 def usable_accounts(prospect: Prospect) -> Tuple[str, ...]:
@@ -122,30 +125,36 @@ def usable_qos(prospect: Prospect) -> List[str]:
 
 
 def _qos_hint(prospect: Prospect) -> str:
-    usable = usable_qos(prospect)
-    ways = [] if prospect.plan.cluster.policy.qos_required else ["leave -q out"]
-    ways.append(f"use -q {' or '.join(usable)}" if usable else "use another partition")
-    return ", or ".join(ways)
+    usable, default = usable_qos(prospect), prospect.default_qos.lower()
+    use = "use " + (" or ".join(f"-q {name}" for name in usable) or "another partition")
+    optional = not prospect.plan.cluster.policy.qos_required
+    asked = optional and prospect.plan.request.qos is not None
+    may_leave_out = asked and (not default or default in [name.lower() for name in usable])
+    return f"leave -q out, or {use}" if may_leave_out else use
 
 
 @rule("NC521")
 def qos_known(context: RuleContext) -> Iterator[Violation]:
-    asked = context.plan.request.qos
-    if context.forecast is None or asked is None:
+    if context.forecast is None:
         return
     prospect = context.forecast.prospect
-    snapshot = prospect.snapshot
-    if snapshot.limits.qos is None:
+    snapshot, name = prospect.snapshot, prospect.job_qos
+    enforced = "qos" in snapshot.limits.config.enforce
+    asked = context.plan.request.qos is not None
+    if snapshot.limits.qos is None or not name or not (asked or enforced):
         return
-    if snapshot.qos(asked) is None:
+    if "," in name and snapshot.limits.config.release >= (24, 11):
+        return  # one of them, by their priority
+    default = "" if asked else ", which Slurm takes without -q"
+    if snapshot.qos(name) is None:
         source = snapshot.says("sacctmgr show qos")
-        yield Violation(f"Slurm has no QOS '{asked}'", _qos_hint(prospect), source)
+        yield Violation(f"Slurm has no QOS '{name}'{default}", _qos_hint(prospect), source)
         return
     allowed = () if prospect.association is None else prospect.association.qos
-    enforced = "qos" in snapshot.limits.config.enforce
-    if enforced and allowed and asked.lower() not in [name.lower() for name in allowed]:
+    if enforced and allowed and name.lower() not in [one.lower() for one in allowed]:
         yield Violation(
-            f"you may not use QOS '{asked}'; yours: {', '.join(allowed)}",
+            f"you may not use QOS '{name}'{default}; yours in account {prospect.account}: "
+            f"{', '.join(allowed)}",
             _qos_hint(prospect),
             snapshot.says("sacctmgr show associations"),
         )
@@ -153,19 +162,21 @@ def qos_known(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC522")
 def account_known(context: RuleContext) -> Iterator[Violation]:
-    asked = context.plan.request.account
-    if context.forecast is None or asked is None:
+    if context.forecast is None:
         return
-    snapshot = context.forecast.prospect.snapshot
-    mine = tuple(dict.fromkeys(one.account for one in snapshot.limits.associations))
-    optional = not context.plan.cluster.policy.account_required
-    enforced = "associations" in snapshot.limits.config.enforce
-    if mine and enforced and asked.lower() not in mine:
-        yield Violation(
-            f"you may not use account '{asked}'; yours: {', '.join(mine)}",
-            "name one of yours with -A" + (", or leave it out" if optional else ""),
-            snapshot.says("sacctmgr show associations"),
-        )
+    prospect, asked = context.forecast.prospect, context.plan.request.account
+    limits = prospect.snapshot.limits
+    enforced = limits.qos is not None and "associations" in limits.config.enforce
+    if prospect.associations or not enforced:
+        return
+    mine = tuple(dict.fromkeys(one.account for one in limits.associations))
+    fault = "you have no default account" if asked is None else f"you may not use account '{asked}'"
+    use = " or ".join(f"-A {name}" for name in mine)
+    yield Violation(
+        f"{fault}; yours: {', '.join(mine) or 'none'}",
+        f"use {use}" if mine else "ask your administrators for an account",
+        prospect.snapshot.says("sacctmgr show associations"),
+    )
 
 
 @rule("NC523")
@@ -175,17 +186,32 @@ def partition_allows(context: RuleContext) -> Iterator[Violation]:
     prospect = context.forecast.prospect
     partition = context.forecast.prospect.partition
     source = prospect.snapshot.says(f"scontrol show partition {partition.name}")
-    for kind, own, allowed, denied in (
-        ("account", prospect.account, partition.allow_accounts, partition.deny_accounts),
-        ("QOS", prospect.job_qos, partition.allow_qos, partition.deny_qos),
+    enforced = "associations" in prospect.snapshot.limits.config.enforce
+    if enforced and prospect.associations and prospect.association is None:
+        places = " and ".join(one.partition for one in prospect.associations)
+        yield Violation(
+            f"you may use account {prospect.account} only in partition {places}",
+            "use that partition, or another account with -A",
+            prospect.snapshot.says("sacctmgr show associations"),
+        )
+    qos = "" if "," in prospect.job_qos else prospect.job_qos
+    for kind, own, is_among, allowed, denied in (
+        (
+            "account",
+            prospect.account,
+            prospect.account_is_among,
+            partition.allow_accounts,
+            partition.deny_accounts,
+        ),
+        ("QOS", qos, prospect.qos_is_among, partition.allow_qos, partition.deny_qos),
     ):
-        if own and own.lower() in [name.lower() for name in denied]:
+        if own and not allowed and is_among(denied):
             yield Violation(
                 f"partition {partition.name} denies {kind} {own}",
                 f"use another partition, or another {kind}",
                 source,
             )
-        if own and allowed and own.lower() not in [name.lower() for name in allowed]:
+        if own and allowed and not is_among(allowed):
             yield Violation(
                 f"partition {partition.name} allows only {kind} {' or '.join(allowed)}; this job's "
                 f"is {own}",
@@ -251,19 +277,42 @@ def submit_host(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC524")
 def features(context: RuleContext) -> Iterator[Violation]:
-    text = context.plan.request.constraint
-    if context.forecast is None or text is None or not re.fullmatch(r"[\w.&,-]+", text):
+    if context.forecast is None:
         return
-    pool = context.forecast.prospect.pool
+    from neuronctl.forecast.features import feature_names
+    from neuronctl.forecast.free_nodes import is_large_enough
+    from neuronctl.forecast.prospect import hosts
+    from neuronctl.forecast.reservations import own_nodes
+
+    text = context.plan.request.constraint
+    prospect, name = context.forecast.prospect, context.plan.partition.name
+    pool = prospect.pool
     known = {feature for node in pool for feature in node.features}
-    for name in re.split(r"[&,]", text) if pool else ():
-        if name not in known:
-            yield Violation(
-                f"--constraint={text}: no node of {context.plan.partition.name} has the feature "
-                f"'{name}'",
-                "features there: " + (", ".join(sorted(known)) or "none"),
-                context.forecast.prospect.snapshot.says("scontrol show node"),
-            )
+    unknown = [one for one in feature_names(text or "") if one not in known] if pool else []
+    source = prospect.snapshot.says("scontrol show node")
+    hint = f"features there: {', '.join(sorted(known)) or 'none'}"
+    for one in dict.fromkeys(unknown):
+        words = f"--constraint={text}: no node of {name} has the feature '{one}'"
+        yield Violation(words, hint, source)
+    fitting = context.forecast.nodes.fitting
+    there = {node.name for node in pool} - set(hosts(context.plan.request.exclude))
+    there &= own_nodes(prospect) or there
+    few = len(there) < context.plan.nodes or not prospect.required_hosts <= there
+    # Too few nodes, whatever they are like, are the matter of other rules; so is a share of a node
+    # that is too large for any of them.
+    if not any(is_large_enough(node, prospect) for node in pool):
+        return
+    if unknown or few or not prospect.lacking(fitting):
+        return
+    missing = sorted(prospect.required_hosts - {node.name for node in fitting})
+    what = "large enough" if text is None else f"right for --constraint={text} and large enough"
+    words = f"{len(fitting) or 'no'} {'node' if len(fitting) < 2 else 'nodes'} of {name} "
+    words += f"{verb(len(fitting) or 1)} {what}; requested {context.plan.nodes}"
+    if missing:
+        words = f"{', '.join(missing)} (--nodelist) {verb(len(missing))} not {what}"
+    elif len(fitting) >= context.plan.nodes:
+        words = f"--constraint={text}: too few nodes of {name} have it for -N {context.plan.nodes}"
+    yield Violation(words, hint if text else "request less per node, or fewer nodes", source)
 
 
 @rule("NC525")

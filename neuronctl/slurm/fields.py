@@ -65,7 +65,7 @@ def parse_seconds(text: str) -> Optional[int]:
 
 
 def parse_minutes(text: str) -> Optional[int]:
-    """sacct's TimelimitRaw (whole minutes) in seconds; UNLIMITED; None if unknown."""
+    """Whole minutes, such as sacct's TimelimitRaw, in seconds; UNLIMITED; None if unknown."""
     text = text.strip()
     if text == "UNLIMITED":
         return UNLIMITED
@@ -122,6 +122,17 @@ def parse_tres_memory(text: str) -> Optional[int]:
     if match is None:
         return None
     return round(float(match[1]) * 1024.0 ** ("KMGTP".index(match[2] or "M") - 1))
+
+
+@_remembered
+def parse_tres(text: str) -> Mapping[str, int]:
+    """``cpu=8,mem=62.50G,node=2,gres/gpu:a100=4`` by TRES, memory in MB; GPUs of any model."""
+    pairs = (part.partition("=") for part in text.split(","))
+    found: Dict[str, int] = {name: int(value) for name, _, value in pairs if value.isdigit()}
+    gpus, memory = parse_tres_gpus(text), parse_tres_memory(text)
+    found.update({} if gpus is None else {"gres/gpu": gpus})
+    found.update({} if memory is None else {"mem": memory})
+    return found
 
 
 def mark_of(command: str) -> str:

@@ -121,6 +121,9 @@ KINDS: Mapping[str, LimitKind] = {
                 "MaxCpuPerAccount", "MaxMemoryPerAccount", "MaxNodePerAccount", "MaxGRESPerAccount"
             ),
         ),
+        # Newer than 22.05, whose sacctmgr leaves them empty; their reasons have no words here.
+        LimitKind("MaxTRESRunMinsPU", USER, TRES_MINUTES, {}),
+        LimitKind("MaxTRESRunMinsPA", ACCOUNT, TRES_MINUTES, {}),
         LimitKind("MaxJobsPA", ACCOUNT, RUNNING, {"": "MaxJobsPerAccount"}),
         LimitKind("MaxSubmitPA", ACCOUNT, SUBMITTED, {"": "MaxSubmitJobsPerAccount"}),
         LimitKind(
@@ -202,6 +205,10 @@ class Limit:
         """What kind of limit it is."""
         return KINDS[self.kind]
 
+    def allows(self, wanted: int) -> bool:
+        """Whether a job that takes so much may ever start, whatever else runs."""
+        return wanted >= self.figure if self.about.minimum else wanted <= self.figure
+
     @property
     def reason(self) -> str:
         """The reason that Slurm gives a job that waits for it; "" where there is none."""
@@ -229,6 +236,13 @@ class Limit:
     def holder(self) -> str:
         """Who sets it, in words."""
         return "your association" if self.scope == ASSOCIATION else f"{self.scope} {self.name}"
+
+    @property
+    def named(self) -> str:
+        """Slurm's name of it, and its figure: ``GrpTRES cpu=8``."""
+        name = self.about.association if self.scope == ASSOCIATION else ""
+        tres = f"{self.tres}=" if self.tres else ""
+        return f"{name or self.kind} {tres}{self.figure}"
 
     @property
     def things(self) -> str:
@@ -286,11 +300,14 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     """
     found = []
     running: Dict[str, int] = {}
-    for kind, text in re.findall(r" (Grp(?:SubmitJobs|Jobs|Wall))=(\S*)", line):
+    plain = r" (Grp(?:SubmitJobs|Jobs|Wall)|Max(?:Submit)?JobsPA)=(\S*)"
+    for kind, text in re.findall(plain, line):
+        kind = kind.replace("SubmitJobsPA", "SubmitPA")  # as sacctmgr calls it
         for figure, used in re.findall(r"^(\d+)\(([\d.]+)\)", text):
-            found.append(Limit(kind, "", int(figure), scope, name, round(float(used))))
+            found.append(Limit(kind, "", int(figure), scope, name, int(float(used))))
     # Backwards: what running jobs may still use stands behind what has been used.
-    for kind, text in sorted(re.findall(r" (GrpTRES(?:Mins|RunMins)?)=(\S*)", line), reverse=True):
+    of_tres = r" (GrpTRES(?:Mins|RunMins)?|MaxTRESPA)=(\S*)"
+    for kind, text in sorted(re.findall(of_tres, line), reverse=True):
         for part in text.split(","):
             tres, _, figures = part.rpartition("=")
             match = re.fullmatch(r"(\d+|N)\((\d+)\)", figures)
@@ -302,3 +319,7 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
                 promised = running.get(tres, 0) if kind == "GrpTRESMins" else 0
                 found.append(Limit(kind, tres, int(match[1]), scope, name, int(match[2]), promised))
     return tuple(found)
+
+
+REASONS = frozenset(limit.reason for kind in KINDS.values() for limit in kind.examples())
+"""The reasons that Slurm gives jobs that wait for a limit."""

@@ -22,9 +22,10 @@ from neuronctl.slurm.limits import (
     Limit,
 )
 
-_USER_LIMIT = "it starts when other jobs of yours end"
+OWN_JOBS = "it starts when other jobs of yours end"
 _SHARED_LIMIT = "it starts when other jobs that share the limit end"
-_NEVER = "cancel it and resubmit it with a smaller request"
+NEVER = "cancel it and resubmit it with a smaller request"
+ALLOWS_NONE = "cancel it and resubmit it with another account or QOS, or ask your administrators"
 _ADMIN = "if this persists, ask your administrators"
 _SHORTER = "use 'scontrol update jobid=ID timelimit=TIME' with a shorter time"
 _PARTITIONS = "'neuronctl partitions --live' shows other partitions"
@@ -34,7 +35,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
         "its account may not use the partition",
         "use 'scontrol update jobid=ID account=NAME' with an allowed account",
     ),
-    "BadConstraints": ("will never start: no node meets its constraints", _NEVER),
+    "BadConstraints": ("will never start: no node meets its constraints", NEVER),
     "BeginTime": (
         "waiting for its --begin time, or two minutes after a requeue",
         "use 'scontrol update jobid=ID starttime=now' to make it eligible now",
@@ -75,7 +76,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
         "release it with 'scontrol release ID'",
     ),
     "Licenses": ("waiting for a license", "'scontrol show licenses' shows their use"),
-    "MaxMemPerLimit": ("will never start: exceeds the memory per node or core", _NEVER),
+    "MaxMemPerLimit": ("will never start: exceeds the memory per node or core", NEVER),
     "NodeDown": ("a node that it needs is down", _ADMIN),
     "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions": (
         "its nodes are down, drained, or reserved",
@@ -84,7 +85,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "PartitionConfig": ("the partition's configuration does not allow it", _PARTITIONS),
     "PartitionDown": ("its partition is down", _PARTITIONS),
     "PartitionInactive": ("its partition is inactive", _PARTITIONS),
-    "PartitionNodeLimit": ("will never start: exceeds the partition's node limit", _NEVER),
+    "PartitionNodeLimit": ("will never start: exceeds the partition's node limit", NEVER),
     "PartitionTimeLimit": (
         "will never start: exceeds the partition's time limit",
         _SHORTER,
@@ -99,7 +100,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "QOSTimeLimit": ("its QOS has used up its time", _ADMIN),
     "ReqNodeNotAvail": (
         "a node that it requests is not available",
-        "'scontrol show reservation' may show until when",
+        "'scontrol show node NODE' and 'scontrol show reservation' show why",
     ),
     "Reservation": ("waiting for its reservation", "'scontrol show reservation' shows its start"),
     "ReservationDeleted": (
@@ -111,6 +112,11 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "TimeLimit": ("it reached its time limit", ""),
 }
 """Reason -> (plain words, what to do), but for limits."""
+
+_PLANNED = (
+    *("", "BeginTime", "Priority", "ReqNodeNotAvail", "Reservation", "Resources"),
+    "Nodes_required_for_job_are_DOWN",
+)
 
 _WHAT = {
     **{"cpu": "core", "mem": "memory", "node": "node", "gres/gpu": "GPU"},
@@ -141,6 +147,14 @@ def explain(reason: str, job: str = "ID") -> Explained:
     return Explained(words, re.sub(r"\bID\b", job, advice))
 
 
+def is_planned(reason: str) -> bool:
+    """Whether the scheduler plans the start of a job that waits for it.
+
+    What Slurm shows as the start of another job, such as one that was held since, is out of date.
+    """
+    return reason.partition(",")[0].replace(" ", "_") in _PLANNED
+
+
 def reason_words(reason: str) -> str:
     """A reason in plain English, or as Slurm gave it if unknown."""
     return explain(reason).words
@@ -159,9 +173,9 @@ def _of_limit(limit: Limit) -> Tuple[str, str]:
     if kind.minimum:
         return f"will never start: fewer {limit.things} than {whose} requires", "request more"
     if kind.per == USER:
-        return f"you have reached your {limited}", _USER_LIMIT
+        return f"you have reached your {limited}", OWN_JOBS
     if kind.per in (JOB, NODE):
-        return f"will never start: exceeds the {limited} per {kind.per} of {whose}", _NEVER
+        return f"will never start: exceeds the {limited} per {kind.per} of {whose}", NEVER
     if kind.counts == SPENT:
         # Used minutes are gone until an administrator resets them.
         return f"{whose} has used up its {limit.things}", _ADMIN

@@ -178,3 +178,19 @@ def sacct(
     if re.search(_DATABASE, result.stderr) or unreachable(result.words):
         return Accounting(off="cannot reach the accounting database (slurmdbd)")
     raise failure(result)
+
+
+def sacct_logs(job: JobId, *, timeout: float = 10.0) -> Optional[Tuple[str, str]]:
+    """The files of a job's standard output and error, as sacct tells them since Slurm 24.05.
+
+    None where it does not tell them. A path may be relative to the job's directory. Raises
+    SlurmUnavailableError.
+    """
+    fields = [f"--delimiter={SEPARATOR}", "--expand-patterns", "--format=StdOut,StdErr"]
+    asked = f"{job.job}_{job.task}" if job.task is not None else str(job.job)
+    argv = ["sacct", "--allocations", "--noheader", "--parsable2", *fields, f"--jobs={asked}"]
+    result = run(argv, timeout=timeout)
+    paths = result.stdout.partition("\n")[0].split(SEPARATOR)
+    if result.returncode != 0 or len(paths) != 2 or not paths[0]:
+        return None
+    return paths[0], paths[1] or paths[0]

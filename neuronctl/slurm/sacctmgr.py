@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
+import zlib
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.limits import (
@@ -35,13 +36,19 @@ class Qos:
 
 @dataclass(frozen=True)
 class Association:
-    """What the accounting database has of a user in an account; qos: the names allowed."""
+    """What the accounting database has of a user in an account; qos: the names allowed.
+
+    partition: the only one that it is for, or "". is_default: whether a job that names no account
+    runs under this one. above: the accounts above its own, the nearest one first.
+    """
 
     account: str
     partition: str
     qos: Tuple[str, ...]
     default_qos: str
     limits: Tuple[Limit, ...] = ()
+    is_default: bool = False
+    above: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,8 @@ class LimitedGroup:
     """What all jobs of a QOS, an account or an association may have together, and have now.
 
     scope: ``limits.QOS``, ``ACCOUNT_SCOPE`` or ``ASSOCIATION`` (the user's own in the account
-    ``name``). parent: the account above an account, or "".
+    ``name``). parent: the account above an account, or "". account: the one whose jobs a QOS
+    limits so, "": it is those of all.
     """
 
     scope: str
@@ -57,10 +65,12 @@ class LimitedGroup:
     parent: str
     partition: str
     limits: Tuple[Limit, ...] = ()
+    account: str = ""
 
 
 _QOS_ASKED = ("Name", "Flags", *QOS_FIELDS)
-_ASSOCIATION_ASKED = ("Account", "Partition", "QOS", "DefaultQOS", *ASSOCIATION_FIELDS)
+_OF_ASSOCIATION = ("Account", "Partition", "QOS", "DefaultQOS", "DefaultAccount")
+_ASSOCIATION_ASKED = (*_OF_ASSOCIATION, *ASSOCIATION_FIELDS)
 
 
 def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
@@ -69,7 +79,7 @@ def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
     return (
         ["sacctmgr", "--noheader", "--parsable2"],
         f"show qos format={','.join(_QOS_ASKED)}\n"
-        f"show associations user={user}{of_user} format={','.join(_ASSOCIATION_ASKED)}\n",
+        f"show user {user} withassoc{of_user} format={','.join(_ASSOCIATION_ASKED)}\n",
     )
 
 
@@ -87,9 +97,29 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
             parent, partition = _before_id(line, "ParentAccount"), _before_id(line, "Partition")
         else:
             continue
-        limits = read_group_limits(line, scope, name)
+        whole, _, parts = line.partition(" Account Limits=")
+        limits = read_group_limits(whole, scope, name)
         groups.append(LimitedGroup(scope, name, parent, partition, limits))
+        of_accounts = parts.partition("User Limits=")[0]
+        for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
+            limits = read_group_limits(f" {told}", scope, name)
+            groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
     return tuple(groups)
+
+
+def limits_stamp(text: str) -> int:
+    """A number that changes with the limits in ``scontrol --oneliner show assoc_mgr``, whatever is
+    used of them. It knows neither which QOS a user may use, nor the limits per user or account of
+    a QOS that nobody has used.
+    """
+    stamps = set()
+    for line in text.splitlines():
+        if line.startswith(("QOS=", "ClusterName=")):
+            told = re.sub(r"\([^)]*\)| (?:Shares|Usage|Lft)\S*", "", line)
+            head, *others = re.split(r" Account Limits=", told)
+            stamps.add(head)
+            stamps.update(re.findall(r"\{[^}]*\}", others[0]) if others else ())
+    return zlib.crc32("\n".join(sorted(stamps)).encode())
 
 
 def _before_id(line: str, key: str) -> str:
@@ -110,8 +140,9 @@ def parse_qos(text: str) -> Tuple[Qos, ...]:
     )
 
 
-def parse_associations(text: str) -> Tuple[Association, ...]:
-    """sacctmgr's rows on the user's associations."""
+def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[Association, ...]:
+    """sacctmgr's rows on the user's associations; groups: the accounts, with those above them."""
+    parents = {group.name: group.parent for group in groups if group.scope == ACCOUNT_SCOPE}
     return tuple(
         Association(
             account=row["Account"],
@@ -123,9 +154,17 @@ def parse_associations(text: str) -> Tuple[Association, ...]:
                 ASSOCIATION,
                 row["Account"],
             ),
+            is_default=row["Account"] == row["DefaultAccount"],
+            above=tuple(_above(row["Account"], parents)),
         )
         for row in _rows(text, _ASSOCIATION_ASKED)
     )
+
+
+def _above(account: str, parents: Mapping[str, str]) -> Iterator[str]:
+    while parents.get(account):
+        account = parents[account]
+        yield account
 
 
 def _rows(text: str, fields: Sequence[str]) -> List[Dict[str, str]]:

@@ -11,7 +11,9 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import (
     count,
+    parse_count,
     parse_gres_gpus,
+    parse_minutes,
     parse_seconds,
     parse_timestamp,
     parse_tres_gpus,
@@ -28,7 +30,8 @@ class SitePartition:
     core comes with. deny_…: those it does not take. root_only: users may not submit there.
     reserved_only: it takes jobs of a reservation only. submit_hosts: the host list of those where
     one may submit, "": anywhere. max_cores_per_node: of all its jobs together. whole: a job gets
-    ``"nodes"``, or beside its ``"user"`` nobody else's, or "".
+    ``"nodes"``, or beside its ``"user"`` nobody else's, or "". over_time: for how long a job may
+    go on after its time limit, ``UNLIMITED`` where for ever; None: as in the whole cluster.
     """
 
     name: str
@@ -54,6 +57,7 @@ class SitePartition:
     max_memory_mb_per_node: Optional[int] = None
     max_memory_mb_per_cpu: Optional[int] = None
     whole: str = ""
+    over_time: Optional[int] = None
 
     @property
     def limits(self) -> Tuple[Limit, ...]:
@@ -122,6 +126,15 @@ class SiteConfig:
     """AccountingStorageEnforce: ``limits``, ``qos``, ``associations``."""
     memory_counts: bool
     """Whether memory is a resource that jobs hold."""
+    over_time: int = 0
+    """Seconds for which a job may go on after its time limit; ``UNLIMITED``: for ever."""
+    kill_wait: int = 30
+    """Seconds from then on until Slurm kills the processes that have not ended."""
+
+    @property
+    def release(self) -> Tuple[int, ...]:
+        """The version's first two numbers, such as (22, 5); none where it is not known."""
+        return tuple(int(number) for number in re.findall(r"\d+", self.version)[:2])
 
 
 def scontrol_questions(
@@ -160,6 +173,8 @@ def parse_config(text: str) -> SiteConfig:
         max_array_size=int(size) if size.isdigit() else None,
         enforce=words(enforce),
         memory_counts="MEMORY" in found.get("SelectTypeParameters", "").upper(),
+        over_time=parse_minutes(found.get("OverTimeLimit", "").partition(" ")[0]) or 0,
+        kill_wait=parse_count(found.get("KillWait", "")) or 0,
     )
 
 
@@ -190,6 +205,7 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             max_memory_mb_per_node=count(one.get("MaxMemPerNode", "")),
             max_memory_mb_per_cpu=count(one.get("MaxMemPerCPU", "")),
             whole=_whole(one),
+            over_time=parse_minutes(one.get("OverTimeLimit", "")),
         )
         for one in _lines(text, "PartitionName")
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.frozen import dataclass
@@ -24,7 +24,9 @@ from neuronctl.slurm.fields import (
     parse_tres_memory,
 )
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.limits import ACCOUNT_SCOPE, ASSOCIATION, QOS, Limit
 from neuronctl.slurm.process import Result, failure, run_together
+from neuronctl.units import UNLIMITED
 
 _FIELDS = (
     "JobArrayID",
@@ -47,10 +49,10 @@ class MyJob:
     """A job of the user's that waits or runs, or several that are alike in all but their ids.
 
     count: how many jobs and tasks of arrays it stands for, of which ``id`` is the first. gpus: of
-    one of them on all its nodes; None where Slurm does not tell. end: when its time limit ends
-    it; start: when Slurm expects a waiting one to start (epoch seconds). node_list: where a
-    running one runs. cores, memory_mb: of one of them on all its nodes. name: None where it was
-    not asked for.
+    one of them on all its nodes; None where Slurm does not tell. end: when its time limit is over;
+    after ``latest_ends``, when it has ended at the latest. start: when Slurm expects a waiting one
+    to start (epoch seconds). node_list: where a running one runs. cores, memory_mb: of one of them
+    on all its nodes. name: None where it was not asked for.
     """
 
     id: JobId
@@ -93,12 +95,58 @@ class Limits:
     nodes: Tuple[site.SiteNode, ...]
     qos: Optional[Tuple[database.Qos, ...]]
     associations: Tuple[database.Association, ...]
-    limited_groups: Tuple[database.LimitedGroup, ...] = ()
+    stamp: int = 0
+    """What ``sacctmgr.limits_stamp`` made of them in slurmctld."""
+
+    def qos_in_force(self, partition_qos: str, job_qos: str) -> Tuple[database.Qos, ...]:
+        """The QOS of these names whose limits hold, the one that counts first in front."""
+        of_partition, of_job = self._qos(partition_qos), self._qos(job_qos)
+        both = [qos for qos in (of_partition, of_job) if qos is not None]
+        if of_job is not None and "OverPartQOS" in of_job.flags:
+            both.reverse()
+        return tuple(both)
+
+    def _qos(self, name: str) -> Optional[database.Qos]:
+        return next((one for one in self.qos or () if one.name.lower() == name.lower()), None)
+
+
+def limits_in_force(
+    qos: Sequence[database.Qos],
+    association: Optional[database.Association],
+    groups: Sequence[database.LimitedGroup],
+) -> Tuple[Limit, ...]:
+    """The limits of QOS, an association and the accounts above it, what counts first in front.
+
+    groups: all that are known. What a QOS limits, neither the next QOS nor an association limits
+    again.
+    """
+    found: List[Limit] = []
+    seen: Set[Tuple[str, str]] = set()
+    for one in qos:
+        of_all = [one.limits for one in groups if one.scope == QOS and not one.account]
+        same = [x for limits in of_all for x in limits if x.name.lower() == one.name.lower()]
+        fresh = [limit for limit in (*one.limits, *same) if (limit.kind, limit.tres) not in seen]
+        seen.update((limit.kind, limit.tres) for limit in fresh)
+        found += fresh
+    if association is None:
+        return tuple(found)
+    others = list(association.limits)
+    account = association.account
+    for group in groups:
+        own = (group.scope, group.name) == (ASSOCIATION, account)
+        others += group.limits if own and group.partition == association.partition else ()
+    above = {group.name: group for group in groups if group.scope == ACCOUNT_SCOPE}
+    while account in above:
+        group = above.pop(account)
+        others += group.limits
+        account = group.parent
+    return (*found, *(limit for limit in others if (limit.kind, limit.tres) not in seen))
 
 
 @dataclass(frozen=True)
 class Now:
     """The answer. limits: only where they were asked for. job_states: of the ids asked about.
+    stamp: of the limits as they are now, where group limits were asked for.
 
     partition: the one asked for, as it is now. reservations: None where Slurm did not tell them.
     """
@@ -108,8 +156,30 @@ class Now:
     job_states: Dict[int, str]
     limits: Optional[Limits]
     limited_groups: Tuple[database.LimitedGroup, ...] = ()
+    stamp: int = 0
     partition: Optional[site.SitePartition] = None
     reservations: Optional[Tuple[site.Reservation, ...]] = None
+
+
+_ENDING = 60
+"""Seconds for Slurm's own part: slurmctld looks only every 30 s at which time limits are over, and
+has to clean up after the job, and to start the next one."""
+
+
+def latest_ends(jobs: Sequence[MyJob], limits: Limits) -> Tuple[MyJob, ...]:
+    """The jobs, ``end`` being when each has ended at the latest if nobody prolongs it."""
+    config = limits.config
+    over = {one.name: one.over_time for one in limits.partitions}
+
+    def end(job: MyJob) -> Optional[int]:
+        own = over.get(job.partitions[0])
+        over_time = config.over_time if own is None else own
+        # Of a suspended one the time limit stands still.
+        if job.end is None or over_time == UNLIMITED or job.state == "SUSPENDED":
+            return None
+        return job.end + over_time + config.kill_wait + _ENDING
+
+    return tuple(replace(job, end=end(job)) for job in jobs)
 
 
 def squeue_mine_argv(*, names: bool = False) -> List[str]:
@@ -207,8 +277,7 @@ def ask_now(
     told = _good(answers[1], part=True).stdout
     seen = site.parse_nodes(told)
     limited_groups = database.parse_groups(told, user) if user else ()
-    if not any(one.limits for one in limited_groups):
-        limited_groups = ()
+    stamp = database.limits_stamp(told)
     limits = None
     if limits_of is not None:
         said = answers[2]
@@ -219,8 +288,8 @@ def ask_now(
             partitions=site.parse_partitions(told),
             nodes=seen,
             qos=database.parse_qos(accounting) or None,
-            associations=database.parse_associations(accounting),
-            limited_groups=limited_groups,
+            associations=database.parse_associations(accounting, limited_groups),
+            stamp=stamp,
         )
         if not limits.partitions:
             raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
@@ -228,7 +297,8 @@ def ask_now(
     reservations = None
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)
-    return Now(jobs, seen, site.parse_job_states(told), limits, limited_groups, here, reservations)
+    states = site.parse_job_states(told)
+    return Now(jobs, seen, states, limits, limited_groups, stamp, here, reservations)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import (
@@ -17,6 +17,7 @@ from neuronctl.slurm.fields import (
     parse_gres_gpus,
     parse_seconds,
     parse_timestamp,
+    parse_tres,
     read_rows,
 )
 from neuronctl.slurm.job_id import JobId
@@ -42,10 +43,12 @@ _COLUMNS: Columns = {
     "JobID": ("job_id", count),
     "UserName": ("user", str),
     "Partition": ("partition", str),
+    "Account": ("account", str),
     "QOS": ("qos", str),
     "State": ("state", str),
     "Reason": ("reason", lambda text: "" if text == "None" else text),
     "NumNodes": ("nodes", parse_count),
+    "tres-alloc": ("tres", parse_tres),
     "tres-per-node": ("gpus_per_node", parse_gres_gpus),
     "NodeList": ("node_list", str),
     "TimeUsed": ("time_used", parse_seconds),
@@ -64,21 +67,23 @@ _COLUMNS: Columns = {
 class QueueJob:
     """One row of squeue. Times are seconds since the epoch, durations are seconds, None: unknown.
 
-    id: as shown (``4711_[1-5%2]`` for folded pending tasks). job_id: the task's own job id.
-    gpus_per_node: from ``--gres`` or ``--gpus-per-node``; None if GPUs were requested otherwise or
-    not at all. start, end: the expected times of a pending or running job. mark: as given to
-    sbatch, or "". exit: the exit code of the batch script, 0:0 until it ends; None if this squeue
-    does not print it.
+    id: as shown (``4711_[1-5%2]`` for folded pending tasks). job_id: the task's own job id. tres:
+    what it has or requests in all, by TRES (memory in MB). gpus_per_node: from ``--gres`` or
+    ``--gpus-per-node``, for a Slurm that does not count GPUs; else None. start, end: the expected
+    times of a pending or running job. mark: as given to sbatch, or "". exit: the exit code of the
+    batch script, 0:0 until it ends; None if this squeue does not print it.
     """
 
     id: JobId
     job_id: int
     user: str
     partition: str
+    account: str
     qos: str
     state: str
     reason: str
     nodes: Optional[int]
+    tres: Mapping[str, int]
     gpus_per_node: Optional[int]
     node_list: str
     time_used: Optional[int]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog
-from neuronctl.errors import PolicyError, UsageError
+from neuronctl.errors import NeuronctlError, PolicyError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import look
 from neuronctl.launch.containers import find_image
@@ -53,10 +53,14 @@ class PreparedJob:
         return tuple(finding for finding in self.findings if finding.refuses)
 
     def refuse_errors(self, hint: str = "") -> None:
-        """Raise PolicyError where there are errors."""
+        """Raise PolicyError where there are errors.
+
+        hint: how to override them, left out where Slurm itself refuses the job.
+        """
         if self.errors:
             count = counted(len(self.errors), "error")
-            raise PolicyError(f"refused: {count}; nothing was done", hint)
+            final = any(finding.by_slurm for finding in self.errors)
+            raise PolicyError(f"refused: {count}; nothing was done", "" if final else hint)
 
 
 def plan_job(
@@ -112,17 +116,34 @@ def review(job: PlannedJob) -> PreparedJob:
     return PreparedJob(job.plan, check(context), candidates=job.candidates)
 
 
-def judge(job: PlannedJob) -> PreparedJob:
-    """Judge a plan by what Slurm says now; by the catalog alone where Slurm does not answer."""
-    assessment = judge_plan(job.plan, job.catalog)
+def judge(job: PlannedJob, *, fresh: bool = False) -> PreparedJob:
+    """Judge a plan by what Slurm says now; by the catalog alone where Slurm does not answer.
+
+    fresh: read Slurm's limits anew, whatever is kept of them.
+    """
+    assessment = judge_plan(job.plan, job.catalog, fresh=fresh)
     return PreparedJob(job.plan, assessment.findings, assessment.verdict, job.candidates)
 
 
-def judge_plan(plan: JobPlan, catalog: Catalog) -> Assessment:
+def judge_plan(plan: JobPlan, catalog: Catalog, *, fresh: bool = False) -> Assessment:
     """As ``judge``, of a plan alone."""
     from neuronctl.gate.assessment import assess_now
 
-    return assess_now(plan, catalog, look(plan), _load_the_rest)
+    return assess_now(plan, catalog, look(plan), _load_the_rest, fresh=fresh)
+
+
+def judge_refused(planned: Callable[[], PlannedJob]) -> Optional[PreparedJob]:
+    """Judge again a job that sbatch refused although nothing stood against it.
+
+    None where this does not tell why: another job may have taken the last place under a limit, or
+    the limit may be new, but a site's own plugin may refuse for reasons of its own.
+    """
+    try:
+        job = judge(planned(), fresh=True)
+    except NeuronctlError:
+        return None
+    # What the catalog alone has against it was known before, or was not asked.
+    return job if any(finding.by_slurm for finding in job.errors) else None
 
 
 def _load_the_rest() -> None:

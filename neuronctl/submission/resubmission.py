@@ -17,7 +17,7 @@ from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import Layer
-from neuronctl.submission.prepare import PreparedJob, judge, plan_job
+from neuronctl.submission.prepare import PlannedJob, plan_job
 from neuronctl.submission.transaction import Notify
 
 
@@ -135,15 +135,15 @@ def same_again(record: JobRecord, changes: Changes, command_line: Sequence[str])
     )
 
 
-def prepare_again(
+def plan_again(
     record: JobRecord,
     options: Mapping[str, Any],
     *,
-    variables: Sequence[str],
-    program: Optional[str],
-    catalog_file: Optional[str],
-) -> PreparedJob:
-    """Plan and judge the recorded request anew, with ``options`` laid over it.
+    variables: Sequence[str] = (),
+    program: Optional[str] = None,
+    catalog_file: Optional[str] = None,
+) -> PlannedJob:
+    """Plan the recorded request anew, with ``options`` laid over it.
 
     variables: from masked_variables(). program: from program_copy().
     """
@@ -153,7 +153,7 @@ def prepare_again(
         values = {"job_name": record.job_name, **layer.values, "script": program}
         layer = Layer(values, {name: layer.origins["script"] for name in values})
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
-    return judge(plan_job(options, catalog_file=catalog_file, recorded=layer))
+    return plan_job(options, catalog_file=catalog_file, recorded=layer)
 
 
 def check_unmasked(record: JobRecord) -> None:

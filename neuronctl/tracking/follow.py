@@ -77,10 +77,14 @@ def follow(
         return INTERRUPTED
 
 
-def wait(job_id: Union[int, JobId], record: Optional[JobRecord] = None) -> int:
-    """Wait silently until a job ends; return its exit code like ``follow``.
+def wait(
+    job_id: Union[int, JobId],
+    record: Optional[JobRecord] = None,
+    tell: Optional[Callable[[str], None]] = None,
+) -> int:
+    """Wait until a job ends; return its exit code like ``follow``.
 
-    Ctrl-C raises KeyboardInterrupt; the job continues.
+    tell: is told at the end how it ended. Ctrl-C raises KeyboardInterrupt; the job continues.
     """
     job = job_id if isinstance(job_id, JobId) else JobId(job_id)
     watch = _watch(job, record, None)
@@ -88,6 +92,8 @@ def wait(job_id: Union[int, JobId], record: Optional[JobRecord] = None) -> int:
         watch.poll()
         if not watch.ended:
             time.sleep(watch.interval)
+    if tell is not None:
+        tell(watch.last_words())
     return watch.exit_status
 
 
@@ -107,7 +113,7 @@ def _follow(watch: _Watch, screen: _Screen, logs: List[_Log]) -> int:
         asks = starts or time.monotonic() >= due
         if asks:
             for line in watch.poll():
-                screen.say(line)
+                screen.say(line, watch.statuses)
             _find(logs, watch)
             due = time.monotonic() + watch.interval
         if asks or not watch.waiting:
@@ -120,7 +126,7 @@ def _follow(watch: _Watch, screen: _Screen, logs: List[_Log]) -> int:
     for log in logs:
         if log.path is not None and not log.found:
             screen.say(f"no log found at {log.path}")
-    screen.say(watch.last_words())
+    screen.say(watch.last_words(), watch.statuses)
     return watch.exit_status
 
 
@@ -331,14 +337,16 @@ class _Screen:
         self.err = err
         self._mid_line = False
 
-    def say(self, line: str) -> None:
-        """Print one line about the job, with the time of day."""
+    def say(self, line: str, jobs: Sequence[JobStatus] = ()) -> None:
+        """Print one line about the job, with the time of day. jobs: those whose states it tells."""
         from neuronctl.console import print_text
+        from neuronctl.tracking.job_table import state_style
 
         if self._mid_line:
             print_text("", file=self.err)
             self._mid_line = False
-        print_text(f"[{time.strftime('%H:%M:%S')}] {line}", file=self.err)
+        clock = time.strftime("%H:%M:%S")
+        print_text(f"[{clock}] {line}", state_style(jobs), file=self.err)
         self.err.flush()
 
     def copy(self, logs: Sequence[_Log]) -> bool:

@@ -15,6 +15,7 @@ from typing import (
     Dict,
     Iterable,
     List,
+    Mapping,
     Optional,
     Sequence,
     Tuple,
@@ -22,9 +23,10 @@ from typing import (
     Union,
 )
 
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, field
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.pending_reasons import is_planned
 from neuronctl.slurm.pending_reasons import reason_words as reason_words
 
 if TYPE_CHECKING:
@@ -62,9 +64,10 @@ class JobStatus:
 
     Times are seconds since the epoch, durations are seconds (units.UNLIMITED: no limit), None:
     unknown. expected: when Slurm expects a pending job to start; start: when a job has started.
-    state and reason: as Slurm gives them, or UNKNOWN. gpus: of the whole job. source: ``"squeue"``,
-    ``"sacct"``, or ``"record"``. own_id: whether job_id is certain to be the task's own job id.
-    exit_low: the exit code is sacct's, which subtracts 128 from codes above 127 (139 becomes 11).
+    state and reason: as Slurm gives them, or UNKNOWN. gpus: of the whole job; tres: what squeue
+    says that it has or requests (memory in MB). source: ``"squeue"``, ``"sacct"``, or ``"record"``.
+    own_id: whether job_id is certain to be the task's own job id. exit_low: the exit code is
+    sacct's, which subtracts 128 from codes above 127 (139 becomes 11).
     """
 
     id: JobId
@@ -75,6 +78,7 @@ class JobStatus:
     state: str
     reason: str
     source: str
+    account: str = ""
     qos: str = ""
     exit: Optional[ExitCode] = None
     exit_low: bool = False
@@ -88,6 +92,7 @@ class JobStatus:
     nodes: Optional[int] = None
     node_list: str = ""
     gpus: Optional[int] = None
+    tres: Mapping[str, int] = field(default_factory=dict)
     work_dir: str = ""
     record: Optional[JobRecord] = None
     own_id: bool = True
@@ -286,7 +291,9 @@ def _from_queue(
     exit_low = False
     exit = row.exit if ended else None
     elapsed = row.time_used
-    gpus = None if row.gpus_per_node is None else row.gpus_per_node * (row.nodes or 1)
+    gpus = row.tres.get("gres/gpu")
+    if gpus is None and row.gpus_per_node is not None:
+        gpus = row.gpus_per_node * (row.nodes or 1)
     if past is not None:
         gpus = past.gpus if past.gpus is not None else gpus
         # sacct lags: a row that still says RUNNING says nothing about the end.
@@ -309,7 +316,7 @@ def _from_queue(
         exit_low=exit_low,
         cancelled_by=cancelled_by,
         start=row.start if row.node_list and row.state != "PENDING" else None,
-        expected=row.start if row.state == "PENDING" else None,
+        expected=row.start if row.state == "PENDING" and is_planned(row.reason) else None,
         end=row.end if ended else None,
         elapsed=elapsed,
         gpus=gpus,

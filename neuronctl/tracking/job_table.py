@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Sequence, TextIO, Tuple
+from typing import Dict, List, Mapping, Sequence, TextIO, Tuple
 
 from neuronctl.console import (
     Column,
@@ -14,7 +14,7 @@ from neuronctl.console import (
     terminal_width,
 )
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.pending_reasons import explain
+from neuronctl.slurm.pending_reasons import Explained, explain
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import UNKNOWN, JobStatus, state_counts
 from neuronctl.tracking.lookup import canceller
@@ -27,12 +27,12 @@ _FAILURES = (
     *("RECONFIG_FAIL", "TIMEOUT"),
 )
 STATE_STYLES = {
+    **dict.fromkeys((*_FAILURES, "REFUSED"), "bold red"),
     "RUNNING": "green",
-    "PENDING": "yellow",
-    "COMPLETED": "dim",
-    **dict.fromkeys(_FAILURES, "red"),
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED", "STOPPED"), "yellow"),
+    **dict.fromkeys(("COMPLETED", "CANCELLED"), "dim"),
 }
-"""The colors of states on a terminal."""
+"""How states look on a terminal, what matters most first; told apart without colors too."""
 
 # An array's line shows the first of these that any of its tasks is in.
 _LIVELY = ("RUNNING", "COMPLETING", "CONFIGURING", "PENDING")
@@ -53,6 +53,12 @@ class Line:
     def ended(self) -> bool:
         """Whether all of its jobs have ended, or are unknown to Slurm."""
         return all(job.ended or job.state == UNKNOWN for job in self.jobs)
+
+
+def state_style(jobs: Sequence[JobStatus]) -> str:
+    """The style of the state that matters most among those of ``jobs``."""
+    states = {job.state for job in jobs}
+    return next((style for state, style in STATE_STYLES.items() if state in states), "")
 
 
 def live_first(lines: Sequence[Line]) -> List[Line]:
@@ -85,16 +91,16 @@ def print_jobs(
     lines: Sequence[Line],
     *,
     users: bool,
-    limits: Dict[str, str],
+    limits: Mapping[str, Explained],
     advise: bool,
     bars: bool,
     file: TextIO,
 ) -> None:
     """Print the table.
 
-    users adds whose job each is. limits has the figures of the limits that jobs wait for, by job
-    id. advise adds, under the table, what the user can do for each pending reason. bars shows the
-    time used as a bar.
+    users adds whose job each is. limits has the limits that jobs wait for, with their figures, by
+    job id. advise adds, under the table, what the user can do for each pending reason. bars shows
+    the time used as a bar.
     """
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
@@ -123,23 +129,27 @@ def print_jobs(
     if advise:
         import textwrap
 
-        for text in _advice(lines):
+        for text in _advice(lines, limits):
             print_text(textwrap.fill(text, terminal_width()) if bars else text, "dim", file=file)
 
 
-def _advice(lines: Sequence[Line]) -> List[str]:
+def _advice(lines: Sequence[Line], limits: Mapping[str, Explained]) -> List[str]:
     """What to do about each pending reason, with the first job that has it."""
-    seen: Dict[str, str] = {}
+    seen: Dict[Tuple[str, str], str] = {}
     for line in lines:
         for job in line.jobs:
-            if not job.ended and job.reason and job.reason not in seen:
-                advice = explain(job.reason, str(job.id.job)).advice
-                if advice:
-                    seen[job.reason] = f"{job.id.job} {job.reason.partition(',')[0]}: {advice}"
-    return list(seen.values())
+            if not job.ended and job.reason:
+                advice = _explained(job, limits).advice
+                if advice and (job.reason, advice) not in seen:
+                    seen[job.reason, advice] = f"{job.id.job} {job.reason.partition(',')[0]}: "
+    return [before + advice for (_, advice), before in seen.items()]
 
 
-def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
+def _explained(job: JobStatus, limits: Mapping[str, Explained]) -> Explained:
+    return limits.get(str(job.id)) or explain(job.reason, str(job.id.job))
+
+
+def _row(line: Line, limits: Mapping[str, Explained], name_width: int) -> List[str]:
     job = line.first
     if len(line.jobs) > 1:
         return [
@@ -147,11 +157,12 @@ def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
             shortened(job.name, name_width),
             job.partition,
             _lead(line),
-            _counts(line),
+            _counts(line, limits),
             f"{format_elapsed(max(task.elapsed or 0 for task in line.jobs))}"
             f"/{format_elapsed(job.time_limit)}",
-            str(sum(task.nodes or 0 for task in line.jobs if task.state != "PENDING") or ""),
-            str(sum(task.gpus or 0 for task in line.jobs if task.state == "RUNNING") or ""),
+            # Those of one task, as for the job of an array whose tasks all wait.
+            str(max(task.nodes or 0 for task in line.jobs) or ""),
+            str(max(task.gpus or 0 for task in line.jobs) or ""),
             job.source,
         ]
     return [
@@ -159,7 +170,7 @@ def _row(line: Line, limits: Dict[str, str], name_width: int) -> List[str]:
         shortened(job.name, name_width),
         job.partition,
         job.state,
-        why(job, limits.get(str(job.id), "")),
+        why(job, limits),
         f"{format_elapsed(job.elapsed)}/{format_elapsed(job.time_limit)}",
         "" if job.nodes is None else str(job.nodes),
         "" if job.gpus is None else str(job.gpus),
@@ -176,21 +187,20 @@ def _lead(line: Line) -> str:
     return bad[0] if bad else "COMPLETED"
 
 
-def _counts(line: Line) -> str:
+def _counts(line: Line, limits: Mapping[str, Explained]) -> str:
     text = state_counts(line.jobs)
-    reasons = sorted({job.reason for job in line.jobs if job.state == "PENDING" and job.reason})
-    return f"{text} ({'; '.join(explain(reason).words for reason in reasons)})" if reasons else text
+    waiting = [job for job in line.jobs if job.state == "PENDING" and job.reason]
+    reasons = sorted({_explained(job, limits).words for job in waiting})
+    return f"{text} ({'; '.join(reasons)})" if reasons else text
 
 
-def why(job: JobStatus, figure: str = "") -> str:
+def why(job: JobStatus, limits: Mapping[str, Explained]) -> str:
     """What the job waits for, where it runs, or how it ended."""
     if job.ended:
         return ending_words(job, canceller(job))
     if job.node_list and not job.reason:
         return f"on {job.node_list}"
-    words = explain(job.reason).words
-    if figure:
-        words += f": {figure}"
+    words = _explained(job, limits).words
     if job.expected is not None and job.expected > time.time():
         words += f"; starts by {_moment(job.expected)}"
     return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import time
 from typing import (
@@ -16,6 +17,7 @@ from typing import (
     Set,
     Tuple,
     TypeVar,
+    Union,
 )
 
 from neuronctl.errors import (
@@ -26,9 +28,10 @@ from neuronctl.errors import (
 )
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
-from neuronctl.slurm.squeue import Queue, QueueJob
+from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
+from neuronctl.slurm.squeue import Queue, QueueJob, squeue
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
@@ -89,24 +92,38 @@ def look_up(
     return Found(tuple(jobs), missing, found.notes, found.unavailable)
 
 
-def by_name(word: str, store: RecordStore) -> Optional[JobId]:
-    """The newest job that neuronctl submitted under this name; None if ``word`` looks like an id.
+def is_name(word: str) -> bool:
+    """Whether a word stands for jobs of that name: a job id has no letters and no wildcards."""
+    return any(sign.isalpha() or sign in "*?" for sign in word)
 
-    Raises NoSuchJobError if no record has the name.
+
+def is_named(name: str, word: str) -> bool:
+    """Whether a job's name is ``word``, or matches it as a pattern such as ``train*``."""
+    return name == word or fnmatch.fnmatchcase(name, word)
+
+
+def newest(word: str, store: RecordStore) -> JobId:
+    """The newest job that neuronctl submitted under a name that is, or matches, ``word``.
+
+    Raises NoSuchJobError if no record has such a name.
     """
-    if word.lstrip("-+")[:1].isdigit() or not word:
-        return None
     cluster = local_cluster()
     for record in store.iter():
-        if record.job_id is not None and record.job_name == word:
-            newest = store.get(record.job_id, cluster)
+        if record.job_id is not None and is_named(record.job_name, word):
+            latest = store.get(record.job_id, cluster)
             # Skip jobs of other clusters and jobs whose id was reused.
-            if newest is not None and newest.key == record.key:
+            if latest is not None and latest.key == record.key:
                 return JobId(record.job_id)
     raise NoSuchJobError(
         f"{word!r} is neither a job id nor the name of a job submitted with neuronctl",
         "a job id looks like 4711, or 4711_3 for an array task; 'neuronctl status' lists your jobs",
     )
+
+
+def queued() -> Tuple[JobStatus, ...]:
+    """The user's own jobs that slurmctld knows, from one squeue."""
+    rows = _by_number(squeue(user=str(os.getuid())))
+    return tuple(status for number in rows for status in jobstatus.merge(None, rows[number]))
 
 
 def mine(
@@ -129,12 +146,35 @@ def matches(asked: JobId, status: JobStatus) -> bool:
     return asked.overlaps(status.id)
 
 
-def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSuchJobError:
-    """The error for unknown ids; for an unknown task, it lists the array's tasks."""
+def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
+    """The files of standard output and error, and whether they are only where sbatch puts them.
+
+    Slurm is asked where there is no record. A ``%N`` stays where no node is known.
+    """
+    if status.stdout is not None:
+        return status.stdout, status.stderr or status.stdout, False
+    told = None
+    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        if status.source == "squeue":
+            pages = scontrol_show_job(status.id)
+            told = (pages[0].stdout, pages[0].stderr) if len(pages) == 1 else None
+        elif status.source == "sacct":
+            told = sacct_logs(status.id)
+    guess = f"slurm-{status.id}.out"
+    # An interactive job has none.
+    out, err = (path and os.path.join(status.work_dir, path) for path in told or (guess, guess))
+    return out, err, told is None
+
+
+def no_such_job(missing: Sequence[Union[JobId, str]], store: RecordStore) -> NoSuchJobError:
+    """The error for unknown ids and names; for an unknown task, it lists the array's tasks."""
     said = []
     cluster = local_cluster()
     for asked in missing:
         words = str(asked)
+        if isinstance(asked, str):
+            said.append(words)
+            continue
         with contextlib.suppress(RecordError):
             record = None if asked == JobId(asked.job) else store.get(asked.job, cluster)
             array = None if record is None else record.array
@@ -143,6 +183,9 @@ def no_such_job(missing: Iterable[JobId], store: RecordStore, hint: str) -> NoSu
             if array is not None and not JobId(asked.job, tasks=array).overlaps(asked):
                 words += f" (array {asked.job} has tasks {array.partition('%')[0]})"
         said.append(words)
+    hint = "'neuronctl status' shows your jobs, 'neuronctl history' what you submitted before"
+    if any(isinstance(asked, JobId) and asked.task is not None for asked in missing):
+        hint += "; a task cancelled before it starts leaves no trace"
     return NoSuchJobError(f"no matching jobs: {', '.join(said)}", hint)
 
 

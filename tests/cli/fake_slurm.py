@@ -8,8 +8,8 @@ from typing import Dict, List, Optional
 FAKES = Path(__file__).parent / "fakes"
 
 SQUEUE_FIELDS = (
-    "id", "own", "user", "partition", "qos", "state", "reason", "nodes", "gres", "node_list",
-    "used", "limit", "submit", "start", "end", "exit", "command", "work_dir", "name",
+    "id", "own", "user", "partition", "account", "qos", "state", "reason", "nodes", "tres", "gres",
+    "node_list", "used", "limit", "submit", "start", "end", "exit", "command", "work_dir", "name",
 )  # fmt: skip
 SACCT_FIELDS = (
     "id", "own", "user", "partition", "qos", "state", "exit", "submit", "start", "end",
@@ -65,7 +65,8 @@ def queue_row(id: str, **given: str) -> str:
     """A row of squeue as it prints it; what is not given is that of a small running job."""
     values = {
         "id": id, "own": id.partition("_")[0], "user": "kim", "partition": "cpu",
-        "qos": "normal", "state": "RUNNING", "reason": "None", "nodes": "1",
+        "account": "lab", "qos": "normal", "state": "RUNNING", "reason": "None", "nodes": "1",
+        "tres": "cpu=2,mem=8G,node=1,billing=2",
         "gres": "gres:gpu:2", "node_list": "gpu01", "used": "1:02", "limit": "10:00",
         "submit": "2037-01-01T10:00:00", "start": "2037-01-01T10:00:05",
         "end": "2037-01-01T10:10:05", "exit": "0", "command": "(null)",

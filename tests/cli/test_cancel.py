@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Callable
 
 from fake_slurm import FakeSlurm, accounting_row, queue_row
+from terminal import on_terminal
 
 from neuronctl.records.store import RecordDraft, RecordStore
 
@@ -70,7 +72,7 @@ def test_slurm_is_away(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_usage(run: Run, fake_slurm: FakeSlurm) -> None:
     run("cancel", code=2)
-    run("cancel", "7", "x", code=2)
+    run("cancel", "7", "7_", code=2)
     assert fake_slurm.calls() == []
 
 
@@ -83,15 +85,103 @@ def test_by_name_and_state(run: Run, fake_slurm: FakeSlurm) -> None:
         queue_row("11_[0-9%2]", name="train-d", state="PENDING"),
         queue_row("11_3", name="train-d", own="14"),
     )
-    assert run("cancel", "--name", "train-*").stdout == "7 cancelled\n8 cancelled\n11 cancelled\n"
-    assert fake_slurm.calls()[-1] == ["scancel", "7", "8", "11"]
+    result = run("cancel", "train-*", "--yes")
+    assert result.stdout == (
+        "7 (train-a) cancelled\n8 (train-b) cancelled\n"
+        "11_3 (train-d) cancelled\n11_[0-9%2] (train-d) cancelled\n"
+    )
+    assert fake_slurm.calls()[-1] == ["scancel", "7", "8", "11_3", "11_[0-9]"]
     assert len(fake_slurm.calls()) == 2
-    result = run("cancel", "--name", "train-*", "--state", "pd")
-    assert result.stdout == "8 cancelled\n11_[0-9%2] cancelled\n"
+    result = run("cancel", "train-*", "--state", "pd", "-y")
+    assert result.stdout == "8 (train-b) cancelled\n11_[0-9%2] (train-d) cancelled\n"
     assert fake_slurm.calls()[-1] == ["scancel", "8", "11_[0-9]"]
     assert run("cancel", "11", "9", "--state", "running").stdout == "11_3 cancelled\n9 cancelled\n"
-    assert "no matching jobs" in run("cancel", "--name", "TRAIN*").stdout
-    assert "9 does not match" in run("cancel", "9", "--name", "train*").stdout
+    assert run("cancel", "other", "7").stdout == "9 (other) cancelled\n7 cancelled\n"
+    assert run("cancel", "train-c").stdout == "train-c had already ended: FAILED\n"
+    assert "train-a is not PENDING: RUNNING" in run("cancel", "train-a", "--state", "pd").stdout
+    assert "no matching jobs: TRAIN*\n" in run("cancel", "TRAIN*", code=8).stderr
+    fake_slurm.queue(queue_row("9", name="other"))
+    assert run("cancel", "--state", "pending").stdout == "no matching jobs\n"
+
+
+def test_a_name_of_several_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
+    """Without a terminal to ask on, no name may cancel more than one job."""
+    fake_slurm.queue(
+        *(queue_row(str(n), name="train") for n in range(7, 20)), queue_row("30", name="x")
+    )
+    for words in (["train"], ["30", "tr*"], ["train", "--signal", "USR1"]):
+        said = run("cancel", *words, code=2).stderr
+        assert "stands for 13 jobs: 7, 8, 9, 10" in said and "add --yes" in said
+    assert fake_slurm.calls("scancel") == []
+    shown = on_terminal("n\n", "cancel", "train")
+    assert all(f"  {number}  train  1 RUNNING" in shown for number in range(7, 20))
+    assert "Cancel these 13 jobs?" in shown and fake_slurm.calls("scancel") == []
+    # Ids were each typed by somebody.
+    assert run("cancel", "7", "8").stdout == "7 cancelled\n8 cancelled\n"
+
+
+def test_a_name_that_only_a_record_knows(run: Run, fake_slurm: FakeSlurm) -> None:
+    store = RecordStore.default()
+    draft = RecordDraft(
+        cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
+        partition="cpu", output="/scratch/kim/%j.out",
+    )  # fmt: skip
+    store.complete(store.begin(draft), 7)
+    fake_slurm.accounting(accounting_row("7", state="FAILED"))
+    assert run("cancel", "train").stdout == "train had already ended: FAILED\n"
+    # Renamed since: what the user sees under that name is not there.
+    fake_slurm.queue(queue_row("7", name="other"))
+    assert "no matching jobs: train" in run("cancel", "train", code=8).stderr
+    assert fake_slurm.calls("scancel") == []
+
+
+def test_no_task_that_was_not_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
+    """Slurm folds the waiting tasks of an array into one row."""
+    fake_slurm.queue(queue_row("7_[4-9]", state="PENDING"), queue_row("7_3"))
+    assert run("cancel", "7_[3-6]", "--state", "pd").stdout == "7_[4-6] cancelled\n"
+    assert fake_slurm.calls("scancel") == [["scancel", "7_[4-6]"]]
+
+
+def test_a_task_with_a_name_of_its_own(run: Run, fake_slurm: FakeSlurm) -> None:
+    """``scontrol update`` renames one task of an array."""
+    fake_slurm.queue(queue_row("7_[2-9]", state="PENDING"), queue_row("7_1", name="special"))
+    assert run("cancel", "special").stdout == "7_1 (special) cancelled\n"
+    assert fake_slurm.calls("scancel") == [["scancel", "7_1"]]
+
+
+def test_a_job_that_ended_beside_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
+    """What squeue says of an array says nothing of another job."""
+    ended = queue_row("7", name="nap", state="CANCELLED", node_list="")
+    fake_slurm.queue(ended, queue_row("8_2", name="dream", state="PENDING"))
+    assert run("cancel", "nap").stdout == "nap had already ended: CANCELLED\n"
+
+
+def test_an_array_is_one_job(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7_[2-9]", state="PENDING"), queue_row("7_0"), queue_row("7_1"))
+    run("cancel", "train")
+    assert fake_slurm.calls("scancel") == [["scancel", "7_0", "7_1", "7_[2-9]"]]
+    fake_slurm.queue(queue_row("7_0"), queue_row("8"))
+    assert "stands for 2 jobs: 7_0, 8" in run("cancel", "train", code=2).stderr
+
+
+def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(
+        queue_row("7", name="train"), queue_row("8", name="x"),
+        queue_row("9", state="FAILED"), queue_row("10", name="x", state="PENDING"),
+    )  # fmt: skip
+    words = "scancel: error: Kill job error on job id 8: Access/permission denied\n"
+    fake_slurm.answer("scancel", stderr=words, code=1)
+    result = run("cancel", "train", "8", "9", "99", "--json", code=7)
+    data = json.loads(result.stdout)
+    assert (data["schema"], data["signal"]) == ("neuronctl.cancel/1", None)
+    assert [(job["job_id"], job["result"]) for job in data["jobs"]] == [
+        ("7", "cancelled"), ("8", "refused"), ("9", "ended"), ("99", "unknown"),
+    ]  # fmt: skip
+    fake_slurm.answer("scancel")
+    result = run("cancel", "7", "10", "--signal", "USR1", "--json")
+    data = json.loads(result.stdout)
+    assert [job["result"] for job in data["jobs"]] == ["signaled", "not-started"]
+    assert json.loads(run("cancel", "--state", "s", "--json").stdout)["jobs"] == []
 
 
 def test_part_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -133,29 +223,6 @@ def test_signal(run: Run, fake_slurm: FakeSlurm) -> None:
 def run_argv(run: Run, fake: FakeSlurm, *argv: str) -> Any:
     run(*argv)
     return fake.calls()[-1]
-
-
-def on_terminal(answer: str, *argv: str) -> str:
-    """Run neuronctl on a terminal of its own and answer its question."""
-    import os
-    import pty
-    import sys
-
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execv(sys.executable, [sys.executable, "-m", "neuronctl", *argv])
-    said = b""
-    os.write(terminal, answer.encode())
-    while True:
-        try:
-            data = os.read(terminal, 4096)
-        except OSError:
-            break
-        if not data:
-            break
-        said += data
-    os.waitpid(child, 0)
-    return said.decode()
 
 
 def test_asks_on_a_terminal_for_more_than_one(fake_slurm: FakeSlurm) -> None:

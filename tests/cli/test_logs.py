@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Callable
@@ -36,9 +37,26 @@ def test_the_record_knows_where(run: Run, fake_slurm: FakeSlurm, tmp_path: Path)
     record(7, f"{tmp_path}/%x %j.out", error=f"{tmp_path}/%j.err")
     (tmp_path / "train 7.out").write_text("loss 1\nno newline")
     (tmp_path / "7.err").write_text("warned\n")
-    assert run("logs", "7").stdout == "loss 1\nno newline"
-    assert run("logs", "7", "--err").stdout == "warned\n"
+    both = run("logs", "7")
+    assert both.stdout == "loss 1\nno newline"
+    assert both.stderr == f"neuronctl: standard error, from {tmp_path}/7.err:\nwarned\n"
+    alone = run("logs", "7", "--err")
+    assert (alone.stdout, alone.stderr) == ("warned\n", "")
     assert fake_slurm.calls() == [], "no need to ask Slurm"
+
+
+def test_the_traceback_comes_last(tmp_path: Path, run: Run, fake_slurm: FakeSlurm) -> None:
+    record(7, f"{tmp_path}/7.out", error=f"{tmp_path}/7.err")
+    (tmp_path / "7.err").write_text("ValueError: loss is nan\n")
+    result = run("logs", "7")
+    assert (result.stdout, "loss is nan" in result.stderr) == ("", True), "only one of them exists"
+    (tmp_path / "7.out").write_text("preflight: all is well\n")
+    argv = [sys.executable, "-m", "neuronctl", "logs", "7"]
+    seen = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True).stdout
+    assert seen.splitlines()[0] == b"preflight: all is well"
+    assert seen.splitlines()[-1] == b"ValueError: loss is nan"
+    (tmp_path / "7.err").write_text("")
+    assert run("logs", "7").stderr == "", "an empty one is not mentioned"
 
 
 def test_without_a_record_slurm_knows(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
@@ -105,8 +123,19 @@ def forget(fake: FakeSlurm) -> None:
 def test_only_accounting_knows(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     forget(fake_slurm)
     fake_slurm.accounting(accounting_row("7", work_dir=str(tmp_path)))
-    assert "there is no log at" in run("logs", "7", code=8).stderr
+    missing = run("logs", "7", code=8).stderr
+    assert "accounting does not say where its log is, and there is none at" in missing
     (tmp_path / "slurm-7.out").write_text("here\n")
+    result = run("logs", "7")
+    assert result.stdout == "here\n"
+    assert "accounting does not say where its log is; sbatch's default is" in result.stderr
+
+
+def test_newer_accounting_knows_the_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    forget(fake_slurm)
+    (tmp_path / "my.out").write_text("here\n")
+    fake_slurm.accounting(accounting_row("7", work_dir=str(tmp_path)))
+    fake_slurm.answer("sacct-logs", f"my.out\x1f{tmp_path}/my.err\n")
     assert run("logs", "7").stdout == "here\n"
 
 
@@ -154,7 +183,6 @@ def test_no_slurm_at_all(run: Run, tmp_path: Path, flags: tuple[str, ...]) -> No
 
 
 def test_bytes_as_they_are(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    import subprocess
 
     log = tmp_path / "7.out"
     data = bytes(range(256)) * 1000
@@ -177,17 +205,16 @@ def test_one_rank(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     assert result.stdout == "[rank1]: one\n[rank1]: no end"
     assert "warned" not in result.stderr and "1: labelled\n" in result.stderr
     log.write_text("no labels\n")
+    assert "names its rank" not in run("logs", "7", "--rank", "1").stderr, "the other log does"
+    Path(f"{log}.err").write_text("warned\n")
     result = run("logs", "7", "--rank", "1")
-    assert result.stdout == "" and "no line of this log names its rank" in result.stderr
+    assert result.stdout == "" and "no line of its log names its rank" in result.stderr
 
 
 def test_an_empty_log(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "7.out").write_text("")
     record(7, f"{tmp_path}/7.out")
-    assert (
-        "is empty: nothing was written to it, or only to standard error (--err)"
-        in run("logs", "7").stderr
-    )
+    assert "7.out is empty: nothing was written to it" in run("logs", "7").stderr
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "loop", "below-a-file", "directory"])

@@ -92,10 +92,19 @@ def test_partitions_in_detail(run: Run) -> None:
         "memory with them               45600 MB",
         "module_prefix                  ARM_",
         "arch                           aarch64",
-        "field    agenticai, robotics",
-        "appl     pytorch, pytorch-ddp",
     ):
         assert words in out
+
+
+def test_what_a_comment_takes(run: Run) -> None:
+    out = run("partitions", "--comment").stdout
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "--field nlp natural language processing" in lines
+    assert "--appl misc anything else" in lines
+    assert any(line.startswith("--appl pytorch, pytorch-ddp, ") for line in lines)
+    assert "--comment any word" in " ".join(
+        run("partitions", "--comment", "--cluster", "neuron-2022").stdout.split()
+    )
 
 
 def test_where_each_value_comes_from(run: Run, tmp_path: Path, root: Path) -> None:

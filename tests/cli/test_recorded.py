@@ -146,9 +146,69 @@ def test_diff(
     assert run("diff", "7").stdout == "job 7 and today do not differ\n"
     (tmp_path / "other.sh").write_text(first + "echo more\n")
     assert "\n+echo more\n" in run("diff", "7", "other.sh").stdout
-    assert "nor a readable file" in run("diff", "7", "gone.sh", code=2).stderr
+    said = run("diff", "7", "gone.sh", code=8).stderr
+    assert "'gone.sh' is neither a file nor a recorded job" in said
     assert "no record of job 9" in run("diff", "7", "9", code=8).stderr
     assert "part of a job array" in run("diff", "7_1", code=2).stderr
+
+
+def test_names(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    """The newest job of a name, for every command that takes a recorded job."""
+    submitted(7)
+    submitted(8, "--job-name", "other", "-t", "9")
+    script = submitted(9)
+    (tmp_path / "other").mkdir()  # no file that a job is compared with
+    assert run("show", "train", "--script").stdout == script
+    assert run("show", "tr*", "--json").stderr.startswith("neuronctl: tr* is job 9, the newest")
+    assert "+#SBATCH --time=00:09:00" in run("diff", "train", "other").stdout
+    fake_slurm.answer("sbatch", "10\n")
+    result = run("resubmit", "train")
+    assert "train is job 9, the newest of that name" in result.stderr
+    assert fake_slurm.stdin() == script and "Submitted batch job 10" in result.stdout
+    for words in (["show"], ["show", "--script"], ["resubmit"], ["diff"]):
+        said = run(*words, "trian", code=8).stderr
+        assert "'trian' is neither a job id nor the name of a job" in said
+
+
+def test_resubmit_as_json(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    """The same document as submit's, byte for byte or planned anew."""
+    script = submitted(7)
+    planned = json.loads(run("submit", *JOB, "--json", "--dry-run", "train.py", "a b").stdout)
+    fake_slurm.answer("sbatch", "8\n")
+    same = json.loads(run("resubmit", "7", "--json").stdout)
+    assert set(same) == set(planned) and same["schema"] == "neuronctl.submit/1"
+    assert (same["job_id"], same["script"]) == (8, script)
+    assert same["decisions"] == planned["decisions"] and same["verdict"] is None
+    assert same["logs"]["output"] == str(tmp_path / "train_8.out")
+    anew = json.loads(run("resubmit", "7", "--json", "-t", "7", "--force").stdout)
+    assert (anew["job_id"], anew["time_limit"], anew["cpus_per_task"]) == (8, 420, 8)
+    dry = json.loads(run("resubmit", "7", "--json", "--dry-run").stdout)
+    assert (dry["job_id"], dry["script"]) == (None, script)
+    refused = json.loads(run("resubmit", "7", "--json", "-N", "9999", code=4).stdout)
+    assert refused["verdict"]["kind"] == "refused" and refused["script"] is None
+    fake_slurm.answer("sbatch", stderr="sbatch: error: no\n", code=1)
+    for words in ([], ["-t", "7", "--force"]):
+        data = json.loads(run("resubmit", "7", "--json", *words, code=7).stdout)
+        assert data["verdict"]["words"] == "sbatch refused the request: no"
+
+
+def test_resubmit_follows(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    submitted(7)
+    fake_slurm.answer("sbatch", "8\n")
+    fake_slurm.queue(queue_row("8", state="FAILED", exit="4:0"))
+    (tmp_path / "train_8.out").write_text("it trains\n")
+    result = run("resubmit", "7", "--follow", code=4)
+    assert result.stdout.endswith("it trains\n") and "job 8 ended: FAILED" in result.stderr
+    result = run("resubmit", "7", "--wait", code=4)
+    assert "Submitted batch job 8" in result.stdout
+    assert "neuronctl: job 8 ended: FAILED, exit code 4:0" in result.stderr
+    run("resubmit", "7", "--follow", "--json", code=2)
 
 
 def test_resubmit_byte_for_byte(

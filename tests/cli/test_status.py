@@ -129,7 +129,7 @@ def test_unknown_id(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "no matching jobs: 99" in run("status", "99", code=8).stderr
 
 
-@pytest.mark.parametrize("word", ["", "-1x", "0", "4711.batch"])
+@pytest.mark.parametrize("word", ["", "-1", "0", "4711.1", "4711_"])
 def test_what_is_no_id(run: Run, fake_slurm: FakeSlurm, word: str) -> None:
     run("status", "--", word, code=2)
     assert fake_slurm.calls() == []

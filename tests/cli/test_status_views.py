@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
+from terminal import on_terminal
 
 from neuronctl.records.store import RecordDraft, RecordStore
 
@@ -25,6 +26,45 @@ def test_by_name(run: Run, fake_slurm: FakeSlurm) -> None:
     assert [row["job_id"] for row in rows] == ["1"]
     assert "no matching jobs: nix*" in run("status", "nix*", code=8).stderr
     assert "cannot be combined with" in run("status", "1", "train*", code=2).stderr
+
+
+@pytest.mark.parametrize("name", ["7b-finetune", "sweep[1]", "학습"])
+def test_names_that_look_otherwise(run: Run, fake_slurm: FakeSlurm, name: str) -> None:
+    """A job id has no letters; a name with brackets need not be a pattern."""
+    fake_slurm.queue(queue_row("1", name=name), queue_row("2"))
+    rows = json.loads(run("status", name, "--json").stdout)["jobs"]
+    assert [row["job_id"] for row in rows] == ["1"]
+    assert run("cancel", name).stdout == f"1 ({name}) cancelled\n"
+
+
+@pytest.mark.parametrize("no_color", ["", "1"], ids=["colors", "NO_COLOR"])
+@pytest.mark.parametrize("words", [["status"], ["status", "7", "8", "9"], ["history"]])
+def test_states_at_a_glance(
+    fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, words: List[str], no_color: str
+) -> None:
+    """Failed, running and completed jobs look different, without colors too."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    store = RecordStore.default()
+    for number in (7, 8, 9, 10):
+        draft = RecordDraft(
+            cwd="/scratch/kim", command_line=(), script="", request={}, job_name="train",
+            partition="cpu", output="/o", array="0-1" if number == 10 else None,
+        )  # fmt: skip
+        store.complete(store.begin(draft), number)
+    states = {"7": "FAILED", "8": "RUNNING", "9": "COMPLETED", "10_0": "COMPLETED"}
+    states["10_1"] = "OUT_OF_MEMORY"
+    fake_slurm.queue(*(queue_row(id, state=state) for id, state in states.items()))
+    shown = on_terminal("", *words)
+    looks = {}
+    for state in ("FAILED", "RUNNING", "COMPLETED"):
+        match = re.search(rf"(?:\x1b\[([0-9;]*)m)?{state}(?: |\x1b)", shown)
+        assert match is not None, shown
+        looks[state] = match[1]
+    assert looks["FAILED"].startswith("1") and len(set(looks.values())) == 3
+    assert ("31" in looks["FAILED"]) is not bool(no_color)
+    if words == ["history"]:
+        assert re.search(rf"\x1b\[{looks['FAILED']}m1 COMPLETED, 1 OUT_OF_MEMORY", shown)
 
 
 def test_since(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -50,6 +90,19 @@ def test_an_array_is_one_line_until_it_is_asked_for(run: Run, fake_slurm: FakeSl
     for argv in (["--tasks"], ["5"]):
         shown = run("status", *argv).stdout
         assert re.findall(r"^5_\S+", shown, re.MULTILINE) == ["5_1", "5_2", "5_[3-9%2]"]
+
+
+def test_an_array_on_one_line_shows_the_size_of_a_task(run: Run, fake_slurm: FakeSlurm) -> None:
+    big = {"nodes": "2", "tres": "cpu=16,node=2,gres/gpu=16", "gres": "N/A"}
+    waits = queue_row("5_[3-9]", state="PENDING", reason="Priority", start="N/A", **big)
+    for rows in (
+        (queue_row("5_1", **big), queue_row("5_2", **big), waits),
+        (queue_row("5_1", state="COMPLETED", **big), waits),
+        (waits,),
+    ):
+        fake_slurm.queue(*rows)
+        (line,) = run("status").stdout.splitlines()[1:]
+        assert re.search(r" 2 +16  squeue$", line), line
 
 
 def test_advice_where_a_job_is_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -122,7 +175,7 @@ def test_watching_without_slurm(run: Run, tmp_path: Any) -> None:
     assert "squeue not found" in result.stderr
 
 
-def on_terminal(fake_slurm: FakeSlurm, width: int) -> str:
+def so_wide(fake_slurm: FakeSlurm, width: int) -> str:
     """What status prints on a terminal so wide."""
     import fcntl
     import pty
@@ -162,7 +215,7 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
     fake_slurm.queue(
         queue_row("7", used="5:00"), queue_row("8", state="PENDING", reason="Priority")
     )
-    text = on_terminal(fake_slurm, width)
+    text = so_wide(fake_slurm, width)
     assert "\x1b[32mRUNNING" in text and "\x1b[33mPENDING" in text
     lines = plain(text).splitlines()
     assert all(len(line) <= width for line in lines), lines
@@ -173,7 +226,7 @@ def test_on_a_terminal(fake_slurm: FakeSlurm, width: int) -> None:
 def test_the_first_pages_show_the_table_of_a_terminal(fake_slurm: FakeSlurm, root: Path) -> None:
     """Where a newcomer compares the page with the screen."""
     fake_slurm.queue(queue_row("1", state="COMPLETED"))
-    header = plain(on_terminal(fake_slurm, 120)).splitlines()[0].split()
+    header = plain(so_wide(fake_slurm, 120)).splitlines()[0].split()
     for page in ("README.md", "README.ko.md", "docs/tutorial/first-multi-node-training.md"):
         (shown,) = re.findall(r"^JOB  .*", (root / page).read_text(encoding="utf-8"), re.MULTILINE)
         assert shown.split() == header, page

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
-from fake_slurm import FakeSlurm
+from fake_slurm import FakeSlurm, queue_row
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -174,6 +174,25 @@ def test_dry_run_behind_the_program(run: Run, fake_slurm: FakeSlurm) -> None:
     assert fake_slurm.calls("sbatch") == []
     shown = run("submit", *ONE, "--dry-run", "--", "train.py", "--dry-run").stdout
     assert "train.py --dry-run" in shown
+
+
+def test_wait_tells_a_jobs_own_code_from_a_refusal(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "8\n")
+    fake_slurm.queue(queue_row("8", state="FAILED", exit="4:0"))
+    result = run("submit", *ONE, "--wait", "train.py", code=4)
+    assert "Submitted batch job 8" in result.stdout
+    assert "neuronctl: job 8 ended: FAILED, exit code 4:0" in result.stderr
+    assert run("submit", *ONE, "-N", "999", "--wait", "train.py", code=4).stdout == ""
+
+
+def test_force_is_offered_only_where_it_may_help(run: Run, fake_slurm: FakeSlurm) -> None:
+    offer = "hint: use --force to override"
+    assert offer in run("submit", *ONE, "-N", "999", "train.py", code=4).stderr
+    for option in ("begin=whenever", "nodelist=gpu[3", "exclude=gpu[3"):
+        word = option.partition("=")[0]
+        options = ["--sbatch", option] if word == "begin" else [f"--{option}"]
+        said = run("submit", *ONE, *options, "-N", "999", "train.py", code=4).stderr
+        assert "from: Slurm itself" in said and "--force" not in said
 
 
 def test_follow_goes_with_no_other(run: Run) -> None:

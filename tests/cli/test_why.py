@@ -97,7 +97,7 @@ def test_a_failure_that_the_controller_still_knows(
     assert "exit code 139:0" in run("status", "7").stdout, "the record has kept it"
 
 
-def test_an_array_of_many_tasks_is_two_processes(run: Run, fake_slurm: FakeSlurm) -> None:
+def test_an_array_of_many_tasks_is_few_processes(run: Run, fake_slurm: FakeSlurm) -> None:
     forget(fake_slurm)
     fake_slurm.accounting(
         *(accounting_row(f"7_{n}", own=str(100 + n)) for n in range(900)),
@@ -108,7 +108,7 @@ def test_an_array_of_many_tasks_is_two_processes(run: Run, fake_slurm: FakeSlurm
     words = " ".join(result.stdout.split())
     assert "100 tasks of job 7 (train), such as 7_900: failed with exit code 1" in words
     assert "900 tasks of job 7 (train), such as 7_0: completed" in words
-    assert len(fake_slurm.calls()) == 2
+    assert len(fake_slurm.calls()) == 4, "and one for the log of each kind of end"
 
 
 def test_a_limit_and_a_turn(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -446,3 +446,22 @@ def test_forgotten_by_the_controller(broken: Broken, tell: Tell) -> None:
     (row,) = broken.status(job)
     assert (row["state"], row["exit_code"], row["source"]) == ("FAILED", 4, "sacct")
     tell("job forgotten by squeue (MinJobAge)", "FAILED with exit code 4 from sacct")
+    _logs_of_forgotten_jobs(broken)
+
+
+def _logs_of_forgotten_jobs(broken: Broken) -> None:
+    sandbox = broken.sandbox
+    for options in ([], ["-o", "my-%j.log"]):
+        job = broken.sbatch(*options, "--wrap=echo lost")
+        broken.wait_for(job, "COMPLETED")
+        sandbox.exec(
+            ["sh", "-c", f"while squeue -h -t all -o %A | grep -qx {job}; do sleep 1; done"]
+        )
+        result = sandbox.exec(["neuronctl", "logs", job], check=False)
+        if sandbox.version >= (24, 5):
+            assert (result.stdout, result.stderr) == ("lost\n", "")
+        elif options:
+            assert result.returncode == 8
+            assert "accounting does not say where its log is, and there is none" in result.stderr
+        else:
+            assert result.stdout == "lost\n" and "sbatch's default is" in result.stderr

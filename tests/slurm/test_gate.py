@@ -57,6 +57,33 @@ def test_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
     assert "QOSMaxSubmitJobPerUserLimit" in forced.stderr
 
 
+def test_the_last_place_taken_between_the_verdict_and_sbatch(sandbox: Sandbox) -> None:
+    """What sbatch alone would say is QOSMaxSubmitJobPerUserLimit."""
+    held = submit(sandbox, "--gpus-per-node", "1", "--sbatch", "hold", "--json")
+    first = json.loads(held.stdout)["job_id"]
+    for _ in range(6):
+        sandbox.exec([*RAW, "--gres=gpu:1", "--hold"])
+    other = " ".join(f"'{word}'" for word in [*RAW, "--gres=gpu:1", "--hold"])
+    sandbox.write(
+        "slow/sbatch", f'#!/bin/sh\nPATH="$BEFORE"\n{other} >/dev/null\nexec sbatch "$@"\n'
+    )
+    slow = 'chmod +x slow/sbatch; BEFORE="$PATH" PATH="$PWD/slow:$PATH" exec "$@"'
+    one = [*PATIENT, "submit", *JOB, "--gpus-per-node", "1"]
+    result = sandbox.exec(["sh", "-c", slow, "sh", *one, "--json", "t.py"], check=False)
+    assert result.returncode == 4
+    assert "sbatch refused the request: " in result.stderr
+    assert "error NC501: you have 8 jobs in the queue and may have 8" in result.stderr
+    assert "--force" not in result.stderr
+    verdict = json.loads(result.stdout)["verdict"]
+    assert (verdict["kind"], verdict["cause"]) == ("refused", "NC501")
+    newest = sandbox.exec(["neuronctl", "history", "-n", "1"]).stdout
+    assert "REFUSED" in newest and "QOSMaxSubmitJobPerUserLimit" in newest
+    # So for a recorded script, which is submitted byte for byte without a verdict before.
+    again = sandbox.exec([*PATIENT, "resubmit", str(first)], check=False)
+    assert again.returncode == 4 and "sbatch refused the request: " in again.stderr
+    assert "error NC501: you have 8 jobs in the queue and may have 8" in again.stderr
+
+
 def test_with_all_gpus_held_it_waits_and_slurm_says_why(sandbox: Sandbox) -> None:
     held = [int(sandbox.exec([*RAW, "--gres=gpu:4"]).stdout) for _ in range(3)]
     sandbox.exec(["sh", "-c", "until [ $(squeue -h -t R | wc -l) = 3 ]; do sleep 0.1; done"])
@@ -181,6 +208,20 @@ def test_a_lower_limit_of_slurms_is_read_again_before_it_refuses(sandbox: Sandbo
     find = 'ls "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*.json'
     change = f'sed -i \'s/"max_submit_jobs": 8/"max_submit_jobs": 0/\' $({find})'
     sandbox.exec(["sh", "-c", change])
+    assert "can start now" in submit(sandbox, "--gpus-per-node", "1", "--dry-run").stderr
+
+
+def test_a_limit_that_has_changed_holds_at_once(sandbox: Sandbox) -> None:
+    held = sandbox.exec([*RAW, "--gres=gpu:1", "--hold"]).stdout  # the QOS has a user
+    sandbox.exec(["scancel", held.strip()])
+    submit(sandbox, "--gpus-per-node", "1", "--dry-run")
+    modify = ["sacctmgr", "-i", "modify", "qos", f"p_{PARTITION}", "set"]
+    sandbox.root(*modify, "MaxTRESPerJob=mem=5000")
+    try:
+        refused = submit(sandbox, "--gpus-per-node", "1", "--dry-run", code=4)
+        assert "a job in QOS p_cas_v100nv_4 may have 5000" in refused.stderr
+    finally:
+        sandbox.root(*modify, "MaxTRESPerJob=mem=-1")
     assert "can start now" in submit(sandbox, "--gpus-per-node", "1", "--dry-run").stderr
 
 

@@ -60,6 +60,32 @@ def test_two_node_training_by_torchrun(sandbox: Sandbox, no_jobs: None) -> None:
     assert "COMPLETED" in status and "0:0" in status
 
 
+DDP = """\
+import torch.distributed as dist
+dist.init_process_group("gloo")
+print("rank", dist.get_rank(), "of", dist.get_world_size())
+dist.destroy_process_group()
+"""
+
+
+def test_a_distributed_program_on_one_gpu(sandbox: Sandbox, no_jobs: None) -> None:
+    pytest.importorskip("torch")
+    sandbox.write("ddp.py", DDP)
+    submit = ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", "--wait"]
+    alone = sandbox.exec([*submit, "ddp.py"], check=False)
+    assert alone.returncode == 1
+    assert "NC306: ddp.py calls init_process_group" in alone.stderr
+    why = " ".join(sandbox.exec(["neuronctl", "why", "ddp"]).stdout.split())
+    assert (
+        "the program needs RANK, which a launcher sets" in why and "start it with torchrun" in why
+    )
+    logs = sandbox.exec(["neuronctl", "logs", "ddp"])
+    assert "environment variable RANK expected, but not set" in logs.stderr.splitlines()[-1]
+    told = sandbox.exec([*submit, "--launcher", "torchrun", "ddp.py"])
+    assert "NC306" not in told.stderr
+    assert sandbox.exec(["neuronctl", "logs", "ddp"]).stdout == "rank 0 of 1\n"
+
+
 @pytest.mark.parametrize("options", [(), ("-c", "2")], ids=["derived", "asked"])
 def test_srun_passes_the_cores_on(sandbox: Sandbox, no_jobs: None, options: List[str]) -> None:
     """Slurm 22.05 and later do not hand --cpus-per-task from sbatch to srun."""

@@ -180,6 +180,34 @@ def test_somebody_elses_job(sandbox: Sandbox) -> None:
         sandbox.root("scancel", job)
 
 
+def test_cancel_by_name(sandbox: Sandbox) -> None:
+    """Every job of that name that is the user's, and nothing else."""
+    held = ["--hold", "--wrap=true"]
+    submit(sandbox, "-J", "nap", *held)
+    other = submit(sandbox, "-J", "dream", *held)
+    array = submit(sandbox, "-J", "nap", "--array=0-3", *held)
+    theirs = sandbox.root(*JOB, "-J", "nap", "-D", sandbox.scratch, *held).stdout.strip()
+    sandbox.exec(["scontrol", "update", f"jobid={array}_2", "jobname=dream"])
+    try:
+        refused = sandbox.exec(["neuronctl", "cancel", "nap"], check=False)
+        assert refused.returncode == 2 and "'nap' stands for " in refused.stderr
+        assert theirs not in refused.stderr
+        sandbox.exec(["neuronctl", "cancel", "na*", "--yes"])
+
+        def left() -> bool:
+            queue = sandbox.exec(["squeue", "-h", "-r", "-o", "%i"]).stdout.split()
+            return sorted(queue) == sorted([other, f"{array}_2", theirs])
+
+        wait_until(left)
+        data = json.loads(sandbox.exec(["neuronctl", "cancel", "--json", "nap"]).stdout)
+        assert [(job["result"], job["state"]) for job in data["jobs"]] == [("ended", "CANCELLED")]
+        told = sandbox.exec(["neuronctl", "cancel", "-y", "--json", "dream"]).stdout
+        done = [(job["job_id"], job["result"]) for job in json.loads(told)["jobs"]]
+        assert sorted(done) == [(other, "cancelled"), (f"{array}_2", "cancelled")]
+    finally:
+        sandbox.root("scancel", theirs)
+
+
 def test_requeued_under_the_same_id(sandbox: Sandbox) -> None:
     script = (
         "#!/bin/bash\necho run $SLURM_RESTART_COUNT\n"
@@ -255,6 +283,11 @@ def test_submit_and_wait(sandbox: Sandbox) -> None:
     result = sandbox.exec(argv, check=False)
     assert result.returncode == 5
     assert "step" not in result.stdout and "complaint" not in result.stderr
+    (job,) = re.findall(r"Submitted batch job (\d+)", result.stdout)
+    assert result.stderr.endswith(f"neuronctl: job {job} ended: FAILED, exit code 5:0\n")
+    again = sandbox.exec(["neuronctl", "resubmit", "p", "--follow"], check=False)
+    assert again.returncode == 5 and f"p is job {job}, the newest" in again.stderr
+    assert "step 2" in again.stdout and "ended: FAILED, exit code 5:0" in again.stderr
 
 
 def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:

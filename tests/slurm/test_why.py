@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 from harness import COMMENT, Sandbox
@@ -274,3 +275,100 @@ def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
 def test_unknown_job(sandbox: Sandbox) -> None:
     result = sandbox.exec(["neuronctl", "why", "999999"], check=False)
     assert result.returncode == 8 and "no matching jobs: 999999" in result.stderr
+
+
+QOS, ACCOUNT = "qos p_amd_a100nv_8 set", "account sandbox set"
+
+# Slurm's limit, which the job is over by itself; Slurm's reason; words of the paragraph
+OVER = [
+    (f"{QOS} MaxTRESPerUser=cpu=1", "QOSMaxCpuPerUserLimit", "allows a user 1 core"),
+    (f"{QOS} MaxTRESPerUser=gres/gpu=0", "QOSMaxGRESPerUser", "allows a user 0 GPUs"),
+    (f"{QOS} MaxJobsPerUser=0", "QOSMaxJobsPerUserLimit", "allows a user no running jobs"),
+    (f"{QOS} MaxJobsPerAccount=0", "MaxJobsPerAccount", "allows an account no running jobs"),
+    (f"{QOS} GrpTRES=cpu=1", "QOSGrpCpuLimit", "allows all of its jobs together 1 core"),
+    (f"{ACCOUNT} GrpTRES=cpu=1", "AssocGrpCpuLimit", "account sandbox allows all of its jobs"),
+    (f"{ACCOUNT} GrpTRESRunMins=cpu=9", "AssocGrpCPURunMinutesLimit", "requests 10 core-minutes"),
+    (f"{ACCOUNT} MaxWall=4", "AssocMaxWallDurationPerJobLimit", "requests 00:05:00, and your"),
+]
+
+
+@contextlib.contextmanager
+def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
+    """A limit of Slurm's set by its administrator."""
+    sandbox.root("sacctmgr", "-i", "modify", *limit.split())
+    try:
+        yield
+    finally:
+        none = "10" if "MaxJobsPerUser" in limit else "-1"  # the sandbox's own
+        sandbox.root("sacctmgr", "-i", "modify", *(limit.rpartition("=")[0] + f"={none}").split())
+
+
+def reason_of(sandbox: Sandbox, job: str, *passing: str) -> str:
+    """Slurm's reason as soon as it is none of those that pass."""
+    give_up = time.monotonic() + 150
+    while True:
+        reason = sandbox.exec(["squeue", "-h", "-o", "%r", "-j", job]).stdout.strip()
+        if reason.partition(",")[0] not in ("", "None", "Priority", *passing):
+            return reason
+        assert time.monotonic() < give_up
+        time.sleep(0.3)
+
+
+@pytest.mark.parametrize(("limit", "reason", "words"), OVER, ids=[one[0] for one in OVER])
+def test_over_a_limit_by_itself(sandbox: Sandbox, limit: str, reason: str, words: str) -> None:
+    with changed(sandbox, limit):
+        job = submit(sandbox, "-c2", "--wrap=true")
+        assert reason_of(sandbox, job) == reason
+        text = why(sandbox, job)[1]
+        assert "will never start: " in text and words in text
+        assert "it starts when" not in text
+        status = sandbox.exec(["neuronctl", "status", job]).stdout
+        assert "will never start: " in status and words in status
+
+
+def test_only_ones_own_jobs_are_in_the_way_of_a_shared_limit(sandbox: Sandbox) -> None:
+    with changed(sandbox, f"{ACCOUNT} GrpTRES=cpu=2"):
+        first = submit(sandbox, "-c2", "--wrap=sleep 300")
+        wait_for(sandbox, first, "RUNNING")
+        job = submit(sandbox, "-c1", "--wrap=true")
+        assert reason_of(sandbox, job) == "AssocGrpCpuLimit"
+        text = why(sandbox, job)[1]
+        assert "your account has reached its core limit: 2 of 2 cores." in text
+        assert "it starts when other jobs of yours end" in text
+
+
+def test_a_singleton_names_the_jobs_it_waits_for(sandbox: Sandbox) -> None:
+    first = submit(sandbox, "-J", "same", "-p", "cas_v100nv_8", "--wrap=sleep 300")
+    submit(sandbox, "-J", "other", "--wrap=sleep 300")
+    wait_for(sandbox, first, "RUNNING")
+    job = submit(sandbox, "-J", "same", "--dependency=singleton", "--wrap=true")
+    assert reason_of(sandbox, job) == "Dependency"
+    assert f"Job {first} with the same name must end first." in why(sandbox, job)[1]
+
+
+def test_a_held_job_is_not_expected_to_start(sandbox: Sandbox) -> None:
+    sbatch = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-t5", COMMENT, "-N2", "--gres=gpu:8"]
+    first = sandbox.exec([*sbatch, "-c64", "--wrap=sleep 300"]).stdout.strip()
+    wait_for(sandbox, first, "RUNNING")
+    job = sandbox.exec([*sbatch, "-c64", "--wrap=true"]).stdout.strip()
+    give_up = time.monotonic() + 180
+    while sandbox.exec(["squeue", "-h", "-o", "%S", "-j", job]).stdout.strip() == "N/A":
+        assert time.monotonic() < give_up, "Slurm never planned it"
+        time.sleep(0.3)
+    assert "Slurm expects it to start" in why(sandbox, job)[1]
+    # Slurm forgets its plan when its backfill scheduler looks next.
+    sandbox.root("scontrol", "update", f"jobid={job}", "priority=0")
+    text = why(sandbox, job)[1]
+    assert "held by an administrator" in text and "expects" not in text
+
+
+def test_nodes_that_are_drained(sandbox: Sandbox) -> None:
+    nodes = "nodename=gpu35,gpu36"
+    sandbox.root("scontrol", "update", nodes, "state=drain", "reason=test")
+    try:
+        job = submit(sandbox, "--wrap=true")
+        reason = reason_of(sandbox, job, "ReqNodeNotAvail")
+        assert "DOWN, DRAINED or reserved" in reason
+        assert "its nodes are down, drained, or reserved" in why(sandbox, job)[1]
+    finally:
+        sandbox.root("scontrol", "update", nodes, "state=resume")

@@ -26,7 +26,7 @@ OTHER = dataclasses.replace(PARTITION, name="cpu", qos="", node_list="c1", nodes
 LIMITED = {"MaxSubmitPU": "4", "MaxJobsPU": "3", "MaxTRESPU": "gres/gpu=16"}
 QOS = Qos("p_gpu", (), read_limits(LIMITED, OF_QOS, "p_gpu"))
 NORMAL = Qos("normal", ())
-MINE = Association("lab", "", ("normal",), "normal")
+MINE = Association("lab", "", ("normal",), "normal", is_default=True)
 CONFIG = SiteConfig("toy", "22.05.8", 101, ("associations", "limits", "qos"), True)
 
 
@@ -87,6 +87,25 @@ def with_mine(*more: str) -> Limits:
     """Limits of the user's association."""
     mine = dataclasses.replace(MINE, limits=read_limits(fields_of(more), ASSOCIATION, "lab"))
     return dataclasses.replace(LIMITS, associations=(mine,))
+
+
+HERS = dataclasses.replace(MINE, qos=("fast", "long"), default_qos="")
+"""Several QOS without a default one."""
+OTHERS = Association("group", "", ("fast",), "")
+"""In another account, which is not the default one."""
+
+
+def newer(limits: Limits) -> Limits:
+    """The same of Slurm 24.11, and the user's account is below another one."""
+    mine = dataclasses.replace(MINE, above=("faculty", "root"))
+    config = dataclasses.replace(CONFIG, version="24.11.5")
+    return dataclasses.replace(limits, associations=(mine,), config=config)
+
+
+def with_accounts(*associations: Association) -> Limits:
+    """A user of these accounts, on a cluster that has their QOS."""
+    more = tuple(Qos(name, ()) for name in ("fast", "long"))
+    return dataclasses.replace(LIMITS, associations=associations, qos=(NORMAL, QOS, *more))
 
 
 def fields_of(texts: Sequence[str]) -> Dict[str, str]:

@@ -39,10 +39,8 @@ def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> Evidence
     logs = (LogTail("/s/7.out", lines),) if lines else ()
     canceller = given.pop("canceller", "")
     queue = given.pop("queue", ())
-    problem = given.pop("directory_problem", "")
-    return Evidence(
-        status(state, **given), now, canceller, logs, directory_problem=problem, queue=queue
-    )
+    more = {name: given.pop(name) for name in ("directory_problem", "same_name") if name in given}
+    return Evidence(status(state, **given), now, canceller, logs, queue=queue, **more)
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
@@ -203,6 +201,9 @@ def test_waiting_for_another_job() -> None:
     assert "job 5 must complete successfully first but did not" in words
     assert "'neuronctl cancel 7'" in words
     assert "same name" in waiting(row, reason="Dependency", on7="singleton(unfulfilled)")
+    assert "job 5 with the same name must end first" in waiting(
+        row, reason="Dependency", on7="singleton(unfulfilled)", same_name=(JobId(5),)
+    )
 
 
 def test_the_partition_queue_is_read() -> None:
@@ -267,6 +268,16 @@ LINES = [
      "step", "could not start its processes: More processors"),
     (["srun: error: Only allocated 1 nodes asked for 2"], "step", "1 nodes asked for 2"),
     ([*TRACE, "KeyError: 'model'"], "exception", "exception"),
+    ([*TRACE, "KeyError: 'LOCAL_RANK'"], "no-ranks", "needs LOCAL_RANK"),
+    (
+        [
+            *TRACE,
+            "ValueError: Error initializing torch.distributed using env:// rendezvous: environment "
+            "variable RANK expected, but not set",
+        ],
+        "no-ranks",
+        "needs RANK",
+    ),
     (["[rank3]: " + TRACE[0], "[rank3]:   File", "[rank3]: my.pkg.BadThing: x"],
      "exception", "exception"),
 ]  # fmt: skip

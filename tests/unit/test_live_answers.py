@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Dict, Optional
 
 import pytest
-from living import LIMITS, NOW, judged, live, shared
+from living import CONFIG, LIMITS, NOW, job, judged, live, shared, with_partition
 
 from neuronctl.cache import path_of, write
 from neuronctl.gate import limits_cache as cache
-from neuronctl.slurm.sacctmgr import parse_associations, parse_groups, parse_qos
+from neuronctl.slurm.sacctmgr import (
+    LimitedGroup,
+    limits_stamp,
+    parse_associations,
+    parse_groups,
+    parse_qos,
+)
 from neuronctl.slurm.scontrol import (
     parse_config,
     parse_nodes,
     parse_partitions,
     parse_reservations,
 )
-from neuronctl.slurm.snapshot import parse_mine
+from neuronctl.slurm.snapshot import latest_ends, parse_mine
+from neuronctl.units import UNLIMITED
 
 
 def test_shared_limits_are_read() -> None:
@@ -34,7 +42,7 @@ def test_shared_limits_are_read() -> None:
         "account",
         "root",
         running=(30, 2),
-        wall=(9, 1),
+        wall=(9, 0),
         memory_minutes=(50, 4),
         spent=(99, 9, 7),
         gpus=(20, 1),
@@ -44,6 +52,28 @@ def test_shared_limits_are_read() -> None:
 
 
 # ------------------------------------------------------------------------- the answers
+
+
+@pytest.mark.parametrize(
+    ("fields", "own", "later"),
+    [
+        ({}, None, 10 + 60),
+        ({"over_time": 300}, None, 300 + 10 + 60),
+        ({"over_time": 300}, 0, 10 + 60),
+        ({"over_time": 300}, 120, 120 + 10 + 60),
+        ({}, UNLIMITED, None),
+        ({"over_time": UNLIMITED}, None, None),
+    ],
+)
+def test_when_a_job_has_ended_at_the_latest(
+    fields: Dict[str, int], own: Optional[int], later: Optional[int]
+) -> None:
+    config = dataclasses.replace(CONFIG, **{"kill_wait": 10, **fields})
+    limits = dataclasses.replace(with_partition(over_time=own), config=config)
+    (ends,) = latest_ends((job(7),), limits)
+    assert ends.end == (None if later is None else NOW + 7 + later)
+    (stands,) = latest_ends((job(7, state="SUSPENDED"),), limits)
+    assert stands.end is None
 
 
 def test_reservations_are_read() -> None:
@@ -96,7 +126,11 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     config = parse_config(
         "scontrol: show config\nMaxArraySize            = 1001\nClusterName             = Toy\n"
         "AccountingStorageEnforce = associations,limits\nSelectTypeParameters    = CR_CORE_MEMORY\n"
+        "KillWait                = 30 sec\nOverTimeLimit           = 5 min\n"
+        "SLURM_VERSION           = 22.05.8\n"
     )
+    assert (config.over_time, config.kill_wait, config.release) == (300, 30, (22, 5))
+    assert parse_config("OverTimeLimit           = UNLIMITED\n").over_time == UNLIMITED
     assert (config.cluster, config.max_array_size, config.memory_counts) == ("toy", 1001, True)
     (part,) = parse_partitions(
         "PartitionName=gpu AllowGroups=ALL AllowAccounts=a,b QoS=N/A DefaultTime=NONE "
@@ -107,8 +141,9 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("", None, "")
     (part,) = parse_partitions(
         "PartitionName=gpu AllocNodes=login[1-2] MaxCPUsPerNode=15 MaxMemPerCPU=10 "
-        "MaxMemPerNode=100 ExclusiveUser=YES OverSubscribe=NO\n"
+        "MaxMemPerNode=100 ExclusiveUser=YES OverSubscribe=NO OverTimeLimit=2\n"
     )
+    assert part.over_time == 120
     assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("login[1-2]", 15, "user")
     assert (part.max_memory_mb_per_node, part.max_memory_mb_per_cpu) == (100, 10)
     (one,) = parse_nodes(
@@ -124,7 +159,7 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     )
     (qos,) = parse_qos(
         "sacctmgr: show qos\n"
-        "p||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|3||cpu=60\nx|y\n"
+        "p||10|4|cpu=1,gres/gpu=8||1-00:00:00||gres/gpu=2|node=4|||3||cpu=60\nx|y\n"
     )
     assert (
         qos.limit("MaxSubmitPU"),
@@ -141,8 +176,12 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         ("MaxJobsPA", "", 3),
         ("MaxTRESMins", "cpu", 60),
     ]
-    (mine,) = parse_associations("lab||normal,fast|normal||5|cpu=7|00:05:00||node=9\n")
-    assert mine.qos == ("normal", "fast")
+    (mine,) = parse_associations("lab||normal,fast|normal|lab||5|cpu=7|00:05:00||node=9\n")
+    assert (mine.qos, mine.is_default, mine.above) == (("normal", "fast"), True, ())
+    groups = [LimitedGroup("account", *pair, "") for pair in (("lab", "all"), ("all", ""))]
+    (mine,) = parse_associations("lab||normal||other||5|cpu=7|00:05:00||node=9\n", groups)
+    assert (mine.is_default, mine.above) == (False, ("all",))
+    (mine,) = parse_associations("lab||normal,fast|normal|lab||5|cpu=7|00:05:00||node=9\n")
     assert [(one.kind, one.tres, one.figure) for one in mine.limits] == [
         ("MaxJobsPU", "", 5),
         ("MaxTRES", "cpu", 7),
@@ -157,6 +196,52 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     }
 
 
+TOLD = """QOS Records
+ClusterName=c Account=lab UserName=kim(1) SharesRaw/Norm=1/0.5 UsageRaw=0.0 Lft=5 GrpJobs=9(1)
+QOS=normal(1) UsageRaw=7.0 GrpJobs=N(2) MaxWallPJ= Account Limits=No Accounts User Limits= \
+5={MaxJobsPU=4(1) MaxSubmitJobsPU=N(2)} 6={MaxJobsPU=4(0) MaxSubmitJobsPU=N(0)}
+"""
+
+
+def test_what_an_accounts_jobs_hold_of_a_qos() -> None:
+    line = (
+        "QOS=q(2) GrpJobs=9(4) GrpSubmitJobs=N(5) MinTRESPJ= Account Limits= a={MaxJobsPA=3(2) "
+        "MaxJobsAccruePA=N(0) MaxSubmitJobsPA=7(5) MaxTRESPA=cpu=N(1),mem=8000(4000)} b={MaxJobsPA="
+        "3(1) MaxSubmitJobsPA=7(0) MaxTRESPA=cpu=N(0),mem=8000(0)} User Limits= 5={MaxJobsPU=N(1)}"
+    )
+    found = [
+        (group.account, one.kind, one.tres, one.figure, one.used)
+        for group in parse_groups(line, "kim")
+        for one in group.limits
+    ]
+    assert found == [
+        ("", "GrpJobs", "", 9, 4),
+        ("a", "MaxJobsPA", "", 3, 2),
+        ("a", "MaxSubmitPA", "", 7, 5),
+        ("a", "MaxTRESPA", "mem", 8000, 4000),
+        ("b", "MaxJobsPA", "", 3, 1),
+        ("b", "MaxSubmitPA", "", 7, 0),
+        ("b", "MaxTRESPA", "mem", 8000, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("GrpJobs=9(1)", "GrpJobs=9(2)", True),
+        ("GrpJobs=9(1)", "GrpJobs=8(1)", False),
+        ("UsageRaw=7.0", "UsageRaw=8.0", True),
+        ("Lft=5", "Lft=6", True),
+        (" 6={MaxJobsPU=4(0)", " 7={MaxJobsPU=4(3)", True),
+        ("MaxJobsPU=4", "MaxJobsPU=3", False),
+        ("MaxWallPJ=", "MaxWallPJ=5", False),
+    ],
+)
+def test_the_stamp_of_limits_is_of_limits_alone(before: str, after: str, same: bool) -> None:
+    assert before in TOLD
+    assert (limits_stamp(TOLD) == limits_stamp(TOLD.replace(before, after))) is same
+
+
 # ---------------------------------------------------------------------------- the cache
 
 
@@ -167,9 +252,7 @@ def test_limits_are_kept_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.read("key", now=NOW + 3600) is None
     assert cache.read("key", now=NOW - 1) is None
     assert cache.read("another", now=NOW) is None
-    some = dataclasses.replace(LIMITS, limited_groups=(shared("QOS", "p_gpu", spent=(9, 1, 2)),))
-    cache.write("some", some, NOW)
-    assert cache.read("some", now=NOW) == (some, NOW)
+    cache.write("some", LIMITS, NOW)
     # As it was written before there was such a field.
     file = Path(path_of("limits", "some"))
     file.write_text(file.read_text().replace(', "whole": ""', ""))

@@ -25,6 +25,7 @@ from making import cluster, plan_of, policy
 from neuronctl.catalog.model import Catalog
 from neuronctl.gate.assessment import assess
 from neuronctl.rules import RuleContext
+from neuronctl.slurm.limits import QOS, Limit
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits
 
@@ -64,16 +65,6 @@ HALF = tuple(node(f"n{number}", 2) for number in range(1, 5))
             {"limited_groups": (shared("QOS", "p_gpu", billing=(9, 0)),)},
             {},
             "0 of 9 billing (GrpTRES)",
-        ),
-        (
-            {"limited_groups": (shared("QOS", "p_gpu", spent=(600, 600)),)},
-            {},
-            "used 600 of 600 core-minutes",
-        ),
-        (
-            {"limited_groups": (shared("account", "lab", wall=(600, 600)),)},
-            {},
-            "600 of 600 minutes",
         ),
         (
             {"limited_groups": (shared("QOS", "p_gpu", memory=(600, 0)),)},
@@ -128,12 +119,44 @@ def test_what_cannot_be_told_is_not_known(look: Any, asked: Any, words: str) -> 
     [
         (shared("QOS", "p_gpu", nodes=(3, 2)), "can start now"),
         (shared("QOS", "p_gpu", spent=(600, 599, 9)), "can start now"),
-        (shared("QOS", "p_gpu", spent=(0, 0)), "not known"),
+        (shared("QOS", "p_gpu", spent=(600, 600)), "will wait"),
+        (shared("QOS", "p_gpu", spent=(0, 0)), "refused"),
+        (shared("QOS", "p_gpu", gpus=(0, 0)), "refused"),
         (shared("account", "lab", wall=(600, 599)), "can start now"),
+        (shared("account", "lab", wall=(600, 600)), "will wait"),
+        (shared("account", "lab", wall=(0, 0)), "refused"),
+        (shared("account", "lab", running=(0, 0)), "refused"),
+        (shared("account", "lab", submit=(0, 0)), "refused"),
     ],
 )
 def test_what_is_left_is_enough(look: LimitedGroup, kind: str) -> None:
     assert judged(live(limited_groups=(look,)), gpus_per_node=1).verdict.kind == kind
+
+
+def test_what_a_job_takes_nothing_of_may_be_used_up() -> None:
+    spent = Limit("GrpTRESMins", "gres/gpu", 0, "QOS", "p_gpu")
+    look = live(limited_groups=(LimitedGroup("QOS", "p_gpu", "", "", (spent,)),))
+    assert judged(look, gpus_per_node=1).verdict.kind == "refused"
+    assert "NC501" not in codes(judged(look, partition="gpu"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (with_more("MaxJobsPU 0"), "QOS p_gpu lets no job run (MaxJobsPU 0): Slurm may accept it"),
+        (with_more("MaxJobsPA 0"), "QOS p_gpu lets no job run (MaxJobsPA 0): Slurm may accept it"),
+        (
+            with_more("MaxSubmitPU 0"),
+            "QOS p_gpu lets no job into the queue (MaxSubmitPU 0): Slurm refuses it",
+        ),
+        (with_more("MaxTRESPU cpu=0"), "a user of QOS p_gpu may hold 0"),
+        (with_more("MaxTRESPU gres/gpu=0"), "a user may hold 0 in gpu"),
+    ],
+)
+def test_where_no_job_may_run_none_waits_for_others(limits: Limits, words: str) -> None:
+    result = judged(live(limits=limits), gpus_per_node=1)
+    assert (result.verdict.kind, result.waits) == ("refused", ())
+    assert words in result.verdict.words
 
 
 def test_a_cluster_on_the_safe_side_starts_only_what_can_end() -> None:
@@ -210,7 +233,23 @@ def test_the_wall_time_is_cited_from_where_it_stands() -> None:
     assert short == ("00:01:00", "Slurm itself: scontrol show partition gpu")
 
 
-def test_what_is_left_of_an_accounts_limit_is_not_known() -> None:
+@pytest.mark.parametrize(
+    ("used", "kind"), [((), "can start now"), ((2,), "can start now"), ((3,), "will wait")]
+)
+def test_what_is_left_of_an_accounts_limit(used: Tuple[int, ...], kind: str) -> None:
+    groups = [shared("QOS", "p_gpu")]
+    for one in used:
+        limit = Limit("MaxJobsPA", "", 3, QOS, "p_gpu", one)
+        groups.append(LimitedGroup(QOS, "p_gpu", "", "", (limit,), "lab"))
+    look = live(limits=with_more("MaxJobsPA 3"), limited_groups=tuple(groups))
+    verdict = judged(look, gpus_per_node=1).verdict
+    assert verdict.kind == kind
+    if kind == "will wait":
+        assert verdict.cause == "MaxJobsPerAccount"
+        assert "your account in QOS p_gpu has 3 of at most 3 jobs running" in verdict.words
+
+
+def test_what_is_left_of_an_accounts_limit_may_not_be_told() -> None:
     look = live(limits=with_more("MaxJobsPA 3"))
     verdict = judged(look, gpus_per_node=1).verdict
     assert (verdict.kind, "MaxJobsPA 3" in verdict.words) == ("not known", True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Dict, Tuple
 
 import pytest
 from living import (
     BUSY,
+    CONFIG,
     FULL,
+    LIMITS,
     NODES,
     NOW,
     codes,
@@ -17,10 +19,12 @@ from living import (
     live,
     node,
     reserved,
+    shared,
     with_more,
     with_partition,
 )
 
+from neuronctl.forecast.free_nodes import UNAVAILABLE
 from neuronctl.gate.assessment import one_line
 from neuronctl.slurm.job_id import JobId
 
@@ -171,10 +175,38 @@ def test_nodes_reserved_for_others_are_not_free() -> None:
     assert judged(look, reservation="course").verdict.cause == ""
     elsewhere = live(reservations=(reserved("c[1-9]"), reserved("n[1-4]", end=NOW)))
     assert "4 nodes have room" in judged(elsewhere, gpus_per_node=1).verdict.words
-    # Of some cores only it is not known how many are left for the job.
-    part = live(reservations=(reserved("n[1-3]", cores=8),))
-    assert judged(part, gpus_per_node=1).verdict.kind == "can start now"
-    assert judged(part, gpus_per_node=1, nodes=2).verdict.kind == "not known"
+    # Of some cores only it is not known which they are, but there are no more of them on a node.
+    part = live(reservations=(reserved("n[1-3]", cores=60),))
+    assert judged(part, gpus_per_node=1, cpus_per_task=5).verdict.kind == "can start now"
+    wide = judged(part, gpus_per_node=1, cpus_per_task=5, nodes=2).verdict
+    assert (wide.kind, "keeps cores of some nodes" in wide.words) == ("not known", True)
+    less = judged(part, gpus_per_node=1, cpus_per_task=4, nodes=4).verdict
+    assert less.kind == "can start now"
+    # The nodes' own states count only where Slurm does not tell the reservations.
+    marked = tuple(node(f"n{number}", state="IDLE+RESERVED") for number in range(1, 5))
+    told = live(nodes=marked, reservations=part.reservations)
+    assert judged(told, gpus_per_node=1, cpus_per_task=4, nodes=4).verdict.kind == "can start now"
+    assert judged(live(nodes=marked), gpus_per_node=1).verdict.cause == "ReqNodeNotAvail"
+
+
+@pytest.mark.parametrize(
+    ("flags", "start", "asked", "kind"),
+    [
+        (("FLEX",), 600, {}, "can start now"),
+        (("FLEX",), 600, {"nodes": 2}, "can start now"),
+        (("FLEX",), 600, {"nodelist": "n2"}, "can start now"),
+        ((), 600, {}, "will wait"),
+        ((), 0, {}, "can start now"),
+        ((), 0, {"nodes": 2}, "refused"),
+        ((), 0, {"nodelist": "n2"}, "refused"),
+    ],
+)
+def test_a_flexible_reservation_binds_its_jobs_to_nothing(
+    flags: Tuple[str, ...], start: int, asked: Dict[str, Any], kind: str
+) -> None:
+    own = reserved("n1", users=("me",), flags=flags, start=NOW + start)
+    look = live(reservations=(own,), user="me")
+    assert judged(look, gpus_per_node=1, reservation="course", **asked).verdict.kind == kind
 
 
 def test_a_reservation_to_come_is_waited_for() -> None:
@@ -187,13 +219,56 @@ def test_nodes_that_are_down_are_not_waited_for_as_for_jobs() -> None:
     look = live(nodes=(node("n1", state="DOWN"), node("n2", state="IDLE+DRAIN"), *NODES[2:]))
     assert judged(look, gpus_per_node=1, nodes=2).verdict.kind == "can start now"
     verdict = judged(look, gpus_per_node=1, nodes=3).verdict
-    assert (verdict.kind, verdict.cause) == ("will wait", "ReqNodeNotAvail")
+    assert (verdict.kind, verdict.cause) == ("will wait", UNAVAILABLE)
+    # So Slurm says of the partition's nodes together, not of those that were not excluded.
+    others = judged(look, gpus_per_node=1, nodes=2, exclude="n3").verdict
+    assert (others.kind, others.cause) == ("will wait", "ReqNodeNotAvail")
     assert "2 nodes of gpu are available; requested 3; n[1-2] are DOWN, IDLE+DRAIN" in (
         verdict.words
     )
     named = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
     assert (named.kind, named.cause) == ("will wait", "ReqNodeNotAvail")
     assert "not all of --nodelist=n1 is available; n1 is DOWN" in named.words
+
+
+LATER_SLURM = dataclasses.replace(CONFIG, version="24.11.5")
+
+
+def test_a_later_slurm_chooses_among_more_names_than_nodes() -> None:
+    asked = {"gpus_per_node": 1, "nodes": 1, "nodelist": "n[1-2]"}
+    assert judged(live(), **asked).verdict.cause == "NC312"
+    limits = dataclasses.replace(LIMITS, config=LATER_SLURM)
+    free = judged(live(limits=limits, nodes=(FULL[0], *NODES[1:])), **asked).verdict
+    assert (free.kind, "1 node has room" in free.words) == ("can start now", True)
+    full = judged(live(limits=limits, nodes=(*FULL[:2], *NODES[2:])), **asked).verdict
+    assert (full.kind, full.cause) == ("will wait", "Resources")
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "later"),
+    [
+        # Slurm 22.05 prefers a node that counts already; a later one takes any.
+        ({}, "can start now", "not known"),
+        ({"nodelist": "n2"}, "can start now", "can start now"),
+        ({"nodelist": "n3"}, "will wait", "will wait"),
+        ({"exclude": "n[1-2]"}, "will wait", "will wait"),
+        ({"nodes": 2}, "not known", "not known"),
+        ({"nodelist": "n[1-2]"}, "can start now", "can start now"),
+        ({"nodelist": "n[2-3]"}, "will wait", "will wait"),
+    ],
+)
+def test_a_node_that_a_job_of_the_limit_is_on_counts_once(
+    asked: Dict[str, Any], kind: str, later: str
+) -> None:
+    mine = (job(1, 1, nodes=2, node_list="n[1-2]"), job(2, 1, nodes=2, node_list="n[1-2]"))
+    limits = with_more("MaxTRESPU node=2")
+    newer = dataclasses.replace(limits, config=LATER_SLURM)
+    assert judged(live(mine, limits), gpus_per_node=1, **asked).verdict.kind == kind
+    assert judged(live(mine, newer), gpus_per_node=1, **asked).verdict.kind == later
+    # Of a group's nodes those that only others' jobs are on are not known.
+    for used, said in ((2, kind), (3, kind.replace("will wait", "not known"))):
+        look = live(mine, limited_groups=(shared("QOS", "p_gpu", nodes=(used, used)),))
+        assert judged(look, gpus_per_node=1, **asked).verdict.kind == said
 
 
 def test_a_named_node_that_is_full_is_waited_for_though_others_are_free() -> None:

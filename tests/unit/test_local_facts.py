@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from making import plan_of
 
+from neuronctl.catalog.model import Catalog
 from neuronctl.errors import UsageError
 from neuronctl.gate import local_facts
 from neuronctl.launch.containers import find_image
-from neuronctl.rules import LocalFacts
+from neuronctl.rules import LocalFacts, RuleContext, check
 from neuronctl.users import login_name
 
 ELF_AARCH64 = b"\x7fELF\x02\x01\x01" + b"\0" * 9 + (2).to_bytes(2, "little") + b"\xb7\0"
@@ -196,3 +197,63 @@ def test_what_is_closed(here: Path) -> None:
     (here / "secret.py").write_text("")
     (here / "secret.py").chmod(0)
     assert "cannot be read" in seen(script="secret.py").script_problem
+
+
+# ------------------------------------------------------------- what the program's text shows
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ('dist.init_process_group("nccl")', "calls init_process_group"),
+        ("dist.init_process_group(\n    backend=b,\n)", "calls init_process_group"),
+        ('rank = int(os.environ["LOCAL_RANK"])', "reads LOCAL_RANK"),
+        ("n = os.environ['WORLD_SIZE']\nif rank == 0:\n    save()", "reads WORLD_SIZE"),
+        # It may be well without a launcher.
+        ("print('training')", ""),
+        ('# dist.init_process_group("nccl")', ""),
+        ('if "RANK" in os.environ:\n    dist.init_process_group("nccl")', ""),
+        ("n = int(os.environ.get('WORLD_SIZE', 1))\nif n > 1:\n    init_process_group()", ""),
+        ("if args.distributed:\n    dist.init_process_group(b)", ""),
+        ("dist.init_process_group(b, init_method='tcp://h:1', rank=0, world_size=1)", ""),
+        ('os.environ["RANK"] = "0"\ndist.init_process_group(b)', ""),
+        ("mp.spawn(main)\ndef main(rank):\n    init_process_group(b)", ""),
+    ],
+)
+def test_whether_it_needs_a_launcher(here: Path, text: str, needs: str) -> None:
+    (here / "train.py").write_text(f"{text}\n")
+    assert seen().needs_ranks == needs
+    assert seen(script="python", args=("-u", "train.py")).needs_ranks == needs
+
+
+def test_the_example_is_well_without_a_launcher(root: Path) -> None:
+    example = str(root / "examples/train_ddp.py")
+    assert seen(script=example).needs_ranks == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "several"),
+    [
+        ("model = nn.DataParallel(model)", True),
+        ('AutoModel.from_pretrained(name, device_map="auto")', True),
+        ("from vllm import LLM\nLLM(name, tensor_parallel_size=2)", True),
+        ("model = DistributedDataParallel(model)", False),
+        ("model.cuda()", False),
+    ],
+)
+def test_whether_one_process_uses_several_gpus(here: Path, text: str, several: bool) -> None:
+    (here / "train.py").write_text(f"{text}\n")
+    made = plan_of(script="python", args=("train.py",), gpus_per_node=2)
+    local = local_facts.look(made)
+    assert local.uses_several_gpus is several
+    found = check(RuleContext(made, Catalog({"toy": made.cluster}, "toy", (), {}), local))
+    assert ("NC306" in {finding.code for finding in found}) is not several
+
+
+def test_a_program_that_needs_a_launcher_is_told_of_torchrun(here: Path) -> None:
+    (here / "train.py").write_text('dist.init_process_group("nccl")\n')
+    for launcher, code in (("python", {"NC306"}), ("torchrun", set())):
+        made = plan_of(script="train.py", gpus_per_node=1, launcher=launcher)
+        catalog = Catalog({"toy": made.cluster}, "toy", (), {})
+        found = check(RuleContext(made, catalog, local_facts.look(made)))
+        assert {finding.code for finding in found} & {"NC306"} == code

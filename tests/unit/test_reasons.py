@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any, Dict, Sequence, Tuple
+
 import pytest
 
-from neuronctl.diagnosis.limit_figures import figure_words, has_figure
+from neuronctl.diagnosis.limit_figures import explain_limit
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import read_limits
-from neuronctl.slurm.pending_reasons import REASONS, explain
-from neuronctl.slurm.sacctmgr import Qos
+from neuronctl.slurm.limits import read_group_limits, read_limits
+from neuronctl.slurm.pending_reasons import REASONS, Explained, explain
+from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
 from neuronctl.slurm.scontrol import SiteConfig, SitePartition
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.tracking.job_status import JobStatus
 
 
-def status(id: int, state: str = "PENDING", reason: str = "", gpus: int = 2) -> JobStatus:
+def status(
+    id: int, state: str = "PENDING", reason: str = "", gpus: int = 2, **given: Any
+) -> JobStatus:
+    tres = {"cpu": gpus, "gres/gpu": gpus, "node": given.pop("nodes", 1)}
     return JobStatus(
-        id=JobId(id), job_id=id, name="", user="kim", partition="gpu", state=state,
-        reason=reason, source="squeue", gpus=gpus,
+        id=JobId(id), job_id=id, name="", user="kim", partition="gpu", state=state, account="lab",
+        reason=reason, source="squeue", gpus=gpus, tres=tres, **{"time_limit": 600, **given},
     )  # fmt: skip
 
 
 PARTITION = SitePartition("gpu", "UP", "g[1-2]", 2, 7200, None, 2, "P_gpu", True, None)
-QOS = Qos("p_gpu", (), read_limits({"MaxJobsPU": "2", "MaxTRESPU": "gres/gpu=4"}, "QOS", "p_gpu"))
-LIMITS = Limits(SiteConfig("c", "23", None, ("limits",), False), (PARTITION,), (), (QOS,), ())
+
+
+Known = Tuple[Limits, Tuple[LimitedGroup, ...]]
+
+
+def limits_of(qos: Dict[str, str], *groups: LimitedGroup, **own: str) -> Known:
+    """The limits of the partition's QOS, of groups, and of the user's own association."""
+    of_qos = Qos("p_gpu", (), read_limits(qos, "QOS", "p_gpu"))
+    mine = Association("lab", "", (), "", read_limits(own, "association", "lab"))
+    config = SiteConfig("c", "23", None, ("limits",), False)
+    return Limits(config, (PARTITION,), (), (of_qos,), (mine,)), groups
+
+
+def group(scope: str, name: str, limits: str) -> LimitedGroup:
+    return LimitedGroup(scope, name, "", "", read_group_limits(f" {limits}", scope, name))
 
 
 def test_there_are_enough_and_each_has_words() -> None:
@@ -88,14 +106,90 @@ def test_reasons_of_limits(reason: str) -> None:
     assert advice in told.advice
 
 
+BUSY = [status(1, "RUNNING", gpus=3), status(2, "RUNNING", gpus=1), status(3)]
+LIMITS = limits_of({"MaxJobsPU": "2", "MaxTRESPU": "gres/gpu=4"})
+
+
+def told(job: JobStatus, limits: Known, own: Sequence[JobStatus] = BUSY) -> Explained:
+    return explain_limit(job, own, *limits)
+
+
 def test_figures_of_limits() -> None:
-    mine = [status(1, "RUNNING", gpus=3), status(2, "RUNNING", gpus=1), status(3)]
-    waits = status(3, reason="QOSMaxGRESPerUser")
-    assert figure_words(waits, mine, LIMITS) == "4 of 4 GPUs"
-    waits = status(3, reason="QOSMaxJobsPerUserLimit")
-    assert figure_words(waits, mine, LIMITS) == "2 of 2 jobs"
-    assert figure_words(status(3, reason="PartitionTimeLimit"), mine, LIMITS) == "limit 02:00:00"
-    assert figure_words(status(3, reason="PartitionNodeLimit"), mine, LIMITS) == "limit 2 nodes"
+    assert told(status(3, reason="QOSMaxGRESPerUser"), LIMITS).words.endswith(": 4 of 4 GPUs")
+    assert told(status(3, reason="QOSMaxJobsPerUserLimit"), LIMITS).words.endswith(": 2 of 2 jobs")
     for unknown in ("QOSMaxSubmitJobPerUserLimit", "Priority"):
-        assert figure_words(status(3, reason=unknown), mine, LIMITS) == ""
-    assert has_figure("QOSMaxGRESPerUser") and not has_figure("Priority")
+        assert told(status(3, reason=unknown), LIMITS) == explain(unknown, "3")
+
+
+OVER = [
+    (
+        "QOSMaxGRESPerUser",
+        limits_of({"MaxTRESPU": "gres/gpu=1"}),
+        "it requests 2 GPUs, and QOS p_gpu allows a user 1 GPU",
+    ),
+    (
+        "QOSMaxJobsPerUserLimit",
+        limits_of({"MaxJobsPU": "0"}),
+        "QOS p_gpu allows a user no running jobs",
+    ),
+    ("AssocMaxJobsLimit", limits_of({}, MaxJobsPU="0"), "your association allows you no running"),
+    (
+        "MaxCpuPerAccount",
+        limits_of({"MaxTRESPA": "cpu=1"}),
+        "it requests 2 cores, and QOS p_gpu allows an account 1 core",
+    ),
+    (
+        "AssocGrpCpuLimit",
+        limits_of({}, group("account", "lab", "GrpTRES=cpu=1(0)")),
+        "it requests 2 cores, and account lab allows all of its jobs together 1 core",
+    ),
+    (
+        "QOSGrpCPURunMinutesLimit",
+        limits_of({}, group("QOS", "p_gpu", "GrpTRESRunMins=cpu=19(0)")),
+        "it requests 20 core-minutes, and QOS p_gpu allows all of its jobs together 19",
+    ),
+    (
+        "QOSMinGRES",
+        limits_of({"MinTRES": "gres/gpu=4"}),
+        "it requests 2 GPUs, and QOS p_gpu requires at least 4 GPUs",
+    ),
+    (
+        "AssocMaxWallDurationPerJobLimit",
+        limits_of({}, MaxWall="5"),
+        "it requests 00:10:00, and your association allows a job of yours 00:05:00",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "limits", "words"), OVER, ids=[one[0] for one in OVER])
+def test_a_job_over_a_limit_by_itself_never_starts(reason: str, limits: Known, words: str) -> None:
+    explained = told(status(3, reason=reason), limits, [])
+    assert explained.words.startswith("will never start: ") and words in explained.words
+    assert "it starts when" not in explained.advice and explained.advice
+
+
+def test_a_limit_of_the_partition() -> None:
+    long = status(3, reason="PartitionTimeLimit", time_limit=7260)
+    assert "requests 02:01:00, and partition gpu allows a job 02:00:00" in told(long, LIMITS).words
+    wide = status(3, reason="PartitionNodeLimit", nodes=3)
+    assert "requests 3 nodes, and partition gpu allows a job 2 nodes" in told(wide, LIMITS).words
+
+
+def test_who_is_in_the_way_of_a_shared_limit() -> None:
+    mine = "it starts when other jobs of yours end"
+    shared = "it starts when other jobs that share the limit end"
+    job = status(3, reason="QOSGrpGRES")
+    for used, advice in ((4, mine), (5, shared)):
+        limits = limits_of({}, group("QOS", "p_gpu", f"GrpTRES=gres/gpu=5({used})"))
+        explained = told(job, limits)
+        assert explained.advice == advice
+        assert explained.words == f"its QOS has reached its GPU limit: {used} of 5 GPUs"
+    job = status(3, reason="MaxJobsPerAccount")
+    for most, advice in (("2", mine), ("3", shared)):
+        explained = told(job, limits_of({"MaxJobsPA": most}))
+        assert explained.advice == advice
+
+
+def test_a_limit_of_another_account_is_not_the_jobs() -> None:
+    limits = limits_of({}, group("account", "other", "GrpTRES=cpu=1(0)"))
+    assert told(status(3, reason="AssocGrpCpuLimit"), limits) == explain("AssocGrpCpuLimit")

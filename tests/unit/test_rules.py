@@ -8,7 +8,14 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from making import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
 
-from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, CorePolicy, Partition
+from neuronctl.catalog.model import (
+    Catalog,
+    Cluster,
+    CommentField,
+    CommentPolicy,
+    CorePolicy,
+    Partition,
+)
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import LocalFacts, RuleContext, check
 
@@ -141,7 +148,12 @@ CASES: List[Case] = [
         ["appl=torch", "pytorch", "jax"],
         on(STRICT, field="nlp", appl="jax"),
     ),
-    ("NC202", on(STRICT, appl="jax"), ["has no field=", "--field", "nlp misc"], on(STRICT)),
+    (
+        "NC202",
+        on(STRICT, appl="jax"),
+        ["has no field=", "--field", "FIELD is one of nlp, misc"],
+        on(STRICT),
+    ),
     (
         "NC202",
         on(STRICT, comment="field=nlp;appl=jax;team=x"),
@@ -374,6 +386,24 @@ CASES: List[Case] = [
         {"nodes": 2, "launcher": "torchrun", "script": "t.py", "args": ("mpirun",)},
     ),
     (
+        "NC306",
+        {"gpus_per_node": 2, "script": "python3", "args": ("-u", "t.py", "--lr", "1")},
+        ["1 process for 2 GPUs", "--launcher torchrun t.py", "--launcher python"],
+        {"gpus_per_node": 2, "script": "python3", "args": ("t.py",), "launcher": "python"},
+    ),
+    (
+        "NC306",
+        {"gpus_per_node": 2, "script": "/venv/bin/python3.11", "args": ("t.py",)},
+        ["1 process for 2 GPUs"],
+        {"gpus_per_node": 1, "script": "python", "args": ("t.py",)},
+    ),
+    (
+        "NC306",
+        {"gpus_per_node": 2, "script": "python", "args": ("t.py",)},
+        [],
+        {"gpus_per_node": 2, "script": "python", "args": ("-m", "vllm", "t.py")},
+    ),
+    (
         "NC336",
         {"modules": ("gcc/11.5.0, cuda/12.4.1",)},
         ["'gcc/11.5.0, cuda/12.4.1' as one", "--module gcc/11.5.0 --module cuda/12.4.1"],
@@ -484,6 +514,28 @@ def test_figures_that_are_not_known_give_no_finding() -> None:
     assert findings(cap, **GREEDY) == ()
     alone = {"partition": "dim", "gpus_per_node": 8}
     assert findings(**alone) == (), "derived cores are not held against the user"
+
+
+@pytest.mark.parametrize(
+    ("imports", "words"),
+    [
+        (("torch",), "APPL can be pytorch, pytorch-ddp, pytorch-fsdp (the program imports torch)"),
+        (("torch", "ddp"), "APPL can be pytorch-ddp, pytorch, pytorch-fsdp ("),
+        (("numpy", "jax"), "APPL can be jax (the program imports jax)"),
+        (("numpy",), "APPL can be jax, pytorch, pytorch-ddp, pytorch-fsdp, vasp, namd; 'neuronctl"),
+        ((), "FIELD is one of nlp (natural language processing), misc; "),
+    ],
+)
+def test_values_nearest_to_the_program_come_first(imports: Tuple[str, ...], words: str) -> None:
+    names = ("jax", "pytorch", "pytorch-ddp", "pytorch-fsdp", "vasp", "namd", "misc")
+    fields = (CommentField("field", ("nlp", "misc")), CommentField("appl", names))
+    meanings = {"nlp": "natural language processing"}
+    site = policy(comment=CommentPolicy(True, "fields", fields=fields, meanings=meanings))
+    facts = dataclasses.replace(HERE, imports=imports)
+    assert words in said("NC201", {**on(site), "here": facts})
+    assert "; 'neuronctl partitions --comment' lists all" in said("NC201", on(site))
+    wrong = said("NC202", on(site, field="nlp", appl="torch"))
+    assert "did you mean pytorch or pytorch-ddp or pytorch-fsdp? 'neuronctl" in wrong
 
 
 def test_old_comment_is_answered_with_what_to_type() -> None:

@@ -136,7 +136,7 @@ def test_what_is_mandatory_is_not_to_be_left_out() -> None:
 
     assert hints()["NC231"].startswith("add -A lab or -A course; or set 'account: ACCOUNT' once in")
     assert hints(account="course")["NC232"].startswith("add -q normal or -q high; or set 'qos: ")
-    assert hints(account="x")["NC522"] == "name one of yours with -A"
+    assert hints(account="x")["NC522"] == "use -A lab or -A course"
     assert hints(account="lab", qos="x")["NC521"] == "use -q normal"
     denied = dataclasses.replace(LIMITS.partitions[0], deny_qos=("normal",))
     none = dataclasses.replace(LIMITS, partitions=(denied, *LIMITS.partitions[1:]))

@@ -6,7 +6,7 @@ import dataclasses
 import time
 
 import pytest
-from living import BUSY, CONFIG, LIMITS, NOW, job, judged, live
+from living import BUSY, CONFIG, LIMITS, NOW, job, judged, live, with_partition
 
 
 def test_singleton_waits_for_jobs_of_its_name() -> None:
@@ -107,6 +107,12 @@ def test_sbatch_options_that_are_not_understood_make_nothing_sure(option: str, k
         # Slurm may refuse it, so that not even a limit makes the waiting sure.
         full = judged(live(BUSY), gpus_per_node=1, sbatch=(option,)).verdict
         assert (full.kind, option in full.words) == ("not known", True)
+
+
+def test_what_it_waits_for_does_not_hide_that_slurm_may_refuse_it() -> None:
+    look = live(limits=with_partition(max_memory_mb_per_cpu=999))
+    assert judged(look, gpus_per_node=1, sbatch=("hold",)).verdict.kind == "not known"
+    assert judged(live(), gpus_per_node=1, sbatch=("hold", "tmp=5")).verdict.kind == "not known"
 
 
 def test_a_moment_to_begin_at_is_told() -> None:

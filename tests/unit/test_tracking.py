@@ -23,9 +23,10 @@ NOW = 1795222363
 
 def queue(**given: Any) -> QueueJob:
     base = QueueJob(
-        id=JobId(7), job_id=7, user="kim", partition="cpu", qos="q", state="RUNNING",
-        reason="", nodes=2, gpus_per_node=4, node_list="gpu[35-36]", time_used=60,
-        time_limit=600, submit=NOW, start=NOW + 5, end=NOW + 605, exit=None, mark="", work_dir="/s",
+        id=JobId(7), job_id=7, user="kim", partition="cpu", account="lab", qos="q",
+        state="RUNNING", reason="", nodes=2, tres={"cpu": 8}, gpus_per_node=4,
+        node_list="gpu[35-36]", time_used=60, time_limit=600, submit=NOW, start=NOW + 5,
+        end=NOW + 605, exit=None, mark="", work_dir="/s",
         name="train",
     )  # fmt: skip
     return dataclasses.replace(base, **given)
@@ -305,3 +306,19 @@ def test_the_states_page_is_true(root: Path) -> None:
         assert f"| {name} | {words} | {advice} |" in text
     for state, code in _STATE_CODES.items():
         assert re.search(rf"^\| [A-Z_, ]*\b{state}\b[A-Z_, ]* \| {code} \|$", text, re.MULTILINE)
+
+
+def test_what_slurm_planned_before_a_job_was_held_is_no_start() -> None:
+    """Slurm keeps the start that it planned until the next look of its backfill scheduler."""
+    for reason in ("JobHeldAdmin", "JobHeldUser", "QOSMaxGRESPerUser", "Dependency"):
+        (waits,) = merge(None, [queue(state="PENDING", reason=reason, node_list="")])
+        assert waits.expected is None, reason
+    for reason in ("", "Priority", "Resources", "BeginTime", "ReqNodeNotAvail, Reserved for"):
+        (waits,) = merge(None, [queue(state="PENDING", reason=reason, node_list="")])
+        assert waits.expected == NOW + 5, reason
+
+
+def test_gpus_however_they_were_requested() -> None:
+    gpus = {"cpu": 2, "gres/gpu": 3}
+    (waits,) = merge(None, [queue(state="PENDING", gpus_per_node=None, tres=gpus)])
+    assert waits.gpus == 3

@@ -1,0 +1,199 @@
+"""What submit and resubmit, and partly generate and salloc, do alike: judge, submit, report."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+
+import click
+
+from neuronctl.cli import job_output
+from neuronctl.cli.say import notify, print_script, said_if_possible
+from neuronctl.console import print_json
+from neuronctl.errors import PolicyError, SlurmRefusedError, UsageError
+from neuronctl.frozen import dataclass
+from neuronctl.request.job import Source
+from neuronctl.submission.prepare import PreparedJob, judge, judge_refused
+from neuronctl.words import counted
+
+if TYPE_CHECKING:
+    from neuronctl.gate.verdict import Verdict
+    from neuronctl.planning import JobPlan
+    from neuronctl.records.job_record import RecordDraft
+    from neuronctl.submission.prepare import PlannedJob
+    from neuronctl.submission.transaction import Submission
+
+
+@dataclass(frozen=True)
+class How:
+    """How far to go with a job, and what to print of it."""
+
+    dry_run: bool
+    as_json: bool
+    follow: bool
+    wait: bool
+
+
+def submission_options(function: Callable[..., int]) -> Callable[..., int]:
+    """--dry-run, --json, --follow and --wait, as the argument ``how``."""
+
+    @functools.wraps(function)
+    def call(*, dry_run: bool, as_json: bool, follow: bool, wait: bool, **rest: Any) -> int:
+        if follow and (wait or as_json):
+            raise UsageError(
+                "--follow cannot be combined with --wait or --json", "keep one of them"
+            )
+        return function(how=How(dry_run, as_json, follow, wait), **rest)
+
+    for name, help in (
+        ("--wait", "Wait until the job ends, and say how it ended."),
+        ("--follow", "Show states and log until the job ends."),
+        ("--json", "Print JSON (schema neuronctl.submit/1)."),
+        ("--dry-run", "Stop before sbatch; print the script."),
+    ):
+        parameter = "as_json" if name == "--json" else name[2:].replace("-", "_")
+        call = click.option(name, parameter, is_flag=True, help=help)(call)
+    return call
+
+
+def judge_aloud(
+    planned: PlannedJob,
+    *,
+    force: bool,
+    explain: bool = False,
+    judge: Callable[[PlannedJob], PreparedJob] = judge,
+    how: Optional[How] = None,
+) -> PreparedJob:
+    """Judge a plan and say what was found; raises PolicyError for errors without ``force``."""
+    job_output.show_choice(planned)
+    job = judge(planned)
+    if explain:
+        job_output.show_explanation(planned)
+    job_output.show_findings(job)
+    if not force:
+        _refuse(job, how)
+    return job
+
+
+def draft_of(job: PreparedJob, script: str, cwd: Optional[str] = None) -> RecordDraft:
+    """The record of this command line's job, as it is before sbatch."""
+    from neuronctl.submission.transaction import draft
+
+    return draft(job, script, command_line=["neuronctl", *sys.argv[1:]], cwd=cwd)
+
+
+def submit(
+    how: How,
+    drafted: RecordDraft,
+    secrets: Mapping[str, str],
+    planned: Callable[[], PlannedJob],
+    job: Optional[PreparedJob] = None,
+) -> Optional[Submission]:
+    """Submit a draft and report it, or with --dry-run show it: None.
+
+    planned: the job's plan, for a second look where sbatch refuses it. job: the judged job, None
+    where a recorded script is submitted byte for byte.
+    """
+    if job is not None:
+        would = "would submit" if how.dry_run else "submitting"
+        notify(f"{would} to {job.plan.partition.name}: {_summary(job.plan)}")
+        job_output.show_verdict(job)
+    if how.dry_run:
+        if how.as_json:
+            _print_data(drafted, job)
+        else:
+            print_script(drafted.script)
+        return None
+    from neuronctl.submission.transaction import submit_draft
+
+    try:
+        done = submit_draft(drafted, secrets, notify)
+    except SlurmRefusedError as error:
+        _explain_refusal(error, how, drafted, planned, job)
+        raise
+    with said_if_possible(f"job {done.job_id} is submitted"):
+        if how.as_json:
+            _print_data(drafted, job, done)
+        else:
+            job_output.show_submission(done)
+    return done
+
+
+def watch(how: How, done: Optional[Submission]) -> int:
+    """With --follow or --wait, wait for the job's end; returns the exit code."""
+    if done is None or not (how.follow or how.wait):
+        return 0
+    from neuronctl.tracking import follow
+
+    if how.follow:
+        return follow.follow(done.job_id, done.record)
+    return follow.wait(done.job_id, done.record, notify)
+
+
+def _explain_refusal(
+    error: SlurmRefusedError,
+    how: How,
+    drafted: RecordDraft,
+    planned: Callable[[], PlannedJob],
+    job: Optional[PreparedJob],
+) -> None:
+    """Tell why sbatch refused, where a second look finds it; raises PolicyError then."""
+    from neuronctl.gate.verdict import REFUSED, Verdict
+
+    now = None if job is not None and job.errors else judge_refused(planned)
+    if now is not None:
+        notify(error.message)
+        job_output.show_findings(now)
+        _refuse(now, how)
+    if how.as_json:
+        _print_data(drafted, job, verdict=Verdict(REFUSED, error.message))
+
+
+def _refuse(job: PreparedJob, how: Optional[How]) -> None:
+    try:
+        job.refuse_errors("use --force to override")
+    except PolicyError:
+        if how is not None and how.as_json:
+            _print_data(draft_of(job, ""), job)
+        raise
+
+
+def _print_data(
+    drafted: RecordDraft,
+    job: Optional[PreparedJob],
+    done: Optional[Submission] = None,
+    verdict: Optional[Verdict] = None,
+) -> None:
+    from neuronctl.cli.json_data import submission_data, verdict_data
+
+    data = submission_data(drafted, job, done)
+    if verdict is not None:
+        data["verdict"] = verdict_data(verdict)
+    print_json("neuronctl.submit/1", data)
+
+
+def _summary(plan: JobPlan) -> str:
+    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``."""
+    gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
+    parts = [counted(plan.nodes, "node") + gpus]
+    tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
+    each = plan.cluster.cores_per_gpu(plan.partition)
+    # With --force there may be more GPUs than a node has, and cores for those it has only.
+    by_gpu = each is not None and 0 < plan.gpus_per_node * each == plan.cores_per_node
+    ratio = f" ({each} per GPU)" if by_gpu and _derived(plan, "cpus-per-task") else ""
+    parts.append(f"{tasks} x {cores} per node{ratio}")
+    memory = plan.decision("memory per node")
+    if memory is not None:
+        fraction = plan.cluster.policy.memory_fraction
+        parts.append(f"{memory.value} per node ({fraction} x node memory / cores)")
+    time = next((directive for directive in plan.directives if directive.option == "time"), None)
+    if time is not None:
+        remark = f" ({time.remark})" if time.remark and _derived(plan, "time") else ""
+        parts.append(f"at most {time.value}{remark}")
+    return ", ".join(parts)
+
+
+def _derived(plan: JobPlan, name: str) -> bool:
+    decision = plan.decision(name)
+    return decision is not None and decision.source is Source.DERIVED

@@ -1,0 +1,63 @@
+"""Which nodes a ``--constraint`` accepts. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import FrozenSet, List, Optional, Sequence, Tuple
+
+from neuronctl.frozen import dataclass
+from neuronctl.slurm.scontrol import SiteNode
+
+_NAME = r"[^&,|()\[\]*!\s]+"
+_TERM = rf"(?:{_NAME}|\({_NAME}(?:[&,|]{_NAME})*\))"
+
+
+@dataclass(frozen=True)
+class NodeChoice:
+    """One way to meet a constraint: so many of each of these sets of node names, at least."""
+
+    parts: Tuple[Tuple[FrozenSet[str], int], ...]
+
+    def met_by(self, names: FrozenSet[str]) -> bool:
+        """Whether these nodes are enough."""
+        return all(len(wanted & names) >= count for wanted, count in self.parts)
+
+
+def feature_names(text: str) -> List[str]:
+    """The features that a constraint names."""
+    return re.findall(r"[^&,|()\[\]*\s]+", re.sub(r"\*\d+", "", text))
+
+
+def choices(
+    text: Optional[str], nodes: Sequence[SiteNode], count: int
+) -> Optional[Tuple[NodeChoice, ...]]:
+    """The ways in which ``count`` of these nodes meet a constraint; None: that is not known.
+
+    Known are names with ``&``, ``,`` and ``|``, of which Slurm takes one after the other, and
+    parentheses; ``[a|b]``: all nodes have the one or the other; ``a*2``: at least two have it.
+    """
+    everywhere = frozenset(node.name for node in nodes)
+    if text is None:
+        return (NodeChoice(((everywhere, count),)),)
+    if re.fullmatch(rf"{_TERM}(?:[&,|]{_TERM})*", text):
+        return (NodeChoice(((_matching(text, nodes), count),)),)
+    if re.fullmatch(rf"\[{_NAME}(?:\|{_NAME})+\]", text):
+        names = feature_names(text)
+        return tuple(NodeChoice(((_matching(name, nodes), count),)) for name in names)
+    of_some = re.fullmatch(rf"({_NAME})\*([1-9]\d{{0,5}})", text)
+    if of_some is None:
+        return None
+    some = int(of_some[2])
+    if some > count:
+        return ()
+    return (NodeChoice(((_matching(of_some[1], nodes), some), (everywhere, count))),)
+
+
+def _matching(text: str, nodes: Sequence[SiteNode]) -> FrozenSet[str]:
+    found: FrozenSet[str] = frozenset()
+    for operator, group, name in re.findall(rf"(^|[&,|])(?:\(([^()]+)\)|({_NAME}))", text):
+        these = frozenset(node.name for node in nodes if name in node.features)
+        if group:
+            these = _matching(group, nodes)
+        found = found & these if operator in ("&", ",") else found | these
+    return found

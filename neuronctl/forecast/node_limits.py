@@ -1,0 +1,57 @@
+"""Limits on how many nodes the jobs of a user or a group are on, where a node counts once. Pure."""
+
+from __future__ import annotations
+
+from typing import Iterator, Set
+
+from neuronctl.forecast.free_nodes import NodeSearch
+from neuronctl.forecast.limits import usage
+from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
+from neuronctl.forecast.prospect import hosts
+from neuronctl.forecast.snapshot import running
+from neuronctl.slurm.limits import GROUP, TRES, USER, Limit
+from neuronctl.words import counted
+
+
+def check_node_limits(search: NodeSearch) -> Iterator[Outcome]:
+    """The wait for such a limit, or the doubt which nodes Slurm would choose."""
+    wanted = search.prospect.plan.nodes
+    for limit in search.prospect.limits:
+        of_nodes = limit.tres == "node" and limit.about.counts == TRES
+        # A job that is over it by itself is refused.
+        if of_nodes and limit.about.per in (USER, GROUP) and wanted <= limit.figure:
+            yield from _check(limit, search)
+
+
+def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
+    prospect = search.prospect
+    wanted, named = prospect.plan.nodes, prospect.required_hosts
+    own: Set[str] = set()
+    for job in running(usage(limit, prospect).jobs):
+        own.update(hosts(job.node_list))
+    used = max(len(own), limit.used)
+    fewest = most = wanted
+    if search.free is None:
+        fewest = 0
+    elif not prospect.lacking(search.free):
+        free = {node.name for node in search.free}
+        any_of = wanted - len(named)
+        most = len(named - own) + min(any_of, len(free - own - named))
+        fewest = len(named - own) + max(0, any_of - len((free & own) - named))
+        # Of nodes that only others of the group are on, the names are not known.
+        fewest = max(0, fewest - (used - len(own)))
+        # Up to 22.05, Slurm prefers a node that counts already, but not for several nodes.
+        if wanted == 1 and free & own and prospect.snapshot.limits.config.release <= (22, 5):
+            most = min(most, len(named - own))
+    if used + most <= limit.figure:
+        return
+    mine = limit.about.per == USER
+    whose = f"your jobs in {limit.holder}" if mine else f"jobs of {limit.holder}"
+    words = f"{whose} are on {used} of at most {counted(limit.figure, 'node')} ({limit.kind})"
+    if used + fewest > limit.figure:
+        words += f"; {counted(fewest, 'more node')} must wait until some end; when is not known"
+        code = "NC510" if mine else "NC507"
+        yield Wait(code, limit.reason, words, prospect.source(limit))
+    else:
+        words += "; whether Slurm chooses among those is not known"
+        yield Doubt(words, cause=limit.reason)

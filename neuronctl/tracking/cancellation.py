@@ -1,0 +1,108 @@
+"""Which jobs a cancellation is for: never more than those that were named."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Dict, List, Optional, Sequence, Tuple, Union
+
+from neuronctl.errors import NoSuchJobError
+from neuronctl.frozen import dataclass
+from neuronctl.records.store import RecordStore
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.sacct import sacct
+from neuronctl.tracking.job_status import JobStatus, merge
+from neuronctl.tracking.lookup import is_named, look_up, matches, newest, queued
+
+Word = Union[JobId, str]
+"""A job id, or the name of jobs."""
+
+Known = Dict[Word, List[JobStatus]]
+"""What Slurm knows of each."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which of the jobs that were named: in this state, or in any; with a process to signal."""
+
+    state: Optional[str] = None
+    signal: bool = False
+
+    def takes(self, status: JobStatus) -> bool:
+        """Whether it is to be done to this job, which has a process where a signal is sent."""
+        if not is_active(status) or (self.signal and status.state == "PENDING"):
+            return False
+        return self.state is None or status.state == self.state
+
+    def targets(self, word: Word, statuses: Sequence[JobStatus]) -> Dict[JobId, List[JobStatus]]:
+        """The ids for scancel: the one that was given, where all of it is meant, or squeue's.
+
+        Of a name squeue's: the tasks of an array may have several names.
+        """
+        taken = [status for status in statuses if self.takes(status)]
+        active = [status for status in statuses if is_active(status)]
+        found: Dict[JobId, List[JobStatus]] = {}
+        for status in taken:
+            id = status.id
+            if isinstance(word, JobId):
+                every = word.task is not None or len(taken) == len(active)
+                # scancel passes over a task's own number (4713 for 4711_2) without a word.
+                id = word if every and id.job == word.job else _common(word, id)
+            found.setdefault(id, []).append(status)
+        return found
+
+
+def known_jobs(words: Sequence[Word], store: RecordStore) -> Tuple[Known, Sequence[str]]:
+    """What Slurm knows of each job or name, and notes for the user.
+
+    Of a name, only the user's own jobs in the queue; else how the newest that has ended did.
+    Raises SlurmUnavailableError.
+    """
+    names = [word for word in words if isinstance(word, str)]
+    ids = [word for word in words if isinstance(word, JobId)]
+    known: Known = {word: [] for word in words}
+    mine = queued() if names else ()
+    for name in names:
+        known[name] = [job for job in mine if is_named(job.name, name)]
+    notes: Sequence[str] = ()
+    if ids:
+        # A part of an array may be folded into a larger one: all of the array is looked at.
+        numbers = [JobId(job.job) if job.tasks is not None else job for job in ids]
+        found = look_up(list(dict.fromkeys(numbers)), store, accounting=False)
+        notes = found.notes
+        if found.unavailable is not None:
+            raise found.unavailable
+        known.update({job: [s for s in found.jobs if matches(job, s)] for job in ids})
+    if not any(is_active(status) for statuses in known.values() for status in statuses):
+        # Nothing to cancel: accounting may tell what became of those the controller forgot.
+        _ask_accounting(ids, known)
+    for name in names:
+        if not known[name] and name != "*":
+            with contextlib.suppress(NoSuchJobError):
+                past = look_up([newest(name, store)], store).jobs
+                known[name] = [status for status in past if not is_active(status)]
+    return known, notes
+
+
+def _common(asked: JobId, id: JobId) -> JobId:
+    """The tasks of ``id`` that were asked for: of 4711_[4-9], asked for 4711_[1-5], 4711_[4-5]."""
+    if asked.tasks is None or id.tasks is None:
+        return id
+    others = id.without([asked])
+    return id if others is None else id.without([others]) or id
+
+
+def is_active(status: JobStatus) -> bool:
+    """Whether the job is in the queue and has not ended."""
+    return status.source == "squeue" and not status.ended
+
+
+def _ask_accounting(ids: Sequence[JobId], known: Known) -> None:
+    forgotten = [job for job in ids if not any(status.ended for status in known[job])]
+    if not forgotten:
+        return
+    answer = sacct(forgotten)
+    past = merge(None, accounting=answer.jobs)
+    for job in forgotten:
+        told = [status for status in past if matches(job, status)]
+        # What the record alone says of an array holds for no task of it that Slurm has forgotten.
+        known[job] = told or (known[job] if answer.off or job == JobId(job.job) else [])

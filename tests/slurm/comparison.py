@@ -1,0 +1,284 @@
+"""What neuronctl says of a request, and what Slurm then really does, state after state.
+
+neuronctl is asked through its command line, as the user, and keeps what it keeps from one state to
+the next. Slurm is asked with sbatch, and with squeue once its scheduler has looked at the job.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from datetime import datetime, timezone
+from random import Random
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from harness import PATIENT, Sandbox, wait_until
+from states import LICENSES, OTHERS, State, ending_state, random_request, random_state
+
+Row = Dict[str, Any]
+"""state, request: how it came about. said: [verdict, cause, words, until]; happened: ["refused",
+message], ["starts", ""] or ["waits", reason]. wrong: what disagrees, "" where nothing does.
+"""
+
+QUEUE = "squeue -h --array -o '%F|%T|%r'"
+
+EVERY = 16
+"""One state of so many is of jobs that end, to see when the next one starts."""
+
+BUSY = {"Resources", "Priority"}
+"""Slurm's two words for a partition without room: for the first in the queue, and behind it."""
+
+ASKED = {"JobHeldUser", "BeginTime", "Dependency"}
+"""What a job waits for because it was asked to."""
+
+FALSE_START, FALSE_REFUSAL, FALSE_WAIT = "false start", "false refusal", "false wait"
+WORST_FIRST = (
+    FALSE_START,
+    FALSE_REFUSAL,
+    "missed refusal",
+    FALSE_WAIT,
+    "never starts",
+    "late start",
+    "reason",
+    "no verdict",
+)
+
+
+class Comparison:
+    """A sandbox of the cluster ``wide``, brought from one state into the next."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.user = sandbox.running.user
+        accounts = "; ".join(f"sacctmgr -i add account {account}" for account in ("acct2", "acct3"))
+        others = "; ".join(
+            f"sacctmgr -i add user {name} account={account}" for name, account in OTHERS.items()
+        )
+        self._root(
+            f"sed -i 's/^MaxArraySize/Licenses={LICENSES}\\n&/' /etc/slurm/slurm.conf; "
+            f"scontrol reconfigure; {accounts}; {others}; sacctmgr -i add qos hi; "
+            "sacctmgr -i add qos lo"
+        )
+        wait_until(lambda: set(self._root("sinfo -h -o %t").split()) == {"idle"})
+        self.normal = self._site()
+
+    def run(self, seed: int, numbers: Sequence[int], requests: int) -> Iterator[Row]:
+        """The rows of these states, each with so many requests.
+
+        A state depends on no other, but for what neuronctl keeps of the site's limits.
+        """
+        for number in numbers:
+            rng = Random(f"{seed}-{number}")
+            ending = number % EVERY == EVERY - 1
+            state = (ending_state if ending else random_state)(rng, self.user)
+            asked = state.hints if ending else []
+            asked = asked or [random_request(rng, state) for _ in range(requests)]
+            try:
+                jobs = self._prepare(state)
+                rows = [self._judge(words, jobs) for words in asked]
+                for row in rows:
+                    self._put(row, ending)
+                self._end_all()
+                for row in rows:
+                    self._put_alone(row)
+            finally:
+                self._restore(state)
+            for row in rows:
+                shown = [do for do, _ in state.steps]
+                shown += [f"{who or self.user}: sbatch {' '.join(one)}" for who, one in state.jobs]
+                yield {"number": number, "state": shown, **row, "wrong": disagreement(row)}
+
+    # ---------------------------------------------------------------------------- states
+
+    def _prepare(self, state: State) -> List[int]:
+        """Bring it about; the ids of the user's own jobs."""
+        for do, _ in state.steps:
+            self._root(do)
+        ids = []
+        for who, options in state.jobs:
+            words = ["sbatch", "--parsable", f"--uid={who or self.user}", "-D/tmp", "-o/dev/null"]
+            words += ["--wrap=sleep 36000", *options]
+            if who:
+                words += ["-A", OTHERS[who]]
+            job = self.sandbox.root(*words, check=False).stdout.strip()
+            if not who:
+                ids.append(int(job or 999999))
+        self._settled()
+        return ids
+
+    def _restore(self, state: State) -> None:
+        self._end_all()
+        for undo in dict.fromkeys(undo for _, undo in reversed(state.steps)):
+            self._root(undo)
+        wait_until(lambda: self._site() == self.normal, seconds=60)
+
+    def _site(self) -> str:
+        """What a state may change, but for limits."""
+        show = "scontrol -o show"
+        return self._root(f"{show} partition; sinfo -hN -o '%N %t %f'; {show} res")
+
+    def _end_all(self) -> None:
+        """No job is left, and no node still ends one."""
+        self._root("squeue -h -o %A | sort -u | xargs -r scancel")
+        wait_until(lambda: not self._queue() and self._idle())
+
+    def _idle(self) -> bool:
+        """Whether no node still ends a job."""
+        return "comp" not in self._root("sinfo -h -o %t")
+
+    def _root(self, command: str) -> str:
+        return self.sandbox.root("sh", "-c", command, check=False).stdout
+
+    def _queue(self) -> List[List[str]]:
+        """[id, state, reason] of every job and task."""
+        return [line.split("|") for line in self._root(QUEUE).splitlines()]
+
+    def _look(self) -> Tuple[List[List[str]], Tuple[int, int]]:
+        """The queue, and how often Slurm's two schedulers have run."""
+        *rows, main, backfill = self._root(f"{QUEUE}; sdiag | grep 'Total cycles'").splitlines()
+        cycles = (int(main.split(":")[1]), int(backfill.split(":")[1]))
+        return [line.split("|") for line in rows], cycles
+
+    def _settled(self, job: Optional[int] = None) -> List[List[str]]:
+        """The rows of a job (or all) once both schedulers have looked at it, and changed nothing
+        since; the second looks only where something has happened.
+        """
+        before: List[List[str]] = []
+        start = (0, 0)
+
+        def settled() -> Optional[List[List[str]]]:
+            nonlocal before, start
+            rows, cycles = self._look()
+            rows = [row for row in rows if job is None or row[0] == str(job)]
+            if start == (0, 0) or rows != before or any(row[1] == "CONFIGURING" for row in rows):
+                before, start = rows, cycles
+            main, backfill = cycles[0] - start[0], cycles[1] - start[1]
+            if job is not None and any(row[1] == "RUNNING" for row in rows):
+                return rows
+            if any(row[1:] in (["PENDING", "None"], ["PENDING", ""]) for row in rows):
+                return None
+            done = (main >= 2 and backfill >= 1) or main >= 3
+            return (rows or [["", "", ""]]) if done else None
+
+        return wait_until(settled)
+
+    # -------------------------------------------------------------------------- requests
+
+    def _judge(self, words: List[str], jobs: List[int]) -> Row:
+        """Ask neuronctl."""
+        for number, job in enumerate(jobs):
+            words = [word.replace(f"JOB{number}", str(job)) for word in words]
+        command = ["submit", "--force", "--dry-run", "--json", "--no-preflight", "-o", "x.out"]
+        result = self.sandbox.exec([*PATIENT, *command, *words, "sleep", "1"], check=False)
+        row: Row = {"request": " ".join(words), "happened": None, "alone": None}
+        try:
+            answer = json.loads(result.stdout)
+        except ValueError:
+            return {**row, "said": ["no verdict", "", result.stderr, None], "script": None}
+        verdict = answer["verdict"]
+        said = [verdict[key] for key in ("kind", "cause", "words", "until")]
+        return {**row, "said": said, "script": answer["script"]}
+
+    def _put(self, row: Row, until_it_starts: bool) -> None:
+        """Put it to Slurm, see what becomes of it, and end it."""
+        if row["script"] is not None:
+            row["happened"] = self._outcome(row["script"], row if until_it_starts else None)
+
+    def _put_alone(self, row: Row) -> None:
+        """Put what shall wait for a limit, or never start, where no other job is."""
+        if row["happened"] is None or row["happened"][0] != "waits":
+            return
+        limited = re.match("(?!.*RunM)(QOS|Assoc|Max|Account)", row["happened"][1])
+        if row["said"][0] == "refused" or (row["said"][0] == "will wait" and limited):
+            lines = row["script"].splitlines()
+            unasked = [
+                line for line in lines if not re.match(r"#SBATCH --(hold|begin|dependency)", line)
+            ]
+            row["alone"] = self._outcome("\n".join(unasked))
+
+    def _outcome(self, script: str, row: Optional[Row] = None) -> List[str]:
+        """What becomes of a job; row: the one that is told when it starts."""
+        directives = [line for line in script.splitlines() if line.startswith("#SBATCH")]
+        text = "\n".join(["#!/bin/bash", *directives, "sleep 36000", ""])
+        result = self.sandbox.exec(["sbatch", "--parsable"], input=text, check=False)
+        if result.returncode != 0:
+            return ["refused", result.stderr.strip()]
+        job = int(result.stdout)
+        rows = self._settled(job)
+        if row is not None:
+            runs = ["squeue", "-h", "-t", "R", "-j", str(job), "-o", "%S"]
+            started = wait_until(lambda: self.sandbox.root(*runs).stdout.strip(), seconds=600)
+            row["started"] = time.mktime(time.strptime(started, "%Y-%m-%dT%H:%M:%S"))
+        self._root(f"scancel {job}")
+        wait_until(lambda: all(row[0] != str(job) for row in self._queue()) and self._idle())
+        if any(row[1] == "RUNNING" for row in rows):
+            return ["starts", ""]
+        return ["waits", rows[0][2]]
+
+
+def disagreement(row: Row) -> str:
+    """In what way what was said is wrong, one of WORST_FIRST; "" where it is right or not known."""
+    kind, cause = row["said"][:2]
+    happened = row["happened"]
+    if kind == "no verdict":
+        return kind
+    if kind == "not known":
+        return ""
+    what, reason = happened
+    if kind == "can start now":
+        return "" if what == "starts" else FALSE_START
+    if kind == "refused":
+        alone = row["alone"] or happened
+        return "" if what == "refused" or alone[0] != "starts" else FALSE_REFUSAL
+    if what != "waits":
+        return "missed refusal" if what == "refused" else FALSE_WAIT
+    if row["alone"] is not None and row["alone"][0] == "waits" and cause not in ASKED:
+        return "never starts"
+    until = row["said"][3]
+    if "started" in row and until is not None:
+        at = datetime.strptime(until, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+        if row["started"] > at.timestamp():
+            return "late start"
+    same = _plain(cause) == _plain(reason) or {cause, reason} <= BUSY
+    return "" if same else "reason"
+
+
+def _plain(reason: str) -> str:
+    return "ReqNodeNotAvail" if reason.startswith("ReqNodeNotAvail") else reason.replace("_", " ")
+
+
+# ------------------------------------------------------------------------------- report
+
+
+def table(rows: List[Row]) -> str:
+    """The confusion table: what was said down, what happened across."""
+    rows = [row for row in rows if row["happened"] is not None]
+    cells = Counter((_short(row["said"]), _short(row["happened"])) for row in rows)
+    across = sorted({happened for _, happened in cells})
+    down = sorted({said for said, _ in cells})
+    wide = max(map(len, down))
+    lines = [f"Slurm did ({number}) {one}" for number, one in enumerate(across, 1)]
+    head = "".join(f"{f'({number})':>6}" for number in range(1, len(across) + 1))
+    lines.append(f"{'neuronctl said':{wide}}{head}")
+    for said in down:
+        counts = "".join(f"{cells[said, one] or '.':>6}" for one in across)
+        lines.append(f"{said:{wide}}{counts}")
+    return "\n".join(lines)
+
+
+def _short(words: Sequence[Any]) -> str:
+    if words[0] in ("refused", "starts", "not known") or not words[1]:
+        return str(words[0])
+    return f"{words[0]}: {str(words[1])[:30]}"
+
+
+def told(row: Row) -> str:
+    """One row, with all that it takes to see it again."""
+    lines = [f"{row['wrong']}, state {row['number']}", *(f"    {one}" for one in row["state"])]
+    lines += [f"  request   {row['request']}", f"  said      {row['said']}"]
+    lines += [f"  happened  {row['happened']}"]
+    for key in ("alone", "started"):
+        lines += [f"  {key:8}  {row[key]}"] if row.get(key) else []
+    return "\n".join(lines)

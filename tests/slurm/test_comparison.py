@@ -1,0 +1,58 @@
+"""neuronctl's verdicts against what Slurm then really does, in random states of a cluster.
+
+``--agreement-seed`` and ``--agreement-states`` take others and more (``make test-agreement``);
+``--agreement-state`` repeats one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+from comparison import WORST_FIRST, Comparison, table, told
+from harness import Sandbox, sandbox_up
+from states import NODES
+
+from neuronctl.words import counted
+
+SEED = 20261122
+STATES = 18
+REQUESTS = 14
+"""In each state."""
+
+
+@pytest.fixture
+def wide(slurm_there: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    monkeypatch.setenv("NEURONCTL_CATALOG", str(Path(__file__).with_name("wide.yaml")))
+    options = [word for name, count in NODES.items() for word in ("--nodes", f"{name}={count}")]
+    with sandbox_up("wide", *options) as made:
+        yield made
+
+
+@pytest.mark.long
+def test_in_random_states_slurm_does_what_was_said(
+    wide: Sandbox, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
+) -> None:
+    seed = pytestconfig.getoption("--agreement-seed") or SEED
+    states = pytestconfig.getoption("--agreement-states") or STATES
+    only = pytestconfig.getoption("--agreement-state")
+    numbers = range(states) if only is None else [only]
+    print(f"--agreement-seed {seed} --agreement-states {states}")
+    rows = list(Comparison(wide).run(seed, numbers, REQUESTS))
+    wrong = [row for row in rows if row["wrong"]]
+    wrong.sort(key=lambda row: WORST_FIRST.index(row["wrong"]))
+    kinds = Counter(row["said"][0] for row in rows)
+    record_property(
+        "agreement",
+        f"seed {seed}: {counted(len(rows), 'request')} in {counted(len(numbers), 'state')}, "
+        f"{counted(len(wrong), 'disagreement')}, "
+        f"{kinds['not known']} not known\n{table(rows)}",
+    )
+    assert not wrong, "\n".join(map(told, wrong))
+    assert kinds["not known"] <= len(rows) / 20, kinds
+    # Nothing is proved by requests that are all of one kind.
+    if only is None:
+        least = min(kinds[one] for one in ("refused", "will wait", "can start now"))
+        assert least >= len(rows) / 10, kinds

@@ -6,7 +6,7 @@ import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.fields import ExitCode, parse_gres_gpus
+from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import answer, failure, run
 from neuronctl.units import expand_hostlist
@@ -69,18 +69,17 @@ def _attributes(block: str) -> Dict[str, str]:
 
 
 def _block(found: Dict[str, str]) -> Optional[ControlJob]:
-    own = found.get("JobId", "")
-    if not own.isdigit():
+    own, array, task = (count(found.get(key, "")) for key in ("JobId", "ArrayJobId", "ArrayTaskId"))
+    het, offset = (count(found.get(key, "")) for key in ("HetJobId", "HetJobOffset"))
+    if own is None:
         return None
-    array, task = found.get("ArrayJobId", ""), found.get("ArrayTaskId", "")
-    het, offset = found.get("HetJobId", ""), found.get("HetJobOffset", "")
-    id = JobId(int(own))
-    if array.isdigit() and task.isdigit():
-        id = JobId(int(array), task=int(task))
-    elif array.isdigit() and task:
-        id = JobId(int(array), tasks=task)
-    elif het.isdigit() and offset.isdigit():
-        id = JobId(int(het), het=int(offset))
+    id = JobId(own)
+    if array is not None and task is not None:
+        id = JobId(array, task=task)
+    elif array is not None and "ArrayTaskId" in found:
+        id = JobId(array, tasks=found["ArrayTaskId"])
+    elif het is not None and offset is not None:
+        id = JobId(het, het=offset)
     reason = found.get("Reason", "")
     node_list = found.get("NodeList", "").replace("(null)", "")
 
@@ -91,7 +90,7 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
 
     return ControlJob(
         id=id,
-        job_id=int(own),
+        job_id=own,
         state=found.get("JobState", ""),
         reason="" if reason == "None" else reason,
         exit=ExitCode.parse(found.get("ExitCode", "")),

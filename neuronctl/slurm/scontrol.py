@@ -152,12 +152,11 @@ def scontrol_questions(
 def parse_config(text: str) -> SiteConfig:
     """The lines ``Name = value`` of ``scontrol show config``."""
     found = dict(re.findall(r"^(\w+) += (.*?) *$", text, re.MULTILINE))
-    size = found.get("MaxArraySize", "")
     enforce = found.get("AccountingStorageEnforce", "")
     return SiteConfig(
         cluster=found.get("ClusterName", "").lower(),
         version=found.get("SLURM_VERSION", ""),
-        max_array_size=int(size) if size.isdigit() else None,
+        max_array_size=count(found.get("MaxArraySize", "")),
         enforce=words(enforce),
         memory_counts="MEMORY" in found.get("SelectTypeParameters", "").upper(),
     )
@@ -261,7 +260,7 @@ def parse_job_states(text: str) -> Dict[int, str]:
     """State by job id in the ``JobId=`` lines of ``scontrol --oneliner show job``."""
     return {
         int(match[1]): match[2]
-        for match in re.finditer(r"^JobId=(\d+) .*? JobState=(\w+)", text, re.MULTILINE)
+        for match in re.finditer(r"^JobId=([0-9]{1,10}) .*? JobState=(\w+)", text, re.MULTILINE)
     }
 
 

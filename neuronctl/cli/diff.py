@@ -29,6 +29,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     """
     from neuronctl.records import recorded
     from neuronctl.records.store import RecordStore
+    from neuronctl.slurm.fields import count
 
     store = RecordStore.default()
     first = recorded.record_of(store, recorded.one_job(job))
@@ -38,8 +39,8 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         decisions, script = _today(first)
         other_name = "today"
         values = recorded.changed_decisions(first.draft.decisions, decisions)
-    elif other.isdigit():
-        second = recorded.record_of(store, int(other))
+    elif (other_id := count(other)) is not None:
+        second = recorded.record_of(store, other_id)
         other_name, script = f"job {second.job_id}", second.draft.script
         values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)
     else:

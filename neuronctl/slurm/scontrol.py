@@ -151,7 +151,8 @@ def scontrol_questions(
 
 def parse_config(text: str) -> SiteConfig:
     """The lines ``Name = value`` of ``scontrol show config``."""
-    found = dict(re.findall(r"^(\w+) += (.*?) *$", text, re.MULTILINE))
+    lines = re.findall(r"^(\w+) += (.*)$", text, re.MULTILINE)
+    found = {name: value.rstrip() for name, value in lines}
     enforce = found.get("AccountingStorageEnforce", "")
     return SiteConfig(
         cluster=found.get("ClusterName", "").lower(),
@@ -269,7 +270,7 @@ def _lines(text: str, first: str) -> List[Dict[str, str]]:
     for line in text.splitlines():
         if line.startswith(first + "="):
             one: Dict[str, str] = {}
-            for name, value in re.findall(r"([A-Za-z/:]+)=(\S*)", line):
+            for name, value in re.findall(r"(?<![A-Za-z/:])([A-Za-z/:]{1,40})=(\S*)", line):
                 one.setdefault(name, value)  # an administrator's Reason= may say anything after it
             found.append(one)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import signal
 import time
@@ -20,6 +21,7 @@ MEMORY = 300 * 2**20
 
 tried = 0
 slowest = 0.0
+slowest_test = ""
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
@@ -44,7 +46,7 @@ def _too_long(number: int, frame: Any) -> None:
 @contextlib.contextmanager
 def bounded(*expected: Type[Exception]) -> Iterator[None]:
     """Fail on any error but NeuronctlError and those expected, and beyond the bounds."""
-    global tried, slowest
+    global tried, slowest, slowest_test
     tried += 1
     with open("/proc/self/statm", encoding="ascii") as statm:
         held = int(statm.read().split()[0]) * resource.getpagesize()
@@ -63,4 +65,6 @@ def bounded(*expected: Type[Exception]) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         for number, handler in before.items():
             signal.signal(number, handler)
-        slowest = max(slowest, time.process_time() - start)
+        spent = time.process_time() - start
+        if spent > slowest:
+            slowest, slowest_test = spent, os.environ.get("PYTEST_CURRENT_TEST", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from random import Random
 from typing import Any, Iterator, List, Sequence, Tuple
 
 from hypothesis import strategies as st
@@ -47,33 +48,39 @@ words = st.one_of(st.sampled_from(WORDS), st.text(max_size=8))
 values = st.one_of(st.sampled_from(VALUES), words)
 
 _TOKEN = re.compile(r"[\w.]+|\s|[^\w\s]")
-_DEEDS = ("replace", "insert", "delete", "repeat line", "delete line", "swap lines", "cut")
+_DEEDS = ("replace", "replace", "insert", "delete", "repeat", "swap", "cut")
+
+# One number that everything follows from is drawn ten times as fast as each choice by itself.
+_seeds = st.integers(0, 2**64 - 1)
 
 
-@st.composite
-def texts(draw: st.DrawFn, samples: Sequence[str], most: int = 4) -> str:
+def texts(samples: Sequence[str], most: int = 4) -> st.SearchStrategy[str]:
     """One of the samples, in which up to ``most`` words or lines are others."""
-    text = draw(st.sampled_from(samples))
-    for _ in range(draw(st.integers(1, most))):
-        deed = draw(st.sampled_from(_DEEDS))
-        if deed.endswith(("line", "lines")):
+    return st.builds(_text, st.sampled_from(samples), st.integers(1, most), _seeds)
+
+
+def _text(text: str, changes: int, seed: int) -> str:
+    draw = Random(seed)
+    for _ in range(changes):
+        deed = draw.choice(_DEEDS)
+        # Some changes are to lines, most are to words.
+        if deed in ("repeat", "swap") or (deed == "delete" and draw.random() < 0.3):
             parts = text.splitlines(keepends=True)
         else:
             parts = _TOKEN.findall(text)
         if not parts:
-            text += draw(words)
+            text += draw.choice(WORDS)
             continue
-        spot = draw(st.integers(0, len(parts) - 1))
+        spot, other = draw.randrange(len(parts)), draw.randrange(len(parts))
         if deed == "replace":
-            parts[spot] = draw(words)
+            parts[spot] = draw.choice(WORDS)
         elif deed == "insert":
-            parts.insert(spot, draw(words))
-        elif deed == "repeat line":
-            parts.insert(draw(st.integers(0, len(parts))), parts[spot])
-        elif deed == "swap lines":
-            other = draw(st.integers(0, len(parts) - 1))
+            parts.insert(spot, draw.choice(WORDS))
+        elif deed == "repeat":
+            parts.insert(other, parts[spot])
+        elif deed == "swap":
             parts[spot], parts[other] = parts[other], parts[spot]
-        elif deed == "cut":
+        elif deed == "cut" and draw.random() < 0.3:
             parts = parts[:spot]
         else:
             del parts[spot]
@@ -81,21 +88,26 @@ def texts(draw: st.DrawFn, samples: Sequence[str], most: int = 4) -> str:
     return text
 
 
-@st.composite
-def data(draw: st.DrawFn, samples: Sequence[Any], most: int = 3) -> Any:
+def data(samples: Sequence[Any], most: int = 3) -> st.SearchStrategy[Any]:
     """One of the samples, plain JSON data, in which up to ``most`` values or keys are others."""
-    whole = {"": copy.deepcopy(draw(st.sampled_from(samples)))}
-    for _ in range(draw(st.integers(1, most))):
-        holder, key = draw(st.sampled_from(list(_places(whole))))
-        deed = draw(st.sampled_from(("replace", "replace", "delete", "add")))
+    return st.builds(_data, st.sampled_from(samples), st.integers(1, most), _seeds)
+
+
+def _data(sample: Any, changes: int, seed: int) -> Any:
+    draw = Random(seed)
+    whole = {"": copy.deepcopy(sample)}
+    for _ in range(changes):
+        holder, key = draw.choice(list(_places(whole)))
+        deed = draw.choice(("replace", "replace", "delete", "add"))
+        value = copy.deepcopy(draw.choice(draw.choice((VALUES, WORDS))))
         if deed == "replace" or key == "":
-            holder[key] = copy.deepcopy(draw(values))
+            holder[key] = value
         elif deed == "delete":
             del holder[key]
         elif isinstance(holder, dict):
-            holder[draw(words)] = copy.deepcopy(draw(values))
+            holder[draw.choice(WORDS)] = value
         else:
-            holder.insert(key, copy.deepcopy(draw(values)))
+            holder.insert(key, value)
     return whole[""]
 
 

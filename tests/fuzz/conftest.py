@@ -35,6 +35,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if bounds.tried:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         terminalreporter.write_line(
-            f"fuzz: {bounds.tried} inputs; the slowest took {bounds.slowest:.2f} s of CPU time; "
-            f"the whole run held at most {peak} MB"
+            f"fuzz: {bounds.tried} inputs; the slowest took {bounds.slowest:.2f} s of CPU time "
+            f"({bounds.slowest_test}); the whole run held at most {peak} MB"
         )

@@ -38,6 +38,9 @@ class TooLong(BaseException):
     """Not an Exception, so that nothing in between takes it for an answer."""
 
 
+_TIMERS = (signal.SIGPROF, signal.SIGALRM)
+
+
 def _too_long(number: int, frame: Any) -> None:
     what = f"{SECONDS} s of CPU time" if number == signal.SIGPROF else f"{WAITING} s"
     raise TooLong(f"took more than {what}")
@@ -51,7 +54,9 @@ def bounded(*expected: Type[Exception]) -> Iterator[None]:
     with open("/proc/self/statm", encoding="ascii") as statm:
         held = int(statm.read().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    before = {number: signal.signal(number, _too_long) for number in (signal.SIGPROF, signal.SIGALRM)}
+    before = {
+        number: signal.signal(number, _too_long) for number in (signal.SIGPROF, signal.SIGALRM)
+    }
     start = time.process_time()
     resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, hard))
     signal.setitimer(signal.ITIMER_PROF, SECONDS)

@@ -23,10 +23,10 @@ WORDS: Tuple[str, ...] = (
     *("CANCELLED by ²", "CANCELLED by " + "9" * 5000, "%" + "9" * 9 + "j", "%A%a%N%x%u%%%", "\\%j"),
     # YAML, JSON.
     *("~", "true", "{}", "[]", "[1, 2]", "{a: 1}", "{a: {b: {c: []}}}", "&a x", "*a", "!!binary x"),
-    *("[" * 5000, "{" * 5000, '{"a":' * 2000, "- " * 500, "? x", "---", "...", "%YAML 9.9", "|", ">"),
+    *("[" * 5000, "{" * 5000, '{"a":' * 2000, "- " * 500, "? x", "---", "...", "%YAML 9.9", ">"),
     *("'", '"', ":", "#", "\t", "  ", "\n", "\r", "\r\n", "\n\n", ": ", "- ", "= ", "|", "/"),
-    # Control characters, separators, directions, surrogates, and others that are not what they seem.
-    *("\0", "\x07", "\x1b[2J", "\x1b]0;x\x07", "\x1b", "\x1e", "\x1e\n", "\x1f", "\x1f" * 30, "\x7f"),
+    # Control characters, separators, directions, surrogates, and what looks like something else.
+    *("\0", "\x07", "\x1b[2J", "\x1b]0;x\x07", "\x1b", "\x1e", "\x1e\n", "\x1f", "\x1f" * 30),
     *("\x85", "\x9b2J", "\u2028", "\u2029", "\u202e", "\u2066", "\ufeff", "\ufffe", "\U0010ffff"),
     *("\ud800", "\udcff", "K", "İ", "ß", "\u0301" * 50, "한글", "　"),
     # Long ones.
@@ -34,14 +34,21 @@ WORDS: Tuple[str, ...] = (
     *("api_key-" * 8000, "token=" * 8000, "://" * 10_000, "a@" * 10_000, "1," * 20_000),
     *("curl -u " * 4000, "Bearer " * 4000, "=" * 20_000, "-----BEGIN PRIVATE KEY-----" * 500),
     # Places, and what a shell would run.
-    *("..", "../../x", "/", "/dev/zero", "/proc/self/mem", "~", "$(id)", "`id`", "${HOME}", "-x", "--"),
+    *("..", "../../x", "/", "/dev/zero", "/proc/self/mem", "~", "$(id)", "`id`", "$X", "-x", "--"),
     *("{{ 1 }}", "{% for %}", "{0}", "%s", "%n"),
 )  # fmt: skip
 
 VALUES: Tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2**31, 2**63, 10**20, 10**400, 1.5, -0.0),
     *(float("nan"), float("inf"), 1e308, [], {}, [[]], [None], {"": None}, {"a": {"b": []}}),
-    *([0] * 1000, ["x"] * 1000, [["a", "b"]], [[1, 2]], {"x": "y"}, {str(n): n for n in range(500)}),
+    *(
+        [0] * 1000,
+        ["x"] * 1000,
+        [["a", "b"]],
+        [[1, 2]],
+        {"x": "y"},
+        {str(n): n for n in range(500)},
+    ),
 )
 
 words = st.one_of(st.sampled_from(WORDS), st.text(max_size=8))

@@ -24,7 +24,7 @@ UNCHECKED = [
 hypothesis.settings.register_profile(
     "fuzz",
     deadline=None,
-    max_examples=5000,
+    max_examples=3000,
     suppress_health_check=UNCHECKED,
     database=DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples"),
     print_blob=True,

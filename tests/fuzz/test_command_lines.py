@@ -22,9 +22,9 @@ from neuronctl.slurm import process
 LINES = tuple(
     tuple(line.split())
     for line in (
-        "generate --cluster neuron-2022 -p amd_a100nv_8 -N 2 --gpus-per-node 4 --comment pytorch t.py",
+        "generate --cluster neuron-2022 -p amd_a100nv_8 -N 2 --gpus-per-node 4 --comment x t.py",
         "generate -f job.yaml",
-        "submit --cluster neuron-2022 -p amd_a100nv_8 --gpus-per-node 1 --comment pytorch t.py --lr 1",
+        "submit --cluster neuron-2022 -p amd_a100nv_8 --gpus-per-node 1 --comment pytorch t.py 1",
         "submit -f job.yaml --dry-run --json",
         "submit --cluster neuron-2022 -p auto --gpus-per-node 1 --comment pytorch t.py",
         "status",
@@ -100,7 +100,9 @@ def _raised(error: Exception) -> int:
     raise error
 
 
-def command(line: List[str], place: Path, record: str, answers: Mapping[str, str], code: int) -> None:
+def command(
+    line: List[str], place: Path, record: str, answers: Mapping[str, str], code: int
+) -> None:
     """Run a command line, with one record in the store and Slurm's ``answers``."""
 
     def start(argv: Any, input: Optional[str], cwd: Optional[str], env: Any) -> Answered:
@@ -128,7 +130,9 @@ def test_the_command_lines_are_valid(place: Path, capfd: pytest.CaptureFixture[s
 
 
 @inputs(0.1)
-@given(st.sampled_from(LINES), st.lists(st.tuples(st.integers(0, 9), words), min_size=1, max_size=3))
+@given(
+    st.sampled_from(LINES), st.lists(st.tuples(st.integers(0, 9), words), min_size=1, max_size=3)
+)
 def test_words(place: Path, line: tuple[str, ...], changes: List[tuple[int, str]]) -> None:
     changed = list(line)
     for spot, word in changes:
@@ -156,6 +160,3 @@ def test_logs(place: Path, line: tuple[str, ...], log: str) -> None:
     (place / "train-4711.out").write_bytes(content(log))
     ended = {**SLURM, "squeue": ""}
     command(list(line), place, RECORD_TEXTS[0].replace("/scratch/kim", str(place)), ended, 0)
-
-
-

@@ -32,7 +32,8 @@ JOBS = (
     "cluster: neuron-2022\npartition: amd_a100nv_8\ngres: gpu:a100:2\ncpus-per-task: 8\n"
     "array: 0-9%2\ndependency: afterok:17,singleton\nmail-type: END,FAIL\n"
     "mail-user: kim@example.org\noutput: logs/%x-%j.out\nsignal: B:USR1@120\n"
-    "env:\n  A: 1.10\n  HF_HOME: /scratch/hf\nsetup:\n  - module purge\n  - |\n    echo 1\n    echo 2\n"
+    "env:\n  A: 1.10\n  HF_HOME: /scratch/hf\nsetup:\n"
+    "  - module purge\n  - |\n    echo 1\n    echo 2\n"
     "sbatch: [--nice=10]\nscript: train.py\n",
     "partition: cpu\nlauncher: mpirun\nntasks-per-node: 4\nmem: 16G\nmodule: [gcc/10.2.0, cuda]\n"
     "conda: pt\nexclude: n[1-3]\nnodelist: n4\nexclusive: true\nrequeue: false\njob-name: x\n"
@@ -87,7 +88,13 @@ DRAFT = RecordDraft(
     cwd="/scratch/kim",
     command_line=("neuronctl", "submit", "-p", "cpu", "t.py"),
     script="#!/bin/bash\n#SBATCH --nodes=1\npython t.py\n",
-    request={"partition": "cpu", "env": [["A", "b"]], "args": ["--x"], "nodes": 1, "script": "t.py"},
+    request={
+        "partition": "cpu",
+        "env": [["A", "b"]],
+        "args": ["--x"],
+        "nodes": 1,
+        "script": "t.py",
+    },
     job_name="train",
     partition="cpu",
     output="/scratch/kim/%x-%j.out",
@@ -119,9 +126,7 @@ RECORDS = (json.loads(encode(RECORD)),)
 RECORD_TEXTS = (encode(RECORD).decode("ascii"), json.dumps(RECORDS[0], indent=1))
 
 
-def use(
-    job_file: Any = None, catalog_file: Any = None, words: Any = (), **options: Any
-) -> None:
+def use(job_file: Any = None, catalog_file: Any = None, words: Any = (), **options: Any) -> None:
     """A plan, what the rules say of it, and its script, as ``generate`` makes them."""
     job = prepare.plan_job(
         options, words=words, job_file=job_file, catalog_file=catalog_file, ask_slurm=False

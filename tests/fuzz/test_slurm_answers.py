@@ -89,7 +89,7 @@ SITE = (
     "QOS=p_gpu(2) GrpJobs=N(0) GrpSubmitJobs=5(4) GrpTRES=cpu=20(7),gres/gpu=N(0) \n",
 )
 DATABASE = (
-    "|".join(["normal", "DenyOnLimit", *["cpu=4,mem=8G,gres/gpu=2", "3"] * 20][: 2 + len(QOS_FIELDS)])
+    "|".join(["normal", "DenyOnLimit", *["cpu=4,mem=8G", "3"] * 20][: 2 + len(QOS_FIELDS)])
     + "\n"
     + "|".join(["lab", "gpu", "normal,long", "normal", *["2-00:00:00", "7", "cpu=1"] * 20]
                [: 4 + len(ASSOCIATION_FIELDS)])
@@ -183,7 +183,7 @@ def test_scontrol(text: str) -> None:
 def test_sacctmgr(text: str) -> None:
     with bounded():
         for one in (*parse_qos(text), *parse_associations(text)):
-            assert [(limit.command, limit.reason, limit.things) for limit in one.limits] is not None
+            assert all(limit.command and limit.reason for limit in one.limits)
 
 
 @inputs(0.5)

@@ -24,8 +24,8 @@ LOGS = (
     '[rank1]:   File "t.py", line 1, in <module>\n[rank1]: torch.OutOfMemoryError: CUDA out of '
     "memory.\n0: srun: error: n1: task 0: Exited with exit code 1\n",
     "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.batch.\n[default3]: x\n"
-    "[1,3]<stdout>: y\nModuleNotFoundError: No module named 'torch'\nbash: line 3: foo: command not "
-    "found\npreflight: n1: 3 GPUs per node\nlibcudnn.so.8: cannot open shared object file\n",
+    "[1,3]<stdout>: y\nModuleNotFoundError: No module named 'torch'\nbash: line 3: foo: "
+    "command not found\npreflight: n1: 3 GPUs per node\nlibx.so: cannot open shared object file\n",
 )
 SECRETS = (
     "export HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz012345\npython t.py --api-key abc123 \\\n"
@@ -73,7 +73,10 @@ GRAMMARS = (
     (units.parse_time, TIMES),
     (units.parse_duration, TIMES),
     (lambda text: units.parse_since(text, NOW), ("7d", "2026-11-01", "2026-11-01T10:00")),
-    (lambda text: moment(text, NOW), ("now+1hour", "tomorrow", "16:00", "2026-12-01T10:00", "010126")),
+    (
+        lambda text: moment(text, NOW),
+        ("now+1hour", "tomorrow", "16:00", "2026-12-01T10:00", "010126"),
+    ),
     (units.parse_memory, ("16G", "512", "1T")),
     (units.expand_hostlist, ("gpu[01-03,07],cpu1", "r[1-2]n[01-04]")),
     (units.check_array, ("0-9%2", "1,3,8-16:4")),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bounds import bounded, inputs
 from broken import content, data, texts
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from living import LIMITS
 
@@ -199,6 +199,7 @@ def test_the_shipped_catalog(text: str) -> None:
 
 
 @inputs(2)
+@example(RECORD_TEXTS[0].replace("python t.py", r"\ud800"))
 @given(texts(RECORD_TEXTS))
 def test_a_record_with_other_bytes(text: str) -> None:
     _use_record(content(text))

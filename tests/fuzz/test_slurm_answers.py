@@ -9,7 +9,7 @@ import pytest
 from bounds import bounded, inputs
 from broken import texts, words
 from fake_slurm import accounting_row, queue_row
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neuronctl.slurm import fields
@@ -160,6 +160,7 @@ def test_squeue_of_a_partition(text: str) -> None:
 
 
 @inputs(1)
+@example(SHOWN[0].replace("gpu[35-36]", "gpu[35-36"))
 @given(texts(SHOWN))
 def test_scontrol_show_job(text: str) -> None:
     use([job.id for job in read(parse_show_job, text) or ()][:3])
@@ -168,6 +169,7 @@ def test_scontrol_show_job(text: str) -> None:
 
 
 @inputs(2)
+@example("NodeName=n1 " + "x" * 100_000)
 @given(texts(SITE))
 def test_scontrol(text: str) -> None:
     for parse in (parse_config, parse_partitions, parse_nodes, parse_reservations):
@@ -183,7 +185,7 @@ def test_scontrol(text: str) -> None:
 def test_sacctmgr(text: str) -> None:
     with bounded():
         for one in (*parse_qos(text), *parse_associations(text)):
-            assert all(limit.command and limit.reason for limit in one.limits)
+            assert all(isinstance(limit.command + limit.reason, str) for limit in one.limits)
 
 
 @inputs(0.5)
@@ -224,6 +226,9 @@ FIELDS = [
 
 @pytest.mark.parametrize("parse", FIELDS, ids=lambda parse: parse.__qualname__)
 @inputs(0.25)
+@example("²")
+@example("9" * 5000)
+@example("gres/gpu=" + "9" * 5000)
 @given(words)
 def test_fields(parse: Callable[[str], Any], text: str) -> None:
     read(parse, text)

@@ -10,7 +10,7 @@ from typing import Any, Callable
 import pytest
 from bounds import bounded, inputs
 from broken import content, data, texts, values, words
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neuronctl import console, masking, shell, units
@@ -54,6 +54,7 @@ def test_logs(text: str, rank: int, size: int) -> None:
 
 
 @inputs(2)
+@example("A_TOKEN=" + "a@" * 30_000 + "\n" + "a@" * 29_999 + " " + "a@" * 29_998)
 @given(texts(SECRETS))
 def test_masking(text: str) -> None:
     with bounded():

@@ -39,7 +39,10 @@ test-agreement: install test-packages ## what is said of 1,000 random requests i
 		--agreement-seed $$RANDOM --agreement-states 80 $(OPTIONS)
 
 test-fast: install ## unit tests, generated scripts and documentation, in under a minute
-	$(BIN)/python -m pytest -n 2 tests/unit tests/golden tests/docs --ignore tests/unit/test_examples.py
+	$(BIN)/python -m pytest -n 2 tests/unit tests/fuzz tests/golden tests/docs --ignore tests/unit/test_examples.py
+
+fuzz: install ## over 100,000 broken files, answers of Slurm, logs and command lines, in ten minutes
+	$(BIN)/python -m pytest -p no:xdist tests/fuzz --hypothesis-profile=fuzz
 
 ROUNDS ?= 30
 
@@ -91,4 +94,4 @@ $(VENV)/torch.stamp: $(VENV)/python.stamp
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-matrix test-agreement test-fast bench lint docs install packages parts test-packages clean
+.PHONY: help demo test test-matrix test-agreement test-fast fuzz bench lint docs install packages parts test-packages clean

@@ -145,6 +145,13 @@ def expand_hostlist(text: str) -> List[str]:
     return names
 
 
+def first_host(text: str) -> str:
+    """The first name in a host list; "" if it is empty or not a host list."""
+    with contextlib.suppress(ValueError, IndexError):
+        return expand_hostlist(text)[0]
+    return ""
+
+
 def compress_hostlist(names: Iterable[str]) -> str:
     """The host list for these names, as squeue prints it: ``cpu1,gpu[01-03,07]``.
 

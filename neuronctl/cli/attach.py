@@ -76,7 +76,7 @@ def nodes_of(status: JobStatus) -> Tuple[str, ...]:
     """The names of the nodes a job runs on."""
     from neuronctl.units import expand_hostlist
 
-    nodes = tuple(expand_hostlist(status.node_list)) if status.node_list else ()
-    if not nodes:
-        raise NoSuchJobError(f"Slurm does not report the nodes of job {status.id}")
-    return nodes
+    try:
+        return tuple(expand_hostlist(status.node_list))
+    except ValueError:
+        raise NoSuchJobError(f"Slurm does not report the nodes of job {status.id}") from None

@@ -180,11 +180,10 @@ def _signal_name(text: str) -> str:
 
     from neuronctl.errors import did_you_mean
 
-    names = {number.name[3:]: number for number in signal.Signals}
+    names = {number.name[3:]: str(number.value) for number in signal.Signals}
     word = text.strip().upper()
     word = word[3:] if word.startswith("SIG") else word
-    if word.isdigit():
-        word = next((name for name, number in names.items() if number == int(word)), word)
+    word = next((name for name, number in names.items() if number == word), word)
     if word not in names:
         raise UsageError(f"--signal: '{text}' is not a signal", did_you_mean(word, names))
     return word

@@ -32,6 +32,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     secrets masked.
     """
     from neuronctl.records import recorded
+    from neuronctl.slurm.fields import count
 
     store = RecordStore.default()
     first = recorded_job(job, store)
@@ -41,7 +42,7 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         decisions, script = _today(first)
         other_name = "today"
         values = recorded.changed_decisions(first.draft.decisions, decisions)
-    elif other.isdigit() or not os.path.isfile(other):
+    elif count(other) is not None or not os.path.isfile(other):
         second = _second(other, store)
         other_name, script = f"job {second.job_id}", second.draft.script
         values = recorded.changed_decisions(first.draft.decisions, second.draft.decisions)

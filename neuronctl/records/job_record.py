@@ -158,7 +158,7 @@ class JobRecord:
         err: the log of standard error, if it is separate. node_list: where the job runs, for
         ``%N``, which stays unresolved until that is known.
         """
-        from neuronctl.units import expand_hostlist, expand_log_pattern
+        from neuronctl.units import expand_log_pattern, first_host
 
         assert self.job_id is not None
         return expand_log_pattern(
@@ -168,7 +168,7 @@ class JobRecord:
             array_task_id=task,
             job_name=self.job_name,
             user=self.user,
-            node=expand_hostlist(node_list)[0] if node_list else "%N",
+            node=first_host(node_list) or "%N",
         )
 
 
@@ -317,6 +317,7 @@ def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
 
     surroundings = Provenance(**rest["surroundings"])
     _checked(vars(surroundings), _kinds(Provenance))
+    _check_request(rest["request"])
     return RecordDraft(
         command_line=_strings(rest["command_line"]),
         decisions=tuple([_strings(row, 4) for row in rest["decisions"]]),
@@ -325,6 +326,19 @@ def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
         **_checked(rest, _DRAFT_KINDS),
         **{name: getattr(record, name) for name in _SHARED},
     )
+
+
+def _check_request(request: Mapping[str, Any]) -> None:
+    from neuronctl.request.job import JobRequest
+
+    kinds = {name: kind for name, kind in JobRequest.__annotations__.items() if name in request}
+    _checked(request, {name: _TYPES[kind] for name, kind in kinds.items() if kind in _TYPES})
+    for name, kind in kinds.items():
+        if kind == "Tuple[str, ...]":
+            _strings(request[name])
+        elif kind == "Tuple[Tuple[str, str], ...]":
+            for pair in request[name]:
+                _strings(pair, 2)
 
 
 def _checked(data: Mapping[str, Any], kinds: Mapping[str, Tuple[type, ...]]) -> Dict[str, Any]:

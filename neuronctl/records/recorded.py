@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 from typing import Any, Iterable, List, Tuple
@@ -62,7 +63,10 @@ def is_whole(record: JobRecord) -> bool:
     """Whether the recorded script equals the submitted one (no secret was masked)."""
     import hashlib
 
-    script = record.draft.script.encode("utf-8", "surrogateescape")
+    # A surrogate that no byte stands for is in a damaged record only.
+    script = record.draft.script.encode("utf-8", "replace")
+    with contextlib.suppress(UnicodeEncodeError):
+        script = record.draft.script.encode("utf-8", "surrogateescape")
     return hashlib.sha256(script).hexdigest() == record.script_sha256
 
 

@@ -69,22 +69,21 @@ def parse_minutes(text: str) -> Optional[int]:
     text = text.strip()
     if text == "UNLIMITED":
         return UNLIMITED
-    return int(text) * 60 if text.isdigit() else None
+    minutes = count(text)
+    return None if minutes is None else minutes * 60
 
 
 def count(text: str) -> Optional[int]:
-    """The number, None where there is none: ``UNLIMITED``, ``N``."""
-    return int(text) if text.isdigit() else None
+    """The whole number, which Slurm keeps in 64 bits; None where there is none: ``UNLIMITED``."""
+    # Not isdigit() alone, which is true of ², nor int() of any length.
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
 
 
 @_remembered
 def parse_count(text: str) -> Optional[int]:
     """A whole number, or the lower end of a range (squeue's ``1-4`` nodes); otherwise None."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        return int(text)
-    match = re.match(r"(\d+)", text)
-    return int(match[1]) if match else None
+    match = re.match(r"[0-9]+", text.strip())
+    return count(match[0]) if match else None
 
 
 @_remembered
@@ -93,7 +92,7 @@ def parse_gres_gpus(text: str) -> Optional[int]:
     counts = [
         int(match[1] or 1)
         for match in re.finditer(
-            r"(?:^|[,:/])gpu(?:[:=][A-Za-z][\w.-]*)?(?:[:=](\d+))?(?=$|[,(])", text
+            r"(?:^|[,:/])gpu(?:[:=][A-Za-z][\w.-]*)?(?:[:=]([0-9]{1,20}))?(?=$|[,(])", text
         )
     ]
     return sum(counts) if counts else None
@@ -106,19 +105,20 @@ def parse_tres_gpus(text: str) -> Optional[int]:
     typed = []
     for part in text.split(","):
         name, _, value = part.partition("=")
-        if not value.isdigit():
+        figure = count(value)
+        if figure is None:
             continue
         if name == "gres/gpu":
-            total = int(value)
+            total = figure
         elif name.startswith("gres/gpu:"):
-            typed.append(int(value))
+            typed.append(figure)
     return total if total is not None else (sum(typed) if typed else None)
 
 
 @_remembered
 def parse_tres_memory(text: str) -> Optional[int]:
     """MB of a whole job in ``cpu=8,mem=62.50G,node=2``; None where it is not told."""
-    match = re.search(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGTP]?)(?:,|$)", text)
+    match = re.search(r"(?:^|,)mem=([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)(?:,|$)", text)
     if match is None:
         return None
     return round(float(match[1]) * 1024.0 ** ("KMGTP".index(match[2] or "M") - 1))
@@ -151,7 +151,7 @@ class ExitCode:
     @classmethod
     def parse(cls, text: str) -> Optional[ExitCode]:
         """Parse ``1:0``; None for anything else."""
-        match = re.fullmatch(r"(\d+):(\d+)", text.strip())
+        match = re.fullmatch(r"([0-9]{1,10}):([0-9]{1,10})", text.strip())
         return cls(int(match[1]), int(match[2])) if match else None
 
     @classmethod

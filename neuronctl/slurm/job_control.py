@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.fields import ExitCode, parse_gres_gpus
+from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import answer, failure, run
-from neuronctl.units import expand_hostlist
+from neuronctl.units import expand_hostlist, first_host
 
 # Keys whose value is the rest of the line, including spaces.
 _WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "JobName", "Reason")
@@ -69,29 +70,27 @@ def _attributes(block: str) -> Dict[str, str]:
 
 
 def _block(found: Dict[str, str]) -> Optional[ControlJob]:
-    own = found.get("JobId", "")
-    if not own.isdigit():
+    own, array, task = (count(found.get(key, "")) for key in ("JobId", "ArrayJobId", "ArrayTaskId"))
+    het, offset = (count(found.get(key, "")) for key in ("HetJobId", "HetJobOffset"))
+    if own is None:
         return None
-    array, task = found.get("ArrayJobId", ""), found.get("ArrayTaskId", "")
-    het, offset = found.get("HetJobId", ""), found.get("HetJobOffset", "")
-    id = JobId(int(own))
-    if array.isdigit() and task.isdigit():
-        id = JobId(int(array), task=int(task))
-    elif array.isdigit() and task:
-        id = JobId(int(array), tasks=task)
-    elif het.isdigit() and offset.isdigit():
-        id = JobId(int(het), het=int(offset))
+    id = JobId(own)
+    if array is not None and task is not None:
+        id = JobId(array, task=task)
+    elif array is not None:
+        id = JobId.read(f"{array}_[{found.get('ArrayTaskId')}]") or id
+    elif het is not None and offset is not None:
+        id = JobId(het, het=offset)
     reason = found.get("Reason", "")
     node_list = found.get("NodeList", "").replace("(null)", "")
 
     def path(name: str) -> str:
         # Slurm resolves the whole pattern except the first node's name.
-        value = found.get(name, "")
-        return value.replace("%N", expand_hostlist(node_list)[0]) if node_list else value
+        return found.get(name, "").replace("%N", first_host(node_list) or "%N")
 
     return ControlJob(
         id=id,
-        job_id=int(own),
+        job_id=own,
         state=found.get("JobState", ""),
         reason="" if reason == "None" else reason,
         exit=ExitCode.parse(found.get("ExitCode", "")),
@@ -123,8 +122,9 @@ def parse_job_gpus(text: str) -> Dict[str, int]:
     """
     found: Dict[str, int] = {}
     for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
-        count = parse_gres_gpus(match[2]) or 0
-        found.update((node, found.get(node, 0) + count) for node in expand_hostlist(match[1]))
+        gpus = parse_gres_gpus(match[2]) or 0
+        with contextlib.suppress(ValueError):  # a host list that cannot be read
+            found.update((node, found.get(node, 0) + gpus) for node in expand_hostlist(match[1]))
     return found
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Optional, Sequence, Set
+from itertools import compress
+from typing import Iterator, List, Optional, Sequence
 
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
@@ -11,7 +12,7 @@ from neuronctl.units import fold_ranges
 
 _JOB_ID = (
     r"(?P<job>[0-9]{1,10})"
-    r"(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%.-]+)\])|\+(?P<het>[0-9]+))?"
+    r"(?:_(?:(?P<task>[0-9]{1,10})|\[(?P<tasks>[0-9,:%.-]+)\])|\+(?P<het>[0-9]{1,10}))?"
 )
 
 
@@ -86,13 +87,17 @@ class JobId:
 
     def without(self, others: Sequence[JobId]) -> Optional[JobId]:
         """The tasks of ``4711_[0-9]`` that are in none of ``others``; None if none remain."""
-        known = {one.task for one in others}
-        folded = [_Tasks(one.tasks) for one in others if one.tasks is not None]
-        tasks = list(_Tasks(self.tasks or ""))
-        left = [n for n in tasks if n not in known and not any(n in one for one in folded)]
-        if len(left) == len(tasks):
+        tasks = _Tasks(self.tasks or "").marked()
+        left = bytearray(tasks)
+        for one in others:
+            for index in () if one.task is None else (one.task,):
+                left[index : index + 1] = bytes(len(left[index : index + 1]))
+            for taken in _Tasks(one.tasks or "").up_to(len(left)):
+                left[taken.start : taken.stop : taken.step] = bytes(len(taken))
+        if left == tasks:
             return self
-        return JobId(self.job, tasks=fold_ranges(left)) if left else None
+        indexes = fold_ranges(compress(range(len(left)), left))
+        return JobId(self.job, tasks=indexes) if indexes else None
 
     def overlaps(self, other: JobId) -> bool:
         """Whether both have a task in common, as 4711_[1-5] and 4711_[3-9%2] do."""
@@ -102,6 +107,8 @@ class JobId:
             return False
         return _Tasks(self.tasks).meets(_Tasks(other.tasks))
 
+
+_INDEXES = r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?"
 
 # Slurm allows no MaxArraySize above this, so every index is lower.
 _ARRAY_END = 4_000_001
@@ -122,6 +129,13 @@ def _distinct(group: Sequence[range]) -> int:
     return sum(seen)
 
 
+def _meet(one: range, two: range) -> bool:
+    first, end = max(one.start, two.start), min(one.stop, two.stop)
+    first += (one.start - first) % one.step
+    # Which of one's indexes are in two repeats after as many of them as two's step.
+    return any(index in two for index in range(first, end, one.step)[: two.step])
+
+
 class _Tasks:
     """Membership and size of an array expression, without expanding it (to maybe millions)."""
 
@@ -129,18 +143,28 @@ class _Tasks:
         self.expression = expression
 
     def _ranges(self) -> Iterator[range]:
-        for match in re.finditer(r"(\d+)(?:-(\d+)(?::(\d+))?)?", self.expression.partition("%")[0]):
-            yield range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1) or 1)
+        for item in self.expression.partition("%")[0].split(","):
+            match = re.fullmatch(_INDEXES, item.rstrip("."))  # squeue may shorten a list
+            if match is not None:
+                yield range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1) or 1)
+
+    def up_to(self, end: int) -> Iterator[range]:
+        """The part of each range that is below ``end``, where there is one."""
+        for tasks in self._ranges():
+            part = range(tasks.start, min(tasks.stop, end), tasks.step)
+            if part:
+                yield part
 
     def __contains__(self, index: int) -> bool:
         return any(index in tasks for tasks in self._ranges())
 
-    def __iter__(self) -> Iterator[int]:
-        """Distinct indexes in ascending order, up to Slurm's maximum."""
-        found: Set[int] = set()
-        for tasks in self._ranges():
-            found.update(tasks[: max(0, _ARRAY_END - tasks.start)])
-        return iter(sorted(found))
+    def marked(self) -> bytearray:
+        """1 for each index, 0 for those between, up to Slurm's maximum."""
+        found = bytearray()
+        for tasks in self.up_to(_ARRAY_END):
+            found += bytes(max(0, tasks[-1] + 1 - len(found)))
+            found[tasks.start : tasks[-1] + 1 : tasks.step] = b"\1" * len(tasks)
+        return found
 
     def __len__(self) -> int:
         """The number of distinct indexes: one that is listed twice is one task."""
@@ -156,4 +180,4 @@ class _Tasks:
 
     def meets(self, other: _Tasks) -> bool:
         """Whether both have an index in common."""
-        return any(index in other for tasks in self._ranges() for index in tasks)
+        return any(_meet(one, two) for one in self._ranges() for two in other._ranges())

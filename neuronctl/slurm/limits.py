@@ -12,6 +12,7 @@ from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.fields import count
 
 JOB, NODE, USER, ACCOUNT, GROUP = "job", "node", "user", "account", "group"
 """What a limit is of: a job, one of its nodes, all jobs of a user, an account, or everybody."""
@@ -264,8 +265,9 @@ def read_limits(fields: Mapping[str, str], scope: str, name: str) -> Tuple[Limit
 
 def _figures(kind: LimitKind, text: str) -> Iterator[Tuple[str, int]]:
     if kind.counts in (RUNNING, SUBMITTED):
-        if text.isdigit():
-            yield "", int(text)
+        figure = count(text)
+        if figure is not None:
+            yield "", figure
         return
     if kind.counts == TIME:
         with contextlib.suppress(ValueError):
@@ -286,8 +288,10 @@ def _figures(kind: LimitKind, text: str) -> Iterator[Tuple[str, int]]:
 
 
 def _amount(tres: str, value: str) -> Optional[int]:
+    if tres != "mem":
+        return count(value)
     try:
-        return units.parse_memory(value) if tres == "mem" else int(value)
+        return units.parse_memory(value)
     except ValueError:
         return None
 
@@ -303,14 +307,14 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     plain = r" (Grp(?:SubmitJobs|Jobs|Wall)|Max(?:Submit)?JobsPA)=(\S*)"
     for kind, text in re.findall(plain, line):
         kind = kind.replace("SubmitJobsPA", "SubmitPA")  # as sacctmgr calls it
-        for figure, used in re.findall(r"^(\d+)\(([\d.]+)\)", text):
+        for figure, used in re.findall(r"^([0-9]{1,20})\(([0-9]{1,20}(?:\.[0-9]{1,20})?)\)", text):
             found.append(Limit(kind, "", int(figure), scope, name, int(float(used))))
     # Backwards: what running jobs may still use stands behind what has been used.
     of_tres = r" (GrpTRES(?:Mins|RunMins)?|MaxTRESPA)=(\S*)"
     for kind, text in sorted(re.findall(of_tres, line), reverse=True):
         for part in text.split(","):
             tres, _, figures = part.rpartition("=")
-            match = re.fullmatch(r"(\d+|N)\((\d+)\)", figures)
+            match = re.fullmatch(r"([0-9]{1,20}|N)\(([0-9]{1,20})\)", figures)
             if match is None:
                 continue
             if kind == "GrpTRESRunMins":

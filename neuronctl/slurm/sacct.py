@@ -141,7 +141,7 @@ def parse_sacct(text: str, *, marks: bool = False) -> List[AccountingJob]:
 
 def _job(row: Dict[str, Any]) -> AccountingJob:
     requested = row.pop("requested")
-    cancelled = re.fullmatch(r"(CANCELLED) by (\d+)", row["state"])
+    cancelled = re.fullmatch(r"(CANCELLED) by ([0-9]{1,10})", row["state"])
     return AccountingJob(
         **{
             **row,

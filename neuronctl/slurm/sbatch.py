@@ -36,7 +36,7 @@ def sbatch_argv(mark: str = "") -> List[str]:
 def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
     """Parse ``4711`` or ``4711;cluster`` on a line of its own; None if there is no such line."""
     for line in reversed(stdout.splitlines()):
-        match = re.fullmatch(r"(\d+)(?:;(.+))?", line.strip())
+        match = re.fullmatch(r"([0-9]{1,10})(?:;(.+))?", line.strip())
         if match:
             return Submitted(int(match[1]), match[2], plain_words(stderr))
     return None

@@ -164,13 +164,13 @@ def scontrol_questions(
 
 def parse_config(text: str) -> SiteConfig:
     """The lines ``Name = value`` of ``scontrol show config``."""
-    found = dict(re.findall(r"^(\w+) += (.*?) *$", text, re.MULTILINE))
-    size = found.get("MaxArraySize", "")
+    lines = re.findall(r"^(\w+) += (.*)$", text, re.MULTILINE)
+    found = {name: value.rstrip() for name, value in lines}
     enforce = found.get("AccountingStorageEnforce", "")
     return SiteConfig(
         cluster=found.get("ClusterName", "").lower(),
         version=found.get("SLURM_VERSION", ""),
-        max_array_size=int(size) if size.isdigit() else None,
+        max_array_size=count(found.get("MaxArraySize", "")),
         enforce=words(enforce),
         memory_counts="MEMORY" in found.get("SelectTypeParameters", "").upper(),
         over_time=parse_minutes(found.get("OverTimeLimit", "").partition(" ")[0]) or 0,
@@ -277,7 +277,7 @@ def parse_job_states(text: str) -> Dict[int, str]:
     """State by job id in the ``JobId=`` lines of ``scontrol --oneliner show job``."""
     return {
         int(match[1]): match[2]
-        for match in re.finditer(r"^JobId=(\d+) .*? JobState=(\w+)", text, re.MULTILINE)
+        for match in re.finditer(r"^JobId=([0-9]{1,10}) .*? JobState=(\w+)", text, re.MULTILINE)
     }
 
 
@@ -286,7 +286,7 @@ def _lines(text: str, first: str) -> List[Dict[str, str]]:
     for line in text.splitlines():
         if line.startswith(first + "="):
             one: Dict[str, str] = {}
-            for name, value in re.findall(r"([A-Za-z/:]+)=(\S*)", line):
+            for name, value in re.findall(r"(?<![A-Za-z/:])([A-Za-z/:]{1,40})=(\S*)", line):
                 one.setdefault(name, value)  # an administrator's Reason= may say anything after it
             found.append(one)
     return found

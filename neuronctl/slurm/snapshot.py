@@ -217,7 +217,7 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
     if gpus is None:
         each = parse_gres_gpus(per_node)
         gpus = None if each is None else each * (parse_count(nodes) or 1)
-    cores = re.search(r"(?:^|,)cpu=(\d+)(?:,|$)", tres)
+    cores = re.search(r"(?:^|,)cpu=([0-9]{1,20})(?:,|$)", tres)
     first = JobId.parse(ids[0])
     return MyJob(
         id=first,

@@ -31,9 +31,8 @@ def _first_id(text: str) -> Optional[JobId]:
 
 def _exit_code(text: str) -> Optional[ExitCode]:
     """Parse a wait status (Slurm 22.05) or ``17:0`` (Slurm 24.11)."""
-    if text.isdecimal():
-        return ExitCode.of_wait_status(int(text))
-    return ExitCode.parse(text)
+    status = count(text)
+    return ExitCode.parse(text) if status is None else ExitCode.of_wait_status(status)
 
 
 # Free text (directory, name) comes last. Explicit fields, because --json takes ten times as long;

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.fields import count
 from neuronctl.slurm.process import failure, run
 from neuronctl.units import compress_hostlist
 
@@ -80,7 +82,7 @@ def parse_look(text: str) -> List[NodeLook]:
     """Parse the nodes' reports, in task order; other lines are skipped."""
     said: Dict[int, List[Tuple[str, str]]] = {}
     for line in text.splitlines():
-        match = re.match(r"\s*(\d+): @(\w+)\t(.*)", line)
+        match = re.match(r"\s*([0-9]{1,9}): @(\w+)\t(.*)", line)
         if match:
             said.setdefault(int(match[1]), []).append((match[2], match[3]))
     return [_node(said[task]) for task in sorted(said)]
@@ -113,17 +115,20 @@ def _gpu(text: str) -> Optional[Gpu]:
 
 def _process(text: str) -> Optional[Process]:
     fields = text.split(None, 3)
-    if len(fields) != 4 or not fields[0].isdigit() or not fields[2].isdigit():
+    if len(fields) != 4:
         return None
-    cpu = _number(fields[1])
-    return None if cpu is None else Process(int(fields[0]), cpu, int(fields[2]) // 1024, fields[3])
+    pid, cpu, memory = count(fields[0]), _number(fields[1]), count(fields[2])
+    if pid is None or cpu is None or memory is None:
+        return None
+    return Process(pid, cpu, memory // 1024, fields[3])
 
 
 def _number(text: str) -> Optional[float]:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def _whole(value: Optional[float]) -> Optional[int]:

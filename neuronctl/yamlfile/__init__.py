@@ -99,7 +99,9 @@ def _read_kept(file: str, text: str) -> Optional[Document]:
         kept = cache.read("yaml", file, text)
         lines = {_path(key): line for key, line in kept["lines"].items()}
         raw = {_path(key): typed for key, typed in kept["raw"].items()}
-        return Document(file, kept["data"], lines, raw)
+        # where() ends at the first line, and a job's options are read from a mapping.
+        whole = () in lines and isinstance(kept["data"], dict)
+        return Document(file, kept["data"], lines, raw) if whole else None
     except (KeyError, TypeError, AttributeError):
         return None
 

@@ -1,0 +1,40 @@
+"""Two lengths: a short run among the fast tests, and ``make fuzz``, which also keeps what failed.
+
+What a long run finds stays in ``.hypothesis/examples`` and is tried first by the next one; once it
+is mended, it stays in its test as an ``@example``.
+"""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import bounds
+import hypothesis
+import pytest
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+ROOT = Path(__file__).resolve().parents[2]
+UNCHECKED = [
+    hypothesis.HealthCheck.too_slow,
+    hypothesis.HealthCheck.data_too_large,
+    hypothesis.HealthCheck.large_base_example,
+]
+
+hypothesis.settings.register_profile(
+    "fuzz",
+    deadline=None,
+    max_examples=3000,
+    suppress_health_check=UNCHECKED,
+    database=DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples"),
+    print_blob=True,
+)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if bounds.tried:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        terminalreporter.write_line(
+            f"fuzz: {bounds.tried} inputs; the slowest took {bounds.slowest:.2f} s of CPU time "
+            f"({bounds.slowest_test}); the whole run held at most {peak} MB"
+        )

@@ -1,0 +1,128 @@
+"""Texts from anywhere: logs, secrets, times, host lists, and what goes to a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from bounds import bounded, inputs
+from broken import content, data, texts, values, words
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from neuronctl import console, masking, shell, units
+from neuronctl.diagnosis import log_text, signs
+from neuronctl.request.begin_time import moment
+from neuronctl.slurm.pending_reasons import explain, reason_words
+from neuronctl.tracking.rank_filter import RankFilter
+
+LOGS = (
+    "epoch 1: 10%\repoch 1: 100%\n\x1b[31mred\x1b[0m\n[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "t.py", line 1, in <module>\n[rank1]: torch.OutOfMemoryError: CUDA out of '
+    "memory.\n0: srun: error: n1: task 0: Exited with exit code 1\n",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.batch.\n[default3]: x\n"
+    "[1,3]<stdout>: y\nModuleNotFoundError: No module named 'torch'\nbash: line 3: foo: "
+    "command not found\npreflight: n1: 3 GPUs per node\nlibx.so: cannot open shared object file\n",
+)
+SECRETS = (
+    "export HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz012345\npython t.py --api-key abc123 \\\n"
+    "  --set wandb.api_key=x 'https://kim:pass@word/x@host/p' -u kim:secret\n",
+    '{"api_key": "0123456789abcdef", "token": ["a", "b"], "url": "https://x/?token=abcdef12"}\n'
+    "curl -H 'Authorization: Bearer abcdef0123456789' -u kim:secret https://host\n"
+    "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\n",
+)
+NOW = 1_800_000_000
+
+
+@inputs(2)
+@given(texts(LOGS), st.integers(0, 3), st.integers(1, 100))
+def test_logs(text: str, rank: int, size: int) -> None:
+    file, sink = Path(os.environ["HOME"], "log"), io.BytesIO()
+    file.write_bytes(content(text))
+    with bounded():
+        tail = log_text.read_tail(str(file))
+        signs.search(tail.lines)
+        log_text.read_tail(str(file), most=size)
+    with bounded():
+        lines = RankFilter(sink, rank)  # type: ignore[arg-type]
+        for start in range(0, len(text), max(size, len(text) // 50)):
+            lines.write(content(text[start : start + max(size, len(text) // 50)]))
+        lines.finish()
+
+
+@inputs(2)
+@example("A_TOKEN=" + "a@" * 30_000 + "\n" + "a@" * 29_999 + " " + "a@" * 29_998)
+@given(texts(SECRETS))
+def test_masking(text: str) -> None:
+    with bounded():
+        masker = masking.Masker(masking.secret_values(text.split(), {"A_TOKEN": text[:50]}))
+        masker.text(text), masker.line(text), masker.words(text.split()[:100])
+
+
+@inputs(0.5)
+@given(data(({"env": [["A_TOKEN", "x"]], "api_key": "x", "a": {"b": ["c"]}},)))
+def test_masking_data(changed: Any) -> None:
+    with bounded():
+        masking.Masker(["x"]).data(changed)
+
+
+TIMES = ("1-02:03:04", "2:03:04", "30", "UNLIMITED")
+GRAMMARS = (
+    (units.parse_time, TIMES),
+    (units.parse_duration, TIMES),
+    (lambda text: units.parse_since(text, NOW), ("7d", "2026-11-01", "2026-11-01T10:00")),
+    (
+        lambda text: moment(text, NOW),
+        ("now+1hour", "tomorrow", "16:00", "2026-12-01T10:00", "010126"),
+    ),
+    (units.parse_memory, ("16G", "512", "1T")),
+    (units.expand_hostlist, ("gpu[01-03,07],cpu1", "r[1-2]n[01-04]")),
+    (units.check_array, ("0-9%2", "1,3,8-16:4")),
+    (units.check_dependency, ("afterok:17:18,singleton", "after:17+5?afterany:17_3")),
+    (units.check_mail_type, ("END,FAIL",)),
+)
+
+
+@pytest.mark.parametrize(("read", "samples"), GRAMMARS, ids=range(len(GRAMMARS)))
+@inputs(0.3)
+@given(st.data())
+def test_grammars(read: Callable[[str], Any], samples: Any, drawn: st.DataObject) -> None:
+    text = drawn.draw(texts(samples))
+    with bounded(ValueError):
+        read(text)
+
+
+@inputs(0.5)
+@given(texts(("logs/%x-%5j.out", "%A_%a-%N%%.out", "\\%j")), st.booleans(), words)
+def test_log_patterns(text: str, any_task: bool, name: str) -> None:
+    with bounded():
+        units.expand_log_pattern(text, job_id=4711, job_name=name, node=name, any_task=any_task)
+
+
+@inputs(0.5)
+@given(texts(("QOSMaxJobsPerUserLimit", "ReqNodeNotAvail, UnavailableNodes:n[1-3]", "Priority")))
+def test_pending_reasons(text: str) -> None:
+    with bounded():
+        explain(text), reason_words(text)
+
+
+@inputs(0.5)
+@given(st.lists(st.lists(words, min_size=2, max_size=2), max_size=4), st.integers(10, 200), values)
+def test_the_terminal(rows: Any, width: int, value: Any) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
+    with bounded():
+        columns = [console.Column("ONE"), console.Column("TWO")]
+        console.print_table(columns, rows, file=out)
+        for row in rows:
+            console.printable(row[0]), console.shortened(row[1], width), console.cell_width(row[0])
+            console.print_text(row[0], file=out)
+
+
+@inputs(0.5)
+@given(st.lists(words, max_size=4))
+def test_quoting(some: Any) -> None:
+    with bounded(ValueError):  # of a NUL, which no command line can have
+        shell.join(some)

@@ -12,7 +12,7 @@ from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.reservations import check_reservation
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.forecast.start_conditions import check_start_conditions
+from neuronctl.forecast.start_conditions import check_licenses, check_start_conditions
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
@@ -53,6 +53,7 @@ def _outcomes(prospect: Prospect, nodes: NodeSearch) -> Iterator[Outcome]:
         words = f"partition {partition.name} is DOWN: no job starts there now"
         yield Wait("NC505", "PartitionDown", words)
     yield from check_reservation(prospect)
+    yield from check_licenses(prospect)
     limits = list(check_limits(prospect))
     yield from limits
     yield from check_node_limits(nodes)

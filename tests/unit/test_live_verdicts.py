@@ -287,3 +287,22 @@ def test_a_partition_that_takes_no_jobs(fields: Any) -> None:
 def test_what_the_user_asked_for_is_named_before_the_partition() -> None:
     down = live(limits=with_partition(state="DOWN"))
     assert judged(down, sbatch=("hold",)).verdict.cause == "JobHeldUser"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "said", "cause"),
+    [
+        ("foo:3", (), "can start now", ""),
+        ("foo", ("foo:2", "bar"), "can start now", ""),
+        ("foo:2", ("foo:2", "bar"), "not known", "Licenses"),
+        ("foo:4", ("foo:2", "bar"), "will wait", "Licenses"),
+        ("foo:1|bar:1", (), "not known", ""),
+        ("foo=1", (), "not known", ""),
+        ("foo:", (), "not known", ""),
+    ],
+)
+def test_licenses(text: str, kept: Tuple[str, ...], said: str, cause: str) -> None:
+    later = reserved("", start=NOW + 60, licenses=kept)
+    look = live(licenses={"foo": (4, 3)}, reservations=(later,))
+    verdict = judged(look, sbatch=(f"licenses={text}",)).verdict
+    assert (verdict.kind, verdict.cause) == (said, cause)

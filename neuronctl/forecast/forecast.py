@@ -53,9 +53,12 @@ def _outcomes(prospect: Prospect, nodes: NodeSearch) -> Iterator[Outcome]:
         words = f"partition {partition.name} is DOWN: no job starts there now"
         yield Wait("NC505", "PartitionDown", words)
     yield from check_reservation(prospect)
-    yield from check_licenses(prospect)
     limits = list(check_limits(prospect))
-    yield from limits
+    # Slurm looks at limits on jobs before it looks at licenses, and at the others after that.
+    of_jobs = [one for one in limits if isinstance(one, Wait) and "Jobs" in one.cause]
+    yield from of_jobs
+    yield from check_licenses(prospect)
+    yield from (one for one in limits if one not in of_jobs)
     yield from check_node_limits(nodes)
     yield from check_nodes(nodes)
     if not any(isinstance(one, Wait) and one.code == "NC503" for one in limits):

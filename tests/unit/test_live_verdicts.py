@@ -306,3 +306,13 @@ def test_licenses(text: str, kept: Tuple[str, ...], said: str, cause: str) -> No
     look = live(licenses={"foo": (4, 3)}, reservations=(later,))
     verdict = judged(look, sbatch=(f"licenses={text}",)).verdict
     assert (verdict.kind, verdict.cause) == (said, cause)
+
+
+def test_limits_on_jobs_are_named_before_licenses_and_those_on_gpus_after() -> None:
+    for jobs, cause in ((BUSY, "QOSMaxJobsPerUserLimit"), ((job(5, 8), job(7, 8)), "Licenses")):
+        found = judged(
+            live(jobs, licenses={"foo": (4, 3)}), sbatch=("licenses=foo:4",), gpus_per_node=1
+        )
+        assert found.verdict.cause == cause
+        assert {"NC502", "NC503"} & codes(found)
+        assert "NC531" in codes(found)

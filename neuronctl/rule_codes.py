@@ -139,5 +139,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC527", "fewer nodes than a job must have", of_partition=True),
         RuleCode("NC528", "partition takes no job from this machine", of_partition=True),
         RuleCode("NC529", "dependency that Slurm refuses"),
+        RuleCode("NC530", "licenses that Slurm does not have"),
+        RuleCode("NC531", "waits for licenses", WARNING, waits=True),
     )
 }

@@ -12,7 +12,7 @@ from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.reservations import check_reservation
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.forecast.start_conditions import check_start_conditions
+from neuronctl.forecast.start_conditions import check_licenses, check_start_conditions
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
@@ -54,7 +54,11 @@ def _outcomes(prospect: Prospect, nodes: NodeSearch) -> Iterator[Outcome]:
         yield Wait("NC505", "PartitionDown", words)
     yield from check_reservation(prospect)
     limits = list(check_limits(prospect))
-    yield from limits
+    # Slurm looks at limits on jobs before it looks at licenses, and at the others after that.
+    of_jobs = [one for one in limits if isinstance(one, Wait) and "Jobs" in one.cause]
+    yield from of_jobs
+    yield from check_licenses(prospect)
+    yield from (one for one in limits if one not in of_jobs)
     yield from check_node_limits(nodes)
     yield from check_nodes(nodes)
     if not any(isinstance(one, Wait) and one.code == "NC503" for one in limits):

@@ -44,6 +44,8 @@ class Snapshot:
     """Limits of whole QOS and accounts, and what their jobs hold now."""
     reservations: Optional[Tuple[Reservation, ...]] = None
     """None: not told."""
+    licenses: Optional[Mapping[str, Tuple[int, int]]] = None
+    """(how many there are, how many are free) by name; None: not told."""
     user: str = ""
     host: str = ""
     """Where it is submitted: the first part of this machine's name."""

@@ -1,19 +1,21 @@
-"""What a job itself asks to wait for: --hold, --begin and --dependency; and which of its sbatch
-options are not judged here. Pure.
+"""What a job itself asks to wait for: --hold, --begin, --dependency and licenses; and which of its
+sbatch options are not judged here. Pure.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from neuronctl import units
-from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
+from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.planning import JobPlan
 from neuronctl.request.begin_time import moment
 from neuronctl.slurm.snapshot import Limits
+from neuronctl.words import counted, verb
 
 _ACTIVE = frozenset(
     {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "STAGE_OUT"}
@@ -59,11 +61,54 @@ def check_start_conditions(prospect: Prospect) -> Iterator[Outcome]:
         yield Doubt(words, refusable=True)
     for option in request.sbatch:
         name, _, value = option.partition("=")
-        if name in ("hold", "begin"):
+        if name in ("hold", "begin") or (name == "licenses" and _licenses(prospect) is not None):
             continue
         if name not in _HARMLESS or not re.fullmatch(_HARMLESS[name], value, re.ASCII):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
             yield Doubt(words, refusable=True)
+
+
+def check_licenses(prospect: Prospect) -> Iterator[Outcome]:
+    """Whether Slurm has the licenses of ``--sbatch licenses``, and whether they are free."""
+    snapshot = prospect.snapshot
+    source = slurm_says("scontrol show licenses", snapshot.asked_at)
+    kept = ",".join(name for one in snapshot.reservations or () for name in one.licenses)
+    reserved = _counts(kept) or {}
+    for name, count in (_licenses(prospect) or {}).items():
+        total, free = (snapshot.licenses or {}).get(name, (0, 0))
+        fault = f"requested {counted(count, 'license')} '{name}'; Slurm has {total or 'none'}"
+        if count > total or name not in (snapshot.licenses or {}):
+            every = (snapshot.licenses or {}).items()
+            known = ", ".join(f"{one} ({number})" for one, (number, _) in every) or "none"
+            yield Refusal("NC530", fault, f"Slurm's licenses: {known}", source)
+        elif count > free:
+            yield Wait(
+                "NC531",
+                "Licenses",
+                f"{fault}, of which {free or 'none'} {verb(free or 1)} free",
+                source,
+            )
+        elif count > free - reserved.get(name, 0) or (count and prospect.unscheduled.jobs):
+            yield Doubt(
+                f"whether enough of license '{name}' is left is not known", cause="Licenses"
+            )
+
+
+def _licenses(prospect: Prospect) -> Optional[Dict[str, int]]:
+    """How many of each license it requests; None where that, or what Slurm has, is not known."""
+    text = prospect.sbatch_option("licenses")
+    return None if text is None or prospect.snapshot.licenses is None else _counts(text)
+
+
+def _counts(text: str) -> Optional[Dict[str, int]]:
+    """``foo:2,bar`` -> foo 2, bar 1; None where versions of Slurm may read it differently."""
+    found: Dict[str, int] = {}
+    for one in re.split("[,;]", text):
+        match = re.fullmatch(r"(\w[\w.@-]*)(?::(\d+))?", one, re.ASCII)
+        if match is None:
+            return None
+        found[match[1]] = found.get(match[1], 0) + int(match[2] or 1)
+    return found
 
 
 def _begin(text: str, now: int) -> Iterator[Outcome]:

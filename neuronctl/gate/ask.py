@@ -81,6 +81,7 @@ def ask_slurm(
         groups=_groups(),
         limited_groups=now.limited_groups,
         reservations=now.reservations,
+        licenses=now.licenses,
         user=login_name(),
         host=os.uname().nodename.partition(".")[0],
     )

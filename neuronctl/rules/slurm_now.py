@@ -25,6 +25,7 @@ def _of_forecast(context: RuleContext, code: str) -> Iterator[Violation]:
 rule("NC501")(partial(_of_forecast, code="NC501"))
 rule("NC508")(partial(_of_forecast, code="NC508"))
 rule("NC509")(partial(_of_forecast, code="NC509"))
+rule("NC530")(partial(_of_forecast, code="NC530"))
 
 
 @rule("NC511")

@@ -80,7 +80,7 @@ class Reservation:
     """Nodes kept for some from ``start`` to ``end`` (epoch seconds), or so planned.
 
     users, accounts: who may use it, empty: not said so; "-name" is who may not. cores: how many
-    of its nodes' cores it keeps; None: not told.
+    of its nodes' cores it keeps; None: not told. licenses: those it keeps, such as ("foo:2",).
     """
 
     name: str
@@ -91,6 +91,7 @@ class Reservation:
     flags: Tuple[str, ...]
     users: Tuple[str, ...]
     accounts: Tuple[str, ...]
+    licenses: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def scontrol_questions(
     groups_of: str = "",
 ) -> Tuple[List[str], str]:
     """argv and standard input of one scontrol: all of the cluster, or only some nodes, a partition
-    and jobs; reservations in any case.
+    and jobs; reservations and licenses in any case.
 
     groups_of: the user of whom the group limits are asked, or "".
     """
@@ -155,7 +156,7 @@ def scontrol_questions(
         lines.append(f"show node {nodes}")
     if partition and not everything:
         lines.append(f"show partition {partition}")
-    lines.append("show reservation")
+    lines += ["show reservation", "show licenses"]
     lines += [f"show job {number}" for number in job_ids]
     if groups_of:
         lines.append(f"show assoc_mgr flags=assoc,qos users={groups_of}")
@@ -268,9 +269,21 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
                     flags=words(one.get("Flags", "")),
                     users=words(one.get("Users", "")),
                     accounts=words(one.get("Accounts", "")),
+                    licenses=words(one.get("Licenses", "")),
                 )
             )
     return tuple(found)
+
+
+def parse_licenses(text: str) -> Optional[Dict[str, Tuple[int, int]]]:
+    """(how many there are, how many are free) by name in the ``LicenseName=`` lines of ``scontrol
+    --oneliner show licenses``; None where Slurm did not tell.
+    """
+    found = {
+        one["LicenseName"]: (parse_count(one["Total"]) or 0, parse_count(one["Free"]) or 0)
+        for one in _lines(text, "LicenseName")
+    }
+    return found if found or "No licenses" in text else None
 
 
 def parse_job_states(text: str) -> Dict[int, str]:

@@ -148,7 +148,8 @@ class Now:
     """The answer. limits: only where they were asked for. job_states: of the ids asked about.
     stamp: of the limits as they are now, where group limits were asked for.
 
-    partition: the one asked for, as it is now. reservations: None where Slurm did not tell them.
+    partition: the one asked for, as it is now. reservations, licenses (``parse_licenses``): None
+    where Slurm did not tell them.
     """
 
     jobs: Tuple[MyJob, ...]
@@ -159,6 +160,7 @@ class Now:
     stamp: int = 0
     partition: Optional[site.SitePartition] = None
     reservations: Optional[Tuple[site.Reservation, ...]] = None
+    licenses: Optional[Dict[str, Tuple[int, int]]] = None
 
 
 _ENDING = 60
@@ -298,7 +300,8 @@ def ask_now(
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)
     states = site.parse_job_states(told)
-    return Now(jobs, seen, states, limits, limited_groups, stamp, here, reservations)
+    licenses = site.parse_licenses(told)
+    return Now(jobs, seen, states, limits, limited_groups, stamp, here, reservations, licenses)
 
 
 def _good(answer: object, *, part: bool = False) -> Result:

@@ -261,7 +261,7 @@ def _reservation(rng: Random, state: State, user: str) -> None:
 THEMES: List[Callable[[Random, State, str], None]] = [
     *[_nodes_out, _others, _own, _partition, _qos_limits, _association_limits] * 4,
     *[_accounts, _qos_access, _features, _reservation] * 3,
-    _licenses,
+    *[_licenses] * 3,
 ]
 
 

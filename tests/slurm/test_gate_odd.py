@@ -107,7 +107,13 @@ CASES = [
         ]
     ),
     *(
-        ("", "", ["--sbatch", wait, "--sbatch", "licenses=foo:1"], "not known", "Invalid license")
+        (
+            "",
+            "",
+            ["--sbatch", wait, "--sbatch", "licenses=foo:1"],
+            "refused NC530",
+            "Invalid license",
+        )
         for wait in ("hold", "begin=now+1hour")
     ),
     ("", "", ["-x", "gpu99"], "refused NC525", "Invalid node name specified"),

@@ -110,6 +110,8 @@ SIZES: List[Tuple[Limits, Any, List[str], Any]] = [
 # code, what Slurm says, the request, words of the finding, what just does not violate it
 NEWER = dataclasses.replace(LIMITS, config=dataclasses.replace(CONFIG, version="24.11.5"))
 
+LICENSES = {"foo": (4, 3), "bar": (1, 0)}
+
 CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ("NC103", live(limits=NEW), {"partition": "new"}, ["'new'", "catalog diff"], live(), {}),
     ("NC501", live((*BUSY, job(4))), {}, ["you have 4 jobs", "may have 4"], live(BUSY), {}),
@@ -493,6 +495,30 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         ["requested 1 node", "at least 2"],
         live(limits=with_partition(min_nodes=2)),
         {"nodes": 2},
+    ),
+    (
+        "NC530",
+        live(licenses=LICENSES),
+        {"sbatch": ("licenses=foo:3,foo:2",)},
+        ["requested 5 licenses 'foo'; Slurm has 4", "licenses: foo (4), bar (1)"],
+        live(licenses=LICENSES),
+        {"sbatch": ("licenses=foo:4",)},
+    ),
+    (
+        "NC530",
+        live(licenses={}),
+        {"sbatch": ("licenses=FOO:0",)},
+        ["'FOO'; Slurm has none", "licenses: none"],
+        live(),
+        {"sbatch": ("licenses=FOO:0",)},
+    ),
+    (
+        "NC531",
+        live(licenses=LICENSES),
+        {"sbatch": ("licenses=bar:0;foo:4",)},
+        ["requested 4 licenses 'foo'; Slurm has 4, of which 3 are free"],
+        live(licenses=LICENSES),
+        {"sbatch": ("licenses=bar:0;foo:3",)},
     ),
 ]
 

@@ -287,3 +287,32 @@ def test_a_partition_that_takes_no_jobs(fields: Any) -> None:
 def test_what_the_user_asked_for_is_named_before_the_partition() -> None:
     down = live(limits=with_partition(state="DOWN"))
     assert judged(down, sbatch=("hold",)).verdict.cause == "JobHeldUser"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "said", "cause"),
+    [
+        ("foo:3", (), "can start now", ""),
+        ("foo", ("foo:2", "bar"), "can start now", ""),
+        ("foo:2", ("foo:2", "bar"), "not known", "Licenses"),
+        ("foo:4", ("foo:2", "bar"), "will wait", "Licenses"),
+        ("foo:1|bar:1", (), "not known", ""),
+        ("foo=1", (), "not known", ""),
+        ("foo:", (), "not known", ""),
+    ],
+)
+def test_licenses(text: str, kept: Tuple[str, ...], said: str, cause: str) -> None:
+    later = reserved("", start=NOW + 60, licenses=kept)
+    look = live(licenses={"foo": (4, 3)}, reservations=(later,))
+    verdict = judged(look, sbatch=(f"licenses={text}",)).verdict
+    assert (verdict.kind, verdict.cause) == (said, cause)
+
+
+def test_limits_on_jobs_are_named_before_licenses_and_those_on_gpus_after() -> None:
+    for jobs, cause in ((BUSY, "QOSMaxJobsPerUserLimit"), ((job(5, 8), job(7, 8)), "Licenses")):
+        found = judged(
+            live(jobs, licenses={"foo": (4, 3)}), sbatch=("licenses=foo:4",), gpus_per_node=1
+        )
+        assert found.verdict.cause == cause
+        assert {"NC502", "NC503"} & codes(found)
+        assert "NC531" in codes(found)

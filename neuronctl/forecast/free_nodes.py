@@ -244,6 +244,11 @@ def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Dou
                 "Slurm has not looked at it yet, or other jobs are before both"
             )
         yield Doubt(words, cause="Priority")
+    elif prospect.lacking([node for node in free if "PLANNED" not in node.state]):
+        words = (
+            "Slurm plans another job for some of these nodes; it starts earlier only where that "
+        )
+        yield Doubt(f"{room} {words}job is not delayed", cause="Priority")
     elif prospect.lacking(search_nodes(prospect, young.nodes).free or ()):
         yield Doubt(
             f"{room} your job {young.jobs[0].id} was submitted before it and takes of that first; "

@@ -161,8 +161,8 @@ class Prospect:
         memory = self._memory(cores)
         if memory:
             node["mem"] = memory
+        node["node"] = 1
         job = {tres: plan.nodes * count for tres, count in node.items()}
-        job["node"] = plan.nodes
         seconds = self.time_limit
         return JobSize(job, node, None if seconds is None else -(-seconds // 60))
 

@@ -316,3 +316,16 @@ def test_limits_on_jobs_are_named_before_licenses_and_those_on_gpus_after() -> N
         assert found.verdict.cause == cause
         assert {"NC502", "NC503"} & codes(found)
         assert "NC531" in codes(found)
+
+
+def test_nodes_that_slurm_plans_for_another_job() -> None:
+    planned = tuple(node(f"n{number}", state="IDLE+PLANNED") for number in (1, 2, 3))
+    look = live(nodes=(*planned, node("n4")))
+    assert judged(look, nodes=1, gpus_per_node=8).verdict.kind == "can start now"
+    verdict = judged(look, nodes=2, gpus_per_node=8).verdict
+    assert (verdict.kind, verdict.cause) == ("not known", "Priority")
+
+
+def test_a_limit_on_nodes_per_node() -> None:
+    look = live(limits=with_more("MaxTRESPerNode node=2"))
+    assert judged(look, gpus_per_node=1).verdict.kind == "can start now"

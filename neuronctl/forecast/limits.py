@@ -203,6 +203,8 @@ def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
             f"{_WHEN_UNKNOWN}",
             prospect.source(limit),
         )
+    else:
+        yield from _taken_first(replace(limit, used=now.used), prospect, wanted)
 
 
 def _first(prospect: Prospect) -> Tuple[MyJob, ...]:
@@ -296,6 +298,8 @@ def _not_followed(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     else:
         used = prospect.held_by_account(limit)
     if used is not None and used + wanted <= limit.figure:
+        if limit.about.counts != SUBMITTED:  # one that waits counts there already
+            yield from _taken_first(replace(limit, used=used), prospect, wanted)
         return
     # A node counts once, and of an account's jobs it is not told where they run.
     check = None if limit.tres == "node" else _CHECKS.get((GROUP, limit.about.counts))
@@ -432,6 +436,9 @@ def _taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outc
     if limit.scope == QOS:
         ids = {job.id for job in prospect.snapshot.jobs_in_qos(limit.name)}
         young = tuple(job for job in young if job.id in ids)
+    if limit.about.per == ACCOUNT:
+        own = prospect.account.lower()
+        young = tuple(job for job in young if job.account.lower() == own)
     if not young or not wanted:
         return
     takes: Optional[int] = None

@@ -292,6 +292,8 @@ def test_a_job_submitted_a_moment_before_takes_of_a_shared_limit_first(
         ("MaxTRESPA", "gres/gpu", 2, "not known"),
         ("MaxTRESPA", "mem", 900_000, "not known"),
         ("MaxTRESPU", "mem", 900_000, "not known"),
+        ("MaxTRESPU", "node", 2, "can start now"),
+        ("MaxTRESPU", "node", 1, "not known"),
         ("MaxSubmitPA", "", 2, "can start now"),
     ],
 )

@@ -88,6 +88,12 @@ def command(
         raise no_such_job(missing, store)
 
 
+def _states(parts: Sequence[JobStatus]) -> str:
+    """The state; of an array with several tasks, how many are in which."""
+    several = sum(status.id.count for status in parts) > 1
+    return state_counts(parts) if several else parts[0].state
+
+
 @dataclass(frozen=True)
 class _Row:
     """What became of a job: ``result`` is a keyword for programs, ``words`` the line printed."""
@@ -121,7 +127,7 @@ class _What:
         rows = []
         for id, parts in targets.items():
             name = f" ({parts[0].name})" if isinstance(word, str) else ""
-            row = _Row(str(id), parts[0].name, state_counts(parts), done, f"{id}{name} {words}")
+            row = _Row(str(id), parts[0].name, _states(parts), done, f"{id}{name} {words}")
             message = refused.get(_scancel_name(id))
             rows.append(row if message is None else replace(row, result="refused", words=message))
         return rows or [self._untouched(word, statuses)]
@@ -155,7 +161,7 @@ def _agreed(
                 )
         return True
     for id, parts in chosen.items():
-        say(f"  {id}  {parts[0].name}  {state_counts(parts)}")
+        say(f"  {id}  {parts[0].name}  {_states(parts)}")
     deed = "Cancel" if what.signal is None else f"Send {what.signal} to"
     return click.confirm(f"{deed} these {counted(len(chosen), 'job')}?", err=True)
 

@@ -203,6 +203,8 @@ def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
             f"{_WHEN_UNKNOWN}",
             prospect.source(limit),
         )
+    else:
+        yield from taken_first(replace(limit, used=now.used), prospect, wanted)
 
 
 def _first(prospect: Prospect) -> Tuple[MyJob, ...]:
@@ -296,6 +298,8 @@ def _not_followed(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     else:
         used = prospect.held_by_account(limit)
     if used is not None and used + wanted <= limit.figure:
+        if limit.about.counts != SUBMITTED:  # one that waits counts there already
+            yield from taken_first(replace(limit, used=used), prospect, wanted)
         return
     # A node counts once, and of an account's jobs it is not told where they run.
     check = None if limit.tres == "node" else _CHECKS.get((GROUP, limit.about.counts))
@@ -356,7 +360,7 @@ def _group_submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
 
 def _group_running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if limit.used < limit.figure:
-        yield from _taken_first(limit, prospect, 1)
+        yield from taken_first(limit, prospect, 1)
         return
     yield Wait(
         "NC507",
@@ -378,7 +382,7 @@ def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if wanted > limit.figure:
         yield _never(limit, prospect, wanted)
     elif not wanted or limit.used + wanted <= limit.figure:
-        yield from _taken_first(limit, prospect, wanted)
+        yield from taken_first(limit, prospect, wanted)
     elif (limit.tres, limit.about.counts) == ("node", TRES):
         return  # a node counts once (node_limits)
     else:
@@ -426,12 +430,15 @@ def _never(limit: Limit, prospect: Prospect, wanted: int) -> Refusal:
     )
 
 
-def _taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outcome]:
+def taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outcome]:
     """The doubt where the user's own jobs, which Slurm has not looked at yet, take of it first."""
     young = prospect.unscheduled.jobs
     if limit.scope == QOS:
         ids = {job.id for job in prospect.snapshot.jobs_in_qos(limit.name)}
         young = tuple(job for job in young if job.id in ids)
+    if limit.about.per == ACCOUNT:
+        own = prospect.account.lower()
+        young = tuple(job for job in young if job.account.lower() == own)
     if not young or not wanted:
         return
     takes: Optional[int] = None
@@ -439,6 +446,8 @@ def _taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outc
         takes = sum(job.count for job in young)
     elif limit.about.counts == TRES and limit.tres == _GPU:
         takes = sum(job.count * (job.gpus or 0) for job in young)
+    elif limit.about.counts == TRES and limit.tres == "node":
+        takes = sum(job.count * job.nodes for job in young)
     if takes is None or limit.used + takes + wanted > limit.figure:
         yield Doubt(
             f"your job {young[0].id} was submitted before it and takes from the {limit.kind} of "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Iterator, Set
 
 from neuronctl.forecast.free_nodes import NodeSearch
-from neuronctl.forecast.limits import usage
+from neuronctl.forecast.limits import taken_first, usage
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
 from neuronctl.forecast.prospect import hosts
 from neuronctl.forecast.snapshot import running
@@ -44,6 +45,7 @@ def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
         if wanted == 1 and free & own and prospect.snapshot.limits.config.release <= (22, 5):
             most = min(most, len(named - own))
     if used + most <= limit.figure:
+        yield from taken_first(replace(limit, used=used), prospect, most)
         return
     mine = limit.about.per == USER
     whose = f"your jobs in {limit.holder}" if mine else f"jobs of {limit.holder}"

@@ -114,7 +114,7 @@ def test_a_name_of_several_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
         assert "stands for 13 jobs: 7, 8, 9, 10" in said and "add --yes" in said
     assert fake_slurm.calls("scancel") == []
     shown = on_terminal("n\n", "cancel", "train")
-    assert all(f"  {number}  train  1 RUNNING" in shown for number in range(7, 20))
+    assert all(f"  {number}  train  RUNNING" in shown for number in range(7, 20))
     assert "Cancel these 13 jobs?" in shown and fake_slurm.calls("scancel") == []
     # Ids were each typed by somebody.
     assert run("cancel", "7", "8").stdout == "7 cancelled\n8 cancelled\n"

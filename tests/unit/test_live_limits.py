@@ -281,3 +281,35 @@ def test_a_job_submitted_a_moment_before_takes_of_a_shared_limit_first(
     assert ("your job 1 was submitted before it and takes from the Grp" in said.words) == (
         kind == "not known"
     )
+
+
+@pytest.mark.parametrize(
+    ("limit", "tres", "figure", "kind"),
+    [
+        ("MaxJobsPA", "", 2, "can start now"),
+        ("MaxJobsPA", "", 1, "not known"),
+        ("MaxTRESPA", "gres/gpu", 3, "can start now"),
+        ("MaxTRESPA", "gres/gpu", 2, "not known"),
+        ("MaxTRESPA", "mem", 900_000, "not known"),
+        ("MaxTRESPU", "mem", 900_000, "not known"),
+        ("MaxTRESPU", "node", 2, "can start now"),
+        ("MaxTRESPU", "node", 1, "not known"),
+        ("MaxSubmitPA", "", 2, "can start now"),
+    ],
+)
+def test_a_job_submitted_a_moment_before_takes_of_an_accounts_or_users_limit_first(
+    limit: str, tres: str, figure: int, kind: str
+) -> None:
+    first = job(1, 2, state="PENDING")
+    held = Limit(limit, tres, figure, QOS, "p_gpu", int(limit == "MaxSubmitPA"))
+    groups = [shared("QOS", "p_gpu"), LimitedGroup(QOS, "p_gpu", "", "", (held,), "lab")]
+    limits = with_more(f"{limit} {tres and tres + '='}{figure}")
+    for account in ("lab", "LAB"):
+        first = dataclasses.replace(first, account=account)
+        said = judged(live((first,), limits, limited_groups=tuple(groups)), gpus_per_node=1)
+        assert said.verdict.kind == kind
+    # Another account's job takes nothing of this account's limit.
+    if limit != "MaxTRESPU":
+        other = dataclasses.replace(first, account="other")
+        said = judged(live((other,), limits, limited_groups=tuple(groups)), gpus_per_node=1)
+        assert said.verdict.kind == "can start now"

@@ -89,7 +89,10 @@ def assess_now(
             assessment = assess(context, ask_slurm(plan, fresh=True))
         return assessment
     except (SlurmUnavailableError, SlurmRefusedError) as error:
-        return assess(context, None, one_line(error.message))
+        from neuronctl.sandbox_address import is_up
+
+        inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""
+        return assess(context, None, one_line(error.message) + inside)
 
 
 def assess(

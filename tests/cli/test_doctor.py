@@ -54,6 +54,9 @@ def test_without_slurm_but_with_a_sandbox(
         said = run("status", code=6).stderr
         assert "'neuronctl sandbox shell'" in said
         assert login not in said
+        words = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "--cluster", "neuron-2022"]
+        said = run("submit", *words, "--comment", "pytorch", "--dry-run", "x", code=4).stderr
+        assert "'neuronctl sandbox shell'" in said
         assert "'neuronctl sandbox shell'" in checks(run)["slurm commands"]["hint"]
 
 

@@ -165,12 +165,11 @@ def _print_data(
     done: Optional[Submission] = None,
     verdict: Optional[Verdict] = None,
 ) -> None:
-    from neuronctl.cli.json_data import submission_data, verdict_data
+    from neuronctl.cli.json_data import submission_data
 
-    data = submission_data(drafted, job, done)
-    if verdict is not None:
-        data["verdict"] = verdict_data(verdict)
-    print_json("neuronctl.submit/1", data)
+    if verdict is None and job is not None:
+        verdict = job.verdict
+    print_json("neuronctl.submit/1", submission_data(drafted, job, done, verdict))
 
 
 def _summary(plan: JobPlan) -> str:

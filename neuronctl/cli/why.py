@@ -6,9 +6,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.jobs import one_job
+from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
-from neuronctl.cli.say import notify
 from neuronctl.console import is_terminal, print_json, print_text, terminal_width
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
@@ -16,7 +15,6 @@ from neuronctl.errors import SlurmUnavailableError
 from neuronctl.records.store import RecordStore
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
-from neuronctl.tracking.lookup import look_up, no_such_job
 
 _MOST = 4  # kinds of ends of one array that are explained
 
@@ -33,13 +31,7 @@ def command(job: str, as_json: bool) -> None:
     """
 
     store = RecordStore.default()
-    asked = one_job(job, store)
-    found = look_up([asked], store)
-    notify(*found.notes)
-    if not found.jobs:
-        if found.unavailable is not None:
-            raise found.unavailable
-        raise no_such_job([asked], store)
+    found = found_job(one_job(job, store), store)
     groups = _groups(found.jobs)
     shown = [(same, *examine(same[0])) for same in groups[:_MOST]]
     if as_json:
@@ -104,15 +96,11 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
         name += f", such as {status.id}"
     parts = [f"{name}: {diagnosis.what}."]
     if diagnosis.cause:
-        sure = diagnosis.certain
-        parts.append(_sentence(diagnosis.cause if sure else f"Likely cause: {diagnosis.cause}"))
+        cause = diagnosis.cause if diagnosis.certain else f"Likely cause: {diagnosis.cause}"
+        parts.append(f"{cause[:1].upper()}{cause[1:]}.")
     if diagnosis.remedy:
         parts.append(f"What to do: {diagnosis.remedy}.")
     return " ".join(parts)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."
 
 
 def _state_words(evidence: Evidence) -> str:

@@ -67,11 +67,6 @@ def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
     return tuple(lines)
 
 
-def program_changed(then: Provenance, now: Provenance) -> bool:
-    """Whether the program is known to have changed since; a missing program has."""
-    return bool(then.program_sha256) and then.program_sha256 != now.program_sha256
-
-
 def _content(path: str) -> Optional[bytes]:
     with contextlib.suppress(OSError, ValueError):
         with open_regular(path) as file:

@@ -6,11 +6,10 @@ import dataclasses
 import difflib
 from typing import Any, Iterable, List, Tuple
 
-from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.errors import NoSuchJobError
 from neuronctl.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
-from neuronctl.slurm.job_id import JobId
 
 Change = Tuple[str, str, str]
 """Name, first value, second value; "" if one has no value."""
@@ -86,16 +85,6 @@ def text_diff(first: str, second: str, first_name: str, second_name: str) -> Lis
         first.splitlines(), second.splitlines(), first_name, second_name, lineterm=""
     )
     return list(lines)
-
-
-def whole_job(asked: JobId) -> int:
-    """The job's number, for commands that work on whole jobs; UsageError for a part of an array."""
-    if asked.task is not None or asked.tasks is not None:
-        raise UsageError(
-            f"'{asked}' is part of a job array, and the record describes the whole job",
-            f"use {asked.job}",
-        )
-    return asked.job
 
 
 def _from_json(value: Any) -> Any:

@@ -55,7 +55,8 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         print_json("neuronctl.diff/1", {**names, "plan": plan, "script": lines})
         return
     if values:
-        _print_values(values, name, other_name)
+        headers = [Column("VALUE", no_wrap=True), Column(name.upper()), Column(other_name.upper())]
+        print_table(headers, values)
     if lines:
         if values:
             click.echo()
@@ -70,11 +71,6 @@ def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
     for line in lines:
         style = next((style for start, style in _STYLES if line.startswith(start)), "")
         print_text(line, style, file=file)
-
-
-def _print_values(values: Sequence[Tuple[str, str, str]], first: str, second: str) -> None:
-    columns = [Column("VALUE", no_wrap=True), Column(first.upper()), Column(second.upper())]
-    print_table(columns, [list(row) for row in values])
 
 
 def _second(word: str, store: RecordStore) -> JobRecord:

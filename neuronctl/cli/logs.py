@@ -51,7 +51,7 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
 
         filters: List[RankFilter] = []
         through = None if rank is None else _through(rank, filters)
-        code = follow(asked, record, store=store, only_err=err, through=through)
+        code = follow(asked, record, only_err=err, through=through)
         for rank_filter in filters:
             rank_filter.finish()
         if filters and not any(rank_filter.labelled for rank_filter in filters):
@@ -114,16 +114,13 @@ def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
         raise _which_task(asked, [page.id for page in pages])
     if pages:
         page = pages[0]
-        paths = page.stdout, page.stderr
+        out, error = page.stdout, page.stderr
         if record is not None:
             node_list, own = page.node_list, page.job_id
-            out, error = (
-                record.log_path(page.id.task, own_id=own, node_list=node_list, err=err)
-                for err in (False, True)
-            )
-            paths = out, error
+            out = record.log_path(page.id.task, own_id=own, node_list=node_list)
+            error = record.log_path(page.id.task, own_id=own, node_list=node_list, err=True)
         failed = page.exit == ExitCode(0, 53)
-        return _Place(page.id, paths, page.state, page.reason, failed)
+        return _Place(page.id, (out, error), page.state, page.reason, failed)
     from neuronctl.tracking.lookup import log_paths, matches, no_such_job
 
     told = merge(record, accounting=sacct([asked]).jobs)

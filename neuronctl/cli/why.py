@@ -67,24 +67,20 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
     width = min(terminal_width(), 100) if is_terminal() else 80
     print_text(_wrap(paragraph(same, diagnosis), width))
     print_text("")
-    rows = [("state", _state_words(evidence))]
+    later = " " * 9
+    print_text(_wrap(_state_words(evidence), width, "  state  ", later), state_style(same))
     line = diagnosis.line
     if line is not None:
         place = "last line" if line.number == 1 else f"line {line.number} from its end"
         guess = " (not recorded; this is where sbatch puts it by default)" * evidence.log_guessed
-        rows.append(("log", f"{line.path}, {place}{guess}:\n{line.text[:600]}"))
+        print_text(_wrap(f"{line.path}, {place}{guess}:", width, "  log    ", later))
+        print_text(_wrap(line.text[:600], width, later, later), "bold")
     elif evidence.log_guessed and same[0].ended and not evidence.logs:
         words = (
             "not known: there is no record of it, and no log where sbatch puts it by default (an "
             "interactive job has neither)"
         )
-        rows.append(("log", words))
-    for name, text in rows:
-        head, _, quote = text.partition("\n")
-        style = state_style(same) if name == "state" else ""
-        print_text(_wrap(head, width, f"  {name:<6} ", " " * 9), style)
-        if quote:
-            print_text(_wrap(quote, width, " " * 9, " " * 9), "bold")
+        print_text(_wrap(words, width, "  log    ", later))
 
 
 def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:

@@ -134,19 +134,16 @@ def _report(error: NeuronctlError) -> int:
 
 def _unexpected(error: Exception) -> int:
     """Report what is no NeuronctlError, with its traceback in a file; returns the exit code."""
-    if isinstance(error, BrokenPipeError):
-        from neuronctl.cli.say import drop_output
+    from neuronctl.cli.say import drop_output, say
 
+    if isinstance(error, BrokenPipeError):
         drop_output()
         return 0  # `neuronctl status | head`: the reader has seen enough
     if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
-        from neuronctl.cli.say import drop_output
-
         drop_output()
         return _report(UsageError("cannot write standard output: no space left"))
     import traceback
 
-    from neuronctl.cli.say import say
     from neuronctl.error_details import write_error_details
     from neuronctl.masking import Masker, secret_values
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, List, Optional, Sequence, TextIO, Tuple
+from typing import List, Optional, Sequence, TextIO, Tuple
 
 import click
 
@@ -12,10 +12,7 @@ from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_json, print_table, print_text
 from neuronctl.errors import NoSuchJobError, UsageError
-from neuronctl.records.store import RecordStore
-
-if TYPE_CHECKING:
-    from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.records.store import JobRecord, RecordStore
 
 _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
@@ -16,9 +16,6 @@ from neuronctl.tracking.job_table import STATE_STYLES, state_style
 from neuronctl.tracking.lookup import canceller, is_named, look_up, mine
 from neuronctl.units import parse_since
 from neuronctl.words import duration, utc
-
-if TYPE_CHECKING:
-    from neuronctl.records.store import RecordStore
 
 
 @click.command("history")

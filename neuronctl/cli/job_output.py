@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Sequence, TextIO, Tuple
 
@@ -56,12 +55,6 @@ def show_findings(job: PreparedJob) -> None:
             say(f"  from: {finding.source}")
     if job.errors and job.verdict is not None and not job.verdict.by_slurm:
         notify(f"judged by {job.verdict.judged_by}")
-
-
-def show_explanation(job: PlannedJob) -> None:
-    """Every value and where it comes from, on standard error: the script may go into a file."""
-    decisions = [(one.name, one.value, one.source.value, one.why) for one in job.plan.decisions]
-    print_decisions(decisions, sys.stderr)
 
 
 def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:

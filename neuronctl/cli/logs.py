@@ -16,7 +16,7 @@ from neuronctl.console import print_text
 from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
-from neuronctl.records.store import JobRecord
+from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.rank_filter import RankFilter
 
@@ -39,7 +39,6 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     --rank needs lines that name their rank: PyTorch's own messages do ("[rank3]:"), all others
     with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
     """
-    from neuronctl.records.store import RecordStore
     from neuronctl.slurm.cluster import local_cluster
 
     store = RecordStore.default()
@@ -126,8 +125,6 @@ def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
     told = merge(record, accounting=sacct([asked]).jobs)
     past = [status for status in told if matches(asked, status)]
     if not past:
-        from neuronctl.records.store import RecordStore
-
         raise no_such_job([asked], RecordStore.default())
     status = past[0]
     if asked.task is not None and status.id.tasks is not None:

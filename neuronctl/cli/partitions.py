@@ -64,7 +64,9 @@ def command(
         return
     _print_header(known, chosen)
     if where:
-        _print_places(chosen, places)
+        columns = [console.Column(header) for header in ("KEY", "VALUE", "FROM")]
+        rows = [[".".join(path), _value_at(chosen, path), place] for path, place in places.items()]
+        console.print_table(columns, rows)
     elif comment:
         _print_comment_values(chosen.policy.comment)
     elif partitions:
@@ -331,12 +333,6 @@ def _print_comment_values(comment: CommentPolicy) -> None:
         console.Column("VALUE", style="bold", no_wrap=True),
         console.Column("MEANING, OR OTHER VALUES"),
     ]
-    console.print_table(columns, rows)
-
-
-def _print_places(cluster: Cluster, places: Mapping[Tuple[str, ...], str]) -> None:
-    columns = [console.Column("KEY"), console.Column("VALUE"), console.Column("FROM")]
-    rows = [[".".join(path), _value_at(cluster, path), place] for path, place in places.items()]
     console.print_table(columns, rows)
 
 

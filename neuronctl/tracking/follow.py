@@ -1,7 +1,7 @@
 """Follow a job until it ends: its states, its growing log, and its exit code.
 
-``follow(job_id, record=…) -> int`` prints the log to standard output, and prints state changes and
-the log of standard error to standard error; ``wait(job_id) -> int`` prints nothing. Both return
+``follow(job, record=…) -> int`` prints the log to standard output, and prints state changes and
+the log of standard error to standard error; ``wait(job) -> int`` prints nothing. Both return
 endings.exit_status(): the job's own exit code, or a nonzero one for every other failure.
 
 Each poll runs one squeue, at first every second, then less and less often. If slurmctld cannot be
@@ -14,7 +14,7 @@ import contextlib
 import os
 import sys
 import time
-from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import (
     INTERRUPTED,
@@ -45,7 +45,7 @@ _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has for
 
 
 def follow(
-    job_id: Union[int, JobId],
+    job: JobId,
     record: Optional[JobRecord] = None,
     *,
     only_err: bool = False,
@@ -61,7 +61,6 @@ def follow(
     Raises NoSuchJobError if the job is unknown, and SlurmUnavailableError if there are no Slurm
     commands. If slurmctld cannot be reached, keeps trying.
     """
-    job = job_id if isinstance(job_id, JobId) else JobId(job_id)
     watch = _Watch(job, record)
     screen = _Screen()
     wrap = through or (lambda sink: sink)
@@ -77,7 +76,7 @@ def follow(
 
 
 def wait(
-    job_id: Union[int, JobId],
+    job: JobId,
     record: Optional[JobRecord] = None,
     tell: Optional[Callable[[str], None]] = None,
 ) -> int:
@@ -85,7 +84,6 @@ def wait(
 
     tell: is told at the end how it ended. Ctrl-C raises KeyboardInterrupt; the job continues.
     """
-    job = job_id if isinstance(job_id, JobId) else JobId(job_id)
     watch = _Watch(job, record)
     while not watch.ended:
         watch.poll()

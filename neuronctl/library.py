@@ -198,12 +198,7 @@ def history(*, since: Optional[str] = None, limit: Optional[int] = None) -> List
 
 
 def _moment(since: Optional[str]) -> Optional[int]:
-    if since is None:
-        return None
-    try:
-        return parse_since(since, int(time.time()))
-    except ValueError as error:
-        raise UsageError(f"since: {error}") from None
+    return None if since is None else parse_since(since, int(time.time()), "since")
 
 
 def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:

@@ -87,10 +87,10 @@ def format_elapsed(seconds: Optional[int]) -> str:
 _SINCE_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def parse_since(text: str, now: int) -> int:
+def parse_since(text: str, now: int, name: str = "--since") -> int:
     """Epoch seconds of ``--since``: ``7d`` before ``now``, or the start of a day in local time.
 
-    Raises ValueError naming the forms.
+    Raises UsageError naming the forms; name: the option's, for the message.
     """
     match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip(), re.ASCII)
     if match:
@@ -98,7 +98,9 @@ def parse_since(text: str, now: int) -> int:
     for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"):
         with contextlib.suppress(ValueError, OverflowError):
             return int(time.mktime(time.strptime(text.strip(), form)))
-    raise ValueError(f"{text!r} is not a time; use 12h, 7d, 2w or a day such as 2026-11-01")
+    from neuronctl.errors import UsageError
+
+    raise UsageError(f"{name}: {text!r} is not a time; use 12h, 7d, 2w or a day such as 2026-11-01")
 
 
 # -------------------------------------------------------------------------- memory

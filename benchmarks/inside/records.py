@@ -15,9 +15,11 @@ from unittest import mock
 
 from neuronctl.catalog.loader import load
 from neuronctl.planning import plan
-from neuronctl.records.store import RecordDraft, RecordStore, draft_of
+from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job import JobRequest
+from neuronctl.submission.prepare import PreparedJob
+from neuronctl.submission.transaction import draft as draft_of
 
 OLD_FIRST = 1_000_000
 """The first id of a job that is over: an earlier numbering, so that no two jobs have the same."""
@@ -38,10 +40,9 @@ def main() -> None:
     )
     made = plan(request, load().cluster(asked["cluster"]))
     draft = draft_of(
-        made,
-        script=render_job(made),
+        PreparedJob(made, findings=()),
+        render_job(made),
         command_line=["neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"],
-        cwd=os.getcwd(),
     )
     now = time.time()
     for directory, count in asked["stores"].items():

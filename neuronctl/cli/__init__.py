@@ -133,20 +133,32 @@ def _report(error: NeuronctlError) -> int:
 
 
 def _unexpected(error: Exception) -> int:
-    """Report what is no NeuronctlError; returns the exit code."""
-    if isinstance(error, BrokenPipeError):
-        from neuronctl.cli.say import drop_output
+    """Report what is no NeuronctlError, with its traceback in a file; returns the exit code."""
+    from neuronctl.cli.say import drop_output, say
 
+    if isinstance(error, BrokenPipeError):
         drop_output()
         return 0  # `neuronctl status | head`: the reader has seen enough
     if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
-        from neuronctl.cli.say import drop_output
-
         drop_output()
         return _report(UsageError("cannot write standard output: no space left"))
-    from neuronctl.cli.internal_error import report_internal_error
+    import traceback
 
-    return report_internal_error(error)
+    from neuronctl.error_details import write_error_details
+    from neuronctl.masking import Masker, secret_values
+
+    mask = Masker(secret_values((), os.environ)).line
+    say(f"neuronctl: internal error: {mask(f'{type(error).__name__}: {error}')}")
+    details = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    try:
+        path = write_error_details(details)
+    except (OSError, NeuronctlError) as problem:
+        say(f"  details: cannot be written: {problem}")
+    else:
+        home = os.path.expanduser("~")
+        say(f"  details: {'~' + path[len(home) :] if path.startswith(home + '/') else path}")
+        say("  please report this error to the maintainers of neuronctl, with that file")
+    return NeuronctlError.exit_code
 
 
 class _LossyStderr(io.FileIO):

@@ -15,7 +15,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.cancellation import Choice, Word, is_active, known_jobs
-from neuronctl.tracking.job_status import JobStatus, state_counts
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import is_name, no_such_job
 from neuronctl.words import counted
 
@@ -56,8 +56,7 @@ def command(
         raise UsageError("no job given", "give a job id, a name or --state")
     if batch and signal is None:
         raise UsageError("--batch needs --signal", "name the signal, such as --signal USR1")
-    choice = Choice(state and _state_name(state), signal is not None)
-    what = _What(signal and _signal_name(signal), batch, choice)
+    choice = Choice(state and _state_name(state), signal and _signal_name(signal), batch)
     words: List[Word] = [
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
@@ -66,16 +65,18 @@ def command(
     notify(*notes)
     targets = {word: choice.targets(word, statuses) for word, statuses in known.items()}
     chosen = {id: statuses for found in targets.values() for id, statuses in found.items()}
-    if len(chosen) > 1 and not yes and not _agreed(chosen, what, targets if jobs else {}):
+    if len(chosen) > 1 and not yes and not _agreed(chosen, choice, targets if jobs else {}):
         say("nothing done")
         return
-    refused = _scancel(list(chosen), what) if chosen else {}
-    rows = [row for word in known for row in what.rows(word, known[word], targets[word], refused)]
+    refused = _scancel(list(chosen), choice) if chosen else {}
+    rows: List[_Row] = []
+    for word, statuses in known.items():
+        rows += _rows(choice, word, targets[word], refused) or [_untouched(choice, word, statuses)]
     if not jobs and not chosen:
         rows = [_Row(words="no matching jobs")]
     if as_json:
         data = [asdict(row) for row in rows if row.result]
-        print_json("neuronctl.cancel/1", {"signal": what.signal, "jobs": data})
+        print_json("neuronctl.cancel/1", {"signal": choice.signal, "jobs": data})
     else:
         for row in rows:
             if row.result not in ("refused", "unknown"):
@@ -105,50 +106,42 @@ class _Row:
     words: str = ""
 
 
-@dataclass(frozen=True)
-class _What:
-    """What to do to the jobs."""
+def _rows(
+    choice: Choice,
+    word: Word,
+    targets: Mapping[JobId, Sequence[JobStatus]],
+    refused: Mapping[str, str],
+) -> List[_Row]:
+    """What became of the jobs that ``word`` stands for and that were chosen."""
+    done, words = ("cancelled", "cancelled")
+    if choice.signal is not None:
+        done, words = "signaled", f"was sent {choice.signal}"
+    rows = []
+    for id, parts in targets.items():
+        name = f" ({parts[0].name})" if isinstance(word, str) else ""
+        row = _Row(str(id), parts[0].name, _states(parts), done, f"{id}{name} {words}")
+        message = refused.get(_scancel_name(id))
+        rows.append(row if message is None else replace(row, result="refused", words=message))
+    return rows
 
-    signal: Optional[str]
-    batch: bool
-    choice: Choice
 
-    def rows(
-        self,
-        word: Word,
-        statuses: Sequence[JobStatus],
-        targets: Mapping[JobId, Sequence[JobStatus]],
-        refused: Mapping[str, str],
-    ) -> List[_Row]:
-        """What became of the jobs that ``word`` stands for."""
-        done, words = ("cancelled", "cancelled")
-        if self.signal is not None:
-            done, words = "signaled", f"was sent {self.signal}"
-        rows = []
-        for id, parts in targets.items():
-            name = f" ({parts[0].name})" if isinstance(word, str) else ""
-            row = _Row(str(id), parts[0].name, _states(parts), done, f"{id}{name} {words}")
-            message = refused.get(_scancel_name(id))
-            rows.append(row if message is None else replace(row, result="refused", words=message))
-        return rows or [self._untouched(word, statuses)]
-
-    def _untouched(self, word: Word, statuses: Sequence[JobStatus]) -> _Row:
-        if not statuses:
-            return _Row(str(word), result="unknown", words="no matching jobs")
-        states = ", ".join(sorted({status.state for status in statuses}))
-        active = [status for status in statuses if is_active(status)]
-        if not active:
-            result, words = "ended", f"{word} had already ended: {states}"
-        elif self.choice.state not in (None, *(status.state for status in active)):
-            result, words = "other-state", f"{word} is not {self.choice.state}: {states}"
-        else:
-            result, words = "not-started", f"{word} has not started: no process to signal"
-        return _Row(str(word), statuses[0].name, states, result, words)
+def _untouched(choice: Choice, word: Word, statuses: Sequence[JobStatus]) -> _Row:
+    if not statuses:
+        return _Row(str(word), result="unknown", words="no matching jobs")
+    states = ", ".join(sorted({status.state for status in statuses}))
+    active = [status for status in statuses if is_active(status)]
+    if not active:
+        result, words = "ended", f"{word} had already ended: {states}"
+    elif choice.state not in (None, *(status.state for status in active)):
+        result, words = "other-state", f"{word} is not {choice.state}: {states}"
+    else:
+        result, words = "not-started", f"{word} has not started: no process to signal"
+    return _Row(str(word), statuses[0].name, states, result, words)
 
 
 def _agreed(
     chosen: Mapping[JobId, Sequence[JobStatus]],
-    what: _What,
+    choice: Choice,
     targets: Mapping[Word, Mapping[JobId, Sequence[JobStatus]]],
 ) -> bool:
     """Show all of several jobs and ask; without a terminal, no name may stand for several."""
@@ -162,15 +155,15 @@ def _agreed(
         return True
     for id, parts in chosen.items():
         say(f"  {id}  {parts[0].name}  {_states(parts)}")
-    deed = "Cancel" if what.signal is None else f"Send {what.signal} to"
+    deed = "Cancel" if choice.signal is None else f"Send {choice.signal} to"
     return click.confirm(f"{deed} these {counted(len(chosen), 'job')}?", err=True)
 
 
-def _scancel(ids: Sequence[JobId], what: _What) -> Dict[str, str]:
+def _scancel(ids: Sequence[JobId], choice: Choice) -> Dict[str, str]:
     """One scancel for all; what Slurm refused, by id."""
     from neuronctl.slurm.job_control import scancel
 
-    refused = scancel(ids, signal=what.signal, batch=what.batch).refused
+    refused = scancel(ids, signal=choice.signal, batch=choice.batch).refused
     # What ended in between is refused too, but that is all anybody wants.
     return {job: words for job, words in refused.items() if "already complet" not in words.lower()}
 

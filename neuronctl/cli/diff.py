@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, List, Optional, Sequence, TextIO, Tuple
+from typing import List, Optional, Sequence, TextIO, Tuple
 
 import click
 
@@ -12,10 +12,7 @@ from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_json, print_table, print_text
 from neuronctl.errors import NoSuchJobError, UsageError
-from neuronctl.records.store import RecordStore
-
-if TYPE_CHECKING:
-    from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.records.store import JobRecord, RecordStore
 
 _STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
 
@@ -56,7 +53,8 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         print_json("neuronctl.diff/1", {**names, "plan": plan, "script": lines})
         return
     if values:
-        _print_values(values, name, other_name)
+        headers = [Column("VALUE", no_wrap=True), Column(name.upper()), Column(other_name.upper())]
+        print_table(headers, values)
     if lines:
         if values:
             click.echo()
@@ -71,11 +69,6 @@ def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
     for line in lines:
         style = next((style for start, style in _STYLES if line.startswith(start)), "")
         print_text(line, style, file=file)
-
-
-def _print_values(values: Sequence[Tuple[str, str, str]], first: str, second: str) -> None:
-    columns = [Column("VALUE", no_wrap=True), Column(first.upper()), Column(second.upper())]
-    print_table(columns, [list(row) for row in values])
 
 
 def _second(word: str, store: RecordStore) -> JobRecord:

@@ -11,10 +11,9 @@ from neuronctl.cli.job_options import catalog_option
 
 
 @click.command("doctor")
-@click.pass_context
 @catalog_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(context: click.Context, catalog: Optional[str], as_json: bool) -> None:
+def command(catalog: Optional[str], as_json: bool) -> int:
     """Check Slurm, catalog, directories, software and the last job on this machine.
 
     Nothing is changed and nothing is submitted. The exit code is 0 if nothing is wrong, else that
@@ -29,7 +28,7 @@ def command(context: click.Context, catalog: Optional[str], as_json: bool) -> No
         console.print_json(
             "neuronctl.doctor/1", {"checks": [dataclasses.asdict(check) for check in checks]}
         )
-        context.exit(code)
+        return code
     columns = [
         console.Column("WHAT", style="bold", no_wrap=True),
         console.Column("STATE", no_wrap=True),
@@ -40,4 +39,4 @@ def command(context: click.Context, catalog: Optional[str], as_json: bool) -> No
         for check in checks
     ]
     console.print_table(columns, rows)
-    context.exit(code)
+    return code

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_json, print_table, shortened
-from neuronctl.errors import RecordError, UsageError
+from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.job_table import STATE_STYLES, state_style
 from neuronctl.tracking.lookup import canceller, is_named, look_up, mine
 from neuronctl.units import parse_since
-from neuronctl.words import utc
-
-if TYPE_CHECKING:
-    from neuronctl.records.store import RecordStore
+from neuronctl.words import duration, utc
 
 
 @click.command("history")
@@ -46,10 +43,7 @@ def command(
     import itertools
 
     store = RecordStore.default()
-    try:
-        after = 0 if since is None else parse_since(since, int(time.time()))
-    except ValueError as error:
-        raise UsageError(f"--since: {error}") from None
+    after = 0 if since is None else parse_since(since, int(time.time()))
 
     def choose() -> List[JobRecord]:
         records = (
@@ -123,6 +117,7 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
     rows = []
     for record in records:
         known = states.get(record.key, [])
+        used = known[0].elapsed if len(known) == 1 else None
         rows.append(
             [
                 "-" if record.job_id is None else str(record.job_id),
@@ -132,7 +127,7 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
                 "" if record.nodes is None else str(record.nodes),
                 words[record.key],
                 _how(record, known),
-                _used(known),
+                "" if used is None else duration(used),
             ]
         )
     print_table(columns, rows)
@@ -161,12 +156,6 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
         return ""
     status = known[0]
     return ending_words(status, canceller(status)) if status.ended else reason_words(status.reason)
-
-
-def _used(known: Sequence[JobStatus]) -> str:
-    from neuronctl.words import duration
-
-    return duration(known[0].elapsed) if len(known) == 1 and known[0].elapsed is not None else ""
 
 
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import time
-from typing import TYPE_CHECKING, List, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Sequence, TextIO, Tuple
 
 import click
 
 from neuronctl.cli.say import notify, say
 from neuronctl.console import Column, print_table
 from neuronctl.errors import UsageError
+from neuronctl.files import write_private
 from neuronctl.rule_codes import CODES
 
 if TYPE_CHECKING:
@@ -58,12 +57,6 @@ def show_findings(job: PreparedJob) -> None:
         notify(f"judged by {job.verdict.judged_by}")
 
 
-def show_explanation(job: PlannedJob) -> None:
-    """Every value and where it comes from, on standard error: the script may go into a file."""
-    decisions = [(one.name, one.value, one.source.value, one.why) for one in job.plan.decisions]
-    print_decisions(decisions, sys.stderr)
-
-
 def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:
     """A table of values, each with its source and the reason for it."""
     columns = [Column("VALUE", no_wrap=True), Column("IS"), Column("BECAUSE")]
@@ -79,17 +72,12 @@ def show_verdict(job: PreparedJob) -> None:
         notify("forced: Slurm may refuse the job, or accept it and never start it")
         return
     notify(str(job.verdict))
-    for source in dict.fromkeys(_wait_sources(job)):
-        say(f"  from: {source}")
-
-
-def _wait_sources(job: PreparedJob) -> List[str]:
     from neuronctl.gate.verdict import WILL_WAIT
 
-    if job.verdict is None or job.verdict.kind != WILL_WAIT:
-        return []
-    waits = [finding for finding in job.findings if CODES[finding.code].waits]
-    return [finding.source for finding in waits if finding.source]
+    if job.verdict.kind == WILL_WAIT:
+        waits = (finding for finding in job.findings if CODES[finding.code].waits)
+        for source in dict.fromkeys(finding.source for finding in waits if finding.source):
+            say(f"  from: {source}")
 
 
 def show_submission(submission: Submission) -> None:
@@ -106,7 +94,7 @@ def show_submission(submission: Submission) -> None:
 def write_text(path: str, text: str, *, force: bool) -> None:
     """Write a script, executable and private to its user; over a file only with ``force``.
 
-    The text is written aside and renamed, so that a full disk leaves the old file whole.
+    A full disk leaves the old file whole.
     """
     if not path:
         raise UsageError("the file name is empty", "name a file, or omit --write")
@@ -114,13 +102,8 @@ def write_text(path: str, text: str, *, force: bool) -> None:
         raise UsageError(f"'{path}' exists and is not a regular file", "name another file")
     if os.path.isfile(path) and not force:
         raise UsageError(f"'{path}' already exists", "use --force to overwrite it")
-    aside = os.path.join(os.path.dirname(path), f".neuronctl-{os.getpid()}")
     try:
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(aside, path)
+        os.stat(os.path.join(os.path.dirname(path), "."))  # write_private would make it
+        write_private(path, text, mode=0o700)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(aside)
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None

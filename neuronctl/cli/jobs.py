@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuronctl.cli.say import notify
+from neuronctl.errors import UsageError
 from neuronctl.slurm.job_id import JobId
 
 if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord, RecordStore
+    from neuronctl.tracking.lookup import Found
 
 
 def one_job(word: str, store: RecordStore) -> JobId:
@@ -27,6 +29,23 @@ def one_job(word: str, store: RecordStore) -> JobId:
 
 def recorded_job(word: str, store: RecordStore) -> JobRecord:
     """The record of a whole job; raises UsageError for a part of an array, NoSuchJobError."""
-    from neuronctl.records.recorded import record_of, whole_job
+    from neuronctl.records.recorded import record_of
 
-    return record_of(store, whole_job(one_job(word, store)))
+    asked = one_job(word, store)
+    if asked.task is not None or asked.tasks is not None:
+        raise UsageError(
+            f"'{asked}' is part of a job array, and the record describes the whole job",
+            f"use {asked.job}",
+        )
+    return record_of(store, asked.job)
+
+
+def found_job(asked: JobId, store: RecordStore) -> Found:
+    """What is known of one job, with its notes said; raises an error where that is nothing."""
+    from neuronctl.tracking.lookup import look_up, no_such_job
+
+    found = look_up([asked], store)
+    notify(*found.notes)
+    if not found.jobs:
+        raise found.unavailable or no_such_job([asked], store)
+    return found

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from neuronctl.slurm.pending_reasons import Explained, explain
 from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
 
 if TYPE_CHECKING:
-    from neuronctl.gate.partition_choice import Candidate
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.rules import Finding
     from neuronctl.submission.prepare import PreparedJob
     from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.job_status import JobStatus
@@ -53,24 +51,19 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
     return {**dataclasses.asdict(verdict), "until": utc(verdict.until)}
 
 
-def candidates_data(candidates: Sequence[Candidate]) -> List[Dict[str, Any]]:
-    """The partitions of ``-p auto``, best first."""
-    return [
-        {
-            "partition": candidate.name,
-            "verdict": None if candidate.why_not else verdict_data(candidate.verdict),
-            "start": utc(candidate.start),
-            "free_nodes": candidate.free,
-            "why_not": candidate.why_not,
-        }
-        for candidate in candidates
-    ]
+_OF_FINDING = ("code", "severity", "title", "message", "source", "hint")
 
 
 def submission_data(
-    draft: RecordDraft, job: Optional[PreparedJob], submission: Optional[Submission]
+    draft: RecordDraft,
+    job: Optional[PreparedJob],
+    submission: Optional[Submission],
+    verdict: Optional[Verdict],
 ) -> Dict[str, Any]:
-    """A job to be submitted; job: None where a recorded script is, byte for byte."""
+    """A job to be submitted; job: None where a recorded script is, byte for byte.
+
+    "choice" are the partitions of ``-p auto``, best first.
+    """
     plan = None if job is None else job.plan
     logs: Union[RecordDraft, Submission] = submission or draft
     return {
@@ -86,14 +79,20 @@ def submission_data(
         "launcher": None if plan is None else plan.launcher.name,
         "logs": {"output": logs.output, "error": logs.error or logs.output},
         "decisions": [dict(zip(("name", "value", "source", "why"), d)) for d in draft.decisions],
-        "verdict": None if job is None else verdict_data(job.verdict),
-        "choice": [] if job is None else candidates_data(job.candidates),
-        "findings": [] if job is None else findings_data(job.findings),
+        "verdict": verdict_data(verdict),
+        "choice": [
+            {
+                "partition": candidate.name,
+                "verdict": None if candidate.why_not else verdict_data(candidate.verdict),
+                "start": utc(candidate.start),
+                "free_nodes": candidate.free,
+                "why_not": candidate.why_not,
+            }
+            for candidate in (job.candidates if job is not None else ())
+        ],
+        "findings": [
+            {key: getattr(finding, key) for key in _OF_FINDING}
+            for finding in (job.findings if job is not None else ())
+        ],
         "script": draft.script or None,
     }
-
-
-def findings_data(findings: Sequence[Finding]) -> List[Dict[str, str]]:
-    """What the rules found."""
-    keys = ("code", "severity", "title", "message", "source", "hint")
-    return [{key: getattr(finding, key) for key in keys} for finding in findings]

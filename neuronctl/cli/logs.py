@@ -16,7 +16,7 @@ from neuronctl.console import print_text
 from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
-from neuronctl.records.store import JobRecord
+from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.rank_filter import RankFilter
 
@@ -39,7 +39,6 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     --rank needs lines that name their rank: PyTorch's own messages do ("[rank3]:"), all others
     with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
     """
-    from neuronctl.records.store import RecordStore
     from neuronctl.slurm.cluster import local_cluster
 
     store = RecordStore.default()
@@ -51,7 +50,7 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
 
         filters: List[RankFilter] = []
         through = None if rank is None else _through(rank, filters)
-        code = follow(asked, record, store=store, only_err=err, through=through)
+        code = follow(asked, record, only_err=err, through=through)
         for rank_filter in filters:
             rank_filter.finish()
         if filters and not any(rank_filter.labelled for rank_filter in filters):
@@ -114,23 +113,18 @@ def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
         raise _which_task(asked, [page.id for page in pages])
     if pages:
         page = pages[0]
-        paths = page.stdout, page.stderr
+        out, error = page.stdout, page.stderr
         if record is not None:
             node_list, own = page.node_list, page.job_id
-            out, error = (
-                record.log_path(page.id.task, own_id=own, node_list=node_list, err=err)
-                for err in (False, True)
-            )
-            paths = out, error
+            out = record.log_path(page.id.task, own_id=own, node_list=node_list)
+            error = record.log_path(page.id.task, own_id=own, node_list=node_list, err=True)
         failed = page.exit == ExitCode(0, 53)
-        return _Place(page.id, paths, page.state, page.reason, failed)
+        return _Place(page.id, (out, error), page.state, page.reason, failed)
     from neuronctl.tracking.lookup import log_paths, matches, no_such_job
 
     told = merge(record, accounting=sacct([asked]).jobs)
     past = [status for status in told if matches(asked, status)]
     if not past:
-        from neuronctl.records.store import RecordStore
-
         raise no_such_job([asked], RecordStore.default())
     status = past[0]
     if asked.task is not None and status.id.tasks is not None:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from neuronctl.gate.partition_board import PartitionNow
     from neuronctl.slurm.sacctmgr import Association
 
-SCHEMA = "neuronctl.partitions/1"
-LIVE_SCHEMA = "neuronctl.partitions-live/1"
 _BAR = 16
 _SHORT_BAR = 6
 _TIMEOUT = 20.0
@@ -62,11 +60,13 @@ def command(
         answer = _json(known, chosen, partitions or list(chosen.partitions.values()))
         if where:
             answer["where"] = {".".join(path): place for path, place in places.items()}
-        console.print_json(SCHEMA, answer)
+        console.print_json("neuronctl.partitions/1", answer)
         return
     _print_header(known, chosen)
     if where:
-        _print_places(chosen, places)
+        columns = [console.Column(header) for header in ("KEY", "VALUE", "FROM")]
+        rows = [[".".join(path), _value_at(chosen, path), place] for path, place in places.items()]
+        console.print_table(columns, rows)
     elif comment:
         _print_comment_values(chosen.policy.comment)
     elif partitions:
@@ -110,7 +110,7 @@ def _live(
         ]
         data = {"cluster": cluster.name, "partitions": rows, "accounts": accounts}
         only = {"only_in_catalog": only_catalog, "only_in_slurm": only_slurm}
-        console.print_json(LIVE_SCHEMA, {**data, **only})
+        console.print_json("neuronctl.partitions-live/1", {**data, **only})
         return
     _print_live(partitions, look.asked_at)
     if only_catalog and not names:
@@ -333,12 +333,6 @@ def _print_comment_values(comment: CommentPolicy) -> None:
         console.Column("VALUE", style="bold", no_wrap=True),
         console.Column("MEANING, OR OTHER VALUES"),
     ]
-    console.print_table(columns, rows)
-
-
-def _print_places(cluster: Cluster, places: Mapping[Tuple[str, ...], str]) -> None:
-    columns = [console.Column("KEY"), console.Column("VALUE"), console.Column("FROM")]
-    rows = [[".".join(path), _value_at(cluster, path), place] for path, place in places.items()]
     console.print_table(columns, rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
 
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 _WIRING = "NEURONCTL_WIRING"
 _SHELL = f'exec bash --rcfile <(printf %s "${_WIRING}") -i'
 _COMMAND = f'eval "${_WIRING}"'
+
+# srun for one task on the first node. --overlap leaves the step's resources to the sruns inside,
+# which would wait for it for ever; --preserve-env keeps SLURM_NTASKS and the like those of the
+# allocation, not of this one task; the sruns inside inherit --distribution, whose default for one
+# task deals ranks out in turn.
+_STEP = (
+    *("srun", "--nodes=1", "--ntasks=1", "--overlap", "--preserve-env"),
+    "--distribution=block",
+)
 
 
 @job_command("salloc", batch=False)
@@ -43,7 +52,7 @@ def command(
     --container if given. The shell itself runs outside the image; 'neuronctl run --container'
     enters it.
     """
-    from neuronctl.shell import join, quote
+    from neuronctl.shell import join, positional, quote
 
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
         there = join([*(["python"] if words[0].endswith(".py") else []), *words])
@@ -60,19 +69,19 @@ def command(
     job_output.show_verdict(job)
     wiring = render_shell(job.plan, command=bool(words), template=template)
     salloc_options = [f"--{option}" for option in job.plan.salloc_options]
-    if job.plan.request.container is None:
-        argv = _argv(salloc_options, words)
-    elif words:
-        inside = contained_command(job.plan, words)
-        argv = [
-            *_step(salloc_options),
-            "bash",
-            "-c",
-            f"set -- bash -c {quote('exec ' + inside)}; {_COMMAND}",
-        ]
+    contained = job.plan.request.container is not None
+    if not words:
+        program = ["--pty", "bash", "-c", _SHELL]
+    elif contained:
+        inside = quote("exec " + contained_command(job.plan, words))
+        program = ["bash", "-c", f"set -- bash -c {inside}; {_COMMAND}"]
     else:
-        argv = _argv(salloc_options, words)
+        text, given = positional(words)
+        setting = "" if given == words else f"set -- {text}; "
+        program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *given]
+    if contained and not words:
         notify(f"the shell runs outside the image; {_run_line(job.plan.request)}")
+    argv = ["salloc", *salloc_options, *_STEP, *program]
     if dry_run:
         where = "in the shell on the first node" if not words else "on the first node, before CMD"
         print_script(
@@ -94,25 +103,3 @@ def _run_line(request: JobRequest) -> str:
     line += [f"--bind={bind}" for bind in request.binds]
     line += ["--cleanenv"] if request.cleanenv else []
     return f"to run a program in the image: {join(line)} SCRIPT"
-
-
-def _step(options: List[str]) -> List[str]:
-    """salloc, and inside it srun for one task on the first node.
-
-    --overlap leaves the step's resources to the sruns inside, which would wait for it for ever;
-    --preserve-env keeps SLURM_NTASKS and the like those of the allocation, not of this one task;
-    the sruns inside inherit --distribution, whose default for one task deals ranks out in turn.
-    """
-    step = ["srun", "--nodes=1", "--ntasks=1", "--overlap", "--preserve-env"]
-    return ["salloc", *options, *step, "--distribution=block"]
-
-
-def _argv(options: List[str], words: Tuple[str, ...]) -> List[str]:
-    """The step with a shell, or with ``words`` as they are."""
-    from neuronctl.shell import positional
-
-    if words:
-        text, given = positional(words)
-        command = _COMMAND if given == words else f"set -- {text}; {_COMMAND}"
-        return [*_step(options), "bash", "-c", command, "bash", *given]
-    return [*_step(options), "--pty", "bash", "-c", _SHELL]

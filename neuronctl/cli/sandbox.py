@@ -9,7 +9,6 @@ import click
 from neuronctl.console import print_json
 
 if TYPE_CHECKING:
-    from neuronctl.sandbox.layout import Layout
     from neuronctl.sandbox.setup import Running
 
 
@@ -64,12 +63,14 @@ def up(cluster: Optional[str], counts: Dict[str, int], root: str, binds: Tuple[s
     """Bring the sandbox up, unless it is up already."""
     import time
 
-    from neuronctl.sandbox import client
+    from neuronctl.catalog.loader import load
+    from neuronctl.sandbox import client, layout
     from neuronctl.sandbox.view import view
     from neuronctl.words import counted
 
     before = time.monotonic()
-    running, done = client.up(_layout(cluster, counts), view(root, binds))
+    built = layout.build(load().cluster(cluster), counts)
+    running, done = client.up(built, view(root, binds))
     nodes = counted(sum(len(names) for names in running.partitions.values()), "node")
     if done:
         took = time.monotonic() - before
@@ -77,13 +78,6 @@ def up(cluster: Optional[str], counts: Dict[str, int], root: str, binds: Tuple[s
     else:
         click.echo(f"sandbox is up already: {running.cluster}, {nodes}")
     click.echo("  run a command there: neuronctl sandbox exec -- sinfo")
-
-
-def _layout(cluster: Optional[str], counts: Dict[str, int]) -> Layout:
-    from neuronctl.catalog.loader import load
-    from neuronctl.sandbox import layout
-
-    return layout.build(load().cluster(cluster), counts)
 
 
 @command.command()

@@ -11,15 +11,15 @@ from typing import List, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.job_output import print_decisions
-from neuronctl.cli.jobs import one_job
+from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
-from neuronctl.cli.say import notify, print_script
+from neuronctl.cli.say import print_script
 from neuronctl.console import print_json, print_text
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
-from neuronctl.tracking.lookup import canceller, look_up, no_such_job
+from neuronctl.tracking.lookup import canceller
 
 _TASKS = 8  # tasks of an array that are listed
 
@@ -42,18 +42,12 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     if only_script:
         print_script(record_of(store, asked.job).draft.script)
         return
-    found = look_up([asked], store)
-    notify(*found.notes)
-    number = found.jobs[0].id.job if found.jobs else asked.job
+    found = found_job(asked, store)
     record = None
-    with contextlib.suppress(RecordError):  # which look_up has told
-        record = store.get(number, local_cluster())
-    if record is not None and found.jobs and found.jobs[0].key != record.key:
+    with contextlib.suppress(RecordError):  # which the look has told
+        record = store.get(found.jobs[0].id.job, local_cluster())
+    if record is not None and found.jobs[0].key != record.key:
         record = None  # the number is another job's by now
-    if not found.jobs:
-        if found.unavailable is not None:
-            raise found.unavailable
-        raise no_such_job([asked], store)
     if as_json:
         jobs = [status_data(status) for status in found.jobs]
         kept = None if record is None else record.to_data()

@@ -97,12 +97,7 @@ class _Question:
         from neuronctl.slurm.job_id import JobId
         from neuronctl.tracking.lookup import is_name
 
-        self.after: Optional[int] = None
-        if since is not None:
-            try:
-                self.after = parse_since(since, int(time.time()))
-            except ValueError as error:
-                raise UsageError(f"--since: {error}") from None
+        self.after = None if since is None else parse_since(since, int(time.time()))
         self.ids = [JobId.parse(word) for word in words if not is_name(word)]
         self.names = [word for word in words if is_name(word)]
         if self.ids and self.names:

@@ -69,7 +69,9 @@ def judge_aloud(
     job_output.show_choice(planned)
     job = judge(planned)
     if explain:
-        job_output.show_explanation(planned)
+        # On standard error: the script may go into a file.
+        rows = [(one.name, one.value, one.source.value, one.why) for one in job.plan.decisions]
+        job_output.print_decisions(rows, sys.stderr)
     job_output.show_findings(job)
     if not force:
         _refuse(job, how)
@@ -124,11 +126,11 @@ def watch(how: How, done: Optional[Submission]) -> int:
     """With --follow or --wait, wait for the job's end; returns the exit code."""
     if done is None or not (how.follow or how.wait):
         return 0
+    from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking import follow
 
-    if how.follow:
-        return follow.follow(done.job_id, done.record)
-    return follow.wait(done.job_id, done.record, notify)
+    job = JobId(done.job_id)
+    return follow.follow(job, done.record) if how.follow else follow.wait(job, done.record, notify)
 
 
 def _explain_refusal(
@@ -165,12 +167,11 @@ def _print_data(
     done: Optional[Submission] = None,
     verdict: Optional[Verdict] = None,
 ) -> None:
-    from neuronctl.cli.json_data import submission_data, verdict_data
+    from neuronctl.cli.json_data import submission_data
 
-    data = submission_data(drafted, job, done)
-    if verdict is not None:
-        data["verdict"] = verdict_data(verdict)
-    print_json("neuronctl.submit/1", data)
+    if verdict is None and job is not None:
+        verdict = job.verdict
+    print_json("neuronctl.submit/1", submission_data(drafted, job, done, verdict))
 
 
 def _summary(plan: JobPlan) -> str:

@@ -68,18 +68,14 @@ def _print(looks: Sequence[NodeLook]) -> None:
         Column("MEMORY", justify="right", no_wrap=True),
         Column("YOUR BUSIEST PROCESSES", priority=1),
     ]
-    print_table(columns, [_node_row(look) for look in looks])
-
-
-def _node_row(look: NodeLook) -> List[str]:
-    busiest = [f"{one.command} {one.cpu:.0f} %" for one in look.processes[:3]]
-    return [
-        look.node,
-        "" if look.load is None else f"{look.load:.2f}",
-        "" if look.cores is None else str(look.cores),
-        _part(look.memory_used, look.memory),
-        ", ".join(busiest),
-    ]
+    rows = []
+    for look in looks:
+        load = "" if look.load is None else f"{look.load:.2f}"
+        cores = "" if look.cores is None else str(look.cores)
+        memory = _part(look.memory_used, look.memory)
+        busiest = ", ".join(f"{one.command} {one.cpu:.0f} %" for one in look.processes[:3])
+        rows.append([look.node, load, cores, memory, busiest])
+    print_table(columns, rows)
 
 
 def _part(used: Optional[int], whole: Optional[int]) -> str:

@@ -6,9 +6,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.jobs import one_job
+from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
-from neuronctl.cli.say import notify
 from neuronctl.console import is_terminal, print_json, print_text, terminal_width
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
@@ -16,7 +15,6 @@ from neuronctl.errors import SlurmUnavailableError
 from neuronctl.records.store import RecordStore
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
-from neuronctl.tracking.lookup import look_up, no_such_job
 
 _MOST = 4  # kinds of ends of one array that are explained
 
@@ -33,13 +31,7 @@ def command(job: str, as_json: bool) -> None:
     """
 
     store = RecordStore.default()
-    asked = one_job(job, store)
-    found = look_up([asked], store)
-    notify(*found.notes)
-    if not found.jobs:
-        if found.unavailable is not None:
-            raise found.unavailable
-        raise no_such_job([asked], store)
+    found = found_job(one_job(job, store), store)
     groups = _groups(found.jobs)
     shown = [(same, *examine(same[0])) for same in groups[:_MOST]]
     if as_json:
@@ -75,24 +67,20 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
     width = min(terminal_width(), 100) if is_terminal() else 80
     print_text(_wrap(paragraph(same, diagnosis), width))
     print_text("")
-    rows = [("state", _state_words(evidence))]
+    later = " " * 9
+    print_text(_wrap(_state_words(evidence), width, "  state  ", later), state_style(same))
     line = diagnosis.line
     if line is not None:
         place = "last line" if line.number == 1 else f"line {line.number} from its end"
         guess = " (not recorded; this is where sbatch puts it by default)" * evidence.log_guessed
-        rows.append(("log", f"{line.path}, {place}{guess}:\n{line.text[:600]}"))
+        print_text(_wrap(f"{line.path}, {place}{guess}:", width, "  log    ", later))
+        print_text(_wrap(line.text[:600], width, later, later), "bold")
     elif evidence.log_guessed and same[0].ended and not evidence.logs:
         words = (
             "not known: there is no record of it, and no log where sbatch puts it by default (an "
             "interactive job has neither)"
         )
-        rows.append(("log", words))
-    for name, text in rows:
-        head, _, quote = text.partition("\n")
-        style = state_style(same) if name == "state" else ""
-        print_text(_wrap(head, width, f"  {name:<6} ", " " * 9), style)
-        if quote:
-            print_text(_wrap(quote, width, " " * 9, " " * 9), "bold")
+        print_text(_wrap(words, width, "  log    ", later))
 
 
 def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
@@ -104,15 +92,11 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
         name += f", such as {status.id}"
     parts = [f"{name}: {diagnosis.what}."]
     if diagnosis.cause:
-        sure = diagnosis.certain
-        parts.append(_sentence(diagnosis.cause if sure else f"Likely cause: {diagnosis.cause}"))
+        cause = diagnosis.cause if diagnosis.certain else f"Likely cause: {diagnosis.cause}"
+        parts.append(f"{cause[:1].upper()}{cause[1:]}.")
     if diagnosis.remedy:
         parts.append(f"What to do: {diagnosis.remedy}.")
     return " ".join(parts)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."
 
 
 def _state_words(evidence: Evidence) -> str:

@@ -8,7 +8,6 @@ JSON object.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
@@ -17,9 +16,7 @@ from neuronctl.frozen import dataclass, field
 from neuronctl.units import UNLIMITED, check_array
 
 if TYPE_CHECKING:
-    from neuronctl.planning import JobPlan
     from neuronctl.records.provenance import Provenance
-    from neuronctl.rules import Finding
 
 SCHEMA = 2
 """Increased by every change that older versions cannot read; in 1 the whole draft was "draft"."""
@@ -170,50 +167,6 @@ class JobRecord:
             user=self.user,
             node=first_host(node_list) or "%N",
         )
-
-
-def draft_of(
-    plan: JobPlan,
-    *,
-    script: str,
-    command_line: Sequence[str],
-    cwd: str,
-    findings: Sequence[Finding] = (),
-    forced: bool = False,
-    verdict: str = "",
-) -> RecordDraft:
-    """Draft the record of a plan. script: as submitted. command_line: the user's argv."""
-    from neuronctl.records.provenance import look
-
-    error = plan.error
-    request = asdict(replace(plan.request, origins={}))
-    del request["origins"]
-    return RecordDraft(
-        cwd=cwd,
-        command_line=tuple(command_line),
-        script=script,
-        request={name: value for name, value in request.items() if value not in (None, ())},
-        job_name=plan.job_name,
-        partition=plan.partition.name,
-        output=os.path.join(cwd, plan.output or "slurm-%j.out"),
-        error=None if error is None else os.path.join(cwd, error),
-        array=plan.request.array,
-        nodes=plan.nodes,
-        gpus_per_node=plan.gpus_per_node,
-        time_limit=plan.time_limit,
-        catalog_cluster=plan.cluster.name,
-        catalog_date=plan.cluster.date,
-        decisions=tuple(
-            (decision.name, decision.value, decision.source.value, decision.why)
-            for decision in plan.decisions
-        ),
-        findings=tuple(
-            (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in findings
-        ),
-        forced=forced,
-        verdict=verdict,
-        surroundings=look(plan.request.script, cwd),
-    )
 
 
 def without_secrets(draft: RecordDraft) -> RecordDraft:

@@ -50,26 +50,15 @@ def look(script: Optional[str], cwd: str) -> Provenance:
 def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
     """What has changed, one line each, except for the program itself."""
     lines: List[str] = []
-    if then.git_commit and now.git_commit and then.git_commit != now.git_commit:
-        lines.append(
-            f"the working directory was at git commit {then.git_commit[:12]} and is now at "
-            f"{now.git_commit[:12]}"
-        )
-    elif then.git_commit and not now.git_commit:
-        lines.append(
-            f"the working directory was at git commit {then.git_commit[:12]}; its current commit "
-            "is unknown"
-        )
+    if then.git_commit not in ("", now.git_commit):
+        known = f" and is now at {now.git_commit[:12]}"
+        after = known if now.git_commit else "; its current commit is unknown"
+        lines.append(f"the working directory was at git commit {then.git_commit[:12]}{after}")
     if then.git_dirty:
         lines.append("the working directory had uncommitted changes at that time")
     if now.git_dirty and not then.git_dirty:
         lines.append("the working directory now has uncommitted changes")
     return tuple(lines)
-
-
-def program_changed(then: Provenance, now: Provenance) -> bool:
-    """Whether the program is known to have changed since; a missing program has."""
-    return bool(then.program_sha256) and then.program_sha256 != now.program_sha256
 
 
 def _content(path: str) -> Optional[bytes]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 from typing import Any, Iterable, List, Tuple
 
-from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.errors import NoSuchJobError
 from neuronctl.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
-from neuronctl.slurm.job_id import JobId
 
 Change = Tuple[str, str, str]
 """Name, first value, second value; "" if one has no value."""
@@ -33,10 +31,7 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
 
 
 def request_layer(record: JobRecord) -> Layer:
-    """The recorded request, as the lowest layer of a new one.
-
-    Masked values are left out; ``masked`` names them.
-    """
+    """The recorded request, as the lowest layer of a new one, without its masked variables."""
     origin = Origin(Source.ASKED, f"record of job {record.job_id}")
     known = {field.name for field in dataclasses.fields(JobRequest)} - {"origins"}
     values = {
@@ -45,29 +40,6 @@ def request_layer(record: JobRecord) -> Layer:
     if "env" in values:
         values["env"] = tuple(pair for pair in values["env"] if MASK not in pair[1])
     return Layer(values, {name: origin for name in values})
-
-
-def masked(record: JobRecord) -> Tuple[List[str], List[str]]:
-    """The names of the masked variables, and of the other masked fields, of the request."""
-    request = record.draft.request
-    variables = [name for name, value in request.get("env", ()) if MASK in value]
-    fields = [
-        name
-        for name, value in request.items()
-        if name != "env" and MASK in "\n".join(_texts(value))
-    ]
-    return variables, fields
-
-
-def is_whole(record: JobRecord) -> bool:
-    """Whether the recorded script equals the submitted one (no secret was masked)."""
-    import hashlib
-
-    # A surrogate that no byte stands for is in a damaged record only.
-    script = record.draft.script.encode("utf-8", "replace")
-    with contextlib.suppress(UnicodeEncodeError):
-        script = record.draft.script.encode("utf-8", "surrogateescape")
-    return hashlib.sha256(script).hexdigest() == record.script_sha256
 
 
 def changed_decisions(
@@ -92,23 +64,7 @@ def text_diff(first: str, second: str, first_name: str, second_name: str) -> Lis
     return list(lines)
 
 
-def whole_job(asked: JobId) -> int:
-    """The job's number, for commands that work on whole jobs; UsageError for a part of an array."""
-    if asked.task is not None or asked.tasks is not None:
-        raise UsageError(
-            f"'{asked}' is part of a job array, and the record describes the whole job",
-            f"use {asked.job}",
-        )
-    return asked.job
-
-
 def _from_json(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_from_json(item) for item in value)
     return value
-
-
-def _texts(value: Any) -> List[str]:
-    if isinstance(value, (list, tuple)):
-        return [text for item in value for text in _texts(item)]
-    return [str(value)]

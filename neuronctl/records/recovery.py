@@ -116,9 +116,10 @@ class Recovery:
 
     def _settle(self, record: JobRecord, accounting: Accounting) -> str:
         start = f"the submission of {_name(record)} was interrupted"
-        alike = [row for row in self._maybe.get(record.key, ()) if not self._has_record(row)]
+        alike = {row.id.job for row in self._maybe.get(record.key, ())}
+        alike -= set(self.store.find(alike))
         if alike:
-            names = ", ".join(sorted({str(row.id.job) for row in alike}))
+            names = ", ".join(sorted(map(str, alike)))
             return f"{start}; job {names} has the same name and directory and may be this job"
         if self.now - record.begun_at < SETTLED:
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
@@ -137,9 +138,6 @@ class Recovery:
             return error.message
         del self.open[record.key]
         return f"{start}; {words}"
-
-    def _has_record(self, row: Row) -> bool:
-        return row.id.job in self.store.find((row.id.job,))
 
 
 def recover(store: RecordStore) -> Tuple[str, ...]:
@@ -177,5 +175,5 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True

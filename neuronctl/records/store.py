@@ -9,10 +9,10 @@ Usage::
     store.get(4711) / store.find(ids) / store.recent(100, since=…) / store.iter()
     store.saw(record, "RUNNING")           # a state seen later; saw_tasks: ended array tasks
 
-``draft_of(plan, script=…, command_line=…, cwd=…, findings=…)`` makes a plan's draft. Every method
-raises RecordError (exit 9) if the directory cannot be read or written; the caller decides whether
-that is more than a warning. Files that are incomplete, foreign, or newer than this program are
-left alone, skipped, and named in ``store.warnings``.
+``submission.transaction.draft`` makes a draft of a plan. Every method raises RecordError (exit 9)
+if the directory cannot be read or written; the caller decides whether that is more than a warning.
+Files that are incomplete, foreign, or newer than this program are left alone, skipped, and named
+in ``store.warnings``.
 
 On disk, ``KEY.intent.json`` becomes ``KEY.CLUSTER.JOBID.json`` or ``KEY.failed.json``. The key
 begins with the time, so that file names alone answer "the newest" and "job 4711", and no other
@@ -30,42 +30,29 @@ import os
 import re
 import time
 from dataclasses import replace
-from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Match, Optional, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.files import read_private, write_private
-from neuronctl.frozen import dataclass
 from neuronctl.records.job_record import (
     JobRecord,
     RecordDraft,
     SeenState,
     decode,
-    draft_of,
     encode,
     without_secrets,
 )
-from neuronctl.slurm.fields import epoch
 
-__all__ = ["JobRecord", "RecordDraft", "RecordStore", "SeenState", "draft_of"]
+__all__ = ["JobRecord", "RecordDraft", "RecordStore", "SeenState"]
 
 _NAME = re.compile(
-    r"(?P<key>(?P<time>[0-9]{8}T[0-9]{9})Z-[0-9a-f]{8})"
+    r"(?P<key>[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8})"
     r"\.(?:(?P<open>intent|failed)|(?P<cluster>[A-Za-z0-9_-]+)\.(?P<job>[0-9]+))\.json"
 )
 
 _INTENT = ".intent.json"
+_STAMP = "%Y%m%dT%H%M%S"  # the beginning of a key, in UTC
 _SETTLED = 2.0  # seconds after which a directory's modification time reveals another change
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """What the name of a store file says about it."""
-
-    name: str
-    key: str
-    begun_at: int
-    job_id: Optional[int]
-    cluster: str
 
 
 class RecordStore:
@@ -93,7 +80,7 @@ class RecordStore:
         from neuronctl.version import __version__
 
         now = time.time()
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+        stamp = time.strftime(_STAMP, time.gmtime(now))
         key = f"{stamp}{int(now * 1000) % 1000:03d}Z-{os.urandom(4).hex()}"
         record = JobRecord.of(
             without_secrets(draft),
@@ -120,7 +107,7 @@ class RecordStore:
         submitted_at: Optional[int] = None,
     ) -> JobRecord:
         """Turn the intent into the job's record after sbatch accepted the job. Idempotent."""
-        name = f"{key}.{_file_word(cluster)}.{job_id}.json"
+        name = _name(key, cluster, job_id)
         if not os.path.exists(self._file(f"{key}.intent.json")):
             done = self._read(name)
             if done is not None:
@@ -148,31 +135,38 @@ class RecordStore:
 
     def saw(self, record: JobRecord, state: str, reason: str = "", exit: str = "") -> JobRecord:
         """Add a state to a submitted job's record, unless it was also the last one seen."""
-        assert record.job_id is not None
-        if _is_last(record, state, exit):
-            return record
-        name = f"{record.key}.{_file_word(record.cluster)}.{record.job_id}.json"
-        # Another neuronctl process may have added states meanwhile.
-        fresh = self._read(name) or record
-        if _is_last(fresh, state, exit):
-            return fresh
-        seen = SeenState(int(time.time()), state, reason, exit)
-        fresh = replace(fresh, states=(*fresh.states, seen))
-        self._write(name, fresh)
-        return fresh
+
+        def add(known: JobRecord) -> JobRecord:
+            if known.states and _tells(known.states[-1], state, exit):
+                return known
+            seen = SeenState(int(time.time()), state, reason, exit)
+            return replace(known, states=(*known.states, seen))
+
+        return self._change(record, add)
 
     def saw_tasks(self, record: JobRecord, ends: Mapping[int, Tuple[str, str]]) -> JobRecord:
         """Record how array tasks ended: (state, exit) by index, as for ``saw``."""
-        if _all_kept(record, ends):
+
+        def add(known: JobRecord) -> JobRecord:
+            if all(_tells(known.tasks.get(task), *end) for task, end in ends.items()):
+                return known
+            now = int(time.time())
+            new = {task: SeenState(now, state, "", exit) for task, (state, exit) in ends.items()}
+            return replace(known, tasks={**known.tasks, **new})
+
+        return self._change(record, add)
+
+    def _change(self, record: JobRecord, add: Callable[[JobRecord], JobRecord]) -> JobRecord:
+        """The record with what ``add`` adds; nothing is read or written where that is nothing."""
+        if add(record) is record:
             return record
-        name = f"{record.key}.{_file_word(record.cluster)}.{record.job_id}.json"
-        fresh = self._read(name) or record
-        if _all_kept(fresh, ends):
-            return fresh
-        now = int(time.time())
-        new = {task: SeenState(now, state, "", exit) for task, (state, exit) in ends.items()}
-        fresh = replace(fresh, tasks={**fresh.tasks, **new})
-        self._write(name, fresh)
+        assert record.job_id is not None
+        name = _name(record.key, record.cluster, record.job_id)
+        # Another neuronctl process may have added states meanwhile.
+        kept = self._read(name) or record
+        fresh = add(kept)
+        if fresh is not kept:
+            self._write(name, fresh)
         return fresh
 
     # ------------------------------------------------------------------ reading
@@ -191,8 +185,8 @@ class RecordStore:
         for name in self._names() if wanted else ():
             # Of thousands of names, parse only those of these jobs.
             word = name[:-5].rpartition(".")[2]
-            entry = _entry(name) if word in wanted else None
-            if entry is None or not _same_cluster(entry.cluster, cluster):
+            entry = _NAME.fullmatch(name) if word in wanted else None
+            if entry is None or not _same_cluster(entry["cluster"], cluster):
                 continue
             record = self._read(name)
             if record is not None:
@@ -210,15 +204,16 @@ class RecordStore:
         """
         found: List[JobRecord] = []
         ids = set()
+        first = time.strftime(_STAMP, time.gmtime(max(0, since)))
         for entry in self._entries():
-            if entry.begun_at < since or (limit is not None and len(found) >= limit):
+            if entry["key"] < first or (limit is not None and len(found) >= limit):
                 break
-            name = (entry.cluster, entry.job_id)
-            if entry.job_id is None or name in ids or not _same_cluster(entry.cluster, cluster):
+            id = entry.group("cluster", "job")
+            if entry["job"] is None or id in ids or not _same_cluster(entry["cluster"], cluster):
                 continue
-            record = self._read(entry.name)
+            record = self._read(entry.string)
             if record is not None:
-                ids.add(name)
+                ids.add(id)
                 found.append(record)
         return found
 
@@ -227,7 +222,7 @@ class RecordStore:
         names = self._names()
         intents = []
         for name in names:
-            if not name.endswith(_INTENT) or _entry(name) is None:
+            if not name.endswith(_INTENT) or _NAME.fullmatch(name) is None:
                 continue
             key = name[: -len(_INTENT)]
             # Interrupted between writing the record and removing the intent: the record counts.
@@ -239,7 +234,7 @@ class RecordStore:
     def iter(self) -> Iterator[JobRecord]:
         """Every record, newest first, including intents and failed submissions."""
         for entry in self._entries():
-            record = self._read(entry.name)
+            record = self._read(entry.string)
             if record is not None:
                 yield record
 
@@ -262,16 +257,16 @@ class RecordStore:
                 "set XDG_STATE_HOME to a directory that you own",
             ) from None
 
-    def _entries(self) -> Iterator[_Entry]:
-        """The entries, newest first; lists no more than the caller consumes."""
-        held: Optional[_Entry] = None
+    def _entries(self) -> Iterator[Match[str]]:
+        """The records' file names, newest first; lists no more than the caller consumes."""
+        held: Optional[Match[str]] = None
         for name in self._names():
-            entry = _entry(name)
+            entry = _NAME.fullmatch(name)
             if entry is None:
                 if not name.startswith("."):
                     self._warn(name, "not a neuronctl record")
                 continue
-            if held is not None and held.key != entry.key:
+            if held is not None and held["key"] != entry["key"]:
                 yield held
             # Interrupted between writing the record and removing the intent: the record counts.
             elif held is not None and name.endswith(_INTENT):
@@ -325,31 +320,13 @@ class RecordStore:
             os.unlink(self._file(name))
 
 
-def _entry(name: str) -> Optional[_Entry]:
-    """Parse a file name; None if it is not a record's."""
-    match = _NAME.fullmatch(name)
-    if match is None:
-        return None
-    return _Entry(
-        name,
-        match["key"],
-        _moment(match["time"]),
-        None if match["job"] is None else int(match["job"]),
-        match["cluster"] or "",
-    )
+def _name(key: str, cluster: Optional[str], job_id: int) -> str:
+    return f"{key}.{_file_word(cluster)}.{job_id}.json"
 
 
-def _is_last(record: JobRecord, state: str, exit: str) -> bool:
-    last = record.states[-1] if record.states else None
-    return last is not None and last.state == state and (not exit or last.exit == exit)
-
-
-def _all_kept(record: JobRecord, ends: Mapping[int, Tuple[str, str]]) -> bool:
-    for task, (state, exit) in ends.items():
-        kept = record.tasks.get(task)
-        if kept is None or kept.state != state or (exit and kept.exit != exit):
-            return False
-    return True
+def _tells(seen: Optional[SeenState], state: str, exit: str) -> bool:
+    """Whether a state that was seen is this one, with this exit code if it is known."""
+    return seen is not None and seen.state == state and (not exit or seen.exit == exit)
 
 
 def _same_cluster(word: str, asked: Optional[str]) -> bool:
@@ -358,12 +335,3 @@ def _same_cluster(word: str, asked: Optional[str]) -> bool:
 
 def _file_word(cluster: Optional[str]) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", cluster) if cluster else "-"
-
-
-def _moment(stamp: str) -> int:
-    """``20261121T003400123`` as whole seconds since the epoch."""
-    date, _, clock = stamp.partition("T")
-    return epoch(
-        int(date[:4]), int(date[4:6]), int(date[6:]), int(clock[:2]), int(clock[2:4]),
-        int(clock[4:6]),
-    )  # fmt: skip

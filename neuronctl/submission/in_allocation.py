@@ -20,8 +20,7 @@ from neuronctl.rules import RuleContext, check
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_control import job_gpus
-from neuronctl.submission.options_layer import options_layer
-from neuronctl.submission.prepare import PreparedJob
+from neuronctl.submission.prepare import PreparedJob, options_layer
 from neuronctl.words import counted, verb
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.files import write_private
 from neuronctl.frozen import dataclass
+from neuronctl.masking import MASK
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
@@ -53,7 +55,7 @@ def changes_since(record: JobRecord) -> Changes:
     then = record.draft.surroundings
     now = provenance.look(record.draft.request.get("script"), record.cwd)
     gone = bool(then.program) and not os.path.exists(then.program)
-    changed = not gone and provenance.program_changed(then, now)
+    changed = not gone and then.program_sha256 not in ("", now.program_sha256)
     diff = None
     if changed and then.program_text is not None and now.program_text is not None:
         name = os.path.relpath(then.program)
@@ -104,9 +106,9 @@ def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]
 
     Raises UsageError where it lacks one that ``options`` do not give.
     """
-    variables, _ = recorded.masked(record)
     given = {text.partition("=")[0] for text in options.get("env") or ()}
-    variables = [name for name in variables if name not in given]
+    pairs = record.draft.request.get("env", ())
+    variables = [name for name, value in pairs if MASK in value and name not in given]
     absent = [name for name in variables if name not in os.environ]
     if absent:
         raise UsageError(
@@ -118,7 +120,11 @@ def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]
 
 def same_again(record: JobRecord, changes: Changes, command_line: Sequence[str]) -> RecordDraft:
     """The recorded script, byte for byte, as a new draft; UsageError where a secret was masked."""
-    if not recorded.is_whole(record):
+    # A surrogate that no byte stands for is in a damaged record only.
+    script = record.draft.script.encode("utf-8", "replace")
+    with contextlib.suppress(UnicodeEncodeError):
+        script = record.draft.script.encode("utf-8", "surrogateescape")
+    if hashlib.sha256(script).hexdigest() != record.script_sha256:
         raise UsageError(
             f"the script of job {record.job_id} contained a secret, which its record does not "
             "hold: it cannot be submitted byte for byte",
@@ -158,7 +164,8 @@ def plan_again(
 
 def check_unmasked(record: JobRecord) -> None:
     """Raise UsageError where something other than a variable was masked in the request."""
-    _, fields = recorded.masked(record)
+    request = record.draft.request
+    fields = [name for name, value in request.items() if name != "env" and MASK in str(value)]
     if fields:
         raise UsageError(
             f"the record of job {record.job_id} does not hold {', '.join(fields)}: a secret in it "

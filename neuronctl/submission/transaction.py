@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
-from typing import Callable, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.errors import (
-    NeuronctlError,
-    RecordError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from neuronctl.errors import RecordError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
+from neuronctl.records.provenance import look
 from neuronctl.records.recovery import recover
-from neuronctl.records.store import JobRecord, RecordDraft, RecordStore, draft_of
+from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import sbatch
@@ -50,14 +48,32 @@ def draft(
 
     command_line: what the user called. cwd: where to submit from, by default this directory.
     """
-    return draft_of(
-        job.plan,
+    plan = job.plan
+    cwd = cwd or os.getcwd()
+    request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
+    del request["origins"]
+    return RecordDraft(
+        cwd=cwd,
+        command_line=tuple(command_line),
         script=script,
-        command_line=command_line,
-        cwd=cwd or os.getcwd(),
-        findings=job.findings,
+        request={name: value for name, value in request.items() if value not in (None, ())},
+        job_name=plan.job_name,
+        partition=plan.partition.name,
+        output=os.path.join(cwd, plan.output or "slurm-%j.out"),
+        error=None if plan.error is None else os.path.join(cwd, plan.error),
+        array=plan.request.array,
+        nodes=plan.nodes,
+        gpus_per_node=plan.gpus_per_node,
+        time_limit=plan.time_limit,
+        catalog_cluster=plan.cluster.name,
+        catalog_date=plan.cluster.date,
+        decisions=tuple((one.name, one.value, one.source.value, one.why) for one in plan.decisions),
+        findings=tuple(
+            (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in job.findings
+        ),
         forced=bool(job.errors),
         verdict="" if job.verdict is None else str(job.verdict),
+        surroundings=look(plan.request.script, cwd),
     )
 
 
@@ -76,15 +92,21 @@ def submit_draft(
         if notify is not None:
             notify(text)
 
+    @contextlib.contextmanager
+    def recording() -> Iterator[None]:
+        try:
+            yield
+        except RecordError as error:
+            hint = f"\n  hint: {error.hint}" if error.hint else ""
+            warn(f"warning: {error.message}{hint}")
+
     key: Optional[str] = None
     store: Optional[RecordStore] = None
-    try:
+    with recording():
         store = RecordStore.default()
         for note in recover(store):
             warn(note)
         key = store.begin(draft)
-    except RecordError as error:
-        warn(_warning(error))
     try:
         submitted = sbatch(draft.script, mark=key or "", cwd=draft.cwd, environment=secrets)
     except KeyboardInterrupt:
@@ -97,20 +119,16 @@ def submit_draft(
         # Only then is it certain that there is no job; any other error leaves the intent.
         certain = isinstance(error, SlurmRefusedError) or not installed()
         if certain and store is not None and key is not None:
-            try:
+            with recording():
                 store.failed(key, error.message)
-            except RecordError as problem:
-                warn(_warning(problem))
         raise
     if submitted.warnings:
         warn(f"sbatch: {submitted.warnings}")
     record: Optional[JobRecord] = None
     if store is not None and key is not None:
-        try:
+        with recording():
             cluster = submitted.cluster or local_cluster()
             record = store.complete(key, submitted.job_id, cluster)
-        except RecordError as error:
-            warn(_warning(error))
     return Submission(
         job_id=submitted.job_id,
         partition=draft.partition,
@@ -131,8 +149,3 @@ def _log_path(draft: RecordDraft, pattern: str, job_id: int) -> str:
         node="%N",
         any_task=draft.array is not None,
     )
-
-
-def _warning(error: NeuronctlError) -> str:
-    hint = f"\n  hint: {error.hint}" if error.hint else ""
-    return f"warning: {error.message}{hint}"

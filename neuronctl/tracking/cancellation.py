@@ -22,14 +22,19 @@ Known = Dict[Word, List[JobStatus]]
 
 @dataclass(frozen=True)
 class Choice:
-    """Which of the jobs that were named: in this state, or in any; with a process to signal."""
+    """What to do, and to which of the jobs that were named: those in this state, or in any.
+
+    signal: its name, without SIG, to send instead of cancelling; the job must have a process.
+    batch: whether to signal only the batch shell.
+    """
 
     state: Optional[str] = None
-    signal: bool = False
+    signal: Optional[str] = None
+    batch: bool = False
 
     def takes(self, status: JobStatus) -> bool:
         """Whether it is to be done to this job, which has a process where a signal is sent."""
-        if not is_active(status) or (self.signal and status.state == "PENDING"):
+        if not is_active(status) or (self.signal is not None and status.state == "PENDING"):
             return False
         return self.state is None or status.state == self.state
 

@@ -1,7 +1,7 @@
 """Follow a job until it ends: its states, its growing log, and its exit code.
 
-``follow(job_id, record=…) -> int`` prints the log to standard output, and prints state changes and
-the log of standard error to standard error; ``wait(job_id) -> int`` prints nothing. Both return
+``follow(job, record=…) -> int`` prints the log to standard output, and prints state changes and
+the log of standard error to standard error; ``wait(job) -> int`` prints nothing. Both return
 endings.exit_status(): the job's own exit code, or a nonzero one for every other failure.
 
 Each poll runs one squeue, at first every second, then less and less often. If slurmctld cannot be
@@ -14,7 +14,7 @@ import contextlib
 import os
 import sys
 import time
-from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, TextIO, Tuple, Union
+from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.errors import (
     INTERRUPTED,
@@ -45,26 +45,24 @@ _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has for
 
 
 def follow(
-    job_id: Union[int, JobId],
+    job: JobId,
     record: Optional[JobRecord] = None,
     *,
-    store: Optional[RecordStore] = None,
     only_err: bool = False,
     through: Optional[Callable[[BinaryIO], Sink]] = None,
 ) -> int:
     """Print a job's states and log until it ends; return its exit code, or 130 after Ctrl-C.
 
-    record: the job's record; if not given, it is looked up in ``store`` (default: the user's). It
-    has the log paths and stores the states seen; a job without a record can be followed too.
+    record: the job's record; if not given, it is looked up. It has the log paths and stores the
+    states seen; a job without a record can be followed too.
     only_err: omit the log of standard output. through: wraps the streams that the logs are written
     to, to filter their lines. For an array, only counts are printed, without logs.
 
     Raises NoSuchJobError if the job is unknown, and SlurmUnavailableError if there are no Slurm
     commands. If slurmctld cannot be reached, keeps trying.
     """
-    job = job_id if isinstance(job_id, JobId) else JobId(job_id)
-    watch = _watch(job, record, store)
-    screen = _Screen(sys.stderr)
+    watch = _Watch(job, record)
+    screen = _Screen()
     wrap = through or (lambda sink: sink)
     logs = [] if only_err else [_Log(wrap(sys.stdout.buffer), err=False)]
     logs.append(_Log(wrap(sys.stderr.buffer), err=True))
@@ -78,7 +76,7 @@ def follow(
 
 
 def wait(
-    job_id: Union[int, JobId],
+    job: JobId,
     record: Optional[JobRecord] = None,
     tell: Optional[Callable[[str], None]] = None,
 ) -> int:
@@ -86,8 +84,7 @@ def wait(
 
     tell: is told at the end how it ended. Ctrl-C raises KeyboardInterrupt; the job continues.
     """
-    job = job_id if isinstance(job_id, JobId) else JobId(job_id)
-    watch = _watch(job, record, None)
+    watch = _Watch(job, record)
     while not watch.ended:
         watch.poll()
         if not watch.ended:
@@ -95,14 +92,6 @@ def wait(
     if tell is not None:
         tell(watch.last_words())
     return watch.exit_status
-
-
-def _watch(job: JobId, record: Optional[JobRecord], store: Optional[RecordStore]) -> _Watch:
-    store = store or RecordStore.default()
-    if record is None:
-        with contextlib.suppress(RecordError):
-            record = store.get(job.job, local_cluster())
-    return _Watch(job, record, store)
 
 
 def _follow(watch: _Watch, screen: _Screen, logs: List[_Log]) -> int:
@@ -153,10 +142,13 @@ def _drain(logs: Sequence[_Log], screen: _Screen) -> None:
 class _Watch:
     """Poll one job (or all tasks of an array)."""
 
-    def __init__(self, job: JobId, record: Optional[JobRecord], store: RecordStore) -> None:
+    def __init__(self, job: JobId, record: Optional[JobRecord]) -> None:
         self.job = job
         self.record = record
-        self.store = store
+        self.store = RecordStore.default()
+        if record is None:
+            with contextlib.suppress(RecordError):
+                self.record = self.store.get(job.job, local_cluster())
         self.statuses: Tuple[JobStatus, ...] = ()
         self.ended = False
         self.interval = _FIRST
@@ -333,8 +325,7 @@ class _Log:
 class _Screen:
     """The output: each log on its stream, and messages about the job on standard error."""
 
-    def __init__(self, err: TextIO) -> None:
-        self.err = err
+    def __init__(self) -> None:
         self._mid_line = False
 
     def say(self, line: str, jobs: Sequence[JobStatus] = ()) -> None:
@@ -343,11 +334,11 @@ class _Screen:
         from neuronctl.tracking.job_table import state_style
 
         if self._mid_line:
-            print_text("", file=self.err)
+            print_text("", file=sys.stderr)
             self._mid_line = False
         clock = time.strftime("%H:%M:%S")
-        print_text(f"[{clock}] {line}", state_style(jobs), file=self.err)
-        self.err.flush()
+        print_text(f"[{clock}] {line}", state_style(jobs), file=sys.stderr)
+        sys.stderr.flush()
 
     def copy(self, logs: Sequence[_Log]) -> bool:
         """Print new log content; return whether there was any."""

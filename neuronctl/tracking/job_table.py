@@ -151,29 +151,24 @@ def _explained(job: JobStatus, limits: Mapping[str, Explained]) -> Explained:
 
 def _row(line: Line, limits: Mapping[str, Explained], name_width: int) -> List[str]:
     job = line.first
+    name, state, how = shortened(str(job.id), 16), job.state, why(job, limits)
+    elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
     if len(line.jobs) > 1:
-        return [
-            shortened(f"{job.id.job}_[{sum(task.id.count for task in line.jobs)} tasks]", 22),
-            shortened(job.name, name_width),
-            job.partition,
-            _lead(line),
-            _counts(line, limits),
-            f"{format_elapsed(max(task.elapsed or 0 for task in line.jobs))}"
-            f"/{format_elapsed(job.time_limit)}",
-            # Those of one task, as for the job of an array whose tasks all wait.
-            str(max(task.nodes or 0 for task in line.jobs) or ""),
-            str(max(task.gpus or 0 for task in line.jobs) or ""),
-            job.source,
-        ]
+        name = shortened(f"{job.id.job}_[{sum(task.id.count for task in line.jobs)} tasks]", 22)
+        state, how = _lead(line), _counts(line, limits)
+        elapsed = max(task.elapsed or 0 for task in line.jobs)
+        # Those of one task, as for the job of an array whose tasks all wait.
+        nodes = max(task.nodes or 0 for task in line.jobs) or None
+        gpus = max(task.gpus or 0 for task in line.jobs) or None
     return [
-        shortened(str(job.id), 16),
+        name,
         shortened(job.name, name_width),
         job.partition,
-        job.state,
-        why(job, limits),
-        f"{format_elapsed(job.elapsed)}/{format_elapsed(job.time_limit)}",
-        "" if job.nodes is None else str(job.nodes),
-        "" if job.gpus is None else str(job.gpus),
+        state,
+        how,
+        f"{format_elapsed(elapsed)}/{format_elapsed(job.time_limit)}",
+        "" if nodes is None else str(nodes),
+        "" if gpus is None else str(gpus),
         job.source,
     ]
 

@@ -237,14 +237,11 @@ def _search(
     since: Optional[int] = None,
 ) -> Found:
     # Too many ids would exceed the command line's length limit, so query all jobs instead.
-    queue = Queue(asked if len(asked) <= _MANY_IDS else (), user)
-    try:
+    with contextlib.closing(Queue(asked if len(asked) <= _MANY_IDS else (), user)) as queue:
         # Import the record code and read the records while squeue runs.
         from neuronctl.records.store import RecordStore
 
         return _Search(store or RecordStore.default(), accounting, since).run(asked, queue)
-    finally:
-        queue.close()
 
 
 class _Search:

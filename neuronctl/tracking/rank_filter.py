@@ -9,25 +9,11 @@ from __future__ import annotations
 
 import io
 import re
-from typing import BinaryIO, Optional, Protocol
+from typing import BinaryIO, Optional, Union
 
 _LABEL = re.compile(
     rb"^\s*(?:\[rank(\d+)\]: ?|\[default(\d+)\]: ?|\[\d+,(\d+)\]<std\w+>: ?|(\d+): )"
 )
-
-
-class Sink(Protocol):
-    """A stream that a log is written to."""
-
-    def write(self, data: bytes, /) -> int:
-        """Write all of ``data``."""
-
-    def flush(self) -> None:
-        """Flush the stream."""
-
-    def isatty(self) -> bool:
-        """Whether the stream is a terminal."""
-
 
 # A label is within these first bytes of a line; the rest of a line may be of any length.
 _LABEL_FITS = 80
@@ -83,3 +69,7 @@ class RankFilter:
     def isatty(self) -> bool:
         """Whether the lines go to a terminal."""
         return self.sink.isatty()
+
+
+Sink = Union[BinaryIO, RankFilter]
+"""A stream that a log is written to."""

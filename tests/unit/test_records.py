@@ -146,11 +146,14 @@ def test_recent_reads_no_more_than_it_must(store: RecordStore) -> None:
     assert store.warnings == []
 
 
-def test_times_in_names(store: RecordStore) -> None:
-    Path(store.directory).mkdir(parents=True)
-    for stamp in ("19700101T000000000", "20000229T235959999", "20261121T004406399"):
-        (Path(store.directory) / f"{stamp}Z-00000000.intent.json").write_text("{}")
-    assert [entry.begun_at for entry in store._entries()] == [1795221846, 951868799, 0]
+def test_times_in_names(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = [1, 951868799, 1795221846]
+    for number, moment in enumerate(moments):
+        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
+        submitted(store, number + 1)
+    for since in [-1, *moments, *(moment + 1 for moment in moments)]:
+        later = [moment for moment in reversed(moments) if moment >= since]
+        assert [record.begun_at for record in store.recent(since=since)] == later
 
 
 def test_states_seen(store: RecordStore) -> None:

@@ -102,6 +102,31 @@ class Prospect:
         # Of several, Slurm takes this one, whether it is among them or not.
         return own.default_qos or (own.qos[0] if len(own.qos) == 1 else "normal")
 
+    @property
+    def usable_accounts(self) -> Tuple[str, ...]:
+        """The accounts under which the user may submit to the job's partition."""
+        here = ("", self.plan.partition.name)
+        own = self.snapshot.limits.associations
+        return tuple(dict.fromkeys(one.account for one in own if one.partition in here))
+
+    @property
+    def usable_qos(self) -> Tuple[str, ...]:
+        """The QOS that the user may ask for in the job's partition."""
+        limits, partition = self.snapshot.limits, self.partition
+        own = () if self.association is None else self.association.qos
+        if not own or "qos" not in limits.config.enforce:
+            # A QOS that a partition has for itself is not meant to be asked for.
+            of_partitions = {one.qos.lower() for one in limits.partitions}
+            named = [one.name for one in limits.qos or ()]
+            own = tuple(name for name in named if name.lower() not in of_partitions)
+        allowed = () if partition is None else tuple(name.lower() for name in partition.allow_qos)
+        denied = () if partition is None else tuple(name.lower() for name in partition.deny_qos)
+        return tuple(
+            name
+            for name in own
+            if name.lower() not in denied and (not allowed or name.lower() in allowed)
+        )
+
     @cached_property
     def qos_in_force(self) -> Tuple[Qos, ...]:
         """The QOS whose limits hold, the one that counts first in front."""

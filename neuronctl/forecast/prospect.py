@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation
@@ -141,24 +141,25 @@ class Prospect:
         there is.
         """
         found = list(self.partition.limits) if self.partition is not None else []
-        if not self.snapshot.enforced:
-            for kind, tres, key in CATALOG_LIMITS:
-                figure = getattr(self.plan.partition, key)
-                if figure is not None:
-                    found.append(Limit(kind, tres, figure, CATALOG, self.plan.partition.name))
-            return tuple(found)
-        groups = self.snapshot.limited_groups
-        found += limits_in_force(self.qos_in_force, self.association, groups)
+        if self.snapshot.enforced:
+            groups = self.snapshot.limited_groups
+            return (*found, *limits_in_force(self.qos_in_force, self.association, groups))
+        for kind, tres, key in CATALOG_LIMITS:
+            figure = getattr(self.plan.partition, key)
+            if figure is not None:
+                found.append(Limit(kind, tres, figure, CATALOG, self.plan.partition.name))
         return tuple(found)
 
     def held_by_account(self, limit: Limit) -> Optional[int]:
         """What the account's jobs hold of a QOS' limit on it; None: not told."""
         told = [one for one in self.snapshot.limited_groups if one.scope == QOS]
         qos = [one for one in told if _same(one.name, limit.name)]
-        own = [group.limits for group in qos if group.account == self.account.lower()]
-        used = [one.used for limits in own for one in limits if _alike(one, limit)]
+        own = [one for one in qos if one.account == self.account.lower()]
+        for same in (x for group in own for x in group.limits if x.kind == limit.kind):
+            if same.tres == limit.tres:
+                return same.used
         # An account that has had no job there is not in it.
-        return used[0] if used else (0 if qos else None)
+        return 0 if qos else None
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """The limit of that kind that counts; None where there is none."""
@@ -213,7 +214,8 @@ class Prospect:
 
     def sbatch_option(self, name: str) -> Optional[str]:
         """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
-        return sbatch_option(self.plan, name)
+        options = (text.partition("=") for text in self.plan.request.sbatch)
+        return next((value for option, _, value in options if option == name), None)
 
     @property
     def array_size(self) -> int:
@@ -266,20 +268,6 @@ def _same(one: str, other: str) -> bool:
     return one.lower() == other.lower()
 
 
-def sbatch_option(plan: JobPlan, name: str) -> Optional[str]:
-    """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
-    for option, value in _sbatch_options(plan):
-        if option == name:
-            return value
-    return None
-
-
-def _sbatch_options(plan: JobPlan) -> Iterator[Tuple[str, str]]:
-    for text in plan.request.sbatch:
-        option, _, value = text.partition("=")
-        yield option, value
-
-
 def hosts(text: Optional[str]) -> List[str]:
     """The names in a host list; none where it is a file, or cannot be read."""
     if text is None or re.search("/", text):
@@ -288,7 +276,3 @@ def hosts(text: Optional[str]) -> List[str]:
         return units.expand_hostlist(text)
     except ValueError:
         return []
-
-
-def _alike(one: Limit, other: Limit) -> bool:
-    return (one.kind, one.tres) == (other.kind, other.tres)

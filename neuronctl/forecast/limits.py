@@ -70,12 +70,6 @@ def _each(limit: Limit, job: MyJob) -> int:
     return 1 if limit.about.counts == RUNNING else job.holds(limit.tres) or 0
 
 
-def user_usage(prospect: Prospect, kind: str, tres: str = "") -> Optional[Usage]:
-    """The user's limit of that kind that counts, with what is used; None: there is none."""
-    limit = prospect.limit(kind, tres)
-    return None if limit is None else usage(limit, prospect)
-
-
 def check_limits(prospect: Prospect) -> Iterator[Outcome]:
     """What the limits in force say of the job, in the order in which Slurm names its reason."""
     if "," in prospect.job_qos:
@@ -199,13 +193,13 @@ def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
 
 def _first(prospect: Prospect) -> Tuple[MyJob, ...]:
     """The user's jobs that start before this one although Slurm has not looked at them yet."""
-    jobs, gpus = user_usage(prospect, "MaxJobsPU"), user_usage(prospect, "MaxTRESPU", _GPU)
-    waiting = prospect.unscheduled.jobs
-    left = [float("inf") if one is None else one.left for one in (jobs, gpus)]
-    ids = [{job.id for job in one.jobs} for one in (jobs, gpus) if one is not None]
+    limits = prospect.limit("MaxJobsPU"), prospect.limit("MaxTRESPU", _GPU)
+    held = [None if limit is None else usage(limit, prospect) for limit in limits]
+    left = [float("inf") if one is None else one.left for one in held]
+    ids = {job.id for one in held if one is not None for job in one.jobs}
     first = []
-    for job in waiting:
-        if not any(job.id in counted_ids for counted_ids in ids):
+    for job in prospect.unscheduled.jobs:
+        if job.id not in ids:
             continue
         each = job.gpus or 0
         count = int(max(0, min(job.count, left[0], left[1] // each if each else left[0])))
@@ -305,13 +299,10 @@ def _sized(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
 
 def _wanted(limit: Limit, prospect: Prospect) -> Optional[int]:
     """What the job takes of a limit; None: not known."""
-    about, size = limit.about, prospect.size
-    if about.counts == SUBMITTED:
+    if limit.about.counts == SUBMITTED:
         return prospect.array_size
-    amount = (size.node if about.per == NODE else size.job).get(limit.tres) if limit.tres else 1
-    if about.counts in (TRES, RUNNING) or amount is None:
-        return amount
-    return None if size.minutes is None else amount * size.minutes
+    size = prospect.size.node if limit.about.per == NODE else prospect.size.job
+    return limit.taken(size, prospect.time_limit)
 
 
 def _concerns(limit: Limit, prospect: Prospect) -> bool:

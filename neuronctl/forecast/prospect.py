@@ -16,7 +16,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import CATALOG, GROUP, QOS, Limit
-from neuronctl.slurm.sacctmgr import Association, Qos
+from neuronctl.slurm.sacctmgr import Association, Qos, association_in
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
 from neuronctl.slurm.snapshot import limits_in_force
 
@@ -30,14 +30,10 @@ CATALOG_LIMITS = (
 
 @dataclass(frozen=True)
 class JobSize:
-    """What Slurm will count for the job, by TRES; what is not known is not in it.
-
-    job: in all; node: on each node. minutes: of its time limit; None: none, or not known.
-    """
+    """What Slurm will count for the job in all and on each node, by TRES, as far as it is known."""
 
     job: Dict[str, int]
     node: Dict[str, int]
-    minutes: Optional[int]
 
 
 @dataclass(frozen=True)
@@ -56,9 +52,7 @@ class Prospect:
     @cached_property
     def association(self) -> Optional[Association]:
         """The user's own that would hold for the job; None: none does, or it is not known."""
-        here = ("", self.plan.partition.name)
-        own = [one for one in self.associations if one.partition in here]
-        return max(own, key=lambda association: association.partition, default=None)
+        return association_in(self.plan.partition.name, self.associations)
 
     @cached_property
     def associations(self) -> Tuple[Association, ...]:
@@ -189,8 +183,7 @@ class Prospect:
             node["mem"] = memory
         job = {tres: plan.nodes * count for tres, count in node.items()}
         job["node"] = plan.nodes
-        seconds = self.time_limit
-        return JobSize(job, node, None if seconds is None else -(-seconds // 60))
+        return JobSize(job, node)
 
     @property
     def time_limit(self) -> Optional[int]:

@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.forecast.limits import usage, user_usage
+from neuronctl.forecast.limits import usage
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
 from neuronctl.gate.assessment import assess
@@ -113,11 +113,10 @@ def _partition_now(
     prospect = assessment.forecast.prospect
 
     def share(kind: str, tres: str = "") -> Share:
-        now = user_usage(prospect, kind, tres)
-        if now is not None:
-            return Share(now.used, now.limit.figure)
+        limit = prospect.limit(kind, tres)
         unlimited = Limit(kind, tres, 0, CATALOG, name)
-        return Share(usage(unlimited, prospect).used, None)
+        used = usage(limit or unlimited, prospect).used
+        return Share(used, None if limit is None else limit.figure)
 
     free, used, down = _counts(nodes, gpus)
     return PartitionNow(

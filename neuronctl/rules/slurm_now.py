@@ -108,7 +108,7 @@ def qos_known(prospect: Prospect) -> Iterator[Violation]:
     if "," in name and snapshot.limits.config.release >= (24, 11):
         return  # one of them, by their priority
     default = "" if asked else ", which Slurm takes without -q"
-    if snapshot.qos(name) is None:
+    if not snapshot.limits.qos_in_force("", name):
         source = snapshot.says("sacctmgr show qos")
         yield Violation(f"Slurm has no QOS '{name}'{default}", _qos_hint(prospect), source)
         return

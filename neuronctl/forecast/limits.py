@@ -149,30 +149,28 @@ def _running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     yield Wait("NC502", limit.reason, words, prospect.source(limit), end)
 
 
-def wait_for_gpus(prospect: Prospect, wanted: int) -> Optional[Wait]:
-    """The wait for so many GPUs of those that the user may hold; None: there are enough."""
+def wait_for_gpus(prospect: Prospect, wanted: int) -> Iterator[Wait]:
+    """The wait for so many GPUs of those that the user may hold, unless there are enough."""
     limit = prospect.limit("MaxTRESPU", _GPU)
     if limit is None:
-        return None
+        return
     now = usage(limit, prospect)
     first = tuple(job for job in _first(prospect) if job.gpus)
     more = sum((job.gpus or 0) * job.count for job in first)
     if wanted > limit.figure or now.used + more + wanted <= limit.figure:
-        return None
+        return
     until, end = _until(now, prospect, now.used + wanted - limit.figure, first)
     words = (
         f"you hold {now.used} of {limit.figure} GPUs{_about_to(first, f'take {more}')}; {wanted} "
         f"more must wait until {until}"
     )
-    return Wait("NC503", limit.reason, words, prospect.source(limit), end)
+    yield Wait("NC503", limit.reason, words, prospect.source(limit), end)
 
 
 def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if limit.tres == _GPU:
         # The partition's figure says how many one job may have (NC124).
-        wait = wait_for_gpus(prospect, prospect.plan.gpus)
-        if wait is not None:
-            yield wait
+        yield from wait_for_gpus(prospect, prospect.plan.gpus)
         return
     wanted = _wanted(limit, prospect)
     if wanted is None or wanted > limit.figure:

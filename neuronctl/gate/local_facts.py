@@ -130,11 +130,8 @@ def _python_text(plan: JobPlan) -> str:
     path = python_file(plan.request)
     if path is None or not os.path.isfile(path):
         return ""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return re.sub(r"(?m)^\s*#.*", "", file.read(500_000))
-    except OSError:
-        return ""
+    text = _head(path, 500_000).decode("utf-8", "replace")
+    return re.sub(r"(?m)^\s*#.*", "", text)
 
 
 def _needs_ranks(text: str) -> str:

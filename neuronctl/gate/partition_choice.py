@@ -105,9 +105,7 @@ def rank(
     if predict is not None and len(fitting) > 1:
         first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
         fitting = [_with_start(one, predict(one.plan)) for one in first] + rest
-    fitting.sort(
-        key=lambda one: (_ORDER.get(one.verdict.kind, 1), one.begins // 60, -one.free),
-    )
+    fitting.sort(key=lambda one: (_ORDER.get(one.verdict.kind, 1), one.begins // 60, -one.free))
     return fitting
 
 

@@ -16,10 +16,8 @@ def _found(context: RuleContext, code: str) -> Iterator[Violation]:
         yield Violation(message, hint, severity=WARNING if context.reviewed else ERROR)
 
 
-rule("NC401")(partial(_found, code="NC401"))
-rule("NC403")(partial(_found, code="NC403"))
-rule("NC406")(partial(_found, code="NC406"))
-rule("NC411")(partial(_found, code="NC411"))
+for _code in ("NC401", "NC403", "NC406", "NC411"):
+    rule(_code)(partial(_found, code=_code))
 
 
 @rule("NC402")

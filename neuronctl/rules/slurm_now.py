@@ -41,9 +41,8 @@ def _of_forecast(context: RuleContext, code: str) -> Iterator[Violation]:
             yield Violation(refusal.words, refusal.hint, refusal.source)
 
 
-rule("NC501")(partial(_of_forecast, code="NC501"))
-rule("NC508")(partial(_of_forecast, code="NC508"))
-rule("NC509")(partial(_of_forecast, code="NC509"))
+for _code in ("NC501", "NC508", "NC509"):
+    rule(_code)(partial(_of_forecast, code=_code))
 
 
 @_rule("NC511")

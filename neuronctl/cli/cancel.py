@@ -15,7 +15,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.cancellation import Choice, Word, is_active, known_jobs
-from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.lookup import is_name, no_such_job
 from neuronctl.words import counted
 

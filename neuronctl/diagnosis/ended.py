@@ -13,7 +13,6 @@ from neuronctl.diagnosis.evidence import (
     Diagnosis,
     Evidence,
     began,
-    found_line,
     last_line,
     line_with,
     says_signal,
@@ -35,12 +34,13 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 def _diagnose(evidence: Evidence) -> Diagnosis:
     status = evidence.status
     if status.state == jobstatus.UNKNOWN:
+        found = search(evidence)
         return Diagnosis(
             "unknown",
             f"how it ended is unknown: {status.reason}",
             remedy="check its log, if there is one; without accounting, 'neuronctl logs -f' "
             "records the end of a job that it follows",
-            line=found_line(evidence, search(evidence)) or last_line(evidence),
+            line=found[0] if found is not None else last_line(evidence),
         )
     if not status.ended:
         return waiting(evidence) if status.state == "PENDING" else running(evidence)
@@ -150,7 +150,7 @@ def _completed(evidence: Evidence) -> Diagnosis:
             "the script continued after a Python exception and still ended with exit code 0",
             "add 'set -e' to a script to end it at the first error",
             certain=False,
-            line=found_line(evidence, found),
+            line=found[0],
         )
     return Diagnosis("completed", what)
 
@@ -247,14 +247,11 @@ def _failed(evidence: Evidence) -> Diagnosis:
     if status.state != "FAILED":
         what = f"{status.state}: {what}"
     found = search(evidence)
-    line = found_line(evidence, found)
     # An explicit log message outweighs the usual meaning of a signal, unless the log only says
     # that another process died.
-    if found is not None and not (number and found[1].kind in ("child", "peer")):
-        return Diagnosis(
-            found[1].kind, what, found[1].cause, found[1].remedy, certain=False, line=line
-        )
-    line = line or last_line(evidence)
+    line, sign = (last_line(evidence), None) if found is None else found
+    if sign is not None and not (number and sign.kind in ("child", "peer")):
+        return Diagnosis(sign.kind, what, sign.cause, sign.remedy, certain=False, line=line)
     if number:
         cause, remedy = _SIGNALS.get(number, ("", ""))
         return Diagnosis("signal", what, cause, remedy, certain=not cause, line=line)

@@ -66,20 +66,14 @@ class Diagnosis:
     line: Optional[LogLine] = None
 
 
-def search(evidence: Evidence) -> Optional[Tuple[LogTail, signs.Found]]:
+def search(evidence: Evidence) -> Optional[Tuple[LogLine, signs.Found]]:
     """The best line of all logs: causes before consequences, standard error first."""
     best = None
     for log in reversed(evidence.logs):
         found = signs.search(log.lines)
         if found is not None and (best is None or (best[1].consequence and not found.consequence)):
-            best = (log, found)
+            best = (LogLine(log.path, found.line, found.number), found)
     return best
-
-
-def found_line(
-    evidence: Evidence, found: Optional[Tuple[LogTail, signs.Found]]
-) -> Optional[LogLine]:
-    return None if found is None else LogLine(found[0].path, found[1].line, found[1].number)
 
 
 def line_with(evidence: Evidence, words: str) -> Optional[LogLine]:

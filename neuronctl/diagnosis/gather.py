@@ -26,20 +26,16 @@ def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
 
     What the diagnosis cites of a log has its secrets masked: people send such lines to others.
     """
-    evidence = gather(status)
-    return evidence, _masked(diagnose(evidence))
-
-
-def _masked(diagnosis: Diagnosis) -> Diagnosis:
-    """Without the secrets in what it cites of a log: people send such words to others."""
     from neuronctl.masking import Masker, secret_values
 
+    evidence = gather(status)
+    diagnosis = diagnose(evidence)
     if diagnosis.line is None:
-        return diagnosis
+        return evidence, diagnosis
     mask = Masker(secret_values((), os.environ)).line
     line = replace(diagnosis.line, text=mask(diagnosis.line.text))
     cause, remedy = mask(diagnosis.cause), mask(diagnosis.remedy)
-    return replace(diagnosis, cause=cause, remedy=remedy, line=line)
+    return evidence, replace(diagnosis, cause=cause, remedy=remedy, line=line)
 
 
 def gather(status: JobStatus) -> Evidence:

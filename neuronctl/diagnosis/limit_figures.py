@@ -18,15 +18,15 @@ from neuronctl.slurm.limits import (
     QOS,
     REASONS,
     RUNNING,
+    SPENT,
     SUBMITTED,
     TIME,
     TRES,
-    TRES_MINUTES,
     USER,
     Limit,
 )
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
-from neuronctl.slurm.sacctmgr import LimitedGroup
+from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
 from neuronctl.slurm.snapshot import Limits, limits_in_force
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED, format_time
@@ -149,18 +149,9 @@ def _amount(limit: Limit, figure: int) -> str:
 def _wanted(limit: Limit, status: JobStatus) -> Optional[int]:
     """What a job takes of a limit; None: not known, or it ends with what others use up."""
     about, seconds = limit.about, status.time_limit
-    if about.counts == RUNNING:
-        return 1
-    if about.counts == TIME:
-        return None if seconds == UNLIMITED else seconds
-    amount = status.tres.get(limit.tres)
-    if amount is None or about.per == NODE:
+    if about.per == NODE or about.counts in (SUBMITTED, SPENT):
         return None
-    if about.counts == TRES:
-        return amount
-    if about.counts == TRES_MINUTES and seconds not in (None, UNLIMITED):
-        return amount * -(-(seconds or 0) // 60)
-    return None
+    return limit.taken(status.tres, None if seconds == UNLIMITED else seconds)
 
 
 def _held(
@@ -188,15 +179,8 @@ def _held(
 def _in_force(status: JobStatus, limits: Limits, groups: _Groups) -> Sequence[Limit]:
     """Those that may hold for a job, its partition's in front."""
     partition = next((one for one in limits.partitions if one.name == status.partition), None)
-    association = max(
-        (
-            one
-            for one in limits.associations
-            if one.account == status.account and one.partition in ("", status.partition)
-        ),
-        key=lambda one: one.partition,
-        default=None,
-    )
+    own = [one for one in limits.associations if one.account == status.account]
+    association = association_in(status.partition, own)
     qos = limits.qos_in_force("" if partition is None else partition.qos, status.qos)
     of_partition = () if partition is None else partition.limits
     return (*of_partition, *limits_in_force(qos, association, groups))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Sequence, Tuple
 
-from neuronctl.diagnosis.evidence import Diagnosis, Evidence, found_line, last_line, search
+from neuronctl.diagnosis.evidence import Diagnosis, Evidence, last_line, search
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.pending_reasons import explain
@@ -31,14 +31,9 @@ def running(evidence: Evidence) -> Diagnosis:
         what += f"; {_earlier_words(evidence)}"
     found = search(evidence)
     if found is not None:
-        return Diagnosis(
-            "running",
-            what,
-            f"its log already shows an error: {found[1].cause}",
-            found[1].remedy,
-            certain=False,
-            line=found_line(evidence, found),
-        )
+        line, sign = found
+        cause = f"its log already shows an error: {sign.cause}"
+        return Diagnosis("running", what, cause, sign.remedy, certain=False, line=line)
     return Diagnosis("running", what, line=last_line(evidence))
 
 

@@ -63,6 +63,4 @@ def _outcomes(prospect: Prospect, nodes: NodeSearch) -> Iterator[Outcome]:
     yield from check_nodes(nodes)
     if not any(isinstance(one, Wait) and one.code == "NC503" for one in limits):
         # All GPUs of a whole node are counted only once there is one.
-        whole = wait_for_gpus(prospect, gpus_held(prospect.plan))
-        if whole is not None:
-            yield whole
+        yield from wait_for_gpus(prospect, gpus_held(prospect.plan))

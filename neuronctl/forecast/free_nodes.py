@@ -17,7 +17,7 @@ from neuronctl.forecast.reservations import (
     reserved_nodes,
     shorter,
 )
-from neuronctl.forecast.snapshot import Snapshot, is_up, is_usable, running, slurm_says
+from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
@@ -167,7 +167,8 @@ def _not_available(search: NodeSearch) -> Wait:
     if reserved.by:
         said.append(in_words(reserved, snapshot))
         time_limit = shorter(reserved, snapshot)
-        before = search_nodes(_with(prospect, replace(snapshot, reservations=()))).free
+        open_to_all = replace(prospect, snapshot=replace(snapshot, reservations=()))
+        before = search_nodes(open_to_all).free
         if time_limit and before is not None and not prospect.lacking(before):
             said.append(f"with -t {time_limit} or less it can start now")
         elif not down:
@@ -183,10 +184,6 @@ def _not_available(search: NodeSearch) -> Wait:
         words = f"not all of {option} is available"
     source = SOURCE if reserved.by else _SAID_OF_NODES
     return Wait("NC504", cause, "; ".join([words, *said]), source, until)
-
-
-def _with(prospect: Prospect, snapshot: Snapshot) -> Prospect:
-    return Prospect(prospect.plan, snapshot, prospect.cite)
 
 
 def _frees(prospect: Prospect) -> Optional[MyJob]:

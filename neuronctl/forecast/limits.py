@@ -62,17 +62,12 @@ def usage(limit: Limit, prospect: Prospect) -> Usage:
         jobs = tuple(job for job in snapshot.jobs if job.account == limit.name)
     if limit.about.counts == SUBMITTED:
         return Usage(limit, sum(job.count for job in jobs if job.state not in _OVER), jobs)
-    if limit.about.counts == RUNNING:
-        return Usage(limit, sum(job.count for job in running(jobs)), jobs)
-    return Usage(
-        limit, sum(job.count * (job.holds(limit.tres) or 0) for job in running(jobs)), jobs
-    )
+    return Usage(limit, sum(job.count * _each(limit, job) for job in running(jobs)), jobs)
 
 
-def user_usage(prospect: Prospect, kind: str, tres: str = "") -> Optional[Usage]:
-    """The user's limit of that kind that counts, with what is used; None: there is none."""
-    limit = prospect.limit(kind, tres)
-    return None if limit is None else usage(limit, prospect)
+def _each(limit: Limit, job: MyJob) -> int:
+    """What one such job takes of a limit while it runs; 0 where that is not known."""
+    return 1 if limit.about.counts == RUNNING else job.holds(limit.tres) or 0
 
 
 def check_limits(prospect: Prospect) -> Iterator[Outcome]:
@@ -146,48 +141,40 @@ def _running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     first = _first(prospect)
     if now.used + sum(job.count for job in first) < limit.figure:
         return
-    until = _until(now, prospect, now.used - limit.figure + 1, first, "")
-    yield Wait(
-        "NC502",
-        limit.reason,
+    until, end = _until(now, prospect, now.used - limit.figure + 1, first)
+    words = (
         f"you have {counted(now.used, 'job')} running{_about_to(first, 'start')} and may have "
-        f"{limit.figure}; the job must wait until {until[0]}",
-        prospect.source(limit),
-        until[1],
+        f"{limit.figure}; the job must wait until {until}"
     )
+    yield Wait("NC502", limit.reason, words, prospect.source(limit), end)
 
 
-def wait_for_gpus(prospect: Prospect, wanted: int) -> Optional[Wait]:
-    """The wait for so many GPUs of those that the user may hold; None: there are enough."""
+def wait_for_gpus(prospect: Prospect, wanted: int) -> Iterator[Wait]:
+    """The wait for so many GPUs of those that the user may hold, unless there are enough."""
     limit = prospect.limit("MaxTRESPU", _GPU)
     if limit is None:
-        return None
+        return
     now = usage(limit, prospect)
     first = tuple(job for job in _first(prospect) if job.gpus)
     more = sum((job.gpus or 0) * job.count for job in first)
     if wanted > limit.figure or now.used + more + wanted <= limit.figure:
-        return None
-    words, until = _until(now, prospect, now.used + wanted - limit.figure, first, _GPU)
-    return Wait(
-        "NC503",
-        limit.reason,
+        return
+    until, end = _until(now, prospect, now.used + wanted - limit.figure, first)
+    words = (
         f"you hold {now.used} of {limit.figure} GPUs{_about_to(first, f'take {more}')}; {wanted} "
-        f"more must wait until {words}",
-        prospect.source(limit),
-        until,
+        f"more must wait until {until}"
     )
+    yield Wait("NC503", limit.reason, words, prospect.source(limit), end)
 
 
 def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if limit.tres == _GPU:
         # The partition's figure says how many one job may have (NC124).
-        wait = wait_for_gpus(prospect, prospect.plan.gpus)
-        if wait is not None:
-            yield wait
+        yield from wait_for_gpus(prospect, prospect.plan.gpus)
         return
-    wanted = prospect.size.job.get(limit.tres)
+    wanted = _wanted(limit, prospect)
     if wanted is None or wanted > limit.figure:
-        yield from _sized(limit, prospect, wanted, "a user of", "may hold")
+        yield from _sized(limit, prospect)
         return
     if limit.tres == "node":
         return  # a node counts once (node_limits)
@@ -195,27 +182,24 @@ def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if any(job.holds(limit.tres) is None for job in running(now.jobs)):
         yield Doubt(f"how much your jobs hold of {_told(limit)} is not known")
     elif now.used + wanted > limit.figure:
-        things = f"{now.used} of {limit.figure} {limit.things} in {limit.holder}"
-        yield Wait(
-            "NC510",
-            limit.reason,
-            f"you hold {things}; {wanted} more must wait until some of your jobs end; "
-            f"{_WHEN_UNKNOWN}",
-            prospect.source(limit),
+        words = (
+            f"you hold {now.used} of {limit.figure} {limit.things} in {limit.holder}; {wanted} "
+            f"more must wait until some of your jobs end; {_WHEN_UNKNOWN}"
         )
+        yield Wait("NC510", limit.reason, words, prospect.source(limit))
     else:
         yield from taken_first(replace(limit, used=now.used), prospect, wanted)
 
 
 def _first(prospect: Prospect) -> Tuple[MyJob, ...]:
     """The user's jobs that start before this one although Slurm has not looked at them yet."""
-    jobs, gpus = user_usage(prospect, "MaxJobsPU"), user_usage(prospect, "MaxTRESPU", _GPU)
-    waiting = prospect.unscheduled.jobs
-    left = [float("inf") if one is None else one.left for one in (jobs, gpus)]
-    ids = [{job.id for job in one.jobs} for one in (jobs, gpus) if one is not None]
+    limits = prospect.limit("MaxJobsPU"), prospect.limit("MaxTRESPU", _GPU)
+    held = [None if limit is None else usage(limit, prospect) for limit in limits]
+    left = [float("inf") if one is None else one.left for one in held]
+    ids = {job.id for one in held if one is not None for job in one.jobs}
     first = []
-    for job in waiting:
-        if not any(job.id in counted_ids for counted_ids in ids):
+    for job in prospect.unscheduled.jobs:
+        if job.id not in ids:
             continue
         each = job.gpus or 0
         count = int(max(0, min(job.count, left[0], left[1] // each if each else left[0])))
@@ -235,7 +219,7 @@ def _about_to(jobs: Sequence[MyJob], what: str) -> str:
 
 
 def _until(
-    now: Usage, prospect: Prospect, excess: int, first: Sequence[MyJob], tres: str
+    now: Usage, prospect: Prospect, excess: int, first: Sequence[MyJob]
 ) -> Tuple[str, Optional[int]]:
     """(until when a limit holds the job, in words; epoch seconds, None: not known)."""
     ahead = _ahead(now)
@@ -243,18 +227,18 @@ def _until(
         # With each of those that end, one of these starts, and holds the limit in its place.
         before = f"{counted(ahead, 'other job')} of yours {'is' if ahead == 1 else 'are'} ahead"
         return f"some of your jobs end; {_WHEN_UNKNOWN}: {before}", None
-    job = _ends(now, excess, tres)
+    job = _ends(now, excess)
     if first or job is None or job.end is None:
         return f"some of your jobs end; {_WHEN_UNKNOWN}", None
     left = units.format_time(max(0, job.end - prospect.snapshot.asked_at))
     return f"job {job.id} ends, in at most {left}", job.end
 
 
-def _ends(now: Usage, excess: int, tres: str) -> Optional[MyJob]:
-    """The running job with whose end ``excess`` jobs (of a TRES: so much) are free again."""
+def _ends(now: Usage, excess: int) -> Optional[MyJob]:
+    """The running job with whose end ``excess`` of the limit are free again."""
     jobs = [job for job in running(now.jobs) if job.end is not None]
     for job in sorted(jobs, key=lambda job: job.end or 0):
-        excess -= job.count * ((job.holds(tres) or 0) if tres else 1)
+        excess -= job.count * _each(now.limit, job)
         if excess <= 0:
             return job
     return None
@@ -269,31 +253,13 @@ def _ahead(now: Usage) -> int:
 # --------------------------------------------------------------------------- one job
 
 
-def _job_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    yield from _sized(limit, prospect, prospect.size.job.get(limit.tres), "a job in", "may have")
-
-
-def _node_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    yield from _sized(limit, prospect, prospect.size.node.get(limit.tres), "a job in", "may have")
-
-
-def _job_minutes(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    yield from _sized(limit, prospect, _minutes(limit, prospect), "a job in", "may use")
-
-
 def _not_followed(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     """What others hold too, or of which Slurm does not say how much the user's jobs hold."""
-    wanted: Optional[int] = prospect.array_size if limit.about.counts == SUBMITTED else 1
-    if limit.about.counts == TRES:
-        wanted = prospect.size.job.get(limit.tres)
-    elif limit.about.counts == TRES_MINUTES:
-        wanted = _minutes(limit, prospect)
-    of_user = limit.about.per == USER
-    whose = "a user of" if of_user else "an account in"
-    yield from _sized(limit, prospect, wanted, whose, "may hold")
+    yield from _sized(limit, prospect)
+    wanted = _wanted(limit, prospect)
     if not wanted or wanted > limit.figure:
         return
-    if of_user:
+    if limit.about.per == USER:
         used = None if usage(limit, prospect).jobs else 0
     else:
         used = prospect.held_by_account(limit)
@@ -309,32 +275,36 @@ def _not_followed(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         yield from check(replace(limit, used=used), prospect)
 
 
-def _sized(
-    limit: Limit, prospect: Prospect, wanted: Optional[int], whose: str, may: str
-) -> Iterator[Outcome]:
+def _sized(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     """The refusal of a size that no job may have; a doubt where it is not known."""
+    about, wanted = limit.about, _wanted(limit, prospect)
     if wanted is None:
         if _concerns(limit, prospect):
             yield Doubt(f"how much the job takes of {_told(limit)} is not known")
         return
-    minimum = limit.about.minimum
-    if wanted >= limit.figure if minimum else wanted <= limit.figure:
+    if limit.allows(wanted):
         return
-    each = " per node" if limit.about.per == NODE else ""
-    figure = f"at least {limit.figure}" if minimum else str(limit.figure)
+    whose = {USER: "a user of", ACCOUNT: "an account in"}.get(about.per, "a job in")
+    may = "may use" if about.counts == TRES_MINUTES else "may have"
+    may = "may hold" if about.per in (USER, ACCOUNT) else may
+    each = " per node" if about.per == NODE else ""
+    figure = f"must have at least {limit.figure}" if about.minimum else f"{may} {limit.figure}"
     named = f" ({limit.kind})" if limit.scope == PARTITION else ""
     yield Refusal(
         "NC509",
         f"requested {wanted} {limit.things}{each}; {whose} {limit.holder} "
-        f"{'must have' if minimum else may} {figure}{each}{named}: {_NEVER}",
+        f"{figure}{each}{named}: {_NEVER}",
         "change the size, or use another QOS",
         prospect.source(limit),
     )
 
 
-def _minutes(limit: Limit, prospect: Prospect) -> Optional[int]:
-    amount, minutes = prospect.size.job.get(limit.tres), prospect.size.minutes
-    return None if amount is None or minutes is None else amount * minutes
+def _wanted(limit: Limit, prospect: Prospect) -> Optional[int]:
+    """What the job takes of a limit; None: not known."""
+    if limit.about.counts == SUBMITTED:
+        return prospect.array_size
+    size = prospect.size.node if limit.about.per == NODE else prospect.size.job
+    return limit.taken(size, prospect.time_limit)
 
 
 def _concerns(limit: Limit, prospect: Prospect) -> bool:
@@ -362,19 +332,15 @@ def _group_running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if limit.used < limit.figure:
         yield from taken_first(limit, prospect, 1)
         return
-    yield Wait(
-        "NC507",
-        limit.reason,
+    words = (
         f"{_group(limit)} has {limit.used} of at most {limit.figure} jobs running, those of all "
-        f"its users together; the job must wait until one ends; {_WHEN_UNKNOWN}",
-        prospect.source(limit),
+        f"its users together; the job must wait until one ends; {_WHEN_UNKNOWN}"
     )
+    yield Wait("NC507", limit.reason, words, prospect.source(limit))
 
 
 def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    wanted = prospect.size.job.get(limit.tres)
-    if limit.about.counts == TRES_MINUTES:
-        wanted = _minutes(limit, prospect)
+    wanted = _wanted(limit, prospect)
     if wanted is None:
         if _concerns(limit, prospect):
             yield Doubt(f"{_held(limit)}; how much the job takes of that is not known")
@@ -383,39 +349,32 @@ def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         yield _never(limit, prospect, wanted)
     elif not wanted or limit.used + wanted <= limit.figure:
         yield from taken_first(limit, prospect, wanted)
-    elif (limit.tres, limit.about.counts) == ("node", TRES):
-        return  # a node counts once (node_limits)
-    else:
-        yield Wait(
-            "NC507",
-            limit.reason,
+    elif (limit.tres, limit.about.counts) != ("node", TRES):  # a node counts once (node_limits)
+        words = (
             f"jobs of {_group(limit)} hold {limit.used} of {limit.figure} {limit.things} together; "
-            f"{wanted} more must wait until some end; {_WHEN_UNKNOWN}",
-            prospect.source(limit),
+            f"{wanted} more must wait until some end; {_WHEN_UNKNOWN}"
         )
+        yield Wait("NC507", limit.reason, words, prospect.source(limit))
 
 
 def _group_budget(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     """What a group may use up: minutes of wall time, or of a TRES."""
-    amount, minutes = prospect.size.job.get(limit.tres) if limit.tres else 1, prospect.size.minutes
+    amount = prospect.size.job.get(limit.tres) if limit.tres else 1
     if amount == 0 or (amount is None and not _concerns(limit, prospect)):
         return
     safe = "safe" in prospect.snapshot.limits.config.enforce
-    wanted: Optional[int] = 0  # a job starts as long as anything is left
-    if safe:  # only such jobs start as can end within the limits (man slurm.conf)
-        wanted = None if amount is None or minutes is None else amount * minutes
+    # A job starts as long as anything is left; with "safe", only one that can end within the
+    # limits (man slurm.conf).
+    wanted = _wanted(limit, prospect) if safe else 0
     used = limit.used + (limit.promised if safe else 0)
     if wanted is not None and wanted > limit.figure:
         yield _never(limit, prospect, wanted)
     elif amount is not None and limit.figure == 0:
         yield _closed(limit, prospect)
     elif amount is not None and limit.used >= limit.figure:
-        yield Wait(
-            "NC507",
-            limit.reason,
-            f"{_held(limit)}; the job must wait until Slurm forgets some of that; {_WHEN_UNKNOWN}",
-            prospect.source(limit),
-        )
+        words = f"{_held(limit)}; the job must wait until Slurm forgets some of that"
+        words += f"; {_WHEN_UNKNOWN}"
+        yield Wait("NC507", limit.reason, words, prospect.source(limit))
     elif wanted is None or used >= limit.figure or used + wanted > limit.figure:
         yield Doubt(f"{_held(limit)}; whether the rest is enough is not known")
 
@@ -441,14 +400,11 @@ def taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outco
         young = tuple(job for job in young if job.account.lower() == own)
     if not young or not wanted:
         return
-    takes: Optional[int] = None
-    if limit.about.counts == RUNNING:
-        takes = sum(job.count for job in young)
-    elif limit.about.counts == TRES and limit.tres == _GPU:
-        takes = sum(job.count * (job.gpus or 0) for job in young)
-    elif limit.about.counts == TRES and limit.tres == "node":
-        takes = sum(job.count * job.nodes for job in young)
-    if takes is None or limit.used + takes + wanted > limit.figure:
+    known = limit.about.counts == RUNNING or (
+        limit.about.counts == TRES and limit.tres in (_GPU, "node")
+    )
+    takes = sum(job.count * _each(limit, job) for job in young)
+    if not known or limit.used + takes + wanted > limit.figure:
         yield Doubt(
             f"your job {young[0].id} was submitted before it and takes from the {limit.kind} of "
             f"{limit.holder} first; whether enough is left is not known"
@@ -496,9 +452,9 @@ _CHECKS: Dict[Tuple[str, str], _Check] = {
     (USER, SUBMITTED): _submitted,
     (USER, RUNNING): _running,
     (USER, TRES): _user_tres,
-    (JOB, TRES): _job_tres,
-    (JOB, TRES_MINUTES): _job_minutes,
-    (NODE, TRES): _node_tres,
+    (JOB, TRES): _sized,
+    (JOB, TRES_MINUTES): _sized,
+    (NODE, TRES): _sized,
     (USER, TRES_MINUTES): _not_followed,
     (ACCOUNT, TRES): _not_followed,
     (ACCOUNT, TRES_MINUTES): _not_followed,

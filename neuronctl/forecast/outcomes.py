@@ -7,8 +7,6 @@ from typing import Optional, Union
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
 
-UNCITED = Citation("")
-
 
 @dataclass(frozen=True)
 class Refusal:
@@ -31,7 +29,7 @@ class Wait:
     code: str
     cause: str
     words: str
-    source: Citation = UNCITED
+    source: Citation = Citation("")
     until: Optional[int] = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition, Path
@@ -64,19 +64,9 @@ def _partition(
             and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (QOS, "MaxTRES"))
         ]
         put("max_gpus", min(most, default=None), "sacctmgr show qos")
-    _of_nodes(site, snapshot, base, put)
-    return replace(base, **changed)
-
-
-def _of_nodes(
-    site: SitePartition,
-    snapshot: Snapshot,
-    base: Partition,
-    put: Callable[[str, object, str], None],
-) -> None:
     nodes = [node for node in snapshot.limits.nodes if site.name in node.partitions]
     if not nodes:
-        return
+        return replace(base, **changed)
     show = "scontrol show node"
     cores = tuple(node.cores for node in nodes)
     # Where a core has several threads, Slurm counts those, and the site's rules the cores.
@@ -86,3 +76,4 @@ def _of_nodes(
     put("gpus_per_node", max(node.gpus for node in nodes), show)
     models = {node.gpu for node in nodes if node.gpus}
     put("gpu", models.pop() or None if len(models) == 1 else None, show)
+    return replace(base, **changed)

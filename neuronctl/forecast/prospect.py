@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation
@@ -16,7 +16,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import CATALOG, GROUP, QOS, Limit
-from neuronctl.slurm.sacctmgr import Association, Qos
+from neuronctl.slurm.sacctmgr import Association, Qos, association_in
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
 from neuronctl.slurm.snapshot import limits_in_force
 
@@ -30,14 +30,10 @@ CATALOG_LIMITS = (
 
 @dataclass(frozen=True)
 class JobSize:
-    """What Slurm will count for the job, by TRES; what is not known is not in it.
-
-    job: in all; node: on each node. minutes: of its time limit; None: none, or not known.
-    """
+    """What Slurm will count for the job in all and on each node, by TRES, as far as it is known."""
 
     job: Dict[str, int]
     node: Dict[str, int]
-    minutes: Optional[int]
 
 
 @dataclass(frozen=True)
@@ -56,9 +52,7 @@ class Prospect:
     @cached_property
     def association(self) -> Optional[Association]:
         """The user's own that would hold for the job; None: none does, or it is not known."""
-        here = ("", self.plan.partition.name)
-        own = [one for one in self.associations if one.partition in here]
-        return max(own, key=lambda association: association.partition, default=None)
+        return association_in(self.plan.partition.name, self.associations)
 
     @cached_property
     def associations(self) -> Tuple[Association, ...]:
@@ -102,6 +96,31 @@ class Prospect:
         # Of several, Slurm takes this one, whether it is among them or not.
         return own.default_qos or (own.qos[0] if len(own.qos) == 1 else "normal")
 
+    @property
+    def usable_accounts(self) -> Tuple[str, ...]:
+        """The accounts under which the user may submit to the job's partition."""
+        here = ("", self.plan.partition.name)
+        own = self.snapshot.limits.associations
+        return tuple(dict.fromkeys(one.account for one in own if one.partition in here))
+
+    @property
+    def usable_qos(self) -> Tuple[str, ...]:
+        """The QOS that the user may ask for in the job's partition."""
+        limits, partition = self.snapshot.limits, self.partition
+        own = () if self.association is None else self.association.qos
+        if not own or "qos" not in limits.config.enforce:
+            # A QOS that a partition has for itself is not meant to be asked for.
+            of_partitions = {one.qos.lower() for one in limits.partitions}
+            named = [one.name for one in limits.qos or ()]
+            own = tuple(name for name in named if name.lower() not in of_partitions)
+        allowed = () if partition is None else tuple(name.lower() for name in partition.allow_qos)
+        denied = () if partition is None else tuple(name.lower() for name in partition.deny_qos)
+        return tuple(
+            name
+            for name in own
+            if name.lower() not in denied and (not allowed or name.lower() in allowed)
+        )
+
     @cached_property
     def qos_in_force(self) -> Tuple[Qos, ...]:
         """The QOS whose limits hold, the one that counts first in front."""
@@ -116,24 +135,25 @@ class Prospect:
         there is.
         """
         found = list(self.partition.limits) if self.partition is not None else []
-        if not self.snapshot.enforced:
-            for kind, tres, key in CATALOG_LIMITS:
-                figure = getattr(self.plan.partition, key)
-                if figure is not None:
-                    found.append(Limit(kind, tres, figure, CATALOG, self.plan.partition.name))
-            return tuple(found)
-        groups = self.snapshot.limited_groups
-        found += limits_in_force(self.qos_in_force, self.association, groups)
+        if self.snapshot.enforced:
+            groups = self.snapshot.limited_groups
+            return (*found, *limits_in_force(self.qos_in_force, self.association, groups))
+        for kind, tres, key in CATALOG_LIMITS:
+            figure = getattr(self.plan.partition, key)
+            if figure is not None:
+                found.append(Limit(kind, tres, figure, CATALOG, self.plan.partition.name))
         return tuple(found)
 
     def held_by_account(self, limit: Limit) -> Optional[int]:
         """What the account's jobs hold of a QOS' limit on it; None: not told."""
         told = [one for one in self.snapshot.limited_groups if one.scope == QOS]
         qos = [one for one in told if _same(one.name, limit.name)]
-        own = [group.limits for group in qos if group.account == self.account.lower()]
-        used = [one.used for limits in own for one in limits if _alike(one, limit)]
+        own = [one for one in qos if one.account == self.account.lower()]
+        for same in (x for group in own for x in group.limits if x.kind == limit.kind):
+            if same.tres == limit.tres:
+                return same.used
         # An account that has had no job there is not in it.
-        return used[0] if used else (0 if qos else None)
+        return 0 if qos else None
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """The limit of that kind that counts; None where there is none."""
@@ -163,8 +183,7 @@ class Prospect:
             node["mem"] = memory
         node["node"] = 1
         job = {tres: plan.nodes * count for tres, count in node.items()}
-        seconds = self.time_limit
-        return JobSize(job, node, None if seconds is None else -(-seconds // 60))
+        return JobSize(job, node)
 
     @property
     def time_limit(self) -> Optional[int]:
@@ -188,7 +207,8 @@ class Prospect:
 
     def sbatch_option(self, name: str) -> Optional[str]:
         """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
-        return sbatch_option(self.plan, name)
+        options = (text.partition("=") for text in self.plan.request.sbatch)
+        return next((value for option, _, value in options if option == name), None)
 
     @property
     def array_size(self) -> int:
@@ -241,20 +261,6 @@ def _same(one: str, other: str) -> bool:
     return one.lower() == other.lower()
 
 
-def sbatch_option(plan: JobPlan, name: str) -> Optional[str]:
-    """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
-    for option, value in _sbatch_options(plan):
-        if option == name:
-            return value
-    return None
-
-
-def _sbatch_options(plan: JobPlan) -> Iterator[Tuple[str, str]]:
-    for text in plan.request.sbatch:
-        option, _, value = text.partition("=")
-        yield option, value
-
-
 def hosts(text: Optional[str]) -> List[str]:
     """The names in a host list; none where it is a file, or cannot be read."""
     if text is None or re.search("/", text):
@@ -263,7 +269,3 @@ def hosts(text: Optional[str]) -> List[str]:
         return units.expand_hostlist(text)
     except ValueError:
         return []
-
-
-def _alike(one: Limit, other: Limit) -> bool:
-    return (one.kind, one.tres) == (other.kind, other.tres)

@@ -99,12 +99,6 @@ def in_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
     return "reserved: " + ", ".join(said) + (", …" if len(reserved.by) > 2 else "")
 
 
-def room_before(reserved: ReservedNodes, snapshot: Snapshot) -> Optional[int]:
-    """Seconds that a job may last to end before the first of them; None: one holds already."""
-    first = min((one.start for one in reserved.by), default=snapshot.asked_at)
-    return first - snapshot.asked_at if first > snapshot.asked_at else None
-
-
 def check_reservation(prospect: Prospect) -> Iterator[Outcome]:
     """The wait for the beginning of the first of the job's own reservations."""
     known = prospect.snapshot.reservations or ()
@@ -171,8 +165,8 @@ def _too_small(reservation: Reservation, prospect: Prospect) -> Iterator[Tuple[s
 
 def shorter(reserved: ReservedNodes, snapshot: Snapshot) -> str:
     """The time limit with which a job is over before they begin, as -t takes it; "": none is."""
-    seconds = room_before(reserved, snapshot)
-    return "" if seconds is None else units.format_time(seconds // 60 * 60)
+    seconds = min((one.start for one in reserved.by), default=0) - snapshot.asked_at
+    return units.format_time(seconds // 60 * 60) if seconds > 0 else ""
 
 
 def _moment(at: int) -> str:

@@ -8,7 +8,7 @@ from typing import Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.sacctmgr import LimitedGroup, Qos
+from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import Reservation, SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits, MyJob
 
@@ -54,11 +54,6 @@ class Snapshot:
         """The controller's partition of that name."""
         return next((one for one in self.limits.partitions if one.name == name), None)
 
-    def qos(self, name: str) -> Optional[Qos]:
-        """The QOS of that name; Slurm itself keeps them in lower case."""
-        known = self.limits.qos or ()
-        return next((one for one in known if one.name.lower() == name.lower()), None)
-
     @property
     def enforced(self) -> bool:
         """Whether Slurm tells the users' limits and holds to them."""
@@ -70,13 +65,9 @@ class Snapshot:
 
     def jobs_in_qos(self, name: str) -> Tuple[MyJob, ...]:
         """The user's jobs that count for a QOS: their own, or their partition's."""
-        return tuple(job for job in self.jobs if self._counts_in(job, name))
-
-    def _counts_in(self, job: MyJob, qos: str) -> bool:
-        if job.qos.lower() == qos.lower():
-            return True
-        own = (self.partition(name) for name in job.partitions)
-        return any(one is not None and one.qos.lower() == qos.lower() for one in own)
+        qos = name.lower()
+        here = {one.name for one in self.limits.partitions if one.qos.lower() == qos}
+        return tuple(job for job in self.jobs if job.qos.lower() == qos or here & {*job.partitions})
 
 
 def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:

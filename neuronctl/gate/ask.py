@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -121,8 +122,6 @@ def _groups() -> Tuple[str, ...]:
 
     names = []
     for number in os.getgroups():
-        try:
+        with contextlib.suppress(KeyError):
             names.append(grp.getgrgid(number).gr_name)
-        except KeyError:
-            continue
     return tuple(names)

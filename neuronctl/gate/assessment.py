@@ -15,10 +15,11 @@ from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.overlay import overlay
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
-from neuronctl.gate.verdict import Verdict, verdict
+from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, REFUSED, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, RuleCode
 from neuronctl.rules import Finding, LocalFacts, RuleContext, check
+from neuronctl.words import counted
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,38 @@ class Assessment:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Refused, will wait, can start now or not known."""
-        return verdict(self.refusals, self.waits, self.forecast, self.why_not)
+        """What would happen to the job if it were submitted now."""
+        forecast, refusals, waits = self.forecast, self.refusals, self.waits
+        judged_by = "Slurm" if forecast is not None else f"the catalog alone: {self.why_not}"
+        if refusals:
+            codes = " ".join(sorted({finding.code for finding in refusals}))
+            return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)
+        if forecast is None:
+            return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
+        doubts = forecast.doubts
+        # Where Slurm may even refuse the job, nothing that it would wait for is sure.
+        if any(doubt.refusable for doubt in doubts) or (doubts and not waits):
+            cause = next((doubt.cause for doubt in doubts if doubt.cause), "")
+            return Verdict(NOT_KNOWN, "; ".join(doubt.words for doubt in doubts), cause)
+        if waits:
+            known = [wait.until for wait in waits]
+            until = None if None in known else max(at for at in known if at is not None)
+            return Verdict(
+                WILL_WAIT, "; ".join(wait.words for wait in waits), waits[0].cause, until
+            )
+        free = self.free_nodes
+        words = f"{counted(free, 'node')} {'has' if free == 1 else 'have'} room for its share"
+        limits = forecast.prospect.snapshot.limits
+        if limits.qos is None and "limits" in limits.config.enforce:
+            words += (
+                " and no limit of the catalog is in its way; Slurm's own limits are not known, "
+                "because sacctmgr did not answer"
+            )
+            return Verdict(NOT_KNOWN, words)
+        size = forecast.prospect.array_size
+        if size > 1:
+            words += f"; its {size} tasks start as far as that and your limits reach"
+        return Verdict(CAN_START, words)
 
     @property
     def findings(self) -> Tuple[Finding, ...]:

@@ -14,7 +14,7 @@ from neuronctl.errors import UsageError
 from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.paths import config_dir
 from neuronctl.planning import JobPlan
-from neuronctl.planning.software import python_file
+from neuronctl.planning.software import is_python, python_file
 from neuronctl.request.job import Source
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
@@ -27,30 +27,23 @@ def look(plan: JobPlan) -> LocalFacts:
         directory = os.path.realpath(os.getcwd())
     except FileNotFoundError:
         raise UsageError("the current directory no longer exists", "cd to another") from None
-    script, image = plan.request.script, plan.request.container
-    problem, hint, head = "", "", b""
-    log_problem, log_hint = _log_problem(plan)
-    environment_problem, environment_hint = _environment_problem(plan)
-    # A bare name may be one of the image's, or of what the job itself brings to PATH.
-    brought = image is not None or _brings_programs(plan)
-    if script is not None and (not brought or _is_file_name(script)):
-        problem, hint, head = _script_problem(script, plan.request.venv)
+    script = plan.request.script
     text = _python_text(plan)
+    problems = {
+        "NC401": _script_problem(plan),
+        "NC403": _image_problem(plan),
+        "NC406": _environment_problem(plan),
+        "NC411": _log_problem(plan),
+    }
     return LocalFacts(
         user=login_name(),
         directory=directory,
         config_file=os.path.join(config_dir(), "config.yaml"),
-        script_problem=problem,
-        script_hint=hint,
-        log_problem=log_problem,
-        log_hint=log_hint,
+        problems={code: problem for code, problem in problems.items() if problem is not None},
         needs_ranks=_needs_ranks(text),
         uses_several_gpus=re.search(_SEVERAL_GPUS, text) is not None,
-        has_directives=b"\n#SBATCH " in head,
-        imports=_imports(head) if script is not None and script.endswith(".py") else (),
-        image_problem=_image_problem(image, plan) if image is not None else "",
-        environment_problem=environment_problem,
-        environment_hint=environment_hint,
+        has_directives=script is not None and _is_file_name(script) and _has_directives(script),
+        imports=_imports(text) if is_python(plan.request) else (),
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
         typed_secrets=tuple(_typed_secrets(plan)),
@@ -64,52 +57,55 @@ def _typed_secrets(plan: JobPlan) -> Iterator[str]:
                 yield name
 
 
-def _brings_programs(plan: JobPlan) -> bool:
-    """Whether modules, setup lines or a conda environment may put programs on PATH."""
-    request = plan.request
-    return bool(request.modules or request.setup or request.conda)
-
-
 def _is_file_name(script: str) -> bool:
     return "/" in script or script.endswith(".py")
 
 
-def _imports(head: bytes) -> Tuple[str, ...]:
+def _has_directives(script: str) -> bool:
+    return os.path.isfile(script) and b"\n#SBATCH " in _head(script, 20_000)
+
+
+def _imports(text: str) -> Tuple[str, ...]:
     """The names in a Python file's import lines, without those of Python's own modules."""
     own = getattr(sys, "stdlib_module_names", ("math",))  # since Python 3.10
-    lines = re.findall(rb"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", head, re.MULTILINE)
-    names = re.findall(r"\w+", b" ".join(lines).decode("utf-8", "replace"))
+    lines = re.findall(r"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", text, re.MULTILINE)
+    names = re.findall(r"\w+", " ".join(lines))
     found = dict.fromkeys(name.lower() for name in names if name not in own)
     return tuple(name for name in found if name not in ("import", "as"))
 
 
-def _script_problem(script: str, venv: Optional[str]) -> Tuple[str, str, bytes]:
-    """Why ``script`` cannot be run and what to do (or ""), and its first lines.
+_Problem = Optional[Tuple[str, str]]
+"""Why something cannot be used and what to do; None: nothing is known against it."""
 
-    venv: the environment whose programs are found too.
-    """
+
+def _script_problem(plan: JobPlan) -> _Problem:
+    request, script = plan.request, plan.request.script
+    hint = "give a path that is valid on the nodes, relative to the current directory"
+    # A bare name may be one of the image's, or of what the job itself brings to PATH.
+    brought = request.container or request.modules or request.setup or request.conda
+    if script is None or (brought and not _is_file_name(script)):
+        return None
     if os.path.isdir(script):
-        return f"'{script}' is a directory, not a program", "", b""
+        return f"'{script}' is a directory, not a program", hint
     if not _is_file_name(script):
-        places = [os.path.expanduser(f"{venv}/bin")] if venv is not None else []
+        places = [os.path.expanduser(f"{request.venv}/bin")] if request.venv is not None else []
         places.append(os.environ.get("PATH", os.defpath))
         if _which(script, os.pathsep.join(places)) is None:
-            return f"no program '{script}' in this directory or on PATH", "", b""
-        return "", "", b""
+            return f"no program '{script}' in this directory or on PATH", hint
+        return None
     if not os.path.exists(script):
-        return f"no file '{script}' in {os.getcwd()}{_like(script)}", "", b""
+        return f"no file '{script}' in {os.getcwd()}{_like(script)}", hint
     if not os.path.isfile(script):
-        return f"'{script}' is not a file", "", b""
+        return f"'{script}' is not a file", hint
     try:
-        with open(script, "rb") as file:
-            head = file.read(20_000)
+        open(script, "rb").close()
     except OSError as error:
-        return f"cannot read '{script}': {error.strerror}", "", b""
-    directives = b"\n#SBATCH " in head  # a rule of its own
-    if not directives and not script.endswith(".py") and not os.access(script, os.X_OK):
+        return f"cannot read '{script}': {error.strerror}", hint
+    executable = script.endswith(".py") or os.access(script, os.X_OK)
+    if not executable and not _has_directives(script):  # those are a rule of their own
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
-        return f"'{script}' is not executable", hint, head
-    return "", "", head
+        return f"'{script}' is not executable", hint
+    return None
 
 
 _RANK = r"['\"](?:LOCAL_)?(?:RANK|WORLD_SIZE)['\"]"
@@ -134,11 +130,8 @@ def _python_text(plan: JobPlan) -> str:
     path = python_file(plan.request)
     if path is None or not os.path.isfile(path):
         return ""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return re.sub(r"(?m)^\s*#.*", "", file.read(500_000))
-    except OSError:
-        return ""
+    text = _head(path, 500_000).decode("utf-8", "replace")
+    return re.sub(r"(?m)^\s*#.*", "", text)
 
 
 def _needs_ranks(text: str) -> str:
@@ -167,26 +160,26 @@ def _like(script: str) -> str:
     return f"; did you mean {os.path.join(directory, near[0])}?" if near else ""
 
 
-def _image_problem(image: str, plan: JobPlan) -> str:
-    """Why an image cannot be used, or ""; nothing is said of docker:// and other addresses.
+def _image_problem(plan: JobPlan) -> _Problem:
+    """Nothing is said of docker:// and other addresses.
 
     Pyxis takes for a registry's whatever does not begin with ``.`` or ``/``.
     """
-    file = image.startswith((".", "/")) or image.endswith(".sqsh")
-    if "://" in image or (plan.wrapping.srun and not file):
-        return ""
+    image, directories = plan.request.container, plan.cluster.containers.image_dirs
+    if image is None or "://" in image:
+        return None
+    if plan.wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
+        return None
+    hint = f"the site's images are in {', '.join(directories)}" if directories else ""
     if not os.path.exists(image):
-        return f"no container image '{image}'"
+        return f"no container image '{image}'", hint
     if not os.access(image, os.R_OK):
-        return f"cannot read the container image '{image}': permission denied"
-    return ""
+        return f"cannot read the container image '{image}': permission denied", hint
+    return None
 
 
-def _environment_problem(plan: JobPlan) -> Tuple[str, str]:
-    """Why --venv or --conda cannot be activated and what to do, or twice "".
-
-    Nothing is said of what modules, setup lines or a login shell may bring on the node.
-    """
+def _environment_problem(plan: JobPlan) -> _Problem:
+    """Nothing is said of what modules, setup lines or a login shell may bring on the node."""
     request = plan.request
     if request.venv is not None:
         directory = os.path.expanduser(request.venv).rstrip("/")
@@ -206,7 +199,7 @@ def _environment_problem(plan: JobPlan) -> Tuple[str, str]:
                 "--conda needs 'conda', which is not on PATH (the job inherits it)",
                 "load the module that provides it (--module NAME), or set conda up in your shell",
             )
-    return "", ""
+    return None
 
 
 def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
@@ -223,18 +216,19 @@ def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
     return [(what, arch) for what, arch in found if arch is not None]
 
 
-def _head(path: str) -> bytes:
+def _head(path: str, size: int = 64) -> bytes:
+    """The first bytes of a file; none where it cannot be read."""
     try:
         with open(path, "rb") as file:
-            return file.read(64)
+            return file.read(size)
     except OSError:
         return b""
 
 
-def _log_problem(plan: JobPlan) -> Tuple[str, str]:
-    """Why a log file cannot be written and what to do, or twice ""."""
+def _log_problem(plan: JobPlan) -> _Problem:
     from neuronctl.units import expand_log_pattern
 
+    fails = "the job would fail at start (exit code 0:53), without a log"
     for pattern in (plan.output, plan.error):
         if pattern is None:
             continue
@@ -249,20 +243,21 @@ def _log_problem(plan: JobPlan) -> Tuple[str, str]:
         made = os.path.dirname(pattern)
         if "\\" not in pattern and re.search(r"%[0-9]*[AjJ]", made.replace("%%", "")):
             return (
-                f"the log directory '{made}' cannot exist yet: it is named after the job id",
+                f"the log directory '{made}' cannot exist yet: it is named after the job id; "
+                f"{fails}",
                 "put the id into the file name, as in -o %x_%j.out",
             )
         if os.path.isdir(name):
-            return f"the log file '{name}' is a directory", "choose another with -o"
+            return f"the log file '{name}' is a directory; {fails}", "choose another with -o"
         if os.path.exists(name) and os.access(name, os.W_OK):
             continue  # /dev/null, or a log that is written again
         directory = os.path.dirname(name) or "."
         if not os.path.isdir(directory):
             hint = f"create it first: mkdir -p {quote(directory)}; or choose another with -o"
-            return f"the log directory '{directory}' does not exist", hint
+            return f"the log directory '{directory}' does not exist; {fails}", hint
         if not os.access(directory, os.W_OK | os.X_OK):
             return (
-                f"you cannot write to the log directory '{os.path.abspath(directory)}'",
+                f"you cannot write to the log directory '{os.path.abspath(directory)}'; {fails}",
                 "choose another with -o",
             )
-    return "", ""
+    return None

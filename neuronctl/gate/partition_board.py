@@ -6,11 +6,11 @@ Pure.
 from __future__ import annotations
 
 import re
-from typing import List, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.forecast.limits import usage, user_usage
+from neuronctl.forecast.limits import usage
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
 from neuronctl.gate.assessment import assess
@@ -19,7 +19,6 @@ from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.limits import CATALOG, Limit
-from neuronctl.slurm.scontrol import SiteNode
 
 _DOWN = r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*"
 
@@ -113,13 +112,19 @@ def _partition_now(
     prospect = assessment.forecast.prospect
 
     def share(kind: str, tres: str = "") -> Share:
-        now = user_usage(prospect, kind, tres)
-        if now is not None:
-            return Share(now.used, now.limit.figure)
+        limit = prospect.limit(kind, tres)
         unlimited = Limit(kind, tres, 0, CATALOG, name)
-        return Share(usage(unlimited, prospect).used, None)
+        used = usage(limit or unlimited, prospect).used
+        return Share(used, None if limit is None else limit.figure)
 
-    free, used, down = _counts(nodes, gpus)
+    free = used = down = 0
+    for one in nodes:
+        total, held = (one.gpus, one.gpus_used) if gpus else (one.cores, one.cores_used)
+        used += held
+        if re.search(_DOWN, one.state):
+            down += total - held
+        else:
+            free += total - held
     return PartitionNow(
         partition=name,
         unit="GPU" if gpus else "core",
@@ -131,15 +136,3 @@ def _partition_now(
         my_jobs=share("MaxSubmitPU"),
         next=assessment.verdict,
     )
-
-
-def _counts(nodes: List[SiteNode], gpus: bool) -> Tuple[int, int, int]:
-    free = used = down = 0
-    for one in nodes:
-        total, held = (one.gpus, one.gpus_used) if gpus else (one.cores, one.cores_used)
-        used += held
-        if re.search(_DOWN, one.state):
-            down += total - held
-        else:
-            free += total - held
-    return free, used, down

@@ -84,23 +84,13 @@ def candidates(
         verdict = assessment.verdict
         if assessment.refusals and not refusals:
             verdict = Verdict(NOT_KNOWN, "")
-        resize = refusals[0].resize if len(refusals) == 1 and _has_gpus(made) else ""
+        has_gpus = made.gpus_per_node == 0 or made.partition.gpus_per_node > 0
+        resize = refusals[0].resize if len(refusals) == 1 and has_gpus else ""
         limits = tuple(one for one in assessment.waits if CODES[one.code].of_limit)
-        found.append(
-            Candidate(
-                made,
-                verdict,
-                free=assessment.free_nodes,
-                why_not=why_not,
-                resize=resize,
-                limits=() if why_not else limits,
-            )
-        )
+        limits = () if why_not else limits
+        free = assessment.free_nodes
+        found.append(Candidate(made, verdict, free, None, why_not, resize, limits))
     return tuple(found)
-
-
-def _has_gpus(made: JobPlan) -> bool:
-    return made.gpus_per_node == 0 or made.partition.gpus_per_node > 0
 
 
 def rank(
@@ -115,9 +105,7 @@ def rank(
     if predict is not None and len(fitting) > 1:
         first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
         fitting = [_with_start(one, predict(one.plan)) for one in first] + rest
-    fitting.sort(
-        key=lambda one: (_ORDER.get(one.verdict.kind, 1), one.begins // 60, -one.free),
-    )
+    fitting.sort(key=lambda one: (_ORDER.get(one.verdict.kind, 1), one.begins // 60, -one.free))
     return fitting
 
 
@@ -152,18 +140,12 @@ def choose(
     others = [one for one in found if one.why_not]
     if not best:
         reasons = "\n".join(f"  {one.name}: {one.why_not}" for one in others)
+        hints = [f"with -p {one.name}: {one.resize}" for one in others if one.resize]
         raise PolicyError(
             f"no partition of {cluster.name} can hold the job:\n{reasons}",
-            _hint(others),
+            hints[0] if hints else "request less, or name a partition with -p",
         )
     return best, others
-
-
-def _hint(others: Sequence[Candidate]) -> str:
-    near = next((one for one in others if one.resize), None)
-    if near is None:
-        return "request less, or name a partition with -p"
-    return f"with -p {near.name}: {near.resize}"
 
 
 def _predict(made: JobPlan) -> Optional[int]:

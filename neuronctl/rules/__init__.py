@@ -14,7 +14,6 @@ from neuronctl.rules import (  # noqa: F401  (they register)
     local_files,
     policy,
     resources,
-    slurm_now,
 )
 from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext
 
@@ -23,6 +22,9 @@ __all__ = ["Finding", "LocalFacts", "RuleContext", "check"]
 
 def check(context: RuleContext) -> Tuple[Finding, ...]:
     """Every finding on ``context``, errors first, by code within a severity."""
+    if context.forecast is not None:
+        from neuronctl.rules import slurm_now  # noqa: F401  (its rules need what Slurm said)
+
     off = context.plan.cluster.policy.rules_off
     findings = [
         Finding(

@@ -46,9 +46,8 @@ class Finding:
 class LocalFacts:
     """Where and by whom a job is to be submitted: what the rules may know of the machine.
 
-    script_problem, script_hint: why the program cannot be run (empty: nothing known against it),
-    and what to do where that is special.
-    log_problem: why a log file cannot be written; log_hint: what to do.
+    problems: a rule's code -> why the program, image, environment or log file cannot be used, and
+    what to do.
     has_directives: whether the program itself is a batch script with ``#SBATCH`` lines.
     """
 
@@ -57,10 +56,7 @@ class LocalFacts:
     """The working directory, as an absolute path without symbolic links."""
     config_file: str = "config.yaml"
     """The user's configuration file, which may not exist."""
-    script_problem: str = ""
-    script_hint: str = ""
-    log_problem: str = ""
-    log_hint: str = ""
+    problems: Mapping[str, Tuple[str, str]] = field(default_factory=dict)
     has_directives: bool = False
     needs_ranks: str = ""
     """What in the program's text needs a launcher's variables, which nothing there supplies."""
@@ -69,11 +65,6 @@ class LocalFacts:
     imports: Tuple[str, ...] = ()
     """The names in the import lines of a Python program, in lower case, without those of Python's
     own modules."""
-    image_problem: str = ""
-    """Why the container image cannot be used."""
-    environment_problem: str = ""
-    """Why the conda or virtual environment cannot be activated; environment_hint: what to do."""
-    environment_hint: str = ""
     environment_bytes: int = 0
     """How long the variables are that the job inherits, as ``NAME=VALUE`` words."""
     built_for: Tuple[Tuple[str, str], ...] = ()

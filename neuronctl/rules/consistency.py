@@ -1,4 +1,4 @@
-"""NC3xx: options that contradict each other, or the launcher."""
+"""NC3xx, NC513: options that contradict each other or the launcher, or that every Slurm refuses."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from neuronctl.launch import launchers
 from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import Masker
 from neuronctl.planning.software import python_file
+from neuronctl.request.begin_time import EXAMPLES, moment
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
 from neuronctl.shell import join, quote
@@ -234,6 +235,19 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
                     "name other nodes, or another partition",
                     context.cite_partition("node_list"),
                 )
+
+
+@rule("NC513")
+def begin(context: RuleContext) -> Iterator[Violation]:
+    texts = [text for text in context.plan.request.sbatch if text.startswith("begin=")]
+    if not texts:
+        return
+    text = texts[0].partition("=")[2]
+    try:
+        moment(text, 0)  # what cannot be read now can never be
+    except ValueError:
+        words = f"--begin={text} is not a time that Slurm reads"
+        yield Violation(words, f"use {EXAMPLES}", EVERY_SLURM)
 
 
 @rule("NC321")

@@ -26,6 +26,13 @@ def most_gpus(partition: Partition) -> Optional[int]:
     return min((one for one in limits if one is not None), default=None)
 
 
+def most_cores(plan: JobPlan, gpus: int) -> Optional[int]:
+    """The cores per node that come with so many GPUs there; None: the site sets no cap."""
+    each = plan.cluster.cores_per_gpu(plan.partition)
+    capped = plan.cluster.policy.cores.rule == "cap" and not plan.request.exclusive
+    return each * gpus if capped and each is not None and gpus else None
+
+
 def _over_nodes(nodes: int, gpus: int, plan: JobPlan) -> str:
     """The options for ``gpus`` on each of ``nodes``, in the words in which they were asked for."""
     each = f"-G {nodes * gpus}" if plan.request.gpus is not None else f"--gpus-per-node {gpus}"
@@ -66,9 +73,7 @@ def _room(plan: JobPlan, nodes: int, largest: int) -> int:
     if gpus > partition.gpus_per_node or (held is not None and nodes * gpus > held):
         return 0
     room = min(largest, partition.min_cores_per_node or largest)
-    each = plan.cluster.cores_per_gpu(partition)
-    capped = plan.cluster.policy.cores.rule == "cap" and not plan.request.exclusive
-    return min(room, each * gpus) if capped and each is not None and gpus else room
+    return min(room, most_cores(plan, gpus) or room)
 
 
 def fewer_cores(plan: JobPlan, largest: int) -> str:

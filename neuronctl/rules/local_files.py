@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Iterator
 
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 
 
-@rule("NC401")
-def program(context: RuleContext) -> Iterator[Violation]:
-    here = context.local
-    if here is not None and here.script_problem:
-        yield Violation(
-            here.script_problem,
-            here.script_hint
-            or "give a path that is valid on the nodes, relative to the current directory",
-            severity=WARNING if context.reviewed else ERROR,
-        )
+def _found(context: RuleContext, code: str) -> Iterator[Violation]:
+    """What ``gate/local_facts`` found already."""
+    if context.local is not None and code in context.local.problems:
+        message, hint = context.local.problems[code]
+        yield Violation(message, hint, severity=WARNING if context.reviewed else ERROR)
+
+
+for _code in ("NC401", "NC403", "NC406", "NC411"):
+    rule(_code)(partial(_found, code=_code))
 
 
 @rule("NC402")
@@ -29,29 +29,6 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
             "ignored, and what it launches would be launched in every task",
             f"'sbatch {context.plan.request.script}' runs it as it is; or give its options to "
             "neuronctl, and the program that it starts as SCRIPT",
-        )
-
-
-@rule("NC403")
-def image(context: RuleContext) -> Iterator[Violation]:
-    here = context.local
-    if here is not None and here.image_problem:
-        directories = context.plan.cluster.containers.image_dirs
-        yield Violation(
-            here.image_problem,
-            f"the site's images are in {', '.join(directories)}" if directories else "",
-            severity=WARNING if context.reviewed else ERROR,
-        )
-
-
-@rule("NC406")
-def environment(context: RuleContext) -> Iterator[Violation]:
-    here = context.local
-    if here is not None and here.environment_problem:
-        yield Violation(
-            here.environment_problem,
-            here.environment_hint,
-            severity=WARNING if context.reviewed else ERROR,
         )
 
 
@@ -78,15 +55,4 @@ def module_prefix(context: RuleContext) -> Iterator[Violation]:
             f"{', '.join(others)}",
             f"list them with 'module avail {prefix}' on such a node",
             context.cite_partition("module_prefix"),
-        )
-
-
-@rule("NC411")
-def log_file(context: RuleContext) -> Iterator[Violation]:
-    here = context.local
-    if here is not None and here.log_problem:
-        yield Violation(
-            f"{here.log_problem}; the job would fail at start (exit code 0:53), without a log",
-            here.log_hint,
-            severity=WARNING if context.reviewed else ERROR,
         )

@@ -8,7 +8,6 @@ from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 from neuronctl.catalog.model import CommentField, CommentPolicy
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import RuleContext, Violation, nearest, rule
-from neuronctl.rules.slurm_now import usable_accounts, usable_qos
 
 
 def _comment_form(policy: CommentPolicy) -> str:
@@ -252,7 +251,7 @@ def _how_to_name(context: RuleContext, option: str, key: str, usable: Sequence[s
 def account_given(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.cluster.policy.account_required and not plan.request.account:
-        usable = usable_accounts(context.forecast.prospect) if context.forecast else ()
+        usable = context.forecast.prospect.usable_accounts if context.forecast else ()
         yield Violation(
             f"{plan.cluster.name} rejects jobs without an account",
             _how_to_name(context, "-A", "account", usable),
@@ -264,7 +263,7 @@ def account_given(context: RuleContext) -> Iterator[Violation]:
 def qos_given(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.cluster.policy.qos_required and not plan.request.qos:
-        usable = usable_qos(context.forecast.prospect) if context.forecast else ()
+        usable = context.forecast.prospect.usable_qos if context.forecast else ()
         yield Violation(
             f"{plan.cluster.name} rejects jobs without a QOS",
             _how_to_name(context, "-q", "qos", usable),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Optional
+from typing import Callable, Iterator, List, Mapping, Optional
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition
@@ -10,18 +10,13 @@ from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
-from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_gpus, most_nodes
+from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_cores, most_gpus, most_nodes
 from neuronctl.words import counted
 
 
-def _partitions_for(context: RuleContext, gpus: int) -> str:
-    """Partitions whose nodes have at least ``gpus`` GPUs, for a hint."""
-    names = [
-        one.name
-        for one in context.plan.cluster.partitions.values()
-        if one.open and one.gpus_per_node >= gpus
-    ]
-    return ", ".join(names)
+def _open(plan: JobPlan, suits: Callable[[Partition], bool]) -> List[str]:
+    """The names of the open partitions that suit, for a hint."""
+    return [one.name for one in plan.cluster.partitions.values() if one.open and suits(one)]
 
 
 def _known(context: RuleContext) -> Optional[Partition]:
@@ -36,15 +31,11 @@ def _of_catalog(context: RuleContext) -> Mapping[str, Partition]:
     return {} if cluster is None else cluster.partitions
 
 
-def _has_model(context: RuleContext, name: str) -> bool:
-    partitions = context.plan.cluster.partitions.values()
-    return any(one.open and one.gpu == name.lower() for one in partitions)
-
-
 @rule("NC101")
 def partition_exists(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
-    names = tuple(plan.cluster.partitions)
+    names, model = tuple(plan.cluster.partitions), plan.partition.name.lower()
+    having = _open(plan, lambda one: one.gpu == model)
     behind = [one for one in plan.request.args if one.partition("=")[0] in ("-p", "--partition")]
     if not plan.partition.name and behind:
         yield Violation(
@@ -75,9 +66,7 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
             "there are: " + ", ".join(names),
             context.cite("partitions"),
         )
-    elif _known(context) is None and _has_model(context, plan.partition.name):
-        model = plan.partition.name.lower()
-        having = [one.name for one in plan.cluster.partitions.values() if one.gpu == model]
+    elif _known(context) is None and having:
         yield Violation(
             f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}; "
             f"{model} is a GPU model",
@@ -110,7 +99,7 @@ def partition_is_open(context: RuleContext) -> Iterator[Violation]:
     if not context.plan.partition.open:
         yield Violation(
             f"partition '{context.plan.partition.name}' is closed to users",
-            "open partitions: " + _partitions_for(context, 0),
+            "open partitions: " + ", ".join(_open(context.plan, lambda one: True)),
             context.cite_partition("open"),
         )
 
@@ -144,7 +133,7 @@ def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
     if partition is None or plan.gpus_per_node <= partition.gpus_per_node:
         return
     has = partition.gpus_per_node
-    others = _partitions_for(context, plan.gpus_per_node)
+    others = ", ".join(_open(plan, lambda one: one.gpus_per_node >= plan.gpus_per_node))
     hint = gpus_over_nodes(plan) if has else "request no GPUs"
     total = plan.request.gpus
     asked = f"requested {counted(plan.gpus_per_node, 'GPU')} per node"
@@ -178,11 +167,8 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     asked = plan.request.gpu_type
     if asked is not None and partition.gpu is not None and asked != partition.gpu:
-        having = [
-            one.name
-            for one in plan.cluster.partitions.values()
-            if one.gpu == asked and one.open and not plan.hosts
-        ]  # a launch inside an allocation has its nodes
+        # A launch inside an allocation has its nodes.
+        having = [] if plan.hosts else _open(plan, lambda one: one.gpu == asked)
         hint = "leave the type out" + (f", or use -p {' or '.join(having)}" if having else "")
         if asked.lower() == partition.gpu.lower():
             hint = f"did you mean {partition.gpu}? GPU types are case-sensitive in Slurm"
@@ -200,11 +186,7 @@ def gpu_models(context: RuleContext) -> Iterator[Violation]:
     wanted = [one.lower() for one in models]
     if partition is None or not models or (partition.gpu or "").lower() in wanted:
         return
-    having = [
-        one.name
-        for one in plan.cluster.partitions.values()
-        if one.open and (one.gpu or "").lower() in wanted
-    ]
+    having = _open(plan, lambda one: (one.gpu or "").lower() in wanted)
     yield Violation(
         f"--gpu={','.join(models)}: {partition.name} has {partition.gpu or 'none of them'}",
         f"use -p {' or '.join(having)}, or -p auto" if having else "no partition has them",
@@ -244,7 +226,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     largest = partition.max_cores_per_node
     if largest is not None and plan.cores_per_node > largest:
         # Where the site caps them (NC132), the hint shall hold there too.
-        allowed = min(largest, _cap(plan) or largest)
+        allowed = min(largest, most_cores(plan, plan.gpus_per_node) or largest)
         yield Violation(
             f"{_cores_asked(plan)}; the largest node in {partition.name} has {largest}",
             fewer_cores(plan, allowed),
@@ -265,19 +247,10 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-def _cap(plan: JobPlan) -> Optional[int]:
-    """The most cores per node that the job's GPUs come with; None where the site sets no cap."""
-    each = plan.cluster.cores_per_gpu(plan.partition)
-    capped = plan.cluster.policy.cores.rule == "cap" and not plan.request.exclusive
-    if not capped or each is None or not plan.gpus_per_node:
-        return None
-    return each * plan.gpus_per_node
-
-
 @rule("NC132")
 def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
-    allowed, largest = _cap(plan), partition.max_cores_per_node
+    allowed, largest = most_cores(plan, plan.gpus_per_node), partition.max_cores_per_node
     if allowed is None or plan.cores_per_node <= allowed:
         return
     if largest is not None and plan.cores_per_node > largest:

@@ -1,18 +1,37 @@
-"""NC5xx: what Slurm itself says now: limits, arrays, accounts, QOS, nodes. Silent without Slurm,
-except for what every Slurm refuses.
+"""NC5xx: what Slurm itself says now: limits, arrays, accounts, QOS, nodes. Imported only where
+Slurm was asked.
 """
 
 from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterator
 
-from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
+from neuronctl.forecast import reservations
+from neuronctl.forecast.features import feature_names
+from neuronctl.forecast.free_nodes import is_large_enough
+from neuronctl.forecast.prospect import Prospect, hosts
+from neuronctl.forecast.snapshot import slurm_says
+from neuronctl.forecast.start_conditions import unknown_dependencies
+from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.words import counted, verb
 
-if TYPE_CHECKING:
-    from neuronctl.forecast.prospect import Prospect
+_Judge = Callable[[Prospect], Iterator[Violation]]
+
+
+def _rule(code: str) -> Callable[[_Judge], _Judge]:
+    """Register what judges by ``code`` wherever Slurm was asked."""
+
+    def register(judge: _Judge) -> _Judge:
+        @rule(code)
+        def judge_forecast(context: RuleContext) -> Iterator[Violation]:
+            if context.forecast is not None:
+                yield from judge(context.forecast.prospect)
+
+        return judge
+
+    return register
 
 
 def _of_forecast(context: RuleContext, code: str) -> Iterator[Violation]:
@@ -22,19 +41,16 @@ def _of_forecast(context: RuleContext, code: str) -> Iterator[Violation]:
             yield Violation(refusal.words, refusal.hint, refusal.source)
 
 
-rule("NC501")(partial(_of_forecast, code="NC501"))
-rule("NC508")(partial(_of_forecast, code="NC508"))
-rule("NC509")(partial(_of_forecast, code="NC509"))
-rule("NC530")(partial(_of_forecast, code="NC530"))
+for _code in ("NC501", "NC508", "NC509", "NC530"):
+    rule(_code)(partial(_of_forecast, code=_code))
 
 
-@rule("NC511")
-def array_index(context: RuleContext) -> Iterator[Violation]:
-    text = context.plan.request.array
-    if text is None or context.forecast is None:
+@_rule("NC511")
+def array_index(prospect: Prospect) -> Iterator[Violation]:
+    text = prospect.plan.request.array
+    if text is None:
         return
-    snapshot = context.forecast.prospect.snapshot
-    size = snapshot.limits.config.max_array_size
+    size = prospect.snapshot.limits.config.max_array_size
     # Behind "-" stands an end, behind ":" a step, behind "%" how many at a time.
     indexes = [int(digits) for digits in re.findall(r"(?<![:%\d])\d+", text)]
     highest = max(indexes, default=0)
@@ -43,13 +59,13 @@ def array_index(context: RuleContext) -> Iterator[Violation]:
             f"--array={text}: index {highest} is over {size - 1}, the highest allowed "
             f"(MaxArraySize {size})",
             f"number the tasks from 0 to {size - 1}, and let each do more",
-            snapshot.says("scontrol show config"),
+            prospect.snapshot.says("scontrol show config"),
         )
 
 
-@rule("NC512")
-def unknown_dependency(context: RuleContext) -> Iterator[Violation]:
-    for number, taken in _unknown_dependencies(context):
+@_rule("NC512")
+def unknown_dependency(prospect: Prospect) -> Iterator[Violation]:
+    for number, taken in unknown_dependencies(prospect):
         then = "the job does not wait for it, however it ended"
         if taken is None:
             then = "the job may not wait for it, however it ended, or may be refused"
@@ -57,24 +73,14 @@ def unknown_dependency(context: RuleContext) -> Iterator[Violation]:
             yield _unknown(number, then)
 
 
-@rule("NC529")
-def refused_dependency(context: RuleContext) -> Iterator[Violation]:
-    for number, taken in _unknown_dependencies(context):
+@_rule("NC529")
+def refused_dependency(prospect: Prospect) -> Iterator[Violation]:
+    for number, taken in unknown_dependencies(prospect):
         if taken is False:
             yield _unknown(number, "afterok and afternotok need a job that it still knows")
 
 
-def _unknown_dependencies(context: RuleContext) -> Iterable[Tuple[int, Optional[bool]]]:
-    if context.forecast is None:
-        return ()
-    from neuronctl.forecast.start_conditions import unknown_dependencies
-
-    return unknown_dependencies(context.forecast.prospect)
-
-
 def _unknown(number: int, then: str) -> Violation:
-    from neuronctl.forecast.snapshot import slurm_says
-
     return Violation(
         f"--dependency names job {number}, which Slurm does not know (any more): {then}",
         f"check it with 'neuronctl status {number}'",
@@ -82,51 +88,8 @@ def _unknown(number: int, then: str) -> Violation:
     )
 
 
-@rule("NC513")
-def begin(context: RuleContext) -> Iterator[Violation]:
-    texts = [text for text in context.plan.request.sbatch if text.startswith("begin=")]
-    if not texts:
-        return
-    from neuronctl.request.begin_time import EXAMPLES, moment
-
-    text = texts[0].partition("=")[2]
-    try:
-        moment(text, 0)  # what cannot be read now can never be
-    except ValueError:
-        words = f"--begin={text} is not a time that Slurm reads"
-        yield Violation(words, f"use {EXAMPLES}", EVERY_SLURM)
-
-
-def usable_accounts(prospect: Prospect) -> Tuple[str, ...]:
-    """The accounts under which the user may submit to the job's partition."""
-    return tuple(
-        dict.fromkeys(
-            one.account
-            for one in prospect.snapshot.limits.associations
-            if one.partition in ("", prospect.plan.partition.name)
-        )
-    )
-
-
-def usable_qos(prospect: Prospect) -> List[str]:
-    """The QOS that the user may ask for in the job's partition."""
-    limits, partition = prospect.snapshot.limits, prospect.partition
-    own = () if prospect.association is None else prospect.association.qos
-    if not own or "qos" not in limits.config.enforce:
-        # A QOS that a partition has for itself is not meant to be asked for.
-        of_partitions = {one.qos.lower() for one in limits.partitions}
-        own = tuple(one.name for one in limits.qos or () if one.name.lower() not in of_partitions)
-    allowed = () if partition is None else tuple(name.lower() for name in partition.allow_qos)
-    denied = () if partition is None else tuple(name.lower() for name in partition.deny_qos)
-    return [
-        name
-        for name in own
-        if name.lower() not in denied and (not allowed or name.lower() in allowed)
-    ]
-
-
 def _qos_hint(prospect: Prospect) -> str:
-    usable, default = usable_qos(prospect), prospect.default_qos.lower()
+    usable, default = prospect.usable_qos, prospect.default_qos.lower()
     use = "use " + (" or ".join(f"-q {name}" for name in usable) or "another partition")
     optional = not prospect.plan.cluster.policy.qos_required
     asked = optional and prospect.plan.request.qos is not None
@@ -134,20 +97,17 @@ def _qos_hint(prospect: Prospect) -> str:
     return f"leave -q out, or {use}" if may_leave_out else use
 
 
-@rule("NC521")
-def qos_known(context: RuleContext) -> Iterator[Violation]:
-    if context.forecast is None:
-        return
-    prospect = context.forecast.prospect
+@_rule("NC521")
+def qos_known(prospect: Prospect) -> Iterator[Violation]:
     snapshot, name = prospect.snapshot, prospect.job_qos
     enforced = "qos" in snapshot.limits.config.enforce
-    asked = context.plan.request.qos is not None
+    asked = prospect.plan.request.qos is not None
     if snapshot.limits.qos is None or not name or not (asked or enforced):
         return
     if "," in name and snapshot.limits.config.release >= (24, 11):
         return  # one of them, by their priority
     default = "" if asked else ", which Slurm takes without -q"
-    if snapshot.qos(name) is None:
+    if not snapshot.limits.qos_in_force("", name):
         source = snapshot.says("sacctmgr show qos")
         yield Violation(f"Slurm has no QOS '{name}'{default}", _qos_hint(prospect), source)
         return
@@ -161,12 +121,9 @@ def qos_known(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC522")
-def account_known(context: RuleContext) -> Iterator[Violation]:
-    if context.forecast is None:
-        return
-    prospect, asked = context.forecast.prospect, context.plan.request.account
-    limits = prospect.snapshot.limits
+@_rule("NC522")
+def account_known(prospect: Prospect) -> Iterator[Violation]:
+    limits, asked = prospect.snapshot.limits, prospect.plan.request.account
     enforced = limits.qos is not None and "associations" in limits.config.enforce
     if prospect.associations or not enforced:
         return
@@ -180,12 +137,11 @@ def account_known(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule("NC523")
-def partition_allows(context: RuleContext) -> Iterator[Violation]:
-    if context.forecast is None or context.forecast.prospect.partition is None:
+@_rule("NC523")
+def partition_allows(prospect: Prospect) -> Iterator[Violation]:
+    partition = prospect.partition
+    if partition is None:
         return
-    prospect = context.forecast.prospect
-    partition = context.forecast.prospect.partition
     source = prospect.snapshot.says(f"scontrol show partition {partition.name}")
     enforced = "associations" in prospect.snapshot.limits.config.enforce
     if enforced and prospect.associations and prospect.association is None:
@@ -221,21 +177,12 @@ def partition_allows(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule("NC526")
-def reservation(context: RuleContext) -> Iterator[Violation]:
-    if context.forecast is None:
-        return
-    from neuronctl.forecast import reservations
-
-    prospect = context.forecast.prospect
+@_rule("NC526")
+def reservation(prospect: Prospect) -> Iterator[Violation]:
     for message, hint in reservations.faults(prospect):
         yield Violation(message, hint, reservations.SOURCE)
-    partition = prospect.partition
-    if (
-        partition is not None
-        and partition.reserved_only
-        and context.plan.request.reservation is None
-    ):
+    partition, named = prospect.partition, prospect.plan.request.reservation
+    if partition is not None and partition.reserved_only and named is None:
         yield Violation(
             f"partition {partition.name} takes only jobs with a reservation",
             "name yours with --reservation, or use another partition",
@@ -243,31 +190,24 @@ def reservation(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC527")
-def fewest_nodes(context: RuleContext) -> Iterator[Violation]:
-    if context.forecast is None or context.forecast.prospect.partition is None:
-        return
-    nodes, partition = context.plan.nodes, context.forecast.prospect.partition
-    if nodes < partition.min_nodes:
+@_rule("NC527")
+def fewest_nodes(prospect: Prospect) -> Iterator[Violation]:
+    nodes, partition = prospect.plan.nodes, prospect.partition
+    if partition is not None and nodes < partition.min_nodes:
         yield Violation(
             f"requested {counted(nodes, 'node')}; a job in {partition.name} must have at least "
             f"{partition.min_nodes}",
             f"request -N {partition.min_nodes}, or use another partition",
-            context.forecast.prospect.snapshot.says(f"scontrol show partition {partition.name}"),
+            prospect.snapshot.says(f"scontrol show partition {partition.name}"),
         )
 
 
-@rule("NC528")
-def submit_host(context: RuleContext) -> Iterator[Violation]:
-    if context.forecast is None or context.forecast.prospect.partition is None:
+@_rule("NC528")
+def submit_host(prospect: Prospect) -> Iterator[Violation]:
+    snapshot, partition = prospect.snapshot, prospect.partition
+    if partition is None or not partition.submit_hosts:
         return
-    from neuronctl.forecast.prospect import hosts
-
-    snapshot, partition = (
-        context.forecast.prospect.snapshot,
-        context.forecast.prospect.partition,
-    )
-    if partition.submit_hosts and snapshot.host not in hosts(partition.submit_hosts):
+    if snapshot.host not in hosts(partition.submit_hosts):
         yield Violation(
             f"partition {partition.name} takes jobs only from {partition.submit_hosts} "
             f"(AllocNodes); this is {snapshot.host}",
@@ -280,11 +220,6 @@ def submit_host(context: RuleContext) -> Iterator[Violation]:
 def features(context: RuleContext) -> Iterator[Violation]:
     if context.forecast is None:
         return
-    from neuronctl.forecast.features import feature_names
-    from neuronctl.forecast.free_nodes import is_large_enough
-    from neuronctl.forecast.prospect import hosts
-    from neuronctl.forecast.reservations import own_nodes
-
     text = context.plan.request.constraint
     prospect, name = context.forecast.prospect, context.plan.partition.name
     pool = prospect.pool
@@ -297,7 +232,7 @@ def features(context: RuleContext) -> Iterator[Violation]:
         yield Violation(words, hint, source)
     fitting = context.forecast.nodes.fitting
     there = {node.name for node in pool} - set(hosts(context.plan.request.exclude))
-    there &= own_nodes(prospect) or there
+    there &= reservations.own_nodes(prospect) or there
     few = len(there) < context.plan.nodes or not prospect.required_hosts <= there
     # Too few nodes, whatever they are like, are the matter of other rules; so is a share of a node
     # that is too large for any of them.
@@ -316,14 +251,9 @@ def features(context: RuleContext) -> Iterator[Violation]:
     yield Violation(words, hint if text else "request less per node, or fewer nodes", source)
 
 
-@rule("NC525")
-def excluded(context: RuleContext) -> Iterator[Violation]:
-    plan, text = context.plan, context.plan.request.exclude
-    if context.forecast is None or text is None:
-        return
-    from neuronctl.forecast.prospect import hosts
-
-    prospect = context.forecast.prospect
+@_rule("NC525")
+def excluded(prospect: Prospect) -> Iterator[Violation]:
+    plan, text = prospect.plan, prospect.plan.request.exclude
     source = prospect.snapshot.says("scontrol show node")
     known = {node.name for node in prospect.snapshot.limits.nodes}
     strangers = [name for name in hosts(text) if name not in known]

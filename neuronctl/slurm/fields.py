@@ -128,7 +128,8 @@ def parse_tres_memory(text: str) -> Optional[int]:
 def parse_tres(text: str) -> Mapping[str, int]:
     """``cpu=8,mem=62.50G,node=2,gres/gpu:a100=4`` by TRES, memory in MB; GPUs of any model."""
     pairs = (part.partition("=") for part in text.split(","))
-    found: Dict[str, int] = {name: int(value) for name, _, value in pairs if value.isdigit()}
+    counts = {name: count(value) for name, _, value in pairs}
+    found: Dict[str, int] = {name: value for name, value in counts.items() if value is not None}
     gpus, memory = parse_tres_gpus(text), parse_tres_memory(text)
     found.update({} if gpus is None else {"gres/gpu": gpus})
     found.update({} if memory is None else {"mem": memory})

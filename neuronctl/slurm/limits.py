@@ -210,6 +210,19 @@ class Limit:
         """Whether a job that takes so much may ever start, whatever else runs."""
         return wanted >= self.figure if self.about.minimum else wanted <= self.figure
 
+    def taken(self, amounts: Mapping[str, int], seconds: Optional[int]) -> Optional[int]:
+        """What a job takes of it that holds these TRES for so long at most; None: not known.
+
+        amounts: of one node where the limit is. seconds: None: without an end, or not known.
+        """
+        counts = self.about.counts
+        if counts == TIME:
+            return seconds
+        amount = amounts.get(self.tres) if self.tres else 1
+        if counts in (TRES, RUNNING) or amount is None:
+            return amount
+        return None if seconds is None else amount * -(-seconds // 60)
+
     @property
     def reason(self) -> str:
         """The reason that Slurm gives a job that waits for it; "" where there is none."""

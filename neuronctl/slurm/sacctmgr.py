@@ -51,6 +51,12 @@ class Association:
     above: Tuple[str, ...] = ()
 
 
+def association_in(partition: str, own: Sequence[Association]) -> Optional[Association]:
+    """Of a user's in one account, the one that holds in a partition; None: none does."""
+    here = [one for one in own if one.partition in ("", partition)]
+    return max(here, key=lambda one: one.partition, default=None)
+
+
 @dataclass(frozen=True)
 class LimitedGroup:
     """What all jobs of a QOS, an account or an association may have together, and have now.

@@ -157,11 +157,15 @@ def records(broken: Broken) -> Dict[str, List[Dict[str, Any]]]:
     text = broken.shell(
         'for f in "$XDG_STATE_HOME"/neuronctl/jobs/*.json; do cat "$f"; echo; echo @; done'
     )
-    found: Dict[str, List[Dict[str, Any]]] = {}
+    by_key: Dict[str, Dict[str, Any]] = {}
     for part in text.split("\n@\n"):
-        if part.strip():
-            record = json.loads(part)
-            found.setdefault(record["job_name"], []).append(record)
+        record = json.loads(part) if part.strip() else {"status": "intent", "key": ""}
+        # An intent that a kill left beside its record counts for nothing.
+        if record["key"] and (record["status"] != "intent" or record["key"] not in by_key):
+            by_key[record["key"]] = record
+    found: Dict[str, List[Dict[str, Any]]] = {}
+    for record in by_key.values():
+        found.setdefault(record["job_name"], []).append(record)
     return found
 
 

@@ -97,8 +97,9 @@ def test_pyxis_knows_a_file_by_its_first_character_and_all_else_is_a_registrys(
         assert find_image(name, ["/site"]) == name
         for runtime, problem in (("pyxis", ""), ("singularity", f"container image '{name}'")):
             made = plan_of(container=name, container_runtime=runtime, launcher="srun")
-            assert look(made).image_problem.endswith(problem)
-            assert bool(look(made).image_problem) == bool(problem)
+            found, _ = look(made).problems.get("NC403", ("", ""))
+            assert found.endswith(problem)
+            assert bool(found) == bool(problem)
     for name in ("./none", "images/none.sqsh"):
         made = plan_of(container=name, container_runtime="pyxis", launcher="srun")
-        assert look(made).image_problem == f"no container image '{name}'"
+        assert look(made).problems["NC403"][0] == f"no container image '{name}'"

@@ -32,14 +32,18 @@ def seen(**fields: Any) -> LocalFacts:
     return local_facts.look(plan_of(**{"script": "train.py", **fields}))
 
 
+def problem(facts: LocalFacts, code: str) -> str:
+    """Why something cannot be used, or ""."""
+    return facts.problems.get(code, ("", ""))[0]
+
+
 def test_all_is_well(here: Path) -> None:
     made = seen()
     assert made.user == login_name()
     assert made.directory == str(here.resolve())
     assert made.environment_bytes > 0
     assert not made.has_directives
-    problems = (made.script_problem, made.log_problem, made.image_problem, made.environment_problem)
-    assert problems == ("", "", "", "")
+    assert not made.problems
     assert made.built_for == ()
 
 
@@ -70,24 +74,24 @@ def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:
     os.mkfifo(here / "fifo.py")
     (here / "tool").write_text("#!/bin/sh\n")
     (here / "tool").chmod(0o644)
-    assert seen(script=script).script_problem.startswith(words)
+    assert problem(seen(script=script), "NC401").startswith(words)
 
 
 def test_a_misspelt_program_is_told_the_nearest(here: Path) -> None:
     (here / "src").mkdir()
     (here / "src" / "train_ddp.py").touch()
-    assert seen(script="tran.py").script_problem.endswith(f" in {here}; did you mean train.py?")
-    assert seen(script="src/train_dpp.py").script_problem.endswith(
+    assert problem(seen(script="tran.py"), "NC401").endswith(f" in {here}; did you mean train.py?")
+    assert problem(seen(script="src/train_dpp.py"), "NC401").endswith(
         "; did you mean src/train_ddp.py?"
     )
-    assert seen(script="nowhere/train.py").script_problem.endswith(f" in {here}")
+    assert problem(seen(script="nowhere/train.py"), "NC401").endswith(f" in {here}")
 
 
 def test_programs_that_can(here: Path) -> None:
     (here / "tool").write_text("#!/bin/sh\n")
     (here / "tool").chmod(0o755)
     for script in ("./tool", "sh", "train.py", str(here / "train.py")):
-        assert seen(script=script).script_problem == ""
+        assert problem(seen(script=script), "NC401") == ""
 
 
 def test_programs_that_the_job_brings(here: Path) -> None:
@@ -96,14 +100,14 @@ def test_programs_that_the_job_brings(here: Path) -> None:
         {"setup": ("PATH=$PATH:/opt/x",)},
         {"conda": "e"},
     ):
-        assert seen(script="gmx_mpi", **given).script_problem == ""
-        assert "no file" in seen(script="none.py", **given).script_problem
+        assert problem(seen(script="gmx_mpi", **given), "NC401") == ""
+        assert "no file" in problem(seen(script="none.py", **given), "NC401")
     tool = here / "env" / "bin" / "tool"
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
-    assert seen(script="tool", venv="env").script_problem == ""
-    assert "no program 'tol'" in seen(script="tol", venv="env").script_problem
+    assert problem(seen(script="tool", venv="env"), "NC401") == ""
+    assert "no program 'tol'" in problem(seen(script="tol", venv="env"), "NC401")
 
 
 def test_a_batch_script_is_known_by_its_directives(here: Path) -> None:
@@ -115,19 +119,19 @@ def test_a_batch_script_is_known_by_its_directives(here: Path) -> None:
 
 def test_in_a_container_only_a_file_is_looked_for(here: Path) -> None:
     (here / "image.sif").write_bytes(SIF_X86)
-    assert seen(script="only-in-there", container="image.sif").script_problem == ""
-    assert "no file" in seen(script="none.py", container="image.sif").script_problem
+    assert problem(seen(script="only-in-there", container="image.sif"), "NC401") == ""
+    assert "no file" in problem(seen(script="none.py", container="image.sif"), "NC401")
 
 
 # ----------------------------------------------------------- images and environments
 
 
 def test_images(here: Path) -> None:
-    assert seen(container="none.sif").image_problem == "no container image 'none.sif'"
-    assert seen(container="docker://ubuntu").image_problem == ""
+    assert problem(seen(container="none.sif"), "NC403") == "no container image 'none.sif'"
+    assert problem(seen(container="docker://ubuntu"), "NC403") == ""
     (here / "image.sif").write_bytes(SIF_X86)
     made = seen(container="image.sif")
-    assert made.image_problem == ""
+    assert problem(made, "NC403") == ""
     assert made.built_for == (("the image image.sif", "x86_64"),)
 
 
@@ -146,19 +150,19 @@ def test_a_bare_image_is_sought_in_the_clusters_directories(here: Path) -> None:
 
 
 def test_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "no virtual environment 'env'" in seen(venv="env").environment_problem
-    assert "python3 -m venv env;" in seen(venv="env").environment_hint
+    assert "no virtual environment 'env'" in problem(seen(venv="env"), "NC406")
+    assert "python3 -m venv env;" in seen(venv="env").problems["NC406"][1]
     (here / "env" / "bin").mkdir(parents=True)
-    assert "no bin/activate" in seen(venv="env").environment_problem
+    assert "no bin/activate" in problem(seen(venv="env"), "NC406")
     (here / "env" / "bin" / "activate").touch()
-    assert seen(venv="env").environment_problem == ""
-    assert "'./none'" in seen(conda="./none").environment_problem
+    assert problem(seen(venv="env"), "NC406") == ""
+    assert "'./none'" in problem(seen(conda="./none"), "NC406")
     monkeypatch.setenv("PATH", str(here))
-    assert "--conda needs 'conda'" in seen(conda="base").environment_problem
-    assert "--module NAME" in seen(conda="base").environment_hint
-    assert seen(conda="base", modules=("conda",)).environment_problem == ""
+    assert "--conda needs 'conda'" in problem(seen(conda="base"), "NC406")
+    assert "--module NAME" in seen(conda="base").problems["NC406"][1]
+    assert problem(seen(conda="base", modules=("conda",)), "NC406") == ""
     (here / "conda").touch(mode=0o755)
-    assert seen(conda="base").environment_problem == ""
+    assert problem(seen(conda="base"), "NC406") == ""
 
 
 @pytest.mark.parametrize("option", ["venv", "conda"])
@@ -175,28 +179,30 @@ def test_what_an_environments_interpreter_was_built_for(here: Path, option: str)
 
 def test_log_files(here: Path) -> None:
     made = seen(output="no ne/%x_%j.out")
-    assert made.log_problem == "the log directory 'no ne' does not exist"
-    assert "mkdir -p 'no ne';" in made.log_hint
+    assert problem(made, "NC411").startswith(
+        "the log directory 'no ne' does not exist; the job would"
+    )
+    assert "mkdir -p 'no ne';" in made.problems["NC411"][1]
     for pattern in ("%j/x.out", "runs/%4A/x.out"):
         made = seen(output=pattern)
-        assert "cannot exist yet: it is named after the job id" in made.log_problem
-        assert "-o %x_%j.out" in made.log_hint
-    assert seen(output="%%j/x").log_problem == "the log directory '%j' does not exist"
+        assert "cannot exist yet: it is named after the job id" in problem(made, "NC411")
+        assert "-o %x_%j.out" in made.problems["NC411"][1]
+    assert "the log directory '%j' does not exist" in problem(seen(output="%%j/x"), "NC411")
     (here / "train_1.out").mkdir()
-    assert seen().log_problem == "the log file 'train_1.out' is a directory"
-    assert seen(output="/dev/null").log_problem == ""
+    assert "the log file 'train_1.out' is a directory" in problem(seen(), "NC411")
+    assert problem(seen(output="/dev/null"), "NC411") == ""
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="nothing is closed to root")
 def test_what_is_closed(here: Path) -> None:
     (here / "logs").mkdir(mode=0o500)
-    assert "you cannot write to" in seen(output="logs/%j").log_problem
+    assert "you cannot write to" in problem(seen(output="logs/%j"), "NC411")
     (here / "image.sif").write_bytes(SIF_X86)
     (here / "image.sif").chmod(0)
-    assert "permission denied" in seen(container="image.sif").image_problem
+    assert "permission denied" in problem(seen(container="image.sif"), "NC403")
     (here / "secret.py").write_text("")
     (here / "secret.py").chmod(0)
-    assert "cannot be read" in seen(script="secret.py").script_problem
+    assert "cannot read" in problem(seen(script="secret.py"), "NC401")
 
 
 # ------------------------------------------------------------- what the program's text shows

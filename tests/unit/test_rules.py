@@ -323,7 +323,7 @@ CASES: List[Case] = [
     ),
     (
         "NC406",
-        here(environment_problem="no conda", environment_hint="x"),
+        here(problems={"NC406": ("no conda", "x")}),
         ["no conda", "x"],
         here(),
     ),
@@ -435,7 +435,7 @@ CASES: List[Case] = [
         ["--bind, --cleanenv without --container"],
         {"binds": ("/data",), "container": "x.sif"},
     ),
-    ("NC403", here(image_problem="there is no x.sif"), ["there is no x.sif"], here()),
+    ("NC403", here(problems={"NC403": ("there is no x.sif", "")}), ["there is no x.sif"], here()),
     (
         "NC404",
         here(built_for=(("the image x.sif", "aarch64"),)),
@@ -448,9 +448,14 @@ CASES: List[Case] = [
         ["begin with ARM_", "cuda/12"],
         {"partition": "arm", "modules": ("ARM_gcc",), "where": ARM},
     ),
-    ("NC401", here(script_problem="there is no x.py"), ["there is no x.py"], here()),
+    ("NC401", here(problems={"NC401": ("there is no x.py", "")}), ["there is no x.py"], here()),
     ("NC402", here(has_directives=True), ["train.py is a batch script"], here()),
-    ("NC411", here(log_problem="'logs' is missing"), ["'logs' is missing", "0:53"], here()),
+    (
+        "NC411",
+        here(problems={"NC411": ("'logs' is missing", "")}),
+        ["'logs' is missing"],
+        here(),
+    ),
 ]
 
 
@@ -548,7 +553,9 @@ def test_severities() -> None:
     warnings = {code for code, one in CODES.items() if one.severity == "warning"}
     assert {"NC203", "NC304", "NC321"} <= warnings
     assert not {"NC101", "NC111", "NC121", "NC141", "NC201", "NC211"} & warnings
-    missing = {"here": LocalFacts("kim", "/", script_problem="gone", log_problem="gone")}
+    missing = {
+        "here": LocalFacts("kim", "/", problems=dict.fromkeys(("NC401", "NC411"), ("gone", "")))
+    }
     assert [one.severity for one in findings(partition="old", gpus_per_node=1, **missing)] == [
         "error",
         "error",

@@ -41,7 +41,7 @@ test-agreement: install test-packages ## what is said of 1,000 random requests i
 test-fast: install ## unit tests, generated scripts and documentation, in under a minute
 	$(BIN)/python -m pytest -n 2 tests/unit tests/fuzz tests/golden tests/docs --ignore tests/unit/test_examples.py
 
-fuzz: install ## over 100,000 broken files, answers of Slurm, logs and command lines, in ten minutes
+fuzz: install ## over 100,000 broken files, answers of Slurm, logs and command lines, which takes minutes
 	$(BIN)/python -m pytest -p no:xdist tests/fuzz --hypothesis-profile=fuzz
 
 ROUNDS ?= 30

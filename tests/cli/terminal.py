@@ -12,15 +12,20 @@ def on_terminal(answer: str, *argv: str) -> str:
     child, terminal = pty.fork()
     if child == 0:
         os.execv(sys.executable, [sys.executable, "-m", "neuronctl", *argv])
-    said = b""
     os.write(terminal, answer.encode())
-    while True:
-        try:
-            data = os.read(terminal, 4096)
-        except OSError:
-            break
-        if not data:
-            break
-        said += data
+    said = to_the_end(terminal)
     os.waitpid(child, 0)
     return said.decode()
+
+
+def to_the_end(terminal: int) -> bytes:
+    """What is written to a terminal until all programs on it have ended."""
+    said = b""
+    while True:
+        try:
+            data = os.read(terminal, 65536)
+        except OSError:
+            return said
+        if not data:
+            return said
+        said += data

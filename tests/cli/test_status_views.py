@@ -13,7 +13,7 @@ from typing import Any, Callable, List
 
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
-from terminal import on_terminal
+from terminal import on_terminal, to_the_end
 
 from neuronctl.records.store import RecordDraft, RecordStore
 
@@ -191,15 +191,7 @@ def so_wide(fake_slurm: FakeSlurm, width: int) -> str:
         [sys.executable, "-m", "neuronctl", "status"], stdout=theirs, env=env
     ) as process:
         os.close(theirs)
-        text = b""
-        while True:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            text += part
+        text = to_the_end(ours)
     os.close(ours)
     assert process.returncode == 0
     return text.decode()

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from harness import COMMENT, Sandbox
+from terminal import to_the_end
 
 JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-N2", "--ntasks-per-node=1", "-c2"]
 JOB += ["--gres=gpu:2", "-t5", COMMENT]
@@ -52,15 +53,7 @@ def test_a_shell_on_a_terminal(sandbox: Sandbox, job: str) -> None:
         argv = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--", "neuronctl"]
         os.execve(sys.executable, [*argv, "attach", job], sandbox.environment())
     os.write(terminal, b"echo on-$(hostname)-$SLURM_JOB_ID; exit 5\n")
-    said = b""
-    while True:
-        try:
-            data = os.read(terminal, 4096)
-        except OSError:
-            break
-        if not data:
-            break
-        said += data
+    said = to_the_end(terminal)
     _, status = os.waitpid(child, 0)
     assert f"on-gpu35-{job}".encode() in said
     assert os.waitstatus_to_exitcode(status) == 5

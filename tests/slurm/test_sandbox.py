@@ -487,7 +487,7 @@ clusters:
   lab:
     source: by hand
     date: 2026
-    policy: {submit_from: ["/work/{user}"], account_required: true}
+    policy: {submit_from: ["/labs/{user}"], account_required: true}
     partitions: {small: {nodes: 1, cores_per_node: 4}, gone: {nodes: 2}}
 """
 
@@ -504,7 +504,7 @@ def test_a_cluster_and_settings_of_ones_own(
     (own / "templates" / "own.j2").write_text(template)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with sandbox_up("own") as made:
-        assert made.scratch.startswith("/work/")
+        assert made.scratch.startswith("/labs/")
         made.exec(
             ["neuronctl", "submit", "-o", "log", "--wait", "--template", "own.j2", "sleep", "0"]
         )

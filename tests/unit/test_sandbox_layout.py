@@ -135,10 +135,10 @@ def test_scratch_lies_where_the_catalog_says_if_it_can(pattern: Optional[str], p
 @pytest.mark.parametrize(
     ("pattern", "allowed", "place"),
     [
-        (None, ["/work/{user}"], "/work/ada"),
+        (None, ["/labs/{user}"], "/labs/ada"),
         (None, ["/var/jobs", "/data"], "/data"),
-        ("/scratch/{user}", ["/work", "/scratch"], "/scratch/ada"),
-        ("/scratch/{user}", ["/work/{user}/jobs"], "/work/ada/jobs"),
+        ("/scratch/{user}", ["/labs", "/scratch"], "/scratch/ada"),
+        ("/scratch/{user}", ["/labs/{user}/jobs"], "/labs/ada/jobs"),
         (None, ["/"], "/scratch/ada"),
         (None, ["/home/{user}"], "/home/ada"),
         (None, ["/usr/local"], "/scratch/ada"),

@@ -172,7 +172,7 @@ def unknown_dependencies(prospect: Prospect) -> Iterator[Tuple[int, Optional[boo
 
 
 def _taken(term: _Term, limits: Limits) -> Optional[bool]:
-    """Of a dependency on an unknown job. Source: Slurm 22.05.8 and 24.11.5, tried."""
+    """Of a dependency on an unknown job. Source: Slurm 22.05.8, 24.11.5, and 26.05.5, tried."""
     release = limits.config.release
     if term.kind not in ("afterok", "afternotok") or () < release <= (22, 5):
         return True

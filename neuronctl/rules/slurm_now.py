@@ -241,11 +241,16 @@ def features(context: RuleContext) -> Iterator[Violation]:
     if unknown or few or not prospect.lacking(fitting):
         return
     missing = sorted(prospect.required_hosts - {node.name for node in fitting})
-    what = "large enough" if text is None else f"right for --constraint={text} and large enough"
-    words = f"{len(fitting) or 'no'} {'node' if len(fitting) < 2 else 'nodes'} of {name} "
-    words += f"{verb(len(fitting) or 1)} {what}; requested {context.plan.nodes}"
+    count, meets = len(fitting), "meets" if len(fitting) < 2 else "meet"
+    what = "" if text is None else f"{meets} --constraint={text} and "
+    words = f"{count or 'no'} {'node' if count < 2 else 'nodes'} of {name} {what}"
+    words += f"{verb(count or 1)} large enough for the job; requested {context.plan.nodes}"
     if missing:
-        words = f"{', '.join(missing)} (--nodelist) {verb(len(missing))} not {what}"
+        lacks = "lacks" if len(missing) == 1 else "lack"
+        what = "" if text is None else f", or {lacks} --constraint={text}"
+        words = (
+            f"{', '.join(missing)} (--nodelist) {verb(len(missing))} too small for the job{what}"
+        )
     elif len(fitting) >= context.plan.nodes:
         words = f"--constraint={text}: too few nodes of {name} have it for -N {context.plan.nodes}"
     yield Violation(words, hint if text else "request less per node, or fewer nodes", source)

@@ -91,6 +91,6 @@ def test_nodes_that_are_too_small_are_never_enough() -> None:
     assert judged(live(nodes=small), gpus_per_node=8, nodes=2).verdict.kind == "can start now"
     verdict = judged(live(nodes=small), gpus_per_node=5, nodes=3).verdict
     assert (verdict.kind, verdict.cause) == ("refused", "NC524")
-    assert "2 nodes of gpu are large enough; requested 3" in verdict.words
+    assert "2 nodes of gpu are large enough for the job; requested 3" in verdict.words
     named = judged(live(nodes=small), gpus_per_node=5, nodelist="n4").verdict
-    assert "n4 (--nodelist) is not large enough" in named.words
+    assert "n4 (--nodelist) is too small for the job" in named.words

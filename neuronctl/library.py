@@ -103,7 +103,7 @@ def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Assessment:
 
     Where Slurm does not answer, the catalog alone judges, and the verdict says so.
     """
-    return judge_plan(plan, load(catalog))
+    return judge_plan(plan, load(catalog), fresh=True)
 
 
 def render(plan: JobPlan, *, template: Optional[str] = None) -> str:

@@ -10,7 +10,7 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import complete_files, job_command, program_arguments
 from neuronctl.cli.say import print_script
 from neuronctl.cli.submission import judge_aloud
-from neuronctl.submission.prepare import plan_job, review
+from neuronctl.submission.prepare import plan_job
 
 
 @job_command("generate")
@@ -37,7 +37,7 @@ def command(
     planned = plan_job(
         options, words=words, catalog_file=catalog, job_file=job_file, ask_slurm=False
     )
-    job = judge_aloud(planned, force=force, explain=explain, judge=review)
+    job = judge_aloud(planned, force=force, explain=explain, reviewed=True)
     script = render_job(job.plan, template=template)
     if write is None:
         print_script(script)

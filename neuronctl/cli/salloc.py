@@ -61,7 +61,7 @@ def command(
             f"omit it to get a shell, or run it in the allocation: -- {there}",
         )
     planned = plan_job(options, catalog_file=catalog, job_file=job_file, interactive=True)
-    job = judge_aloud(planned, force=force, explain=explain)
+    job = judge_aloud(planned, force=force, explain=explain, dry_run=dry_run)
     # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.launch_command import contained_command
     from neuronctl.rendering.render import render_shell

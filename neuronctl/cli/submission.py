@@ -14,7 +14,7 @@ from neuronctl.console import print_json
 from neuronctl.errors import PolicyError, SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.request.job import Source
-from neuronctl.submission.prepare import PreparedJob, judge, judge_refused
+from neuronctl.submission.prepare import PreparedJob, judge, judge_refused, review
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -62,12 +62,18 @@ def judge_aloud(
     *,
     force: bool,
     explain: bool = False,
-    judge: Callable[[PlannedJob], PreparedJob] = judge,
+    reviewed: bool = False,
+    dry_run: bool = False,
     how: Optional[How] = None,
 ) -> PreparedJob:
-    """Judge a plan and say what was found; raises PolicyError for errors without ``force``."""
+    """Judge a plan and say what was found; raises PolicyError for errors without ``force``.
+
+    reviewed: without Slurm. dry_run: with Slurm's limits as they are now, since no answer of
+    sbatch follows; ``how`` says it too.
+    """
     job_output.show_choice(planned)
-    job = judge(planned)
+    fresh = dry_run or (how is not None and how.dry_run)
+    job = review(planned) if reviewed else judge(planned, fresh=fresh)
     if explain:
         # On standard error: the script may go into a file.
         rows = [(one.name, one.value, one.source.value, one.why) for one in job.plan.decisions]

@@ -23,6 +23,7 @@ export TRANSFORMERS_OFFLINE=1  # jureca wants it
 
 source "$HOME/course/$USER/sc_venv_template/activate.sh"
 
+# torchrun_jsc starts 4 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
     --kill-on-bad-exit=1 bash -c '
   # Tasks that Slurm stops because another one failed must not hide its exit code.

@@ -13,5 +13,6 @@
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=10  # 40 cores / 4 processes
 
+# torchrun starts 4 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=40 --kill-on-bad-exit=1 torchrun \
     --standalone --nproc-per-node=4 train.py --epochs 20

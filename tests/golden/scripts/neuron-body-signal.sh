@@ -1,0 +1,43 @@
+#!/bin/bash
+#SBATCH --job-name=job
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=2:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --signal=B:USR1@60
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 8 cores
+
+# Slurm signals this shell before the end: pass USR1 on to each process that handles it.
+pass_on() {
+    handled=$(awk '/^Sig(Blk|Cgt):/ { printf "0x%s|", $2 }' "/proc/$1/status" 2>/dev/null || true)0
+    if ((handled >> 9 & 1)); then
+        kill -s USR1 "$1"
+    else
+        for child in $(pgrep -P "$1"); do pass_on "$child"; done
+    fi
+}
+trap 'pass_on "$program"' USR1
+
+(
+set -euo pipefail
+cat <<EOF
+begin
+EOF
+python train.py | tee log
+) &
+program=$!
+# A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
+while kill -0 "$program" 2>/dev/null; do
+    wait "$program" || true
+done
+wait "$program"

@@ -1,0 +1,28 @@
+#!/bin/bash
+#SBATCH --job-name=mpirun
+#SBATCH --partition=cpu
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=8
+#SBATCH --cpus-per-task=1  # one core per task by default
+#SBATCH --time=00:30:00
+#SBATCH --comment="field=phys;appl=in_house"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# The processes meet on the first node, on this job's own port.
+first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+case $MASTER_ADDR in
+    '' | 127.*)
+        echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
+        exit 1
+        ;;
+esac
+export MASTER_ADDR
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=1   # 8 cores / 8 processes
+
+# mpirun starts once, on the first node.
+mpirun -n 2 ./solver

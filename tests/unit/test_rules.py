@@ -367,7 +367,6 @@ CASES: List[Case] = [
         + ["train.py '--a b'"],
         {
             "gpus_per_node": 2,
-            "launcher": "srun",
             "script": "torchrun",
             "args": ("--nproc-per-node=2", "train.py"),
         },

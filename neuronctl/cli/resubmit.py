@@ -83,7 +83,8 @@ def command(
         prepared = submission.judge_aloud(planned, force=force, how=how)
         from neuronctl.rendering.render import render_job
 
-        drafted = submission.draft_of(prepared, render_job(prepared.plan), record.cwd)
+        script = render_job(prepared.plan)
+        drafted = submission.draft_of(prepared, script, record.draft.submit_dir or record.cwd)
         for name, before, after in changed_decisions(record.draft.decisions, drafted.decisions):
             notify(f"{name}: {before or 'none'} -> {after or 'none'}")
         done = submission.submit(how, drafted, prepared.plan.secrets, lambda: planned, prepared)

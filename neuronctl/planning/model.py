@@ -12,7 +12,7 @@ from neuronctl.launch.environments import Step
 from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
-from neuronctl.shell import Word
+from neuronctl.shell import Word, is_reference
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Export:
     """
 
     name: str
-    value: Optional[str]
+    value: Optional[Word]
     remark: str = ""
 
 
@@ -117,7 +117,12 @@ class JobPlan:
     @property
     def secrets(self) -> Dict[str, str]:
         """Variables of the request that go into the job's environment and never into a script."""
-        return {name: value for name, value in self.request.env if is_secret(name, value)}
+        expand = self.request.expand
+        return {
+            name: value.replace("$$", "$") if expand else value
+            for name, value in self.request.env
+            if is_secret(name, value, expand)
+        }
 
     @property
     def signal(self) -> Optional[Signal]:
@@ -163,9 +168,14 @@ class JobPlan:
         return next((one for one in self.decisions if one.name == name), None)
 
 
-def is_secret(name: str, value: str) -> bool:
-    """Whether this variable must not stand in a script; an empty value gives nothing away."""
-    return bool(value) and (is_secret_name(name) or is_secret_value(value))
+def is_secret(name: str, value: str, expand: Optional[bool] = None) -> bool:
+    """Whether this variable must not stand in a script; an empty value gives nothing away.
+
+    expand: whether ``$NAME`` in it is a variable; a value that is nothing else gives nothing away.
+    """
+    if not value or (expand and is_reference(value)):
+        return False
+    return is_secret_name(name) or is_secret_value(value)
 
 
 def gpus_held(plan: JobPlan) -> int:

@@ -14,7 +14,7 @@ from neuronctl.request.options import BY_NAME, Option, find
 _PROGRAM_KEYS = ("script", "args")
 
 # These keys may contain a secret; a file that uses them is never cached.
-_PRIVATE_KEYS = ("env", "setup")
+_PRIVATE_KEYS = ("env", "setup", "setup-first", "setup_first")
 
 
 def read_job_file(path: str) -> Layer:

@@ -166,7 +166,6 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
 
 # sbatch options for which neuronctl has its own; as --sbatch they would go unchecked.
 _OTHER_WORDS = {
-    "chdir": "cd there first: a job starts in the directory it is submitted from",
     "clusters": "log in to that cluster; --cluster NAME plans for it",
     "cpus-per-gpu": "request cores per task: -c",
     "gpus-per-socket": "request GPUs per node: --gpus-per-node",
@@ -399,6 +398,7 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
     request, here = context.plan.request, context.local
     for words, where in (
         (request.args, "the program's arguments contain"),
+        (request.setup_first, "--setup-first contains"),
         (request.setup, "--setup contains"),
         (request.sbatch, "--sbatch contains"),
     ):

@@ -7,13 +7,14 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, PolicyError, UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.gate.local_facts import look
+from neuronctl.gate.local_facts import look, working_directory
 from neuronctl.launch.containers import find_image
+from neuronctl.launch.environments import find_conda
 from neuronctl.planning import JobPlan, plan
-from neuronctl.request.job import Layer, Origin, Source, build_request
+from neuronctl.request.job import JobRequest, Layer, Origin, Source, build_request
 from neuronctl.request.job_file import configuration, read_job_file
 from neuronctl.request.options import OPTIONS
 from neuronctl.rules import Finding, RuleContext, check
@@ -84,7 +85,7 @@ def plan_job(
     if job_file is not None:
         layers.append(read_job_file(job_file))
     layers.append(options_layer(options, words))
-    request = build_request(layers)
+    request = merged(layers, options)
     if request.script is None and not interactive:
         raise UsageError(
             "no SCRIPT: there is no program to run",
@@ -92,10 +93,9 @@ def plan_job(
         )
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
-    if request.container is not None:
-        image = find_image(request.container, cluster.containers.image_dirs)
-        request = dataclasses.replace(request, container=image)
-    made = plan(request, cluster, interactive=interactive, recognised=how)
+    request = located(request, cluster)
+    conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
+    made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
     if request.partition != "auto":
         return PlannedJob(made, catalog)
     from neuronctl.gate.partition_choice import choose
@@ -107,8 +107,19 @@ def plan_job(
     request = dataclasses.replace(request, partition=best[0].name, origins=origins)
     decision = made.decision("cluster")
     how = "" if decision is None else decision.why
-    made = plan(request, cluster, interactive=interactive, recognised=how)
+    made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
     return PlannedJob(made, catalog, (*best, *others))
+
+
+def merged(layers: Sequence[Layer], options: Mapping[str, Any]) -> JobRequest:
+    """One request of all layers, the last of which is that of ``options``."""
+    request = build_request(layers)
+    alone = [text for text in options.get("env") or () if "=" not in text]
+    if not (request.expand and alone):
+        return request
+    # A value that comes from this shell is expanded already.
+    pairs = ((n, v.replace("$", "$$") if n in alone else v) for n, v in request.env)
+    return dataclasses.replace(request, env=tuple(pairs))
 
 
 def options_layer(options: Mapping[str, Any], words: Sequence[str] = ()) -> Layer:
@@ -142,7 +153,7 @@ def options_layer(options: Mapping[str, Any], words: Sequence[str] = ()) -> Laye
                 )
             values[name], origins[name] = parsed, origin
     if words:
-        values["script"], values["args"] = _program(words[0]), tuple(words[1:])
+        values["script"], values["args"] = _checked(words[0]), tuple(words[1:])
         origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
     for text in words:
         if any("\ud800" <= character <= "\udfff" for character in text):
@@ -166,7 +177,24 @@ def _from_environment(text: str) -> str:
     return f"{text}={os.environ[text]}"
 
 
-def _program(script: str) -> str:
+def located(request: JobRequest, cluster: Cluster) -> JobRequest:
+    """The request with what it names by less than a path found on this machine."""
+    found: Dict[str, Any] = {}
+    if request.chdir is not None and not os.path.isabs(request.chdir):
+        # As sbatch does it, which resolves neither `..` nor `~`.
+        found["chdir"] = os.path.join(working_directory(), request.chdir)
+        request = dataclasses.replace(request, **found)
+    script, image = request.script, request.container
+    # A program of the job's directory is not found through PATH on the nodes.
+    if script and "/" not in script and not script.endswith(".py"):
+        found["script"] = f"./{script}" if os.path.isfile(request.from_here(script)) else script
+    if image is not None:
+        directories = cluster.containers.image_dirs
+        found["container"] = find_image(image, directories, request.from_here(""))
+    return dataclasses.replace(request, **found)
+
+
+def _checked(script: str) -> str:
     if not script:
         raise UsageError("SCRIPT is empty", "name the program to run")
     if script == ":":
@@ -174,9 +202,6 @@ def _program(script: str) -> str:
             "':' starts another component of a heterogeneous job, which neuronctl does not support",
             "submit such a job with sbatch itself",
         )
-    # A program of this directory is not found through PATH on the nodes.
-    if "/" not in script and not script.endswith(".py") and os.path.isfile(script):
-        return f"./{script}"
     return script
 
 

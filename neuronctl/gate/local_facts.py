@@ -103,8 +103,8 @@ def _script_problem(plan: JobPlan) -> _Problem:
     request, script = plan.request, plan.request.script
     hint = "give a path that is valid on the nodes, relative to the job's directory"
     # A bare name may be one of the image's, or of what the job itself brings to PATH.
-    brought = request.container or request.setup or request.conda or _may_bring(plan)
-    if script is None or (brought and not _is_file_name(script)):
+    brought = request.container or request.setup or request.conda or "PATH" in dict(request.env)
+    if script is None or ((brought or _may_bring(plan)) and not _is_file_name(script)):
         return None
     path = request.from_here(script)
     if os.path.isdir(path):
@@ -269,13 +269,14 @@ def _log_problem(plan: JobPlan) -> _Problem:
         if pattern is None:
             continue
         name = expand_log_pattern(
-            plan.request.from_here(pattern),
+            pattern,
             job_id=1,
             array_job_id=1,
             array_task_id=0,
             job_name=plan.job_name,
             user=login_name(),
         )
+        name = plan.request.from_here(name)
         made = os.path.dirname(pattern)
         if "\\" not in pattern and re.search(r"%[0-9]*[AjJ]", made.replace("%%", "")):
             return (

@@ -377,8 +377,10 @@ class _Planner:
             origin = request.origin("modules")
             self.decide("module", " ".join(request.modules), origin.source, why)
         if request.conda is not None:
-            how = "not found here: modules or lines before it must bring conda"
-            why = self.conda.how if self.conda is not None else how
+            conda, lines = self.conda, request.modules or request.setup_first
+            why = "not found here" if conda is None else conda.how
+            if (lines or self.cluster.policy.login_shell) and not (conda and conda.given):
+                why += "; one that modules, --setup-first or the login shell bring goes first"
             self.decide("conda", request.conda, request.origin("conda").source, f"conda {why}")
 
     def _references(self) -> None:

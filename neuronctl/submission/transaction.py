@@ -9,6 +9,7 @@ from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
+from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.provenance import look
 from neuronctl.records.recovery import recover
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
@@ -49,7 +50,7 @@ def draft(
     command_line: what the user called. submit_dir: where to submit from, by default this directory.
     """
     plan = job.plan
-    submit_dir = submit_dir or os.getcwd()
+    submit_dir = submit_dir or working_directory()
     cwd = plan.request.chdir or submit_dir
     request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
     del request["origins"]

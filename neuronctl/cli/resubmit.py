@@ -13,6 +13,7 @@ from neuronctl.cli.job_options import JobCommand, catalog_option, force_option, 
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
 from neuronctl.errors import UsageError
+from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.store import RecordStore
 from neuronctl.request.options import OPTIONS
 
@@ -58,6 +59,8 @@ def command(
     store = RecordStore.default()
     record = recorded_job(job, store)
     notify(*store.warnings)
+    if options["chdir"]:  # begins where the user is, as with sbatch
+        options["chdir"] = os.path.join(working_directory(), options["chdir"])
     resubmission.enter_directory(record)
     changes = resubmission.changes_since(record)
     notify(*changes.notes)

@@ -270,6 +270,10 @@ def test_chdir_is_sbatchs(sandbox: Sandbox) -> None:
         again = json.loads(sandbox.exec(["sh", "-c", line, "sh", *more]).stdout)["job_id"]
         told = json.loads(sandbox.exec(["neuronctl", "logs", str(again)]).stdout)
         assert (told["cwd"], told["SLURM_SUBMIT_DIR"]) == (directory, here)
+    sandbox.write("moved/own.py", TELL)
+    moved = ["neuronctl", "resubmit", "--wait", "--json", str(job), "-D", "moved", "-o", "log"]
+    sandbox.exec(moved)
+    assert json.loads(sandbox.exec(["cat", "moved/log"]).stdout)["cwd"] == f"{here}/moved"
 
     sandbox.exec(["rm", f"{directory}/own.py"])
     result = sandbox.exec([*submit, "-D", "project/a dir", "own.py"], check=False)

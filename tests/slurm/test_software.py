@@ -178,13 +178,17 @@ ARGS = ["--id=$SLURM_JOB_ID", "${MINE}x", "$$MINE $A", "100$", "$(id)", "-$MINE"
 MINE = '$x `id` "two"  words\'\n* ${local_rank} $$ \\'
 
 
-@pytest.mark.parametrize("launcher", ["python", "srun"])
+@pytest.mark.parametrize("launcher", ["python", "srun", "torchrun"])
 def test_variables_are_replaced_when_the_job_starts(sandbox: Sandbox, launcher: str) -> None:
+    if launcher == "torchrun":  # which has variables of its own
+        pytest.importorskip("torch")
     words = [*SUBMIT, "--launcher", launcher, "--expand"]
     words += [word for value in VALUES for word in ("--env", value)]
     words += ["-N", "1" if launcher == "python" else "2", "tell.py", *ARGS]
     quoted = MINE.replace("'", "'\\''")
-    for told in told_by(sandbox, *words, before=f"export MINE='{quoted}'"):
+    processes = told_by(sandbox, *words, before=f"export MINE='{quoted}'")
+    assert len(processes) == (1 if launcher == "python" else 2)
+    for told in processes:
         job = told["SLURM_JOB_ID"]
         assert told["A"] == f"{job}:{MINE}"
         assert told["B"] == f"{job}:{MINE}/`id` $(id) '\"\\"

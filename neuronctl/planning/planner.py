@@ -6,6 +6,7 @@ A plan is made for bad requests too, so that the rules can report everything at 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Dict, Optional, Tuple, TypeVar
 
 from neuronctl import units
@@ -17,7 +18,7 @@ from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.directives import directives
 from neuronctl.planning.model import Decision, JobPlan, Place
-from neuronctl.planning.software import activation, exports, is_python, program
+from neuronctl.planning.software import activation, exports, is_python, program, runs_python
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import one_line
 from neuronctl.shell import Shell
@@ -110,7 +111,12 @@ class _Planner:
         job_name = self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
-        size = {"nodes": nodes, "processes": nodes * processes}
+        holds = partial(
+            launchers.holds,
+            nodes=nodes,
+            processes=nodes * processes,
+            python=request.script is None or runs_python(request),
+        )
         cores = ntasks_per_node * cpus_per_task
         exported = exports(request, self.cluster, cores=cores, processes=processes)
         settled: Dict[str, Optional[str]] = {
@@ -140,14 +146,14 @@ class _Planner:
             output=output,
             error=error,
             launcher=launcher,
-            rendezvous=launchers.holds(launcher.rendezvous, **size),
+            rendezvous=holds(launcher.rendezvous),
             srun_options=(
                 *self.cluster.policy.srun_options,
                 *(self.place.step_options if self.place else ()),
             ),
             wrapping=self._wrapping(gpus),
-            program=program(request, launcher, macros=launchers.holds(launcher.macros, **size)),
-            preflight=self._preflight(nodes, launcher),
+            program=program(request, launcher, macros=holds(launcher.macros)),
+            preflight=request.preflight is not False and not self.interactive,
             hosts=self.place.hosts if self.place else (),
             activation=activation(request, self.cluster),
             exports=exported,
@@ -382,9 +388,3 @@ class _Planner:
         scratch = self.cluster.scratch
         own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
         return RUNTIMES[name](request, own, gpus > 0)
-
-    def _preflight(self, nodes: int, launcher: Launcher) -> bool:
-        if self.interactive or not launcher.distributed:
-            return False
-        asked = self.request.preflight
-        return nodes > 1 if asked is None else asked

@@ -10,13 +10,19 @@ from neuronctl.launch.environments import ENVIRONMENTS, Step, load_modules
 from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Export, is_secret
 from neuronctl.request.job import JobRequest
-from neuronctl.shell import Word
+from neuronctl.shell import Shell, Word
 from neuronctl.words import counted
 
 
 def is_python(request: JobRequest) -> bool:
     """Whether the program is a Python file."""
     return (request.script or "").endswith(".py")
+
+
+def runs_python(request: JobRequest) -> bool:
+    """Whether the program is a Python file, or the interpreter."""
+    name = (request.script or "").rpartition("/")[2]
+    return is_python(request) or re.fullmatch(r"python[0-9.]*", name) is not None
 
 
 def python_file(request: JobRequest) -> Optional[str]:
@@ -65,10 +71,13 @@ def exports(
     made: List[Export] = []
     if request.script is not None and "PYTHONUNBUFFERED" not in given:
         made.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
-    if "OMP_NUM_THREADS" not in given and "OMP_NUM_THREADS" not in cluster.environment:
-        threads = max(1, cores // processes)
-        why = counted(cores, "core") + (f" / {processes} processes" if processes > 1 else "")
-        made.append(Export("OMP_NUM_THREADS", str(threads), why))
+    # One process sees the cores that Slurm gave it, and may have them for their memory. Several
+    # would each start as many threads as there are cores, or under torchrun a single one.
+    threads, known = "OMP_NUM_THREADS", {**cluster.environment, **given}
+    if processes > 1 and request.script is not None and threads not in known:
+        each = Shell(f"${{{threads}:-{max(1, cores // processes)}}}")
+        why = f"{counted(cores, 'core')} / {processes} processes, unless you exported it"
+        made.append(Export(threads, each, why))
     for name, value in cluster.environment.items():
         if name not in given:
             made.append(Export(name, value, f"{cluster.name} wants it"))

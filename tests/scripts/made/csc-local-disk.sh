@@ -1,0 +1,26 @@
+#!/bin/bash -l
+#SBATCH --job-name=python3
+#SBATCH --partition=gpu
+#SBATCH --account=project_2001234
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # 1 task on 1 node
+#SBATCH --cpus-per-task=10
+#SBATCH --gres=gpu:v100:1,nvme:100
+#SBATCH --mem=4G
+#SBATCH --time=1:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+module purge
+module load pytorch || stop 'cannot load the modules pytorch'
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=10  # 10 cores
+
+tar xf data.tar -C "$LOCAL_SCRATCH"
+
+python3 train.py --data "$LOCAL_SCRATCH"

@@ -1,0 +1,20 @@
+#!/bin/bash
+#SBATCH --job-name=beside
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=1:00:00
+#SBATCH --comment="field=cv;appl=pytorch"
+#SBATCH --chdir=/tmp/tmpubs6ig20/x/project/project
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 8 cores
+
+python main.py --epochs 5

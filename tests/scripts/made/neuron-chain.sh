@@ -1,0 +1,26 @@
+#!/bin/bash
+#SBATCH --job-name=chain
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=2-00:00:00
+#SBATCH --comment="field=nlp;appl=pytorch"
+#SBATCH --dependency=singleton
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 8 cores
+
+# submitted five times in a row; each run resumes where the one before it ended
+RESUME=${RESUME:-1}
+if [ "$RESUME" = 1 ] && [ -f out/last.ckpt ]; then
+    python train.py --resume out/last.ckpt
+else
+    python train.py
+fi

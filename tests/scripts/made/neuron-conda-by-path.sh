@@ -1,0 +1,27 @@
+#!/bin/bash
+#SBATCH --job-name=conda
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=1:00:00
+#SBATCH --comment="field=nlp;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+export CONDA_ENVS_PATH=$PWD/envs
+export CONDA_PKGS_DIRS=$PWD/pkgs
+. miniconda/etc/profile.d/conda.sh
+# 'conda activate' is a shell function, which a batch shell must load first.
+. "$(conda info --base)/etc/profile.d/conda.sh" || stop 'conda not found'
+conda activate llm || stop 'cannot activate the environment llm'
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 8 cores
+
+python train.py

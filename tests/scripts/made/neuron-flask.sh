@@ -1,0 +1,19 @@
+#!/bin/bash
+#SBATCH --job-name=flask
+#SBATCH --partition=cpu
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=2
+#SBATCH --time=4:00:00
+#SBATCH --comment="field=misc;appl=misc"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=2   # 2 cores
+export FLASK_APP=app.py
+
+flask run --host "$HOSTNAME" --port 5050

@@ -1,0 +1,21 @@
+#!/bin/bash
+#SBATCH --job-name=demo
+#SBATCH --partition=cas_v100_2
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=16   # 16 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=4:00:00
+#SBATCH --comment="field=nlp;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=16  # 16 cores
+export GRADIO_SERVER_NAME=0.0.0.0
+export GRADIO_SERVER_PORT=7860
+
+python app.py --share

@@ -1,0 +1,24 @@
+#!/bin/bash
+#SBATCH --job-name=bench
+#SBATCH --partition=cas_v100nv_4
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=10   # 10 cores per GPU; about 89 GB of memory per node
+#SBATCH --gres=gpu:1
+#SBATCH --time=8:00:00
+#SBATCH --comment="field=cv;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=10  # 10 cores
+
+for model in resnet18 vgg16 vit_b; do
+    for seed in 1 2; do
+        python train.py --model "$model" --seed "$seed" | tee "log_${model}_$seed.txt"
+    done
+done
+echo "all done"

@@ -1,0 +1,24 @@
+#!/bin/bash
+#SBATCH --job-name=nim
+#SBATCH --partition=eme_h200nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=12   # 12 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=4:00:00
+#SBATCH --comment="field=agenticai;appl=tensorrt"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=12  # 12 cores
+
+export NIM_CACHE_PATH=$PWD/nim
+mkdir -p "$NIM_CACHE_PATH"
+singularity run --nv --writable-tmpfs --bind "$NIM_CACHE_PATH:/opt/nim/.cache" llama.sif &
+until curl -sf http://localhost:8000/v1/health/ready; do sleep 1; done
+python ask.py --url http://localhost:8000/v1
+kill %1

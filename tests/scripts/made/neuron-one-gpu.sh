@@ -1,0 +1,25 @@
+#!/bin/bash
+#SBATCH --job-name=resnet
+#SBATCH --partition=cas_v100_2
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # 1 task on 1 node
+#SBATCH --cpus-per-task=16
+#SBATCH --gres=gpu:1
+#SBATCH --time=12:00:00
+#SBATCH --comment="field=cv;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+# /etc/profile defines 'module'. Your own PATH entries stay in front.
+type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
+module purge
+module load gcc/11.5.0 cuda/12.4.1 || stop 'cannot load the modules gcc/11.5.0 cuda/12.4.1'
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=16  # 16 cores
+
+python train.py --arch resnet50 --lr 0.1

@@ -1,0 +1,24 @@
+#!/bin/bash
+#SBATCH --job-name=path
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=1:00:00
+#SBATCH --comment="field=chem;appl=gromacs"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 8 cores
+
+export APP=$PWD/app
+export PATH=$APP/bin:$PATH
+export LD_LIBRARY_PATH=$APP/lib:$LD_LIBRARY_PATH
+export HF_HOME=/scratch/$USER/hf
+
+mytool --input x.dat

@@ -1,0 +1,28 @@
+#!/bin/bash
+#SBATCH --job-name=sing
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=4:00:00
+#SBATCH --comment="field=cv;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+# /etc/profile defines 'module'. Your own PATH entries stay in front.
+type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
+module load singularity/4.3.4 || stop 'cannot load the modules singularity/4.3.4'
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export OMP_NUM_THREADS=8   # 8 cores
+
+# Scratch and this directory; binding one twice gives a warning per process.
+export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
+
+singularity exec --nv --bind "$BINDS" --bind data:/data --bind out:/out --pwd "$PWD" llama.sif \
+    python train.py --data /data

@@ -32,7 +32,8 @@ from neuronctl.gate.assessment import Assessment
 from neuronctl.planning import JobPlan
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
-from neuronctl.request.options import BY_NAME, Option
+from neuronctl.request.job_file import parse_steps
+from neuronctl.request.options import BY_NAME, Option, shell_text
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.prepare import (
@@ -83,11 +84,16 @@ def plan(
     script: Optional[str] = None,
     args: Sequence[str] = (),
     *,
+    body: Optional[str] = None,
+    steps: Sequence[Mapping[str, Any]] = (),
     job_file: Optional[str] = None,
     catalog: Optional[str] = None,
     **options: Any,
 ) -> JobPlan:
     """Plan a job: every value that its script needs, each with its reason.
+
+    script, args: the program. In its place, body: shell text that starts once; or steps: as in a
+    job file, ``[{"run": "python prepare.py"}, {"script": "train.py", "launcher": "torchrun"}]``.
 
     options: those of ``neuronctl submit`` by their long names, with ``_`` for ``-``:
     ``gpus_per_node=2``, ``time="8:00:00"``, ``env={"LR": "0.1"}``, ``module=["cuda/12.4"]``,
@@ -95,7 +101,18 @@ def plan(
     ``partition="auto"`` asks Slurm. Raises UsageError, JobFileError, CatalogError, PolicyError.
     """
     words = [] if script is None else [script, *args]
-    return plan_job(_texts(options), words=words, catalog_file=catalog, job_file=job_file).plan
+    try:
+        text = None if body is None else shell_text(body)
+    except ValueError as error:
+        raise UsageError(f"body {error}") from None
+    return plan_job(
+        _texts(options),
+        words=words,
+        body=text,
+        steps=parse_steps(list(steps)) if steps else (),
+        catalog_file=catalog,
+        job_file=job_file,
+    ).plan
 
 
 def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Assessment:

@@ -180,7 +180,9 @@ class Masker:
     def data(self, data: Any, name: str = "") -> Any:
         """Mask JSON data: strings, and pairs of a name and a value at any depth."""
         if isinstance(data, str):
-            return MASK if data and name and is_secret_name(name) else self._word(data)
+            if data and name and is_secret_name(name):
+                return MASK
+            return self.text(data) if "\n" in data else self._word(data)
         if isinstance(data, Mapping):
             return {key: self.data(value, str(key)) for key, value in data.items()}
         if isinstance(data, (list, tuple)):
@@ -210,8 +212,11 @@ def _said(match: re.Match[str]) -> str:
     return _shown(match["head"], match["value"]) if secret else match[0]
 
 
+_COMMAND = ("$(", '"$(', "`", '"`')
+
+
 def _shown(head: str, value: str) -> str:
-    # $HF_TOKEN and "${HF_TOKEN}" name a secret but do not contain it.
-    if re.fullmatch(r'"?\$(?:\w+|\{\w+(?::?[-?+]?)?\})"?', value):
+    # $HF_TOKEN, "${HF_TOKEN}" and $(cat FILE) name a secret but do not contain it.
+    if re.fullmatch(r'"?\$(?:\w+|\{\w+(?::?[-?+]?)?\})"?', value) or value.startswith(_COMMAND):
         return head + value
     return head + MASK

@@ -32,6 +32,8 @@ class RuleCode:
     """It stands against a job of any size in that partition."""
     of_launch: bool = False
     """It holds for a launch inside an allocation too."""
+    of_step: bool = False
+    """Each step of a job is judged by it."""
     waits: bool = False
     """Nothing stands against the job: this says what it waits for."""
     of_limit: bool = False
@@ -72,27 +74,29 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC231", "account is mandatory"),
         RuleCode("NC232", "QOS is mandatory"),
         RuleCode("NC301", "tasks and nodes contradict each other"),
-        RuleCode("NC302", "launcher starts its own processes"),
-        RuleCode("NC303", "several nodes or tasks for one process"),
-        RuleCode("NC304", "processes and GPUs differ", WARNING),
-        RuleCode("NC305", "launcher started by a launcher", of_launch=True),
-        RuleCode("NC306", "one process where several may be meant", WARNING, of_launch=True),
+        RuleCode("NC302", "launcher starts its own processes", of_step=True),
+        RuleCode("NC303", "several nodes or tasks for one process", of_step=True),
+        RuleCode("NC304", "processes and GPUs differ", WARNING, of_step=True),
+        RuleCode("NC305", "launcher started by a launcher", of_launch=True, of_step=True),
+        RuleCode(
+            "NC306", "one process where several may be meant", WARNING, of_launch=True, of_step=True
+        ),
         RuleCode("NC311", "options exclude each other"),
         RuleCode("NC312", "node list contradicts the request", of_partition=True),
         RuleCode("NC313", "sbatch option that has another of neuronctl's own"),
-        RuleCode("NC321", "signal ends torchrun", WARNING),
-        RuleCode("NC322", "command too long for horovodrun"),
-        RuleCode("NC323", "horovodrun in a directory with a blank"),
+        RuleCode("NC321", "signal ends torchrun", WARNING, of_step=True),
+        RuleCode("NC322", "command too long for horovodrun", of_step=True),
+        RuleCode("NC323", "horovodrun in a directory with a blank", of_step=True),
         RuleCode("NC331", "container and environment exclude each other"),
-        RuleCode("NC332", "cleanenv takes the ranks from the processes"),
-        RuleCode("NC333", "container runtime needs srun"),
+        RuleCode("NC332", "cleanenv takes the ranks from the processes", of_step=True),
+        RuleCode("NC333", "container runtime needs srun", of_step=True),
         RuleCode("NC334", "launch was never run by neuronctl's tests", WARNING),
         RuleCode("NC335", "container options without a container", WARNING),
         RuleCode("NC336", "several modules in one word", WARNING),
         RuleCode("NC337", "cleanenv has no effect with Pyxis", WARNING),
         RuleCode("NC338", "secret that others can read", WARNING),
-        RuleCode("NC401", "program cannot be run", of_launch=True),
-        RuleCode("NC402", "program is a batch script itself", of_launch=True),
+        RuleCode("NC401", "program cannot be run", of_launch=True, of_step=True),
+        RuleCode("NC402", "program is a batch script itself", of_launch=True, of_step=True),
         RuleCode("NC403", "container image cannot be used", of_launch=True),
         RuleCode("NC404", "software of another architecture", of_partition=True, of_launch=True),
         RuleCode("NC405", "modules of another architecture", WARNING),

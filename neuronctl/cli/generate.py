@@ -7,7 +7,12 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import complete_files, job_command, program_arguments
+from neuronctl.cli.job_options import (
+    body_option,
+    complete_files,
+    job_command,
+    program_arguments,
+)
 from neuronctl.cli.say import print_script
 from neuronctl.cli.submission import judge_aloud
 from neuronctl.submission.prepare import plan_job
@@ -17,10 +22,12 @@ from neuronctl.submission.prepare import plan_job
 @click.option(
     "--write", metavar="FILE", shell_complete=complete_files, help="Write the script to FILE."
 )
+@body_option
 @program_arguments
 def command(
     words: Tuple[str, ...],
     job_file: Optional[str],
+    body: Optional[str],
     catalog: Optional[str],
     template: Optional[str],
     force: bool,
@@ -35,7 +42,12 @@ def command(
     from neuronctl.rendering.render import render_job
 
     planned = plan_job(
-        options, words=words, catalog_file=catalog, job_file=job_file, ask_slurm=False
+        options,
+        words=words,
+        catalog_file=catalog,
+        job_file=job_file,
+        body=body,
+        ask_slurm=False,
     )
     job = judge_aloud(planned, force=force, explain=explain, reviewed=True)
     script = render_job(job.plan, template=template)

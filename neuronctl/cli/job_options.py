@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
+import re
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.request.options import OPTIONS, Option
+from neuronctl.errors import UsageError
+from neuronctl.request.options import OPTIONS, Option, shell_text
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -102,6 +104,46 @@ program_arguments = click.argument(
     nargs=-1,
     type=click.UNPROCESSED,
     shell_complete=complete_files,
+)
+
+
+def _shell_text(
+    ctx: click.Context, parameter: click.Parameter, file: Optional[str]
+) -> Optional[str]:
+    if file is None:
+        return None
+    name = "standard input" if file == "-" else f"'{file}'"
+    try:
+        with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
+            text = stream.read(_LONGEST + 1).decode()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"--body: cannot read {name}: {why}") from None
+    first, _, rest = text.lstrip("\ufeff").partition("\n")
+    if first.startswith("#!"):
+        if not re.search(r"\b(ba)?sh\b", first):
+            raise UsageError(
+                f"--body: {name} is not for bash: it begins with {first.strip()}",
+                "name the file as SCRIPT, without --body",
+            )
+        text = rest
+    if len(text) > _LONGEST:
+        raise UsageError(f"--body: {name} has more than {_LONGEST // 1024} KiB")
+    try:
+        return shell_text(text)
+    except ValueError as error:
+        raise UsageError(f"--body: {name} {error}") from None
+
+
+_LONGEST = 1024 * 1024
+"""Bytes of shell text; sbatch itself takes scripts of 4 MiB."""
+
+body_option = click.option(
+    "--body",
+    metavar="FILE",
+    callback=_shell_text,
+    shell_complete=complete_files,
+    help="Run the shell text in FILE (- for standard input) once, in place of SCRIPT.",
 )
 
 

@@ -198,7 +198,10 @@ def _summary(plan: JobPlan) -> str:
     if time is not None:
         remark = f" ({time.remark})" if time.remark and _derived(plan, "time") else ""
         parts.append(f"at most {time.value}{remark}")
-    return ", ".join(parts)
+    starts = [launch.starts for launch in plan.launches]
+    if len(starts) > 3:
+        starts[2:] = [f"and {len(starts) - 2} more"]
+    return "; ".join([", ".join(parts), *starts])
 
 
 def _derived(plan: JobPlan, name: str) -> bool:

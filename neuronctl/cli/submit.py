@@ -7,17 +7,24 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.cli import submission
-from neuronctl.cli.job_options import BEHIND_DASHES, job_command, program_arguments
+from neuronctl.cli.job_options import (
+    BEHIND_DASHES,
+    body_option,
+    job_command,
+    program_arguments,
+)
 from neuronctl.errors import UsageError
 from neuronctl.submission.prepare import plan_job
 
 
 @job_command("submit")
 @submission.submission_options
+@body_option
 @program_arguments
 def command(
     words: Tuple[str, ...],
     job_file: Optional[str],
+    body: Optional[str],
     catalog: Optional[str],
     template: Optional[str],
     force: bool,
@@ -35,7 +42,7 @@ def command(
             f"--dry-run follows {words[0]} and would be passed to it: the job would be submitted",
             f"put it before {words[0]}; to pass it to the program, put -- before {words[0]}",
         )
-    planned = plan_job(options, words=words, catalog_file=catalog, job_file=job_file)
+    planned = plan_job(options, words=words, catalog_file=catalog, job_file=job_file, body=body)
     job = submission.judge_aloud(planned, force=force, explain=explain, how=how)
     # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.render import render_job

@@ -46,6 +46,7 @@ def look(plan: JobPlan) -> LocalFacts:
         imports=_imports(text) if is_python(plan.request) else (),
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
+        of_steps=tuple(look(launch) for launch in plan.launches) if plan.steps else (),
         typed_secrets=tuple(_typed_secrets(plan)),
     )
 

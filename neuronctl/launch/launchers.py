@@ -39,6 +39,8 @@ class Launcher:
     one_task_per_node: bool
     """Whether Slurm starts one task per node, and the launcher the processes; else the tasks are
     the processes."""
+    whole_allocation: bool = False
+    """Of one that starts a single process: whether that may use more than one task's share."""
     rendezvous: str = NEVER
     """When the processes find each other through MASTER_ADDR and MASTER_PORT."""
     macros: str = NEVER
@@ -211,6 +213,7 @@ _WHEN = _one_of(
 _VALUES: Mapping[str, Callable[[str], object]] = {
     "distributed": _YES_OR_NO,
     "one_task_per_node": _YES_OR_NO,
+    "whole_allocation": _YES_OR_NO,
     "rendezvous": _WHEN,
     "macros": _WHEN,
     "own_variables": _YES_OR_NO,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal as signals
 from typing import Dict, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
@@ -13,6 +15,7 @@ from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.shell import Word
+from neuronctl.words import counted
 
 
 @dataclass(frozen=True)
@@ -43,22 +46,29 @@ class Export:
 class Signal:
     """What ``--signal`` asks for: its name without SIG (or its number), and who gets it.
 
-    to_batch_shell: the batch shell alone (``B:``), else the job steps' tasks. trapped_by_setup:
-    that shell's own trap is among the user's setup lines.
+    to_batch_shell: the batch shell alone (``B:``), else the job steps' tasks. trapped_by_setup,
+    trapped_by_body: that shell's own trap is among the user's lines.
     """
 
     name: str
+    number: int
     to_batch_shell: bool
     trapped_by_setup: bool
+    trapped_by_body: bool = False
 
 
 @dataclass(frozen=True)
 class Place:
-    """A part of an allocation: its nodes, the cores to use on each, and options of its srun."""
+    """A part of an allocation: its nodes, the cores to use on each, and options of its srun.
+
+    hosts: empty where they are known in the job only. is_share: whether it is smaller than the
+    job's allocation, so that srun has to hand it out.
+    """
 
     hosts: Tuple[str, ...]
     cores: int
     step_options: Tuple[str, ...] = ()
+    is_share: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,24 @@ class Decision:
     value: str
     source: Source
     why: str = ""
+
+
+@dataclass(frozen=True)
+class JobStep:
+    """One step of a job: a launch in its allocation, or several steps side by side.
+
+    allow_failure: whether the job goes on where it fails.
+    """
+
+    launch: Optional[JobPlan]
+    together: Tuple[JobStep, ...] = ()
+    allow_failure: bool = False
+
+    @property
+    def launches(self) -> Tuple[JobPlan, ...]:
+        """Its own launch, or those that run side by side."""
+        steps = self.together or (self,)
+        return tuple(step.launch for step in steps if step.launch is not None)
 
 
 @dataclass(frozen=True)
@@ -113,6 +141,34 @@ class JobPlan:
     """The variables the script exports, in order."""
     directives: Tuple[Directive, ...]
     decisions: Tuple[Decision, ...]
+    steps: Tuple[JobStep, ...] = ()
+    """What runs one after the other; empty where it is one launch, which is the plan itself."""
+    own_step: bool = False
+    """Whether it needs a step of Slurm's even for one process: it has a share of its own."""
+
+    @property
+    def launches(self) -> Tuple[JobPlan, ...]:
+        """Every launch of the job, in order."""
+        return tuple(one for step in self.steps for one in step.launches) or (self,)
+
+    @property
+    def inline(self) -> bool:
+        """Whether the batch shell itself runs the launch's shell text."""
+        plain = not (self.own_step or self.launcher.distributed or self.request.container)
+        return self.request.body is not None and plain
+
+    @property
+    def starts(self) -> str:
+        """How often what is started: ``srun starts 4 tasks of train.py on each of 2 nodes``."""
+        launcher, each = self.launcher, self.processes_per_node
+        what = "the shell text" if self.request.body is not None else self.request.script or ""
+        if not launcher.distributed:
+            alone = self.own_step or self.nodes * self.ntasks_per_node == 1
+            return f"{what} starts once{'' if alone else ', on the first node'}"
+        by_slurm = not (launcher.one_task_per_node or launcher.own_variables)
+        unit = "task" if by_slurm else "process"
+        where = f" on each of {self.nodes} nodes" if self.nodes > 1 else ""
+        return f"{launcher.name} starts {counted(each, unit)} of {what}{where}"
 
     @property
     def secrets(self) -> Dict[str, str]:
@@ -122,13 +178,20 @@ class JobPlan:
     @property
     def signal(self) -> Optional[Signal]:
         """The request's ``--signal``, taken apart."""
-        match = re.fullmatch(r"(?:([BR]+):)?(?:SIG)?([^@]+)(?:@.*)?", self.request.signal or "")
-        if match is None:
-            return None
-        to_shell, name = "B" in (match[1] or ""), match[2]
-        trap = rf"\btrap\b.*\b(SIG)?{re.escape(name)}\b"
-        own = to_shell and any(re.search(trap, line) for line in self.request.setup)
-        return Signal(name, to_shell, own)
+        return signal_of(self.request)
+
+    @property
+    def passes_signal(self) -> bool:
+        """Whether the batch shell passes the signal on to what it has started."""
+        return self.signal is not None and passes(self.signal, self.launcher, bool(self.steps))
+
+    @property
+    def in_background(self) -> bool:
+        """Whether the batch shell only waits for what it starts, so that a signal reaches it."""
+        signal = self.signal
+        if self.passes_signal or self.steps:
+            return True
+        return signal is not None and signal.to_batch_shell and not signal.trapped_by_body
 
     @property
     def salloc_options(self) -> Tuple[str, ...]:
@@ -161,6 +224,32 @@ class JobPlan:
     def decision(self, name: str) -> Optional[Decision]:
         """The decision on the value ``name`` (sbatch's long option name)."""
         return next((one for one in self.decisions if one.name == name), None)
+
+
+def signal_of(request: JobRequest) -> Optional[Signal]:
+    """The request's ``--signal``, taken apart; None without one."""
+    match = re.fullmatch(r"(?:([BR]+):)?(?:SIG)?([^@]+)(?:@.*)?", request.signal or "")
+    if match is None:
+        return None
+    to_shell, name = "B" in (match[1] or ""), match[2]
+    with contextlib.suppress(ValueError):
+        name = signals.Signals(int(name)).name[3:]
+    number = int(name) if name.isdigit() else int(getattr(signals, f"SIG{name}"))
+    trap = rf"\btrap\b.*\b((SIG)?{re.escape(name)}|{number})\b"
+    by_setup = to_shell and any(re.search(trap, line) for line in request.setup)
+    by_body = to_shell and re.search(trap, request.body or "") is not None
+    return Signal(name, number, to_shell, by_setup, by_body)
+
+
+def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
+    """Whether the batch shell has to pass a signal on.
+
+    Slurm signals the tasks of its steps, and what srun does not start is in none.
+    """
+    if signal.trapped_by_setup or signal.trapped_by_body:
+        return False
+    by_srun = launcher.distributed and not launcher.own_variables
+    return signal.to_batch_shell or has_steps or not by_srun
 
 
 def is_secret(name: str, value: str) -> bool:

@@ -5,9 +5,10 @@ A plan is made for bad requests too, so that the rules can report everything at 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from functools import partial
-from typing import Dict, Optional, Tuple, TypeVar
+from typing import Dict, List, Optional, Tuple, TypeVar
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -17,9 +18,15 @@ from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.directives import directives
-from neuronctl.planning.model import Decision, JobPlan, Place
-from neuronctl.planning.software import activation, exports, is_python, program, runs_python
-from neuronctl.request.job import JobRequest, Source
+from neuronctl.planning.model import Decision, JobPlan, JobStep, Place, passes, signal_of
+from neuronctl.planning.software import (
+    activation,
+    exports,
+    program,
+    runs_python,
+    starts_once,
+)
+from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.options import one_line
 from neuronctl.shell import Shell
 from neuronctl.words import counted
@@ -58,6 +65,26 @@ T = TypeVar("T")
 
 # Directives that get a remark with their derivation.
 _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What a step may use: nodes, and GPUs and cores on each of them.
+
+    job_gpus: GPUs per node of the whole job. beside: whether other steps run at the same time.
+    """
+
+    nodes: int
+    gpus: int
+    cores: int
+    job_gpus: int
+    beside: bool = False
+
+    def among(self, count: int) -> _Share:
+        """The share of each of so many steps side by side, each on one node."""
+        per_node = -(-count // self.nodes)
+        gpus, cores = self.gpus // per_node, max(1, self.cores // per_node)
+        return _Share(1, gpus, cores, self.job_gpus, beside=True)
 
 
 @dataclass(frozen=True)
@@ -115,10 +142,16 @@ class _Planner:
             launchers.holds,
             nodes=nodes,
             processes=nodes * processes,
-            python=request.script is None or runs_python(request),
+            python=self.interactive or runs_python(request),
         )
         cores = ntasks_per_node * cpus_per_task
-        exported = exports(request, self.cluster, cores=cores, processes=processes)
+        steps = tuple(self._step(one, _Share(nodes, gpus, cores, gpus)) for one in request.steps)
+        launches = [launch for step in steps for launch in step.launches]
+        for number, step in enumerate(steps, start=1):
+            says = "; ".join(launch.starts for launch in step.launches)
+            self.decide(f"step {number}", says, Source.DERIVED, "")
+        sharing = processes if launcher.distributed else 1
+        exported = exports(request, self.cluster, cores=cores, processes=sharing)
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
             "partition": partition.name or None,
@@ -127,6 +160,7 @@ class _Planner:
             "cpus-per-task": str(cpus_per_task),
             "time": time_text,
             "comment": comment,
+            "signal": self._signal(launcher),
             "output": output,
             "error": error,
         }
@@ -146,7 +180,7 @@ class _Planner:
             output=output,
             error=error,
             launcher=launcher,
-            rendezvous=holds(launcher.rendezvous),
+            rendezvous=holds(launcher.rendezvous) or any(launch.rendezvous for launch in launches),
             srun_options=(
                 *self.cluster.policy.srun_options,
                 *(self.place.step_options if self.place else ()),
@@ -166,7 +200,87 @@ class _Planner:
                 remark=self.remark,
             ),
             decisions=tuple(self.decisions.values()),
+            steps=steps,
+            own_step=self.place is not None and self.place.is_share,
         )
+
+    def _signal(self, launcher: Launcher) -> Optional[str]:
+        request = self.request
+        signal = signal_of(request)
+        if signal is None or self.interactive:
+            return request.signal
+        if signal.to_batch_shell or not passes(signal, launcher, bool(request.steps)):
+            return self.asked("signal", "signal", request.signal)
+        flags, _, rest = (request.signal or "").rpartition(":")
+        value = f"{flags}B:{rest}"
+        why = "the batch shell passes it on: what it starts is no step"
+        return self.decide("signal", value, Source.DERIVED, why)
+
+    def _launches(self, nodes: int, gpus: int, cores: int) -> List[JobPlan]:
+        """Those of the steps, on nodes with so many GPUs and cores each."""
+        steps = [self._step(one, _Share(nodes, gpus, cores, gpus)) for one in self.request.steps]
+        return [launch for step in steps for launch in step.launches]
+
+    def _step(self, step: StepRequest, share: _Share) -> JobStep:
+        if step.together:
+            each = share.among(len(step.together))
+            parts = tuple(self._step(one, each) for one in step.together)
+            return JobStep(None, parts, step.allow_failure)
+        nodes = share.nodes if step.nodes is None else step.nodes
+        gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
+        for asked, most, unit in (
+            (nodes, self.request.nodes or share.nodes, "node"),
+            (gpus, share.job_gpus, "GPU"),
+        ):
+            if asked > most:
+                per_node = " per node" if unit == "GPU" else ""
+                raise UsageError(
+                    f"steps: a step requests {counted(asked, unit)}{per_node}; the job has {most}",
+                    f"request at most {most} for the step, or more for the job",
+                )
+        if share.beside and nodes > 1:
+            raise UsageError(
+                f"steps: a step requests {counted(nodes, 'node')}, and steps side by side run on "
+                "one node each",
+                "let it run before or after the others",
+            )
+        sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
+        own = share.beside or any(size is not None for size in sizes)
+        cores = share.cores
+        if gpus != share.gpus and share.gpus:
+            cores = max(1, share.cores * gpus // share.gpus)
+        options: Tuple[str, ...] = ()
+        if gpus != share.job_gpus:
+            option = "gres=gpu:" if self.cluster.policy.gpu_option == "gres" else "gpus-per-node="
+            options += (f"--{option}{gpus}",)
+        if share.beside:
+            options += ("--exact",)
+        elif 1 < nodes < share.nodes:
+            options += ("--relative=0",)  # from the first node on, where the processes meet
+        request = dataclasses.replace(
+            self.request,
+            script=step.script,
+            args=step.args,
+            body=step.body,
+            steps=(),
+            launcher=step.launcher,
+            nodes=nodes,
+            ntasks=None,
+            ntasks_per_node=step.ntasks_per_node,
+            cpus_per_task=step.cpus_per_task,
+            gpus=None,
+            gpus_per_node=gpus or None,
+            nodelist=None,
+        )
+        place = Place(hosts=(), cores=cores, step_options=options, is_share=own)
+        launch = _Planner(request, self.cluster, False, place, "").plan()
+        if share.beside and launch.launcher.own_variables:
+            raise UsageError(
+                f"steps: {launch.launcher.name} starts its processes without srun, which keeps "
+                "steps side by side apart",
+                "use another launcher for it, or let it run before or after the others",
+            )
+        return JobStep(launch, (), step.allow_failure)
 
     def _partition(self) -> Partition:
         name = self.request.partition
@@ -227,9 +341,12 @@ class _Planner:
         tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
         if self.interactive:
             return launchers.load("srun")
-        if tasks > nodes:
+        once = starts_once(request)
+        if once:
+            name, why = "none", once
+        elif tasks > nodes:
             name, why = "srun", "several tasks per node requested"
-        elif nodes * max(gpus, 1) > 1 and is_python(request):
+        elif nodes * max(gpus, 1) > 1 and runs_python(request):
             name, why = "torchrun", "a Python program over several GPUs or nodes"
         elif nodes > 1:
             name, why = "srun", "a program over several nodes"
@@ -246,12 +363,16 @@ class _Planner:
             each = max(1, request.ntasks // nodes)
             why = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
             return self.decide("ntasks-per-node", each, Source.DERIVED, why)
-        if launcher.one_task_per_node:
-            why = (
-                "one process"
-                if not launcher.distributed
-                else f"{launcher.name} starts the processes"
+        most = max((one.ntasks_per_node for one in self._launches(nodes, gpus, 1)), default=0)
+        if most:
+            return self.decide(
+                "ntasks-per-node", most, Source.DERIVED, "the most that a step needs"
             )
+        if launcher.one_task_per_node:
+            if launcher.distributed:
+                why = f"{launcher.name} starts the processes"
+            else:
+                why = "one task per node by default" if nodes > 1 else "one process"
             return self.decide("ntasks-per-node", 1, Source.DERIVED, why)
         why = "one task per GPU" if gpus else "one task per node by default"
         return self.decide("ntasks-per-node", max(gpus, 1), Source.DERIVED, why)
@@ -349,10 +470,14 @@ class _Planner:
         if request.job_name is not None:
             return self.asked("job-name", "job_name", request.job_name)
         if request.script is None:
-            return self.decide("job-name", "interactive", Source.DERIVED, "")
-        stem = request.script.rstrip("/").rpartition("/")[2]
-        name = re.sub(r"[^\w.+-]", "_", re.sub(r"(?<=.)\.\w+$", "", stem)) or "job"
-        return self.decide("job-name", name, Source.DERIVED, "the script's name")
+            name = "interactive" if self.interactive else "job"
+            origin = request.origin("body" if request.body is not None else "steps")
+            if origin.source is Source.JOB_FILE:
+                name = _name_of(origin.where.rpartition(":")[0])
+            return self.decide("job-name", name, Source.DERIVED, "")
+        return self.decide(
+            "job-name", _name_of(request.script), Source.DERIVED, "the script's name"
+        )
 
     def _log(self, name: str, asked: Optional[str], suffix: str) -> Optional[str]:
         request = self.request
@@ -388,3 +513,9 @@ class _Planner:
         scratch = self.cluster.scratch
         own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
         return RUNTIMES[name](request, own, gpus > 0)
+
+
+def _name_of(file: str) -> str:
+    """A job's name made from a file's."""
+    stem = file.rstrip("/").rpartition("/")[2]
+    return re.sub(r"[^\w.+-]", "_", re.sub(r"(?<=.)\.\w+$", "", stem)) or "job"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import List, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
+from neuronctl.launch import launchers
 from neuronctl.launch.environments import ENVIRONMENTS, Step, load_modules
 from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Export, is_secret
@@ -19,12 +21,6 @@ def is_python(request: JobRequest) -> bool:
     return (request.script or "").endswith(".py")
 
 
-def runs_python(request: JobRequest) -> bool:
-    """Whether the program is a Python file, or the interpreter."""
-    name = (request.script or "").rpartition("/")[2]
-    return is_python(request) or re.fullmatch(r"python[0-9.]*", name) is not None
-
-
 def python_file(request: JobRequest) -> Optional[str]:
     """The Python file that the job runs, alone or behind ``python``; None where it runs none."""
     words = [request.script or "", *request.args]
@@ -34,12 +30,76 @@ def python_file(request: JobRequest) -> Optional[str]:
     return words[0] if words[0].endswith(".py") else None
 
 
+_PYTHON = re.compile(r"python[0-9.]*")
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish")
+_STARTS_OTHERS = ("ray", "jupyter", "jupyter-lab", "jupyter-notebook")
+"""Programs that are started once and start, or serve, whatever else there is."""
+
+
+def runs_python(request: JobRequest) -> bool:
+    """Whether the program is a Python file or module, also behind ``python``."""
+    first = (request.script or "").rpartition("/")[2]
+    module = _PYTHON.fullmatch(first) is not None and "-m" in request.args[:-1]
+    return module or python_file(request) is not None
+
+
+def called_launcher(
+    program: str, args: Tuple[str, ...]
+) -> Optional[Tuple[Launcher, str, Tuple[str, ...]]]:
+    """The launcher that a program is, the program's name and its arguments; else None."""
+    name = program.rpartition("/")[2]
+    if _PYTHON.fullmatch(name) and "-m" in args[:-1]:
+        module = args.index("-m") + 1
+        if not all(word.startswith("-") for word in args[:module]):
+            return None  # an argument of the Python file's own
+        name, args = args[module], args[module + 1 :]
+    if name.endswith(".py"):
+        return None
+    launcher = launchers.by_command((name, *args))
+    return None if launcher is None else (launcher, name, args)
+
+
+def starts_once(request: JobRequest) -> str:
+    """Why the program has to be started once, however large the allocation; "": it need not be.
+
+    Looks at the first line of a program that is a file here.
+    """
+    script = request.script or ""
+    name = script.rpartition("/")[2]
+    if request.steps:
+        return "the steps have launchers of their own"
+    if request.body is not None:
+        return "shell text"
+    if name in _SHELLS or name.endswith((".sh", ".bash")):
+        return "a shell script"
+    if name in _STARTS_OTHERS or called_launcher(script, request.args) is not None:
+        return f"{name} starts the processes itself"
+    if "/" in script and os.path.isfile(script) and _interpreter(script) in _SHELLS:
+        return "a shell script"
+    return ""
+
+
+def _interpreter(path: str) -> str:
+    """The name of the program that a script's first line calls; "" where it calls none."""
+    try:
+        with open(path, "rb") as file:
+            line = file.read(200).partition(b"\n")[0].decode("utf-8", "replace")
+    except OSError:
+        return ""
+    words = line[2:].split() if line.startswith("#!") else []
+    words = [word for word in words if not word.startswith("-")]
+    names = [word.rpartition("/")[2] for word in words]
+    return next((name for name in names if name != "env"), "")
+
+
 def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[Word, ...]:
     """The words that start the program and its arguments; none in an interactive allocation.
 
     macros: whether the launcher replaces ``${local_rank}`` in them.
     """
     script, args = request.script, request.args
+    if request.body is not None:
+        script, args = "bash", ("-c", request.body.rstrip("\n"))
     if script is None:
         return ()
     words = launcher.python if is_python(request) else launcher.executable
@@ -69,7 +129,8 @@ def exports(
     """The job's variables, the user's last; cores and processes are those of one node."""
     given = dict(request.env)
     made: List[Export] = []
-    if request.script is not None and "PYTHONUNBUFFERED" not in given:
+    runs = request.script is not None or request.body is not None or request.steps
+    if runs and "PYTHONUNBUFFERED" not in given:
         made.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
     # One process sees the cores that Slurm gave it, and may have them for their memory. Several
     # would each start as many threads as there are cores, or under torchrun a single one.

@@ -9,7 +9,7 @@ from typing import Any, Iterable, List, Tuple
 from neuronctl.errors import NoSuchJobError
 from neuronctl.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.request.job import JobRequest, Layer, Origin, Source
+from neuronctl.request.job import JobRequest, Layer, Origin, Source, StepRequest
 
 Change = Tuple[str, str, str]
 """Name, first value, second value; "" if one has no value."""
@@ -67,4 +67,7 @@ def text_diff(first: str, second: str, first_name: str, second_name: str) -> Lis
 def _from_json(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_from_json(item) for item in value)
+    if isinstance(value, dict):  # nothing else of a request is one
+        known = StepRequest.__annotations__
+        return StepRequest(**{k: _from_json(v) for k, v in value.items() if k in known})
     return value

@@ -98,6 +98,8 @@ def launch_text(plan: JobPlan, parts: LaunchParts) -> str:
     What has to be evaluated on each node goes into a ``bash -c`` of each task; the program's
     own words are handed to it as arguments, so that no second shell ever reads them.
     """
+    if plan.inline:
+        return (plan.request.body or "").rstrip("\n")
     wrapping = plan.wrapping
     once = [*parts.once, *map(quote, wrapping.srun)]
     command = [*map(quote, wrapping.prefix), *parts.task]

@@ -7,7 +7,7 @@ from typing import List, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
-from neuronctl.rendering.launch_command import LaunchParts
+from neuronctl.rendering.launch_command import launch_parts
 from neuronctl.shell import Word, join
 
 
@@ -34,22 +34,28 @@ class Checks:
     ssh: bool
 
 
-def checks(plan: JobPlan, parts: LaunchParts) -> Checks:
-    """The checks of a job whose launch is ``parts``."""
+def checks(plan: JobPlan) -> Checks:
+    """The checks of a job; with steps, of the first, since it may make what the others need."""
+    launches = plan.steps[0].launches if plan.steps else plan.launches
     srun: List[str] = []
-    if plan.nodes > 1 and plan.launcher.distributed:
+    if plan.nodes > 1 and any(launch.launcher.distributed for launch in plan.launches):
         srun += ["srun", f"--nodes={plan.nodes}", f"--ntasks={plan.nodes}", "--ntasks-per-node=1"]
         # --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
         # ("Invalid generic resource") right after a step that had held the GPUs.
         srun += ["--cpus-per-task=1", "--overlap"]
         srun.append("--kill-on-bad-exit=0")  # every node is to report what it lacks
         srun += plan.cluster.policy.srun_options
-    script, image = plan.request.script or "", plan.request.container
-    # What is not relative may be a path in the image.
-    here = script.endswith(".py") and (image is None or not script.startswith("/"))
-    files = [script] if here else []
-    outside: List[Word] = [*_program(parts.once), *plan.wrapping.prefix[:1]]
-    inside: List[Word] = [*_program(parts.task), *plan.program[:1], script]
+    image = plan.request.container
+    files: List[str] = []
+    outside: List[Word] = [*plan.wrapping.prefix[:1]]
+    inside: List[Word] = []
+    for launch in launches:
+        script, parts = launch.request.script or "bash", launch_parts(launch)
+        # What is not relative may be a path in the image.
+        if script.endswith(".py") and (image is None or not script.startswith("/")):
+            files.append(script)
+        outside += _program(parts.once)
+        inside += [*_program(parts.task), *launch.program[:1], script]
     enter = ""
     if image is None:
         outside, inside = outside + inside, []
@@ -61,12 +67,12 @@ def checks(plan: JobPlan, parts: LaunchParts) -> Checks:
     return Checks(
         srun=join(srun),
         programs=programs,
-        files=tuple(files),
+        files=tuple(dict.fromkeys(files)),
         binds=_sources(plan),
         gpus=0 if _chooses_gpus(plan) else plan.gpus_per_node,
         enter=enter,
         inside=_programs(inside, files) if enter else (),
-        ssh=bool(srun) and plan.launcher.ssh,
+        ssh=bool(srun) and any(launch.launcher.ssh for launch in plan.launches),
     )
 
 
@@ -77,7 +83,7 @@ def _program(words: Sequence[str]) -> List[Word]:
 
 def _programs(words: List[Word], files: List[str]) -> Tuple[str, ...]:
     """The ``words`` that are names of programs; an option of the launcher may stand first."""
-    names = [str(word) for word in words if word not in ("", "srun", *files)]
+    names = [str(word) for word in words if word not in ("", "srun", "bash", *files)]
     return tuple(
         dict.fromkeys(one for one in names if not one.startswith("-") and one[-3:] != ".py")
     )

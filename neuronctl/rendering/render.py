@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.console import printable
 from neuronctl.errors import TemplateError
+from neuronctl.frozen import dataclass
 from neuronctl.planning import Directive, JobPlan
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_text
@@ -23,10 +25,10 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
 
     Raises TemplateError with file and line.
     """
-    signal = plan.signal
-    background = signal is not None and signal.to_batch_shell
-    trap = signal.name if signal and background and not signal.trapped_by_setup else None
-    return _render("job.sh.j2", plan, template, background=background, trap=trap)
+    starts = (
+        printable(plan.starts) if plan.nodes * plan.ntasks_per_node * plan.processes > 1 else ""
+    )
+    return _render("job.sh.j2", plan, template, steps=_steps(plan), starts=starts)
 
 
 def render_shell(plan: JobPlan, *, command: bool, template: Optional[str] = None) -> str:
@@ -66,7 +68,7 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
         "exports": export_lines(plan),
         "before": parts.before,
         "launch": launch_text(plan, parts),
-        "checks": checks(plan, parts),
+        "checks": checks(plan),
         **more,
     }
     environment = template_environment.for_scripts(*first)
@@ -76,6 +78,48 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
         if os.path.dirname(str(template.filename)) != shipped:
             refuse_what_vanishes(environment, name)
         return text
+
+
+@dataclass(frozen=True)
+class Run:
+    """A launch as a job's script has it.
+
+    says: what is started how often. lines: what comes before the launch.
+    """
+
+    says: str
+    lines: Tuple[str, ...]
+    launch: str
+
+
+@dataclass(frozen=True)
+class StepText:
+    """A step as a job's script has it: what runs side by side, or one run."""
+
+    runs: Tuple[Run, ...]
+    allow_failure: bool = False
+
+
+def _steps(plan: JobPlan) -> List[StepText]:
+    return [
+        StepText(
+            tuple(_run(plan, launch, index) for index, launch in enumerate(step.launches)),
+            step.allow_failure,
+        )
+        for step in plan.steps
+    ]
+
+
+def _run(job: JobPlan, plan: JobPlan, beside: int) -> Run:
+    """beside: how many others were started just before, at the same time."""
+    parts = launch_parts(plan)
+    changed = [one for one in plan.exports if one not in job.exports]
+    lines = export_lines(replace(plan, exports=tuple(changed)))
+    if plan.rendezvous and plan.nodes == 1 and job.nodes > 1:
+        lines.append("export MASTER_ADDR=127.0.0.1")
+    if plan.rendezvous and beside:
+        lines.append(f"export MASTER_PORT=$((MASTER_PORT + {beside}))")
+    return Run(printable(plan.starts), (*lines, *parts.before), launch_text(plan, parts))
 
 
 def directive_lines(plan: JobPlan) -> List[str]:

@@ -36,6 +36,25 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class StepRequest:
+    """One step of a job: a program, shell text, or several steps side by side.
+
+    What is None is the job's. allow_failure: whether the job goes on where the step fails.
+    """
+
+    script: Optional[str] = None
+    args: Tuple[str, ...] = ()
+    body: Optional[str] = None
+    launcher: Optional[str] = None
+    nodes: Optional[int] = None
+    ntasks_per_node: Optional[int] = None
+    cpus_per_task: Optional[int] = None
+    gpus_per_node: Optional[int] = None
+    allow_failure: bool = False
+    together: Tuple[StepRequest, ...] = ()
+
+
+@dataclass(frozen=True)
 class JobRequest:
     """A job as requested. Names and meanings are sbatch's unless stated otherwise."""
 
@@ -43,6 +62,10 @@ class JobRequest:
     """The program: a Python file or anything executable; None for an interactive allocation."""
     args: Tuple[str, ...] = ()
     """The program's arguments, passed on byte for byte."""
+    body: Optional[str] = None
+    """Shell text in place of a program: ``--body``, or ``run:`` in a job file."""
+    steps: Tuple[StepRequest, ...] = ()
+    """What runs one after the other in place of one program."""
 
     job_name: Optional[str] = None
     partition: Optional[str] = None
@@ -126,8 +149,8 @@ _GROUPS = (
     ("comment", "field", "appl"),
     ("conda", "venv"),
     ("ntasks", "ntasks_per_node"),
-    ("script", "args"),
 )
+_PROGRAM = ("script", "body", "steps")
 
 
 def build_request(layers: Sequence[Layer]) -> JobRequest:
@@ -138,6 +161,10 @@ def build_request(layers: Sequence[Layer]) -> JobRequest:
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for layer in layers:
+        if any(name in layer.values for name in _PROGRAM):
+            for name in (*_PROGRAM, "args"):
+                values.pop(name, None)
+                origins.pop(name, None)
         for group in _GROUPS:
             if any(name in layer.values for name in group):
                 # `field` in the configuration and `appl` in the job file complement each other.

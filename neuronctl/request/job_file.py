@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import JobFileError, did_you_mean
+from neuronctl.frozen import dataclass
 from neuronctl.paths import config_dir, present
-from neuronctl.request.job import Layer, Origin, Source
-from neuronctl.request.options import BY_NAME, Option, find
+from neuronctl.request.job import Layer, Origin, Source, StepRequest
+from neuronctl.request.options import BY_NAME, Option, find, shell_text
+
+if TYPE_CHECKING:
+    from neuronctl.yamlfile import Document
 
 # Allowed in a job file, but not among a user's defaults.
-_PROGRAM_KEYS = ("script", "args")
+_PROGRAM_KEYS = ("script", "args", "run", "steps")
+
+# What a step may have of its own.
+_STEP_OPTIONS = ("launcher", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node")
 
 # These keys may contain a secret; a file that uses them is never cached.
-_PRIVATE_KEYS = ("env", "setup")
+_PRIVATE_KEYS = ("env", "setup", "run", "steps")
 
 
 def read_job_file(path: str) -> Layer:
@@ -32,6 +39,13 @@ def read_job_file(path: str) -> Layer:
 def read_config(path: str) -> Layer:
     """Read the user's defaults; a missing file sets none. Raises JobFileError with file:line."""
     return _read(path, Source.CONFIG, ()) if present(path) else Layer({}, {})
+
+
+def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
+    """Steps as a job file has them; raises JobFileError."""
+    from neuronctl.yamlfile import Document
+
+    return _steps(steps, _Reader(Document("steps", {"steps": steps}, {(): 1}, {}), ("steps",)))
 
 
 def configuration() -> Layer:
@@ -55,25 +69,16 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
     for key, data in document.data.items():
         place = document.where((key,))
 
-        def text(value: Any, *below: str, key: str = key, place: str = place) -> str:
-            # A number as it was typed: to a program, 1.10 is not 1.1.
-            raw = document.raw.get((key, *below))
-            if value is None or isinstance(value, (dict, list)):
-                raise JobFileError(
-                    f"{document.where((key, *below))}: {key}: expected one value, "
-                    f"found {_kind(value)}"
-                )
-            return str(value) if raw is None else raw
-
+        read = _Reader(document, (key,))
         if key in program_keys:
-            fields = _program(key, data, text, place)
+            fields = _program(key, data, read)
         else:
             option = find(key)
             if option is None:
                 hint = did_you_mean(key.replace("_", "-"), (*program_keys, *BY_NAME))
                 raise JobFileError(f"{place}: unknown key '{key}'", hint)
             try:
-                fields = option.parse(_texts(option, data, text, place))
+                fields = option.parse(_texts(option, data, read))
             except ValueError as error:
                 raise JobFileError(f"{place}: {key}: {error}", option.usage) from None
         for name, value in fields.items():
@@ -84,7 +89,41 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
                 )
             values[name] = value
             origins[name] = Origin(source, place)
+    _one_program(values, lambda name: origins[name].where)
     return Layer(values, origins)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A place in a file, and what is read there."""
+
+    document: Document
+    path: Tuple[str, ...]
+
+    def below(self, *path: str) -> _Reader:
+        return _Reader(self.document, (*self.path, *path))
+
+    @property
+    def where(self) -> str:
+        return self.document.where(self.path)
+
+    def error(self, message: str, hint: str = "") -> JobFileError:
+        keys = [key for key in self.path if not key.isdigit()]
+        key = keys[-1] if keys[0] == "steps" else keys[0]
+        return JobFileError(f"{self.where}: {key}: {message}", hint)
+
+    def text(self, value: Any) -> str:
+        # A number as it was typed: to a program, 1.10 is not 1.1.
+        raw = self.document.raw.get(self.path)
+        if value is None or isinstance(value, (dict, list)):
+            raise self.error(f"expected one value, found {_kind(value)}")
+        return str(value) if raw is None else raw
+
+    def items(self, value: Any, example: str) -> List[Tuple[_Reader, Any]]:
+        """The entries of a list, each with its place."""
+        if not isinstance(value, list):
+            raise self.error(f"expected a list, found {_kind(value)}", example)
+        return [(self.below(str(index)), item) for index, item in enumerate(value)]
 
 
 def _is_program(path: str) -> bool:
@@ -97,35 +136,98 @@ def _is_program(path: str) -> bool:
         return False  # the YAML reader reports why
 
 
-def _program(key: str, data: Any, text: Callable[..., str], place: str) -> Dict[str, Any]:
+def _program(key: str, data: Any, read: _Reader) -> Dict[str, Any]:
     if key == "script":
-        return {"script": text(data)}
-    if not isinstance(data, list):
-        raise JobFileError(
-            f"{place}: args: expected a list, found {_kind(data)}",
-            'write one argument per entry: args: [--lr, "0.1"]',
-        )
-    args = tuple(text(item, str(index)) for index, item in enumerate(data))
-    for arg in args:
-        if "\0" in arg:
-            raise JobFileError(f"{place}: args: an argument cannot contain a NUL byte")
+        return {"script": read.text(data)}
+    if key == "run":
+        try:
+            return {"body": shell_text(read.text(data))}
+        except ValueError as error:
+            raise read.error(str(error)) from None
+    if key == "steps":
+        return {"steps": _steps(data, read)}
+    example = 'write one argument per entry: args: [--lr, "0.1"]'
+    args = tuple(place.text(item) for place, item in read.items(data, example))
+    if any("\0" in arg for arg in args):
+        raise read.error("an argument cannot contain a NUL byte")
     return {"args": args}
 
 
-def _texts(option: Option, data: Any, text: Callable[..., str], place: str) -> List[str]:
+def _steps(data: Any, read: _Reader) -> Tuple[StepRequest, ...]:
+    example = "write one step per entry, such as '- run: python prepare.py'"
+    steps = tuple(_step(item, place) for place, item in read.items(data, example))
+    if not steps:
+        raise read.error("has no entries", example)
+    return steps
+
+
+def _step(data: Any, read: _Reader) -> StepRequest:
+    valid = ("run", "script", "args", *_STEP_OPTIONS, "allow-failure", "together")
+    if not isinstance(data, dict):
+        raise read.error(
+            f"expected a step with one of run, script, and together, found {_kind(data)}"
+        )
+    values: Dict[str, Any] = {}
+    for raw, value in data.items():
+        key, place = str(raw).replace("_", "-"), read.below(str(raw))
+        if key not in valid:
+            raise JobFileError(
+                f"{place.where}: unknown key '{raw}' in a step", did_you_mean(key, valid)
+            )
+        if key == "allow-failure":
+            if not isinstance(value, bool):
+                raise place.error(f"expected true or false, found {_kind(value)}")
+            values["allow_failure"] = value
+        elif key == "together":
+            values["together"] = _steps(value, place)
+        elif key in _STEP_OPTIONS:
+            option = BY_NAME[key]
+            try:
+                fields = option.parse(_texts(option, value, place))
+            except ValueError as error:
+                raise place.error(str(error), option.usage) from None
+            if "gpu_type" in fields:
+                raise place.error("the type is the job's: give the number alone")
+            values.update(fields)
+        else:
+            values.update(_program(key, value, place))
+    _one_program(values, lambda name: read.where)
+    if not any(values.get(name) for name in ("script", "body", "together")):
+        raise read.error("a step needs run, script, or together")
+    if "together" in values and values.keys() - {"together", "allow_failure"}:
+        raise read.error("together has its launchers and sizes in its own steps")
+    if any(step.together for step in values.get("together", ())):
+        raise read.error("together cannot contain together")
+    return StepRequest(**values)
+
+
+def _one_program(values: Mapping[str, Any], where: Callable[[str], str]) -> None:
+    """Raise JobFileError where more than one thing is to run."""
+    words = {"script": "script", "body": "run", "steps": "steps", "together": "together"}
+    given = [name for name in words if name in values]
+    if len(given) > 1:
+        raise JobFileError(
+            f"{where(given[-1])}: {words[given[0]]} and {words[given[1]]} contradict each other",
+            "keep one of them; several programs are steps",
+        )
+    if "args" in values and given and given != ["script"]:
+        raise JobFileError(
+            f"{where(given[0])}: args belong to a script, and not to {words[given[0]]}"
+        )
+
+
+def _texts(option: Option, data: Any, read: _Reader) -> List[str]:
     """``data`` as the texts that the same option takes on the command line."""
     if option.kind in ("flag", "switch"):
         if not isinstance(data, bool):
-            raise JobFileError(
-                f"{place}: {option.long}: expected true or false, found {_kind(data)}"
-            )
+            raise read.error(f"expected true or false, found {_kind(data)}")
         return ["true" if data else "false"]
     if option.kind == "list":
         if isinstance(data, dict) and option.long == "env":
-            return [f"{name}={text(value, name)}" for name, value in data.items()]
+            return [f"{name}={read.below(name).text(value)}" for name, value in data.items()]
         if isinstance(data, list):
-            return [text(item, str(index)) for index, item in enumerate(data)]
-    return [text(data)]
+            return [read.below(str(index)).text(item) for index, item in enumerate(data)]
+    return [read.text(data)]
 
 
 def _kind(value: Any) -> str:

@@ -195,6 +195,17 @@ def _setup(texts: Sequence[str]) -> Tuple[str, ...]:
     return tuple(lines)
 
 
+def shell_text(text: str) -> str:
+    """Return shell text that can stand in a script; raise ValueError if it is empty or cannot."""
+    if not text.strip():
+        raise ValueError("is empty")
+    for line in text.split("\n"):
+        if line.strip():
+            one_line(line.replace("\t", " ").rstrip("\r"))
+    # sbatch rejects a script with CR LF anywhere in it.
+    return text.replace("\r\n", "\n").strip("\n") + "\n"
+
+
 def _env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     pairs: Dict[str, str] = {}
     for text in texts:
@@ -359,8 +370,9 @@ OPTIONS: Tuple[Option, ...] = (
     Option("appl", "Application, for the site's comment.", _text, "", "NAME", group="Job"),
     Option(
         "launcher",
-        "How to start the program: python, srun, torchrun, torchrun_jsc, accelerate, deepspeed, "
-        "horovodrun, horovodrun-mpi, or mpirun (default: depends on nodes, tasks, and GPUs).",
+        "How to start the program: none, python, srun, torchrun, torchrun_jsc, accelerate, "
+        "deepspeed, horovodrun, horovodrun-mpi, or mpirun (default: depends on the program, nodes, "
+        "tasks, and GPUs; none starts it once).",
         _text,
         "",
         "NAME",

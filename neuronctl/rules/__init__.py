@@ -6,7 +6,8 @@ machine it is to be submitted from; it never asks Slurm or the file system itsel
 
 from __future__ import annotations
 
-from typing import Tuple
+from dataclasses import replace
+from typing import Iterator, Tuple
 
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import (  # noqa: F401  (they register)
@@ -31,7 +32,7 @@ def check(context: RuleContext) -> Tuple[Finding, ...]:
             code=code,
             severity=violation.severity or CODES[code].severity,
             title=CODES[code].title,
-            message=violation.message,
+            message=step + violation.message,
             source=violation.source.text,
             hint=violation.hint + violation.elsewhere,
             by_slurm=violation.source.by_slurm,
@@ -39,6 +40,19 @@ def check(context: RuleContext) -> Tuple[Finding, ...]:
         )
         for code, judge in JUDGES.items()
         if code not in off
-        for violation in judge(context)
+        for step, one in _contexts(context, code)
+        for violation in judge(one)
     ]
     return tuple(sorted(findings, key=lambda one: (one.severity, one.code)))
+
+
+def _contexts(context: RuleContext, code: str) -> Iterator[Tuple[str, RuleContext]]:
+    """What a rule judges: the job, or each of its steps, and what its messages begin with."""
+    plan, local = context.plan, context.local
+    if not (plan.steps and CODES[code].of_step):
+        yield "", context
+        return
+    facts = iter(local.of_steps if local is not None else ())
+    for number, step in enumerate(plan.steps, start=1):
+        for launch in step.launches:
+            yield f"step {number}: ", replace(context, plan=launch, local=next(facts, None))

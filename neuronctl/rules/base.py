@@ -69,6 +69,8 @@ class LocalFacts:
     """How long the variables are that the job inherits, as ``NAME=VALUE`` words."""
     built_for: Tuple[Tuple[str, str], ...] = ()
     """(what, architecture) of the software whose files can be seen: image, environment."""
+    of_steps: Tuple[LocalFacts, ...] = ()
+    """What is known of each launch of a job with steps, in order."""
     typed_secrets: Tuple[str, ...] = ()
     """The secret variables whose values the command line has, and not the user's shell."""
 

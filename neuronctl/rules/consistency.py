@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Tuple
 
 from neuronctl import units
 from neuronctl.launch import launchers
-from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import Masker
-from neuronctl.planning.software import python_file
+from neuronctl.planning.software import called_launcher, python_file
 from neuronctl.request.begin_time import EXAMPLES, moment
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
@@ -55,13 +54,14 @@ def one_task_a_node(context: RuleContext) -> Iterator[Violation]:
 @rule("NC303")
 def one_process(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
-    if plan.launcher.distributed or plan.interactive:
+    if plan.launcher.distributed or plan.launcher.whole_allocation or plan.interactive:
         return
     if plan.nodes > 1 or plan.ntasks_per_node > 1:
         yield Violation(
             f"launcher {plan.launcher.name} starts one process on the first node; requested "
             f"{counted(plan.nodes, 'node')} x {counted(plan.ntasks_per_node, 'task')}",
-            "use --launcher torchrun or --launcher srun, or request one node",
+            "use --launcher torchrun or --launcher srun; or --launcher none, if the program starts "
+            "the others itself; or request one node",
         )
 
 
@@ -86,29 +86,13 @@ def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
 _NAMES_OTHERS = ("--nnodes", "--rdzv", "--num_machines", "--machine_rank", "--config_file")
 
 
-def _called_launcher(
-    program: str, args: Tuple[str, ...]
-) -> Optional[Tuple[Launcher, str, Tuple[str, ...]]]:
-    """The launcher that a program is, the program's name and its arguments; else None."""
-    name = program.rpartition("/")[2]
-    if re.fullmatch(r"python[0-9.]*", name) and "-m" in args[:-1]:
-        module = args.index("-m") + 1
-        if not all(word.startswith("-") for word in args[:module]):
-            return None  # an argument of the Python file's own
-        name, args = args[module], args[module + 1 :]
-    if name.endswith(".py"):
-        return None
-    launcher = launchers.by_command((name, *args))
-    return None if launcher is None else (launcher, name, args)
-
-
 @rule("NC305")
 def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if plan.interactive or request.script is None or not plan.launcher.distributed:
         return
     times = plan.processes
-    called = None if times == 1 else _called_launcher(request.script, request.args)
+    called = None if times == 1 else called_launcher(request.script, request.args)
     if called is None:
         return
     launcher, name, args = called
@@ -126,25 +110,36 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule("NC306")
-def one_process_for_several(context: RuleContext) -> Iterator[Violation]:
-    plan, here, file = context.plan, context.local, python_file(context.plan.request)
-    if plan.interactive or plan.launcher.distributed or file is None:
+def processes_meant(context: RuleContext) -> Iterator[Violation]:
+    plan, here, request = context.plan, context.local, context.plan.request
+    if plan.interactive:
         return
+    file = python_file(request)
+    line = f"--launcher torchrun {quote(file or '')}"
     needs = "" if here is None else here.needs_ranks
-    line = f"--launcher torchrun {quote(file)}"
-    if needs and not any(name.endswith(("RANK", "WORLD_SIZE")) for name, _ in plan.request.env):
-        yield Violation(
-            f"{file} {needs}, and launcher {plan.launcher.name} sets no ranks: it may fail",
-            f"torchrun sets them, also for one GPU: {line}",
-        )
-        return
-    on_purpose = plan.request.launcher is not None or (here is not None and here.uses_several_gpus)
-    if plan.gpus_per_node > 1 and not on_purpose:
-        yield Violation(
-            f"1 process for {plan.gpus_per_node} GPUs: all but one may stay idle",
-            f"for one process per GPU: {line}; if one process uses them all: --launcher "
-            f"{plan.launcher.name}",
-        )
+    if plan.launcher.distributed:
+        several = here is not None and here.uses_several_gpus and request.launcher is None
+        if several and plan.processes_per_node > 1:
+            yield Violation(
+                f"{plan.starts}, and {file} looks like one process that uses several GPUs itself",
+                "for one process: --launcher python; for one per GPU: "
+                f"--launcher {plan.launcher.name}",
+            )
+    elif file is not None and needs:
+        if not any(name.endswith(("RANK", "WORLD_SIZE")) for name, _ in request.env):
+            yield Violation(
+                f"{file} {needs}, and launcher {plan.launcher.name} sets no ranks: it may fail",
+                f"torchrun sets them, also for one GPU: {line}",
+            )
+    elif plan.nodes > 1:
+        called = called_launcher(request.script or "", request.args)
+        if called is not None and called[0].starts_processes():
+            launcher, name, args = called
+            program = next((one for one in args if one.endswith(".py")), "PROGRAM")
+            yield Violation(
+                f"{name} starts once, on the first node of {plan.nodes}, and reaches no other",
+                f"to start it on every node: --launcher {launcher.name} {quote(program)}",
+            )
 
 
 @rule("NC311")
@@ -397,12 +392,17 @@ def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
 @rule("NC338")
 def exposed_secret(context: RuleContext) -> Iterator[Violation]:
     request, here = context.plan.request, context.local
-    for words, where in (
-        (request.args, "the program's arguments contain"),
-        (request.setup, "--setup contains"),
-        (request.sbatch, "--sbatch contains"),
+    launches = [launch.request for launch in context.plan.launches]
+    args = tuple(arg for one in launches for arg in one.args)
+    text = "\n".join(one.body or "" for one in launches)
+    masker = Masker()
+    for exposed, where in (
+        (masker.words(args) != args, "the program's arguments contain"),
+        (masker.text(text) != text, "the shell text contains"),
+        (masker.words(request.setup) != request.setup, "--setup contains"),
+        (masker.words(request.sbatch) != request.sbatch, "--sbatch contains"),
     ):
-        if Masker().words(words) != words:
+        if exposed:
             yield Violation(
                 f"{where} a secret: it stands in the script, and everybody on the node sees the "
                 "command lines of what runs there",

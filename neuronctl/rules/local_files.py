@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Iterator
 
@@ -22,7 +23,12 @@ for _code in ("NC401", "NC403", "NC406", "NC411"):
 
 @rule("NC402")
 def batch_script(context: RuleContext) -> Iterator[Violation]:
-    here = context.local
+    here, request = context.local, context.plan.request
+    if request.body is not None and re.search(r"(?m)^#SBATCH ", request.body):
+        yield Violation(
+            "the shell text has #SBATCH lines, which Slurm does not read there",
+            "give these options to neuronctl, and remove the lines",
+        )
     if here is not None and here.has_directives:
         yield Violation(
             f"{context.plan.request.script} is a batch script: as a program its #SBATCH lines are "

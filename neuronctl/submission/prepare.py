@@ -13,7 +13,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import look
 from neuronctl.launch.containers import find_image
 from neuronctl.planning import JobPlan, plan
-from neuronctl.request.job import Layer, Origin, Source, build_request
+from neuronctl.request.job import Layer, Origin, Source, StepRequest, build_request
 from neuronctl.request.job_file import configuration, read_job_file
 from neuronctl.request.options import OPTIONS
 from neuronctl.rules import Finding, RuleContext, check
@@ -70,25 +70,30 @@ def plan_job(
     words: Sequence[str] = (),
     catalog_file: Optional[str] = None,
     job_file: Optional[str] = None,
+    body: Optional[str] = None,
+    steps: Tuple[StepRequest, ...] = (),
     interactive: bool = False,
     recorded: Optional[Layer] = None,
     ask_slurm: bool = True,
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
 
-    options, words: as in options_layer(). recorded: a recorded request, in place of the user's
-    configuration, which it includes. ask_slurm: whether ``-p auto`` chooses by what Slurm says now,
-    and not by the catalog alone.
+    options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
+    the user's configuration, which it includes. ask_slurm: whether ``-p auto`` chooses by what
+    Slurm says now, and not by the catalog alone.
     """
     layers = [recorded or configuration()]
     if job_file is not None:
         layers.append(read_job_file(job_file))
-    layers.append(options_layer(options, words))
+    layers.append(options_layer(options, words, body, steps))
     request = build_request(layers)
-    if request.script is None and not interactive:
+    if interactive:
+        request = dataclasses.replace(request, body=None, steps=())
+    elif request.script is None and request.body is None and not request.steps:
         raise UsageError(
             "no SCRIPT: there is no program to run",
-            "name it behind the options, or as 'script:' in the job file",
+            "name it behind the options, give shell text with --body FILE, or write script, run, "
+            "or steps into the job file",
         )
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
@@ -111,11 +116,17 @@ def plan_job(
     return PlannedJob(made, catalog, (*best, *others))
 
 
-def options_layer(options: Mapping[str, Any], words: Sequence[str] = ()) -> Layer:
+def options_layer(
+    options: Mapping[str, Any],
+    words: Sequence[str] = (),
+    body: Optional[str] = None,
+    steps: Tuple[StepRequest, ...] = (),
+) -> Layer:
     """Parse options into a layer; raises UsageError.
 
     options: long option names, with ``_`` for ``-``, to a text, a boolean for a flag or a list of
-    texts; None and an empty list mean "not given". words: the program and its arguments.
+    texts; None and an empty list mean "not given". words: the program and its arguments. body:
+    shell text, steps: several programs, in place of the one.
     """
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
@@ -144,6 +155,11 @@ def options_layer(options: Mapping[str, Any], words: Sequence[str] = ()) -> Laye
     if words:
         values["script"], values["args"] = _program(words[0]), tuple(words[1:])
         origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
+    for name, given in (("body", body), ("steps", steps)):
+        if given:
+            values[name], origins[name] = given, Origin(Source.ASKED, f"--{name}")
+    if sum(name in values for name in ("script", "body", "steps")) > 1:
+        raise UsageError("SCRIPT, --body, and steps contradict each other", "keep one of them")
     for text in words:
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise UsageError(

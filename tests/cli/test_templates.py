@@ -161,7 +161,8 @@ def test_a_launcher_of_the_users_own(run: Callable[..., Any], clean_home: Path) 
     said = run(*JOB, "--launcher=mine", *APPL, code=5).stderr
     assert f"{path}:3: one_task_per_node: must be yes or no" in said
     assert (
-        "launchers are: accelerate, deepspeed" in run(*JOB, "--launcher=none", *APPL, code=2).stderr
+        "launchers are: accelerate, deepspeed"
+        in run(*JOB, "--launcher=mpiexec", *APPL, code=2).stderr
     )
 
 

@@ -12,7 +12,30 @@ FILES = {
     "train_ddp.py": "print('training')\n",
     "train_hvd.py": "print('training')\n",
     "examples/train_ddp.py": "print('training')\n",
-    "solver": "#!/bin/sh\n",
+    "body.sh": "#!/bin/bash\nset -euo pipefail\ncat <<EOF\nbegin\nEOF\npython train.py | tee log\n",
+    "report.sh": "#!/bin/bash\n",
+    "steps.yaml": """
+partition: amd_a100nv_8
+nodes: 2
+gpus-per-node: 4
+time: 1:00:00
+field: nlp
+appl: pytorch
+steps:
+  - run: |
+      for part in a b; do
+        tar xf "data-$part.tar"
+      done
+  - script: train.py
+    args: [--epochs, 20, two words]
+  - together:
+      - {run: python eval.py --fold 1, gpus-per-node: 1}
+      - {script: eval.py, args: [--fold, 2], gpus-per-node: 1}
+      - {script: eval.py, launcher: torchrun, gpus-per-node: 2}
+  - {script: bash, args: [report.sh], allow-failure: true}
+""",
+    "eval.py": "",
+    "solver": "\x7fELF",
     "test_horovod.py": "print('testing')\n",
     "pytorch_imagenet_resnet50.py": "print('training')\n",
     "pytorch_22.03-hd-py3.sif": "",
@@ -173,6 +196,12 @@ CASES: Dict[str, List[str]] = {
         *["--module", "mpi/openmpi-4.1.8", "./solver", "input file.dat"],
     ],
     "neuron-array.sh": [*ONE_GPU, "-a", "0-9%2", "train.py"],
+    "neuron-steps.sh": ["generate", "-f", "steps.yaml"],
+    "neuron-body-signal.sh": [*ONE_GPU, "--signal", "USR1@60", "--body", "body.sh"],
+    "neuron-none-mpi.sh": [
+        *["generate", "-p", "cpu", "-N", "2", "--ntasks-per-node", "8", "-t", "30"],
+        *["--field", "phys", "--appl", "in_house", "mpirun", "-n", "2", "./solver"],
+    ],
     "neuron-requeue-signal-srun.sh": [
         *[*TWO_NODES, *PYTORCH, "--launcher", "srun"],
         *["--requeue", "--signal", "B:USR1@120", "train.py"],

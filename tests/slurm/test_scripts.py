@@ -92,7 +92,8 @@ while read -r kind name options; do
     export RECORD="$PWD/records/$kind/$name"
     cd "runs/$kind/$name"
     sed -i "s|/the/directory|$PWD|" "../../../ours/$name.sh"
-    echo "$kind $name $(sbatch --parsable -p all -A "$account" -t 2 $options "../../../$kind/$name.sh" 2>&1)"
+    job=$(sbatch --parsable -p all -A "$account" -t 2 $options "../../../$kind/$name.sh" 2>&1)
+    echo "$kind $name $job"
     cd ../../..
 done
 """

@@ -253,7 +253,7 @@ def test_whether_one_process_uses_several_gpus(here: Path, text: str, several: b
     local = local_facts.look(made)
     assert local.uses_several_gpus is several
     found = check(RuleContext(made, Catalog({"toy": made.cluster}, "toy", (), {}), local))
-    assert ("NC306" in {finding.code for finding in found}) is not several
+    assert ("NC306" in {finding.code for finding in found}) is several
 
 
 def test_a_program_that_needs_a_launcher_is_told_of_torchrun(here: Path) -> None:

@@ -294,7 +294,7 @@ def test_every_value_has_one_reason() -> None:
 SIGNALS = [
     ("USR1@60", (), ("USR1", False, False)),
     ("B:SIGUSR1", (), ("USR1", True, False)),
-    ("RB:10@5", (), ("10", True, False)),
+    ("RB:10@5", (), ("USR1", True, False)),
     ("R:TERM", (), ("TERM", False, False)),
     ("B:USR1@60", ("trap 'x' USR1",), ("USR1", True, True)),
     ("B:USR1@60", ("trap 'x' SIGUSR1 TERM",), ("USR1", True, True)),

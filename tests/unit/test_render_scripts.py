@@ -296,18 +296,18 @@ def test_who_chooses_gpus_is_not_told_how_many(bin_dir: Path) -> None:
 
 
 def test_one_node_that_lacks_things(bin_dir: Path) -> None:
-    script = render_job(plan_of(launcher="python", script="nowhere.py", venv="~/none"))
-    (bin_dir / "none" / "bin").mkdir(parents=True)
-    (bin_dir / "none" / "bin" / "activate").write_text("export VIRTUAL_ENV=~/none\n")
+    script = render_job(plan_of(launcher="python", script="nowhere.py", venv="~/lacking"))
+    (bin_dir / "lacking" / "bin").mkdir(parents=True)
+    (bin_dir / "lacking" / "bin" / "activate").write_text("export VIRTUAL_ENV=~/lacking\n")
     code, argv, _, errors = run_script(script, bin_dir)
     assert (code, argv) == (1, [])
     told = [line.split(": ", 2)[2] for line in errors.splitlines()]
-    assert told == ["cannot read nowhere.py", f"cannot run {bin_dir}/none/bin/python"]
+    assert told == ["cannot read nowhere.py", f"cannot run {bin_dir}/lacking/bin/python"]
 
 
 @pytest.mark.parametrize(
     ("script", "tasks", "ranks"),
-    [("prog", 1, False), ("prog", 2, True), ("train.py", 1, True), ("python", 1, True)],
+    [("prog", 1, False), ("prog", 2, True), ("train.py", 1, True)],
 )
 def test_one_task_of_a_program_is_no_training(
     script: str, tasks: int, ranks: bool, bin_dir: Path

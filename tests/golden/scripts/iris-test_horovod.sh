@@ -33,4 +33,5 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# mpirun starts 4 processes of test_horovod.py on each of 2 nodes.
 mpirun -np 8 --bind-to none python test_horovod.py

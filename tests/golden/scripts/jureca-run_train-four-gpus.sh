@@ -39,6 +39,7 @@ elif command -v rocm-smi >/dev/null; then
 fi
 [ "$failed" -eq 0 ] || exit 1
 
+# torchrun_jsc starts 4 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
     --kill-on-bad-exit=1 bash -c '
   # Tasks that Slurm stops because another one failed must not hide its exit code.

@@ -80,6 +80,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# torchrun_jsc starts 4 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
     --kill-on-bad-exit=1 bash -c '
   # Tasks that Slurm stops because another one failed must not hide its exit code.

@@ -89,6 +89,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# srun starts 4 tasks of pytorch_imagenet_resnet50.py on each of 2 nodes.
 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=4

@@ -82,6 +82,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# srun starts 8 tasks of train_hvd.py on each of 4 nodes.
 srun --nodes=4 --ntasks=32 --ntasks-per-node=8 --cpus-per-task=4 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=8

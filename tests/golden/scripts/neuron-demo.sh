@@ -76,6 +76,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# torchrun starts 2 processes of examples/train_ddp.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c '
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2

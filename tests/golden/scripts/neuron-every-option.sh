@@ -89,6 +89,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# srun starts 2 tasks of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=2

@@ -89,6 +89,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# torchrun starts 4 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 bash -c '
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2

@@ -81,6 +81,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c '
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
@@ -92,6 +93,6 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
 program=$!
 # A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
 while kill -0 "$program" 2>/dev/null; do
-    wait "$program"
+    wait "$program" || true
 done
 wait "$program"

@@ -81,6 +81,8 @@ echo "preflight: all is well"
 
 # Slurm signals this shell before the end; pass the signal on to the program.
 trap 'kill -s USR1 "$program"' USR1
+
+# srun starts 2 tasks of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=2
@@ -92,6 +94,6 @@ srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-ex
 program=$!
 # A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
 while kill -0 "$program" 2>/dev/null; do
-    wait "$program"
+    wait "$program" || true
 done
 wait "$program"

@@ -71,6 +71,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# srun starts 48 tasks of ./solver on each of 2 nodes.
 srun --nodes=2 --ntasks=96 --ntasks-per-node=48 --cpus-per-task=1 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=48

@@ -29,5 +29,6 @@ elif command -v rocm-smi >/dev/null; then
 fi
 [ "$failed" -eq 0 ] || exit 1
 
+# torchrun starts 4 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=40 --kill-on-bad-exit=1 torchrun \
     --standalone --nproc-per-node=4 train.py --epochs 20

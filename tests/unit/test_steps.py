@@ -1,0 +1,197 @@
+"""Steps, shell text, and what is started how often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from making import plan_of
+
+from neuronctl import library
+from neuronctl.errors import JobFileError, NeuronctlError, UsageError
+from neuronctl.request.job import StepRequest
+from neuronctl.request.job_file import parse_steps, read_job_file
+
+
+def launches(*steps: StepRequest, **more: Any) -> List[str]:
+    return [launch.starts for launch in plan_of(steps=steps, **more).launches]
+
+
+ONCE = ["bash", "sh", "job.sh", "./job.bash", "/usr/bin/zsh", "srun", "mpirun", "torchrun", "ray"]
+
+
+@pytest.mark.parametrize("script", [*ONCE, "jupyter", "jupyter-lab", "horovodrun", "deepspeed"])
+def test_what_starts_the_others_itself_starts_once(script: str) -> None:
+    plan = plan_of(script=script, nodes=2, ntasks_per_node=8, gpus_per_node=4)
+    assert (plan.launcher.name, plan.launcher.distributed) == ("none", False)
+    assert plan.starts == f"{script} starts once, on the first node"
+
+
+def test_the_first_line_of_a_file_counts(tmp_path: Path) -> None:
+    for first, launcher in (
+        ("#!/bin/bash -l", "none"),
+        ("#!/usr/bin/env bash", "none"),
+        ("#! /usr/bin/env -S zsh", "none"),
+        ("#!/usr/bin/env python3", "srun"),
+        ("\x7fELF", "srun"),
+        ("", "srun"),
+    ):
+        (tmp_path / "tool").write_text(f"{first}\necho\n")
+        plan = plan_of(script=str(tmp_path / "tool"), nodes=2)
+        assert plan.launcher.name == launcher, first
+    assert plan_of(script=str(tmp_path), nodes=2).launcher.name == "srun"
+
+
+@pytest.mark.parametrize(
+    ("script", "args"),
+    [
+        ("train.py", ()),
+        ("python", ("train.py",)),
+        ("python3.11", ("-u", "train.py")),
+        ("python", ("-m", "pkg.train")),
+        ("/opt/venv/bin/python3", ("-u", "-m", "pkg")),
+    ],
+)
+def test_python_is_one_thing_to_the_default(script: str, args: Any) -> None:
+    assert plan_of(script=script, args=args, gpus_per_node=4).launcher.name == "torchrun"
+    assert plan_of(script=script, args=args, gpus_per_node=1).launcher.name == "python"
+    assert plan_of(script=script, args=args, ntasks_per_node=2).launcher.name == "srun"
+
+
+@given(
+    script=st.sampled_from([*ONCE, "train.py", "python", "./a.out", "python -c", "nvidia-smi"]),
+    nodes=st.integers(1, 3),
+    tasks=st.none() | st.integers(1, 5),
+    gpus=st.none() | st.integers(1, 4),
+    launcher=st.sampled_from([None, "none", "srun", "torchrun", "mpirun", "horovodrun"]),
+    text=st.booleans(),
+)
+def test_nothing_is_copied_silently(
+    script: str, nodes: int, tasks: Any, gpus: Any, launcher: Any, text: bool
+) -> None:
+    name, *args = script.split()
+    what = {"body": "echo"} if text else {"script": name, "args": (*args, "x.py")}
+    sizes = {"nodes": nodes, "ntasks_per_node": tasks, "gpus_per_node": gpus}
+    try:
+        plan = plan_of(launcher=launcher, **what, **sizes)
+    except UsageError:
+        return
+    script = library.render(plan)
+    if plan.launcher.distributed and plan.processes > 1:
+        each = plan.processes_per_node
+        assert f"{plan.launcher.name} starts {each} " in plan.starts
+        assert (f"on each of {nodes} nodes" in plan.starts) is (nodes > 1)
+        assert f"# {plan.starts}." in script
+    elif not plan.launcher.distributed:
+        assert " starts once" in plan.starts
+        assert "srun --" not in script.replace("bash -s <<", "").partition("# A single")[2]
+    if launcher is None and (text or name in ONCE):
+        assert plan.launcher.name == "none"
+
+
+def test_a_step_has_what_the_job_has_unless_it_says_otherwise() -> None:
+    made = plan_of(
+        steps=(
+            StepRequest(body="prepare"),
+            StepRequest(script="train.py"),
+            StepRequest(script="train.py", nodes=1, gpus_per_node=1),
+            StepRequest(script="x", launcher="srun", ntasks_per_node=4),
+        ),
+        nodes=2,
+        gpus_per_node=2,
+        cpus_per_task=4,
+    )
+    first, second, third, fourth = made.launches
+    assert (first.launcher.name, first.inline, first.own_step) == ("none", True, False)
+    assert second.starts == "torchrun starts 2 processes of train.py on each of 2 nodes"
+    assert third.starts == "train.py starts once"
+    assert (third.nodes, third.gpus_per_node, third.own_step) == (1, 1, True)
+    assert "--gpus-per-node=1" in third.srun_options or "--gres=gpu:1" in third.srun_options
+    assert fourth.starts == "srun starts 4 tasks of x on each of 2 nodes"
+    assert made.launcher.name == "none" and made.ntasks_per_node == 4
+    assert made.rendezvous and made.preflight
+    assert [one.value for one in made.decisions if one.name.startswith("step ")] == [
+        one.starts for one in made.launches
+    ]
+
+
+def test_steps_side_by_side_share_evenly() -> None:
+    for count, nodes, gpus in ((4, 1, 1), (2, 1, 2), (3, 1, 1), (4, 2, 2), (8, 2, 1), (5, 1, 0)):
+        steps = tuple(StepRequest(body="x") for _ in range(count))
+        made = plan_of(steps=(StepRequest(together=steps),), nodes=nodes, gpus_per_node=4)
+        each = made.launches
+        assert [launch.gpus_per_node for launch in each] == [gpus] * count
+        assert all("--exact" in launch.srun_options for launch in each)
+        assert all(launch.nodes == 1 and launch.cpus_per_task >= 1 for launch in each)
+        assert sum(launch.cpus_per_task for launch in each) <= nodes * made.cores_per_node
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ((StepRequest(body="x", nodes=3),), "3 nodes; the job has 2"),
+        ((StepRequest(body="x", gpus_per_node=5),), "5 GPUs per node; the job has 4"),
+        ((StepRequest(together=(StepRequest(body="x", nodes=2),)),), "one node each"),
+        (
+            (StepRequest(together=(StepRequest(script="x.py", launcher="mpirun"),)),),
+            "mpirun starts its processes without srun",
+        ),
+    ],
+)
+def test_steps_that_cannot_be(steps: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        plan_of(steps=steps, nodes=2, gpus_per_node=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("steps: x", "steps: expected a list, found the text 'x'"),
+        ("steps: []", "steps: has no entries"),
+        ("steps: [x]", "expected a step with one of run, script, and together"),
+        ("steps: [{}]", "a step needs run, script, or together"),
+        ("steps: [{run: ''}]", "run: is empty"),
+        ("steps: [{run: x, script: y}]", "script and run contradict each other"),
+        ("steps: [{run: x, args: [y]}]", "args belong to a script"),
+        ("steps: [{run: x, time: 1}]", "unknown key 'time' in a step"),
+        ("steps: [{run: x, nodes: 0}]", "'0' is not a whole number"),
+        ("steps: [{run: x, allow-failure: maybe}]", "expected true or false"),
+        ("steps: [{together: [{run: x}], launcher: srun}]", "together has its launchers"),
+        ("steps: [{together: [{together: [{run: x}]}]}]", "together cannot contain together"),
+        ("steps: [{run: x}]\nscript: y", "script and steps contradict each other"),
+        ("run: x\nscript: y", "script and run contradict each other"),
+        ("run: [x]", "run: expected one value, found a list"),
+        ('run: "a\\eb"', "contains the control character"),
+    ],
+)
+def test_refused_with_file_and_line(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(JobFileError, match=r"job\.yaml:[12]: ") as refused:
+        read_job_file(str(tmp_path / "job.yaml"))
+    assert words in refused.value.message
+
+
+def test_a_program_and_not_two() -> None:
+    for more in ({"body": "x"}, {"steps": [{"run": "x"}]}):
+        with pytest.raises(UsageError, match="contradict"):
+            library.plan("train.py", partition="p", **more)  # type: ignore[arg-type]
+    made = library.plan(body="echo $SLURM_JOB_ID\r\n", partition="amd_a100nv_8", appl="pytorch")
+    assert library.render(made).endswith("\necho $SLURM_JOB_ID\n")
+    for wrong in ([{"run": 1.5}, 7], [{"script": "x", "x": 1}], [{}]):
+        with pytest.raises(NeuronctlError):
+            library.plan(steps=wrong)  # type: ignore[arg-type]
+
+
+def test_steps_of_python_are_those_of_a_job_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(
+        "steps:\n- run: |\n    echo 1\n    echo 2\n- {script: a.py, args: [0.10, x], nodes: 1}\n"
+    )
+    assert read_job_file(str(tmp_path / "job.yaml")).values["steps"] == parse_steps(
+        [
+            {"run": "echo 1\necho 2\n"},
+            {"script": "a.py", "args": ["0.10", "x"], "nodes": 1},
+        ]
+    )

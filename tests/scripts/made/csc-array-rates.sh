@@ -14,7 +14,6 @@
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=2   # 2 cores
 
 rates=(0.1 0.01)
 rate=${rates[$SLURM_ARRAY_TASK_ID]}

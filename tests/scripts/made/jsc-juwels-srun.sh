@@ -13,7 +13,15 @@
 
 # The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_ADDR=$(getent ahostsv4 "${first_node}i" | awk '{ print $1; exit }')
+address() { getent ahostsv4 "$1i" | awk '{ print $1; exit }'; }
+MASTER_ADDR=$(address "$first_node")
+if [[ $MASTER_ADDR == 127.* ]]; then
+    # It is so in the node's own /etc/hosts (Debian writes 127.0.1.1): take the address, and for Gloo
+    # the interface, by which this node reaches the last one.
+    route=$(ip route get "$(address "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+    MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+fi
 case $MASTER_ADDR in
     '' | 127.*)
         echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
@@ -23,13 +31,13 @@ esac
 export MASTER_ADDR
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
-export PYTHONUNBUFFERED=1      # lines reach the log as printed
-export OMP_NUM_THREADS=12      # 48 cores / 4 processes
-export HF_HUB_OFFLINE=1        # juwels-booster wants it
-export HF_DATASETS_OFFLINE=1   # juwels-booster wants it
-export HF_EVALUATE_OFFLINE=1   # juwels-booster wants it
-export TRANSFORMERS_OFFLINE=1  # juwels-booster wants it
-export GLOO_SOCKET_IFNAME=ib0  # juwels-booster wants it
+export PYTHONUNBUFFERED=1                      # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-12}  # 48 cores / 4 processes, unless you exported it
+export HF_HUB_OFFLINE=1                        # juwels-booster wants it
+export HF_DATASETS_OFFLINE=1                   # juwels-booster wants it
+export HF_EVALUATE_OFFLINE=1                   # juwels-booster wants it
+export TRANSFORMERS_OFFLINE=1                  # juwels-booster wants it
+export GLOO_SOCKET_IFNAME=ib0                  # juwels-booster wants it
 export CUDA_VISIBLE_DEVICES=0,1,2,3
 export NCCL_SOCKET_IFNAME=ib0
 export MASTER_PORT=6000
@@ -62,10 +70,7 @@ else
         sleep 0.2
     done
 fi
-[ -r ./solver ] || defect 'cannot read ./solver'
-gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
-! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+command -v ./solver >/dev/null || defect 'cannot run ./solver'
 exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"

@@ -19,7 +19,12 @@ module load gcc/11.5.0 mpi/openmpi-4.1.8 || stop 'cannot load the modules gcc/11
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=1   # 40 cores / 40 processes
+
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v mpirun >/dev/null || defect 'no program on PATH: mpirun'
+[ "$failed" -eq 0 ] || exit 1
 
 # mpirun starts once, on the first node.
 mpirun -n 2 --bind-to none ./solver INCAR

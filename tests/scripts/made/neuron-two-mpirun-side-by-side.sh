@@ -13,7 +13,6 @@
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=1   # 4 cores / 4 processes
 
 # the shell text starts once, on the first node.
 mpirun -n 2 --bind-to none ./solver in.left  > left.txt &

@@ -13,7 +13,6 @@
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=4   # 4 cores
 
 # one job takes the list itself, since every array task counts as a submitted job
 xargs -a samples.txt -P 2 -I{} python align.py {}

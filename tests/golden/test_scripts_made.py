@@ -31,7 +31,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in ("solver", "mytool", "flask", "ray", "conda"):
         (directory / file).write_text("#!/bin/sh\n")
         (directory / file).chmod(0o755)
-    for folder in ("data", "out", "project", "venv/bin"):
+    for folder in ("data", "logs", "out", "project", "venv/bin"):
         (directory / folder).mkdir(parents=True)
     (directory / "project" / "main.py").write_text("")
     (directory / "venv" / "bin" / "activate").write_text("")

@@ -6,4 +6,4 @@
 #SBATCH -t 08:00:00
 #SBATCH --comment="field=nlp;appl=pytorch-ddp"
 
-torchrun --standalone --nproc-per-node=2 --role trainer --tee 3 --log-dir torchlogs train.py --epochs 3
+torchrun --standalone --nproc-per-node=2 --role trainer --numa-binding=node --tee 3 --log-dir torchlogs train.py --epochs 3

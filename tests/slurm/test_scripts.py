@@ -22,7 +22,12 @@ from neuronctl.frozen import dataclass
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.yaml") if path.stem != "catalog")
-NOT_RUN = set(re.findall(r"^\| `([\w-]+)` \|", (SCRIPTS / "README.md").read_text(), re.M))
+TABLES = (SCRIPTS / "README.md").read_text().split("\n## ")
+"""What the scripts contain, which are not run, and what differs, below the introduction."""
+NOT_RUN = set(re.findall(r"^\| `([\w-]+)` \|", TABLES[2], re.M))
+
+# One worker runs all jobs, from the start on.
+pytestmark = [pytest.mark.xdist_group("scripts"), pytest.mark.long]
 
 STUBS = {
     "program": (
@@ -47,6 +52,7 @@ SHARED = {
     "fail.py": 'echo "failing"\nexit "$2"\n',
     "lib.sh": 'run_fold() { python train.py --fold "$1"; }\n',
     "samples.txt": "alpha\nbeta\n",
+    "logs/here": "",
     "project/main.py": "echo project >project.txt\n",
     "project/deep/none": "",
     "data/x.csv": "1,2\n",
@@ -91,7 +97,7 @@ while read -r kind name options; do
     cp -r project "runs/$kind/$name"
     export RECORD="$PWD/records/$kind/$name"
     cd "runs/$kind/$name"
-    sed -i "s|/the/directory|$PWD|" "../../../ours/$name.sh"
+    sed -i "s|/the/directory|$PWD|" "../../../$kind/$name.sh"
     job=$(sbatch --parsable -p all -A "$account" -t 2 $options "../../../$kind/$name.sh" 2>&1)
     echo "$kind $name $job"
     cd ../../..
@@ -251,5 +257,6 @@ def test_both_do_the_same(name: str, ran: Dict[Tuple[str, str], Ran]) -> None:
     assert ours.files == plain.files
 
 
-def test_what_is_not_run_exists() -> None:
-    assert set(NAMES) >= NOT_RUN
+def test_the_tables_name_every_script() -> None:
+    assert set(re.findall(r"`(\w+(?:-\w+)+)`", TABLES[1])) == set(NAMES)
+    assert set(NAMES) > NOT_RUN

@@ -23,7 +23,6 @@ export MASTER_ADDR
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=4   # 8 cores / 2 processes
 
 # Check every node first and report each defect, instead of letting the training hang.
 echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs per node"

@@ -19,7 +19,6 @@ module load pytorch || stop 'cannot load the modules pytorch'
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=10  # 10 cores
 
 tar xf data.tar -C "$LOCAL_SCRATCH"
 

@@ -17,7 +17,6 @@ export PYTHONPATH=$PWD/project:$PYTHONPATH
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=2   # 2 cores
 export TOKENIZERS_PARALLELISM=false
 
 python main.py

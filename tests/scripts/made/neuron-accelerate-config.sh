@@ -11,7 +11,6 @@
 #SBATCH --error=%x_%j.err
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=8   # 16 cores / 2 processes
 
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
     accelerate launch --num_processes=2 --num_machines=1 --main_process_port=0 \

@@ -7,7 +7,7 @@
 #SBATCH --gres=gpu:1
 #SBATCH --time=1:00:00
 #SBATCH --comment="field=cv;appl=pytorch"
-#SBATCH --chdir=/tmp/tmpubs6ig20/x/project/project
+#SBATCH --chdir=/the/directory/project
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
@@ -15,6 +15,5 @@
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=8   # 8 cores
 
 python main.py --epochs 5

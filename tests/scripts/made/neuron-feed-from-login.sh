@@ -15,6 +15,5 @@
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=8   # 8 cores
 
 python train.py --seed "$SLURM_ARRAY_TASK_ID"

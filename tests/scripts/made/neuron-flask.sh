@@ -13,7 +13,6 @@
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=2   # 2 cores
 export FLASK_APP=app.py
 
 flask run --host "$HOSTNAME" --port 5050

@@ -11,7 +11,6 @@
 #SBATCH --error=%x_%j.err
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=4   # 16 cores / 4 processes
 
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\$/:4/" | paste -sd,)
 horovodrun --gloo -np 4 -H "$hosts" --fusion-threshold-mb 32 python train.py

@@ -19,6 +19,5 @@ module load cuda/12.9.1 || stop 'cannot load the modules cuda/12.9.1'
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=8   # 8 cores
 
 python train.py

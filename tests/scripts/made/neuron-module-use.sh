@@ -20,6 +20,5 @@ module load lab/torch-2.9 || stop 'cannot load the modules lab/torch-2.9'
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=8   # 8 cores
 
 python train.py

@@ -19,7 +19,6 @@ module load singularity/4.3.4 || stop 'cannot load the modules singularity/4.3.4
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=8   # 8 cores
 
 # Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"

@@ -11,8 +11,7 @@
 #SBATCH --error=%x_%j.err
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=4   # 8 cores / 2 processes
 
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --kill-on-bad-exit=1 torchrun \
-    --standalone --nproc-per-node=2 --role=trainer --tee=3 --log-dir=torchlogs train.py \
+    --standalone --nproc-per-node=2 --role=trainer --numa-binding=node --tee=3 --log-dir=torchlogs train.py \
     --epochs 3

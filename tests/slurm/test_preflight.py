@@ -128,7 +128,7 @@ def debians_hosts(sandbox: Sandbox) -> Iterator[None]:
 
 
 MEET = """\
-import os, socket, subprocess
+import os, socket, subprocess, time
 address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 own = socket.gethostbyname(socket.gethostname())
 if os.environ["RANK"] == "0":
@@ -137,8 +137,11 @@ if os.environ["RANK"] == "0":
     line = subprocess.getoutput("ip -4 address show " + os.environ["GLOO_SOCKET_IFNAME"])
     print(own, address[0], f" {address[0]}/" in line, *sorted(told), sep="|")
 else:
-    with socket.create_connection(address, 60) as first:
-        first.sendall(f"{os.environ['RANK']} {own}".encode())
+    first = socket.socket()
+    while first.connect_ex(address):
+        time.sleep(0.1)
+        first = socket.socket()
+    first.sendall(f"{os.environ['RANK']} {own}".encode())
 """
 
 

@@ -89,6 +89,8 @@ OPTIONS = {
 SUBMIT = """\
 cd scripts
 export HOME="$PWD/home" PATH="$PWD/stubs:$PATH" LOCAL_SCRATCH=/tmp
+# The cores that the nodes claim are not there for mpirun to bind processes to.
+export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
 mkdir -p "$HOME/envs/llm" runs records
 tar -C project -cf project/data.tar data
 account=$(sacctmgr -nP show user "$USER" format=DefaultAccount)

@@ -71,20 +71,31 @@ _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per
 class _Share:
     """What a step may use: nodes, and GPUs and cores on each of them.
 
-    job_gpus: GPUs per node of the whole job. beside: whether other steps run at the same time.
+    job_gpus, job_cores: those per node of the whole job. beside: whether other steps run at the
+    same time.
     """
 
     nodes: int
     gpus: int
     cores: int
     job_gpus: int
+    job_cores: int
     beside: bool = False
 
     def among(self, count: int) -> _Share:
         """The share of each of so many steps side by side, each on one node."""
         per_node = -(-count // self.nodes)
-        gpus, cores = self.gpus // per_node, max(1, self.cores // per_node)
-        return _Share(1, gpus, cores, self.job_gpus, beside=True)
+        gpus = max(1, self.gpus // per_node) if self.gpus else 0
+        cores = max(1, self.cores // per_node)
+        return _Share(1, gpus, cores, self.job_gpus, self.job_cores, beside=True)
+
+    def cores_with(self, gpus: int) -> int:
+        """The cores on each node of a step with so many GPUs there."""
+        if self.beside and gpus:
+            return max(1, self.job_cores * gpus // self.job_gpus)
+        if self.gpus and gpus != self.gpus:
+            return max(1, self.cores * gpus // self.gpus)
+        return self.cores
 
 
 @dataclass(frozen=True)
@@ -145,7 +156,9 @@ class _Planner:
             python=self.interactive or runs_python(request),
         )
         cores = ntasks_per_node * cpus_per_task
-        steps = tuple(self._step(one, _Share(nodes, gpus, cores, gpus)) for one in request.steps)
+        steps = tuple(
+            self._step(one, _Share(nodes, gpus, cores, gpus, cores)) for one in request.steps
+        )
         launches = [launch for step in steps for launch in step.launches]
         for number, step in enumerate(steps, start=1):
             says = "; ".join(launch.starts for launch in step.launches)
@@ -218,7 +231,9 @@ class _Planner:
 
     def _launches(self, nodes: int, gpus: int, cores: int) -> List[JobPlan]:
         """Those of the steps, on nodes with so many GPUs and cores each."""
-        steps = [self._step(one, _Share(nodes, gpus, cores, gpus)) for one in self.request.steps]
+        steps = [
+            self._step(one, _Share(nodes, gpus, cores, gpus, cores)) for one in self.request.steps
+        ]
         return [launch for step in steps for launch in step.launches]
 
     def _step(self, step: StepRequest, share: _Share) -> JobStep:
@@ -246,15 +261,13 @@ class _Planner:
             )
         sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
         own = share.beside or any(size is not None for size in sizes)
-        cores = share.cores
-        if gpus != share.gpus and share.gpus:
-            cores = max(1, share.cores * gpus // share.gpus)
         options: Tuple[str, ...] = ()
         if gpus != share.job_gpus:
             option = "gres=gpu:" if self.cluster.policy.gpu_option == "gres" else "gpus-per-node="
             options += (f"--{option}{gpus}",)
         if share.beside:
-            options += ("--exact",)
+            # Without --mem=0, a step takes all memory that --mem asked for, and the next one waits.
+            options += ("--exact", "--mem=0") if self.request.mem is not None else ("--exact",)
         elif 1 < nodes < share.nodes:
             options += ("--relative=0",)  # from the first node on, where the processes meet
         request = dataclasses.replace(
@@ -272,7 +285,7 @@ class _Planner:
             gpus_per_node=gpus or None,
             nodelist=None,
         )
-        place = Place(hosts=(), cores=cores, step_options=options, is_share=own)
+        place = Place(hosts=(), cores=share.cores_with(gpus), step_options=options, is_share=own)
         launch = _Planner(request, self.cluster, False, place, "").plan()
         if share.beside and launch.launcher.own_variables:
             raise UsageError(

@@ -92,8 +92,8 @@ def plan_job(
     elif request.script is None and request.body is None and not request.steps:
         raise UsageError(
             "no SCRIPT: there is no program to run",
-            "name it behind the options, give shell text with --body FILE, or write script, run, "
-            "or steps into the job file",
+            "name it behind the options, or as 'script:' in the job file; shell text: --body FILE, "
+            "or 'run:'",
         )
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)

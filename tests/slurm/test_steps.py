@@ -60,7 +60,7 @@ def test_steps_run_in_order_and_side_by_side(sandbox: Sandbox, no_jobs: None) ->
         "steps": [
             {"run": "cat <<EOF\nfirst $SLURM_JOB_ID\nEOF\ncd /; X=1; set +e; false; echo after\n"},
             {"script": "show.py", "launcher": "srun", "args": ["two words", "$HOME", ""]},
-            {"script": "show.py", "gpus-per-node": 1},
+            {"script": "show.py", "nodes": 1, "gpus-per-node": 1},
             {"run": 'set -e; false; echo "not here"', "allow-failure": True},
             {"run": 'echo "${X-unset} $PWD"; srun -N 2 -n 2 echo both; (exit 7)'},
             {"run": "echo never"},

@@ -30,8 +30,10 @@ elif command -v rocm-smi >/dev/null; then
 fi
 [ "$failed" -eq 0 ] || exit 1
 
-# Slurm signals this shell before the end: pass USR1 on to each process that handles it.
+# Slurm signals this shell before the end: pass USR1 on to each process that handles it. What srun
+# has started is Slurm's to signal.
 pass_on() {
+    [ "$(cat "/proc/$1/comm" 2>/dev/null)" != srun ] || return 0
     handled=$(awk '/^Sig(Blk|Cgt):/ { printf "0x%s|", $2 }' "/proc/$1/status" 2>/dev/null || true)0
     if ((handled >> 9 & 1)); then
         kill -s USR1 "$1"
@@ -39,7 +41,7 @@ pass_on() {
         for child in $(pgrep -P "$1"); do pass_on "$child"; done
     fi
 }
-trap 'pass_on "$program"' USR1
+trap 'scancel --signal=USR1 "$SLURM_JOB_ID"; pass_on "$program"' USR1
 
 (
 set -euo pipefail

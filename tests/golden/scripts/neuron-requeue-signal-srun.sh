@@ -79,8 +79,8 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
-# Slurm signals this shell before the end; pass the signal on to the program.
-trap 'kill -s USR1 "$program"' USR1
+# Slurm signals this shell before the end; let it signal the tasks too.
+trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
 
 # srun starts 2 tasks of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '

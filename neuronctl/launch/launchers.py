@@ -23,6 +23,7 @@ SITE_DIRECTORY = "/etc/neuronctl/templates/launchers"
 
 ALWAYS, NEVER = "always", "never"
 SEVERAL_NODES, SEVERAL_PROCESSES = "several nodes", "several processes"
+TRAINING = "several processes or a Python program"
 
 PROGRAM, PROGRAM_AND_VARIABLES = "program", "program and variables"
 
@@ -66,11 +67,17 @@ class Launcher:
         return self.distributed and self.one_task_per_node
 
 
-def holds(when: str, *, nodes: int, processes: int) -> bool:
-    """Whether a trait that depends on the size of the job applies; ``processes`` in all."""
-    return {ALWAYS: True, SEVERAL_NODES: nodes > 1, SEVERAL_PROCESSES: processes > 1}.get(
-        when, False
-    )
+def holds(when: str, *, nodes: int, processes: int, python: bool) -> bool:
+    """Whether a trait that depends on the job applies.
+
+    processes: in all of the job. python: whether they run Python, or what is not yet known.
+    """
+    return {
+        ALWAYS: True,
+        SEVERAL_NODES: nodes > 1,
+        SEVERAL_PROCESSES: processes > 1,
+        TRAINING: processes > 1 or python,
+    }.get(when, False)
 
 
 def not_a_macro(word: str) -> str:
@@ -199,7 +206,9 @@ def _commands(text: str) -> Tuple[Tuple[str, ...], ...]:
 
 
 _YES_OR_NO = _one_of({"yes": True, "no": False})
-_WHEN = _one_of({when: when for when in (ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES)})
+_WHEN = _one_of(
+    {when: when for when in (ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES, TRAINING)}
+)
 
 _VALUES: Mapping[str, Callable[[str], object]] = {
     "distributed": _YES_OR_NO,

@@ -132,7 +132,7 @@ class JobPlan:
     program: Tuple[Word, ...]
     """The user's program and its arguments, after what the launcher puts before them."""
     preflight: bool
-    """Whether every node is checked before the launch."""
+    """Whether the nodes are checked before the launch."""
     hosts: Tuple[str, ...]
     """The nodes to launch on, if they are known; empty in a batch script."""
     activation: Tuple[Step, ...]

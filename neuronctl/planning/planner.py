@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Dict, List, Optional, Sequence, Tuple, TypeVar
+from functools import partial
+from typing import Dict, List, Optional, Tuple, TypeVar
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -155,7 +156,12 @@ class _Planner:
         error = self._log("error", request.error, ".err")
         self._software()
         self._references()
-        size = {"nodes": nodes, "processes": nodes * processes}
+        holds = partial(
+            launchers.holds,
+            nodes=nodes,
+            processes=nodes * processes,
+            python=self.interactive or runs_python(request),
+        )
         cores = ntasks_per_node * cpus_per_task
         steps = tuple(
             self._step(one, _Share(nodes, gpus, cores, gpus, cores)) for one in request.steps
@@ -164,7 +170,8 @@ class _Planner:
         for number, step in enumerate(steps, start=1):
             says = "; ".join(launch.starts for launch in step.launches)
             self.decide(f"step {number}", says, Source.DERIVED, "")
-        exported = exports(request, self.cluster, cores=cores, processes=processes)
+        sharing = processes if launcher.distributed else 1
+        exported = exports(request, self.cluster, cores=cores, processes=sharing)
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
             "partition": partition.name or None,
@@ -193,17 +200,14 @@ class _Planner:
             output=output,
             error=error,
             launcher=launcher,
-            rendezvous=launchers.holds(launcher.rendezvous, **size)
-            or any(launch.rendezvous for launch in launches),
+            rendezvous=holds(launcher.rendezvous) or any(launch.rendezvous for launch in launches),
             srun_options=(
                 *self.cluster.policy.srun_options,
                 *(self.place.step_options if self.place else ()),
             ),
             wrapping=self._wrapping(gpus),
-            program=program(request, launcher, macros=launchers.holds(launcher.macros, **size)),
-            preflight=self._preflight(
-                nodes, [launch.launcher for launch in launches] or [launcher]
-            ),
+            program=program(request, launcher, macros=holds(launcher.macros)),
+            preflight=request.preflight is not False and not self.interactive,
             hosts=self.place.hosts if self.place else (),
             activation=activation(request, self.cluster, self.conda),
             exports=exported,
@@ -557,12 +561,6 @@ class _Planner:
         scratch = self.cluster.scratch
         own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
         return RUNTIMES[name](request, own, gpus > 0)
-
-    def _preflight(self, nodes: int, launchers: Sequence[Launcher]) -> bool:
-        if self.interactive or not any(one.distributed for one in launchers):
-            return False
-        asked = self.request.preflight
-        return nodes > 1 if asked is None else asked
 
 
 def _name_of(file: str) -> str:

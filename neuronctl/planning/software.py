@@ -151,10 +151,13 @@ def exports(
     runs = request.script is not None or request.body is not None or request.steps
     if runs and "PYTHONUNBUFFERED" not in given:
         made.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
-    if "OMP_NUM_THREADS" not in given and "OMP_NUM_THREADS" not in cluster.environment:
-        threads = max(1, cores // processes)
-        why = counted(cores, "core") + (f" / {processes} processes" if processes > 1 else "")
-        made.append(Export("OMP_NUM_THREADS", str(threads), why))
+    # One process sees the cores that Slurm gave it, and may have them for their memory. Several
+    # would each start as many threads as there are cores, or under torchrun a single one.
+    threads, known = "OMP_NUM_THREADS", {**cluster.environment, **given}
+    if processes > 1 and request.script is not None and threads not in known:
+        each = Shell(f"${{{threads}:-{max(1, cores // processes)}}}")
+        why = f"{counted(cores, 'core')} / {processes} processes, unless you exported it"
+        made.append(Export(threads, each, why))
     for name, value in cluster.environment.items():
         if name not in given:
             made.append(Export(name, value, f"{cluster.name} wants it"))

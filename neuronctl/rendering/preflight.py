@@ -1,4 +1,4 @@
-"""What the preflight checks on every node before a launch."""
+"""What the preflight checks on the nodes before a launch."""
 
 from __future__ import annotations
 
@@ -15,36 +15,45 @@ from neuronctl.shell import Word, join
 class Checks:
     """What the preflight looks for on each node.
 
-    srun: the command that runs the preflight once per node. programs: looked for on PATH. files:
+    srun: the command that runs the preflight once per node; empty where the batch shell does, since
+    nothing is launched on other nodes. programs: looked for on PATH. files:
     must be readable; with a container, both are the host's. binds: what is bound into the
-    container and must exist. enter: the command that enters the container. inside: the programs
-    looked for in it; both are empty without a container, and where entering it means fetching it.
-    ssh: whether the first node must reach the others without a password.
+    container and must exist. gpus: how many each node must show; 0 where the job chooses itself.
+    enter: the command that enters the container. inside: the programs looked for in it; both are
+    empty without a container, and where entering it means fetching it. ssh: whether the first node
+    must reach the others without a password.
     """
 
     srun: str
     programs: Tuple[str, ...]
     files: Tuple[str, ...]
     binds: Tuple[str, ...]
+    gpus: int
     enter: str
     inside: Tuple[str, ...]
     ssh: bool
 
 
 def checks(plan: JobPlan) -> Checks:
-    """The checks of a job."""
-    srun = ["srun", f"--nodes={plan.nodes}", f"--ntasks={plan.nodes}", "--ntasks-per-node=1"]
-    # --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
-    # ("Invalid generic resource") right after a step that had held the GPUs.
-    srun += ["--cpus-per-task=1", "--overlap"]
-    srun.append("--kill-on-bad-exit=0")  # every node is to report what it lacks
+    """The checks of a job; with steps, of the first, since it may make what the others need."""
+    launches = plan.steps[0].launches if plan.steps else plan.launches
+    srun: List[str] = []
+    if plan.nodes > 1 and any(launch.launcher.distributed for launch in plan.launches):
+        srun += ["srun", f"--nodes={plan.nodes}", f"--ntasks={plan.nodes}", "--ntasks-per-node=1"]
+        # --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
+        # ("Invalid generic resource") right after a step that had held the GPUs.
+        srun += ["--cpus-per-task=1", "--overlap"]
+        srun.append("--kill-on-bad-exit=0")  # every node is to report what it lacks
+        srun += plan.cluster.policy.srun_options
     image = plan.request.container
     files: List[str] = []
     outside: List[Word] = [*plan.wrapping.prefix[:1]]
     inside: List[Word] = []
-    for launch in plan.launches:
+    for launch in launches:
         script, parts = launch.request.script or "bash", launch_parts(launch)
-        files += [script] if "/" in script or script.endswith(".py") else []
+        # What is not relative may be a path in the image.
+        if script.endswith(".py") and (image is None or not script.startswith("/")):
+            files.append(script)
         outside += _program(parts.once)
         inside += [*_program(parts.task), *launch.program[:1], script]
     enter = ""
@@ -52,16 +61,18 @@ def checks(plan: JobPlan) -> Checks:
         outside, inside = outside + inside, []
     elif "://" not in image and not plan.wrapping.srun:
         files.append(image)
-        enter = join(plan.wrapping.prefix)
+        # To enter it takes time, which only several nodes are worth.
+        enter = join(plan.wrapping.prefix) if srun else ""
     programs = _programs(outside, files)
     return Checks(
-        srun=join([*srun, *plan.cluster.policy.srun_options]),
+        srun=join(srun),
         programs=programs,
         files=tuple(dict.fromkeys(files)),
         binds=_sources(plan),
+        gpus=0 if _chooses_gpus(plan) else plan.gpus_per_node,
         enter=enter,
         inside=_programs(inside, files) if enter else (),
-        ssh=any(launch.launcher.ssh for launch in plan.launches),
+        ssh=bool(srun) and any(launch.launcher.ssh for launch in plan.launches),
     )
 
 
@@ -73,7 +84,16 @@ def _program(words: Sequence[str]) -> List[Word]:
 def _programs(words: List[Word], files: List[str]) -> Tuple[str, ...]:
     """The ``words`` that are names of programs; an option of the launcher may stand first."""
     names = [str(word) for word in words if word not in ("", "srun", "bash", *files)]
-    return tuple(dict.fromkeys(name for name in names if not name.startswith("-")))
+    return tuple(
+        dict.fromkeys(one for one in names if not one.startswith("-") and one[-3:] != ".py")
+    )
+
+
+def _chooses_gpus(plan: JobPlan) -> bool:
+    """Whether the job names some of its GPUs itself."""
+    return any(
+        "_VISIBLE_DEVICES" in text for text in (*dict(plan.request.env), *plan.request.setup)
+    )
 
 
 def _sources(plan: JobPlan) -> Tuple[str, ...]:

@@ -387,7 +387,7 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "preflight",
-        "Check every node before the launch (default with several nodes).",
+        "Check the nodes before the launch (the default).",
         _flag,
         kind="switch",
         group="Job",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence
+import subprocess
+from pathlib import Path
+from typing import Iterator, List, Sequence
 
 import pytest
 from harness import Sandbox
 
 JOB = ("-p", "amd_a100nv_8", "-N2", "--gpus-per-node=2", "-t", "5", "--field=misc")
 APPL = "--appl=pytorch"
+EXAMPLES = str(Path(__file__).parents[2] / "examples")
 
 
 def log_of(
@@ -30,6 +33,29 @@ def test_a_good_one_adds_two_lines(sandbox: Sandbox, no_jobs: None) -> None:
         "preflight: all is well",
         *["the program ran"] * 4,
     ]
+
+
+def test_a_good_one_on_one_node_adds_none(sandbox: Sandbox, no_jobs: None) -> None:
+    for launcher, times in (("python", 1), ("srun", 2)):
+        log = log_of(sandbox, ["-N1", f"--launcher={launcher}"], code=0)
+        assert log == ["the program ran"] * times
+
+
+def test_one_node_without_its_file_and_its_gpu(
+    sandbox: Sandbox, no_jobs: None, programs: List[str]
+) -> None:
+    """The batch shell looks by itself: /tmp is each node's own, and so is a driver."""
+    sandbox.write("bin/nvidia-smi", "#!/bin/sh\nexit 9\n")
+    sandbox.exec(["sh", "-c", "chmod +x bin/nvidia-smi; touch /tmp/mine.py"])
+    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "-N1", "--launcher=python"]
+    options = ["--output=look.log", "--gpus-per-node=1", "/tmp/mine.py"]
+    result = sandbox.exec([*programs, *command, *options], check=False, timeout=200)
+    log = sandbox.exec(["cat", "look.log"]).stdout.splitlines()
+    node = log[0].split(": ")[1]
+    lacks = ["cannot read /tmp/mine.py", "nvidia-smi finds no GPU"]
+    assert (result.returncode, log) == (1, [f"preflight: {node}: {one}" for one in lacks])
+    why = sandbox.exec(["neuronctl", "why", "mine"]).stdout
+    assert "the preflight check failed" in why
 
 
 @pytest.fixture
@@ -79,11 +105,65 @@ def test_head_name_that_does_not_resolve(sandbox: Sandbox, no_jobs: None) -> Non
     assert log == ["gpu35 has no address that other nodes can reach: ''"]
 
 
-def test_head_name_that_is_a_loopback(sandbox: Sandbox, no_jobs: None, programs: List[str]) -> None:
+def test_names_that_are_loopbacks_everywhere(
+    sandbox: Sandbox, no_jobs: None, programs: List[str]
+) -> None:
     sandbox.write("bin/getent", "#!/bin/sh\necho 127.0.1.1 STREAM gpu35\n")
     sandbox.exec(["chmod", "+x", "bin/getent"])
     log = log_with(sandbox, programs, ["--launcher=srun"])
-    assert log == ["gpu35 has no address that other nodes can reach: '127.0.1.1'"]
+    assert log == ["gpu35 has no address that other nodes can reach: '127.0.0.1'"]
+
+
+@pytest.fixture
+def debians_hosts(sandbox: Sandbox) -> Iterator[None]:
+    """In the /etc/hosts of each node, its own name is 127.0.1.1."""
+    daemons = {node: sandbox.daemon("slurmd", node) for node in ("gpu35", "gpu36")}
+    for node, pid in daemons.items():
+        own = f"sed -E 's/^[0-9.]+ {node}\\b.*/127.0.1.1 {node}/' /etc/hosts >/tmp/hosts"
+        mount = ["sh", "-c", f"{own} && mount --bind /tmp/hosts /etc/hosts"]
+        subprocess.run(sandbox.inside(*mount, pid=pid), check=True)
+    yield
+    for pid in daemons.values():
+        subprocess.run(sandbox.inside("umount", "/etc/hosts", pid=pid), check=True)
+
+
+MEET = """\
+import os, socket, subprocess, time
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+own = socket.gethostbyname(socket.gethostname())
+if os.environ["RANK"] == "0":
+    with socket.create_server(address) as server:
+        told = [server.accept()[0].makefile().readline() for _ in range(3)]
+    line = subprocess.getoutput("ip -4 address show " + os.environ["GLOO_SOCKET_IFNAME"])
+    print(own, address[0], f" {address[0]}/" in line, *sorted(told), sep="|")
+else:
+    first = socket.socket()
+    while first.connect_ex(address):
+        time.sleep(0.1)
+        first = socket.socket()
+    first.sendall(f"{os.environ['RANK']} {own}".encode())
+"""
+
+
+def test_own_name_that_is_a_loopback(sandbox: Sandbox, no_jobs: None, debians_hosts: None) -> None:
+    """Debian's default: the processes meet at the address that the other node knows."""
+    sandbox.write("look.py", MEET)
+    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
+    sandbox.exec([*command, "--launcher=srun", "look.py"], timeout=200)
+    log = sandbox.exec(["cat", "look.log"]).stdout.splitlines()
+    address = sandbox.exec(["getent", "hosts", "gpu35"]).stdout.split()[0]
+    assert log[2] == f"127.0.1.1|{address}|True|1 127.0.1.1|2 127.0.1.1|3 127.0.1.1"
+
+
+def test_debians_hosts_and_a_real_training(
+    sandbox: Sandbox, no_jobs: None, debians_hosts: None
+) -> None:
+    """Gloo listens where the node's own name says, unless it is given an interface."""
+    pytest.importorskip("torch")
+    command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
+    train = ["--launcher=torchrun", "examples/train_ddp.py", "--epochs=1"]
+    sandbox.exec([*command, *train], copy=[EXAMPLES], timeout=400)
+    assert "all-reduce over 4 ranks: 6, as expected" in sandbox.exec(["cat", "look.log"]).stdout
 
 
 def log_with(sandbox: Sandbox, before: Sequence[str], options: Sequence[str]) -> List[str]:

@@ -238,12 +238,15 @@ def test_logs() -> None:
     assert plan_of(error="e").output == "%x_%j.out"
 
 
-def test_threads() -> None:
+def test_threads_are_the_users_own_where_no_processes_share_the_cores() -> None:
     exports = {one.name: one for one in plan_of(gpus_per_node=4).exports}
-    assert exports["OMP_NUM_THREADS"].value == "8"
-    assert exports["OMP_NUM_THREADS"].remark == "32 cores / 4 processes"
+    assert exports["OMP_NUM_THREADS"].value == "${OMP_NUM_THREADS:-8}"
+    why = "32 cores / 4 processes, unless you exported it"
+    assert exports["OMP_NUM_THREADS"].remark == why
     asked = [one for one in plan_of(env=(("OMP_NUM_THREADS", "2"),)).exports]
     assert [one.value for one in asked if one.name == "OMP_NUM_THREADS"] == ["2"]
+    for alone in ({"cpus_per_task": 32, "gpus_per_node": 1}, {"launcher": "srun", "nodes": 2}):
+        assert "OMP_NUM_THREADS" not in [one.name for one in plan_of(**alone).exports]
 
 
 def test_clusters_variables_give_way_to_the_users() -> None:

@@ -189,7 +189,9 @@ def test_users_variables_and_setup_have_the_last_word(bin_dir: Path) -> None:
 
 
 def test_secret_comes_from_the_environment_only(bin_dir: Path) -> None:
-    made = plan_of(launcher="python", env=(("HF_TOKEN", "hf_secret"), ("API_KEY", "")))
+    made = plan_of(
+        launcher="python", preflight=False, env=(("HF_TOKEN", "hf_secret"), ("API_KEY", ""))
+    )
     script = render_job(made)
     assert "hf_secret" not in script
     assert made.secrets == {"HF_TOKEN": "hf_secret"}
@@ -208,7 +210,7 @@ def test_missing_environment_ends_the_job(fields: Dict[str, str], bin_dir: Path)
 
 
 def test_missing_module_ends_the_job(bin_dir: Path) -> None:
-    script = render_job(plan_of(launcher="python", modules=("cuda/99",)))
+    script = render_job(plan_of(launcher="python", preflight=False, modules=("cuda/99",)))
     assert run_script(script, bin_dir)[0] == 0
     failing = 'module() { [ "$1" != load ]; }\n' + script
     assert run_script(failing, bin_dir)[:2] == (1, [])
@@ -217,7 +219,7 @@ def test_missing_module_ends_the_job(bin_dir: Path) -> None:
 def test_venv_below_home_in_a_job_file(bin_dir: Path) -> None:
     (bin_dir / "my env" / "bin").mkdir(parents=True)
     (bin_dir / "my env" / "bin" / "activate").write_text("export FROM_VENV=1\n")
-    script = render_job(plan_of(launcher="python", venv="~/my env/"))
+    script = render_job(plan_of(launcher="python", preflight=False, venv="~/my env/"))
     assert run_script(script, bin_dir)[2]["FROM_VENV"] == "1"
 
 
@@ -252,3 +254,92 @@ def test_own_trap_replaces_the_one_of_the_script(bin_dir: Path, tmp_path: Path) 
     code, _, _, errors = run_script(script, bin_dir)
     assert (code, errors) == (5, "")
     assert (bin_dir / "mine").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "smi", "defect"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "2,3"}, {}, ""),
+        ({"ROCR_VISIBLE_DEVICES": "0,1"}, {"rocm-smi": "echo 'GPU[0]: Device ID: 0x74a1'"}, ""),
+        ({}, {}, ""),
+        ({"CUDA_VISIBLE_DEVICES": "2"}, {}, "2 GPUs requested, 1 available"),
+        ({"ROCR_VISIBLE_DEVICES": "0"}, {}, "2 GPUs requested, 1 available"),
+        ({}, {"nvidia-smi": "exit 9"}, "nvidia-smi finds no GPU"),
+        ({}, {"rocm-smi": "echo WARNING: No AMD GPUs specified"}, "rocm-smi finds no GPU"),
+    ],
+)
+def test_gpus_of_one_node(
+    variables: Dict[str, str], smi: Dict[str, str], defect: str, bin_dir: Path
+) -> None:
+    script = render_job(plan_of(launcher="srun", script="prog", gpus_per_node=2))
+    assert "bash -s" not in script, "one node costs no step"
+    for name, text in smi.items():
+        (bin_dir / name).write_text(f"#!/bin/sh\n{text}\n")
+        (bin_dir / name).chmod(0o755)
+    try:
+        code, argv, _, errors = run_script(f"set -euo pipefail\n{script}", bin_dir, **variables)
+    finally:
+        for name in smi:
+            (bin_dir / name).unlink()
+    assert (code, bool(argv)) == ((1, False) if defect else (0, True)), errors
+    told = [line.split(": ", 2)[2] for line in errors.splitlines() if "preflight: " in line]
+    assert told == ([defect] if defect else [])
+
+
+def test_who_chooses_gpus_is_not_told_how_many(bin_dir: Path) -> None:
+    for chosen in (
+        {"env": (("CUDA_VISIBLE_DEVICES", "1"),)},
+        {"setup": ("HIP_VISIBLE_DEVICES=1",)},
+    ):
+        script = render_job(plan_of(launcher="srun", script="prog", gpus_per_node=2, **chosen))
+        assert run_script(script, bin_dir, CUDA_VISIBLE_DEVICES="0,1")[0] == 0
+
+
+def test_one_node_that_lacks_things(bin_dir: Path) -> None:
+    script = render_job(plan_of(launcher="python", script="nowhere.py", venv="~/lacking"))
+    (bin_dir / "lacking" / "bin").mkdir(parents=True)
+    (bin_dir / "lacking" / "bin" / "activate").write_text("export VIRTUAL_ENV=~/lacking\n")
+    code, argv, _, errors = run_script(script, bin_dir)
+    assert (code, argv) == (1, [])
+    told = [line.split(": ", 2)[2] for line in errors.splitlines()]
+    assert told == ["cannot read nowhere.py", f"cannot run {bin_dir}/lacking/bin/python"]
+
+
+@pytest.mark.parametrize(
+    ("script", "tasks", "ranks"),
+    [("prog", 1, False), ("prog", 2, True), ("train.py", 1, True)],
+)
+def test_one_task_of_a_program_is_no_training(
+    script: str, tasks: int, ranks: bool, bin_dir: Path
+) -> None:
+    made = plan_of(launcher="srun", script=script, ntasks_per_node=tasks, preflight=False)
+    stale = {"WORLD_SIZE": "64", "RANK": "5", "MASTER_ADDR": "elsewhere"}
+    seen = run_script(render_job(made), bin_dir, **stale)[2]
+    assert ({"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"} <= set(seen)) == ranks
+    assert ranks or not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} & set(seen)
+
+
+def test_threads_that_are_exported_stay(bin_dir: Path) -> None:
+    script = render_job(plan_of(**shape("srun"), ntasks_per_node=2))
+    assert run_script(script, bin_dir, OMP_NUM_THREADS="3")[2]["OMP_NUM_THREADS"] == "3"
+    assert run_script(script, bin_dir)[2]["OMP_NUM_THREADS"] != "3"
+
+
+def test_own_name_that_is_a_loopback(bin_dir: Path) -> None:
+    """As on Debian, whose /etc/hosts gives 127.0.1.1 to the name of the machine itself."""
+    names = '#!/bin/sh\n[ "$2" = n1 ] && echo 127.0.1.1 STREAM || echo 10.1.2.4 STREAM\n'
+    route = "#!/bin/sh\n[ \"$*\" = 'route get 10.1.2.4' ] && "
+    route += "echo '10.1.2.4 dev ib0 src 10.1.2.3 uid 0'\n"
+    kept = (bin_dir / "getent").read_text()
+    (bin_dir / "getent").write_text(names)
+    (bin_dir / "ip").write_text(route)
+    (bin_dir / "ip").chmod(0o755)
+    try:
+        script = render_job(plan_of(launcher="srun", nodes=2, preflight=False))
+        seen = run_script(script, bin_dir)[2]
+        own = run_script(script, bin_dir, GLOO_SOCKET_IFNAME="eth1")[2]
+    finally:
+        (bin_dir / "getent").write_text(kept)
+        (bin_dir / "ip").unlink()
+    assert (seen["MASTER_ADDR"], seen["GLOO_SOCKET_IFNAME"]) == ("10.1.2.3", "ib0")
+    assert own["GLOO_SOCKET_IFNAME"] == "eth1"

@@ -1,3 +1,4 @@
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=6   # 6 cores
 mpirun -np 1 -H iris-171:1 --bind-to none python test_horovod.py

@@ -6,5 +6,3 @@ salloc --job-name=interactive --partition=gpu --nodes=1 --ntasks-per-node=2 --cp
 # All processes run on one node and meet there, on this job's own port.
 export MASTER_ADDR=127.0.0.1
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
-
-export OMP_NUM_THREADS=6  # 12 cores / 2 processes

@@ -14,14 +14,30 @@
 export MASTER_ADDR=127.0.0.1
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
-export PYTHONUNBUFFERED=1      # lines reach the log as printed
-export OMP_NUM_THREADS=32      # 128 cores / 4 processes
-export HF_HUB_OFFLINE=1        # jureca wants it
-export HF_DATASETS_OFFLINE=1   # jureca wants it
-export HF_EVALUATE_OFFLINE=1   # jureca wants it
-export TRANSFORMERS_OFFLINE=1  # jureca wants it
+export PYTHONUNBUFFERED=1                      # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-32}  # 128 cores / 4 processes, unless you exported it
+export HF_HUB_OFFLINE=1                        # jureca wants it
+export HF_DATASETS_OFFLINE=1                   # jureca wants it
+export HF_EVALUATE_OFFLINE=1                   # jureca wants it
+export TRANSFORMERS_OFFLINE=1                  # jureca wants it
 
 source "$HOME/course/$USER/sc_venv_template/activate.sh"
+
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v torchrun_jsc >/dev/null || defect 'no program on PATH: torchrun_jsc'
+[ -r train.py ] || defect 'cannot read train.py'
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
+# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+[ "$gpus" -eq 0 ] || [ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
+if command -v nvidia-smi >/dev/null; then
+    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+elif command -v rocm-smi >/dev/null; then
+    # Its exit code is 0 in any case.
+    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
+fi
+[ "$failed" -eq 0 ] || exit 1
 
 # torchrun_jsc starts 4 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \

@@ -1,6 +1,14 @@
 # The processes meet on the first node, on this job's own port.
 first_node=gpu32
-MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+address() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
+MASTER_ADDR=$(address "$first_node")
+if [[ $MASTER_ADDR == 127.* ]]; then
+    # It is so in the node's own /etc/hosts (Debian writes 127.0.1.1): take the address, and for Gloo
+    # the interface, by which this node reaches the last one.
+    route=$(ip route get "$(address "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+    MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+fi
 case $MASTER_ADDR in
     '' | 127.*)
         echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
@@ -9,8 +17,8 @@ case $MASTER_ADDR in
 esac
 export MASTER_ADDR
 export MASTER_PORT=$((10000 + (SLURM_JOB_ID + $$) % 20000))
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=8   # 16 cores / 2 processes
+export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 \
     --gres=gpu:2 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \

@@ -15,6 +15,4 @@ conda activate horovod || stop 'cannot activate the environment horovod'
 export MASTER_ADDR=127.0.0.1
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
-export OMP_NUM_THREADS=4  # 4 cores
-
 exec "$@"

@@ -1,8 +1,8 @@
 # All processes run on one node and meet there, on this job's own port.
 export MASTER_ADDR=127.0.0.1
 export MASTER_PORT=$((10000 + (SLURM_JOB_ID + $$) % 20000))
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=8   # 32 cores / 4 processes
+export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless you exported it
 srun --nodes=1 --nodelist=gpu32 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=8 \
     --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \

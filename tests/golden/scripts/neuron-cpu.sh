@@ -13,6 +13,12 @@
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=16  # 16 cores
+
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r train.py ] || defect 'cannot read train.py'
+[ "$failed" -eq 0 ] || exit 1
 
 python train.py

@@ -11,7 +11,15 @@
 
 # The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+address() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
+MASTER_ADDR=$(address "$first_node")
+if [[ $MASTER_ADDR == 127.* ]]; then
+    # It is so in the node's own /etc/hosts (Debian writes 127.0.1.1): take the address, and for Gloo
+    # the interface, by which this node reaches the last one.
+    route=$(ip route get "$(address "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+    MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+fi
 case $MASTER_ADDR in
     '' | 127.*)
         echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
@@ -22,7 +30,12 @@ export MASTER_ADDR
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=1   # 8 cores / 8 processes
+
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v mpirun >/dev/null || defect 'no program on PATH: mpirun'
+[ "$failed" -eq 0 ] || exit 1
 
 # mpirun starts once, on the first node.
 mpirun -n 2 ./solver

@@ -17,7 +17,15 @@ module load gcc/15.2.0 mpi/openmpi-4.1.8 || stop 'cannot load the modules gcc/15
 
 # The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+address() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
+MASTER_ADDR=$(address "$first_node")
+if [[ $MASTER_ADDR == 127.* ]]; then
+    # It is so in the node's own /etc/hosts (Debian writes 127.0.1.1): take the address, and for Gloo
+    # the interface, by which this node reaches the last one.
+    route=$(ip route get "$(address "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+    MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+fi
 case $MASTER_ADDR in
     '' | 127.*)
         echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
@@ -27,8 +35,8 @@ esac
 export MASTER_ADDR
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=1   # 48 cores / 48 processes
+export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # 48 cores / 48 processes, unless you exported it
 
 # Check every node first and report each defect, instead of letting the training hang.
 echo "preflight: $SLURM_JOB_NODELIST, 0 GPUs per node"
@@ -58,7 +66,7 @@ else
         sleep 0.2
     done
 fi
-[ -r ./solver ] || defect 'cannot read ./solver'
+command -v ./solver >/dev/null || defect 'cannot run ./solver'
 exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"

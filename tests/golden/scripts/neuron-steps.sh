@@ -12,7 +12,15 @@
 
 # The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+address() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
+MASTER_ADDR=$(address "$first_node")
+if [[ $MASTER_ADDR == 127.* ]]; then
+    # It is so in the node's own /etc/hosts (Debian writes 127.0.1.1): take the address, and for Gloo
+    # the interface, by which this node reaches the last one.
+    route=$(ip route get "$(address "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+    MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+fi
 case $MASTER_ADDR in
     '' | 127.*)
         echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
@@ -23,7 +31,6 @@ export MASTER_ADDR
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
-export OMP_NUM_THREADS=32  # 32 cores
 
 # Check every node first and report each defect, instead of letting the training hang.
 echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs per node"
@@ -53,13 +60,15 @@ else
         sleep 0.2
     done
 fi
-command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
-command -v python >/dev/null || defect 'no program on PATH: python'
-[ -r train.py ] || defect 'cannot read train.py'
-[ -r eval.py ] || defect 'cannot read eval.py'
-gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
-! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
+# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+[ "$gpus" -eq 0 ] || [ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
+if command -v nvidia-smi >/dev/null; then
+    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+elif command -v rocm-smi >/dev/null; then
+    # Its exit code is 0 in any case.
+    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
+fi
 exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
@@ -84,7 +93,7 @@ finish $! || exit
 
 # Step 2 of 4: torchrun starts 4 processes of train.py on each of 2 nodes.
 (
-export OMP_NUM_THREADS=8  # 32 cores / 4 processes
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless you exported it
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 bash -c '
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
@@ -99,21 +108,19 @@ finish $! || exit
 # Step 3 of 4, side by side:
 # - the shell text starts once.
 (
-export OMP_NUM_THREADS=8  # 8 cores
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact \
     --kill-on-bad-exit=1 bash -c 'python eval.py --fold 1'
 ) &
 together=($!)
 # - eval.py starts once.
 (
-export OMP_NUM_THREADS=8  # 8 cores
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact \
     --kill-on-bad-exit=1 python eval.py --fold 2
 ) &
 together+=($!)
 # - torchrun starts 2 processes of eval.py.
 (
-export OMP_NUM_THREADS=8  # 16 cores / 2 processes
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --gres=gpu:2 --exact \
     --kill-on-bad-exit=1 torchrun --standalone --nproc-per-node=2 eval.py
 ) &

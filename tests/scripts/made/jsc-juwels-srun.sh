@@ -1,0 +1,87 @@
+#!/bin/bash
+#SBATCH --job-name=solver
+#SBATCH --partition=booster
+#SBATCH --account=hai_project
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=12
+#SBATCH --gres=gpu:4
+#SBATCH --time=4:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+#SBATCH --threads-per-core=1
+
+# The processes meet on the first node, on this job's own port.
+first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+address() { getent ahostsv4 "$1i" | awk '{ print $1; exit }'; }
+MASTER_ADDR=$(address "$first_node")
+if [[ $MASTER_ADDR == 127.* ]]; then
+    # It is so in the node's own /etc/hosts (Debian writes 127.0.1.1): take the address, and for Gloo
+    # the interface, by which this node reaches the last one.
+    route=$(ip route get "$(address "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+    MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+fi
+case $MASTER_ADDR in
+    '' | 127.*)
+        echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
+        exit 1
+        ;;
+esac
+export MASTER_ADDR
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export PYTHONUNBUFFERED=1                      # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-12}  # 48 cores / 4 processes, unless you exported it
+export HF_HUB_OFFLINE=1                        # juwels-booster wants it
+export HF_DATASETS_OFFLINE=1                   # juwels-booster wants it
+export HF_EVALUATE_OFFLINE=1                   # juwels-booster wants it
+export TRANSFORMERS_OFFLINE=1                  # juwels-booster wants it
+export GLOO_SOCKET_IFNAME=ib0                  # juwels-booster wants it
+export CUDA_VISIBLE_DEVICES=0,1,2,3
+export NCCL_SOCKET_IFNAME=ib0
+export MASTER_PORT=6000
+
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 4 GPUs per node"
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --cpu-bind=none bash -s <<'PREFLIGHT' || exit 1
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+if [ "$SLURM_NODEID" -eq 0 ]; then
+    # A node that could not come (124: the time is over) says so itself.
+    timeout 12 python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || [ "$?" -eq 124 ] || failed=1
+import os, socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+try:
+    with socket.create_server((address, port)) as server:
+        for _ in range(1):
+            server.accept()[0].recv(1)
+except OSError as error:
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {port} cannot be used: {why}")
+LISTEN
+else
+    SECONDS=0
+    until timeout 2 bash -c 'exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null; do
+        if [ "$SECONDS" -ge 8 ]; then
+            defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"
+            break
+        fi
+        sleep 0.2
+    done
+fi
+command -v ./solver >/dev/null || defect 'cannot run ./solver'
+exit "$failed"
+PREFLIGHT
+echo "preflight: all is well"
+
+# srun starts 4 tasks of ./solver on each of 2 nodes.
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=12 --cpu-bind=none \
+    --kill-on-bad-exit=1 bash -c '
+  export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
+      LOCAL_WORLD_SIZE=4
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  "$@"
+  code=$?
+  exit "$((stopped && code > 128 ? 1 : code))"' task ./solver --input mesh.dat

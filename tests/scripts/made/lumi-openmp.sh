@@ -1,0 +1,30 @@
+#!/bin/bash
+#SBATCH --job-name=solver
+#SBATCH --partition=standard
+#SBATCH --account=project_465000000
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=4
+#SBATCH --time=00:30:00
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+#SBATCH --hint=nomultithread
+
+# All processes run on one node and meet there, on this job's own port.
+export MASTER_ADDR=127.0.0.1
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+
+export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
+export OMP_PLACES=cores
+
+srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --cpus-per-task=4 --kill-on-bad-exit=1 \
+    --cpu-bind=none bash -c '
+  export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
+      LOCAL_WORLD_SIZE=2
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  "$@"
+  code=$?
+  exit "$((stopped && code > 128 ? 1 : code))"' task ./solver input.dat

@@ -1,0 +1,84 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=standard-g
+#SBATCH --account=project_465000000
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=56
+#SBATCH --gpus-per-node=8
+#SBATCH --time=1:00:00
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# The processes meet on the first node, on this job's own port.
+first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+case $MASTER_ADDR in
+    '' | 127.*)
+        echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
+        exit 1
+        ;;
+esac
+export MASTER_ADDR
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export NCCL_SOCKET_IFNAME=hsn
+
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 8 GPUs per node"
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+if [ "$SLURM_NODEID" -eq 0 ]; then
+    # A node that could not come (124: the time is over) says so itself.
+    timeout 12 python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || [ "$?" -eq 124 ] || failed=1
+import os, socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+try:
+    with socket.create_server((address, port)) as server:
+        for _ in range(1):
+            server.accept()[0].recv(1)
+except OSError as error:
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {port} cannot be used: {why}")
+LISTEN
+else
+    SECONDS=0
+    until timeout 2 bash -c 'exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null; do
+        if [ "$SECONDS" -ge 8 ]; then
+            defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"
+            break
+        fi
+        sleep 0.2
+    done
+fi
+command -v singularity >/dev/null || defect 'no program on PATH: singularity'
+[ -r train.py ] || defect 'cannot read train.py'
+[ -r torch.sif ] || defect 'cannot read torch.sif'
+[ -e /scratch ] || defect 'cannot bind /scratch: not found'
+gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+[ "$gpus" -ge 8 ] || defect "8 GPUs requested, $gpus available"
+! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+if [ "$failed" -eq 0 ]; then
+    said=$(timeout 30 singularity exec --rocm --bind "$PWD" --bind /scratch:/scratch --pwd "$PWD" torch.sif sh -c '
+        for one; do command -v "$one" >/dev/null || echo "no program in the image: $one"; done' \
+        sh torchrun 2>&1 </dev/null)
+    code=$?
+    # 124: an image that takes so long to enter is not waited for.
+    [ "$code" -eq 0 ] || [ "$code" -eq 124 ] || defect "cannot enter the image: ${said##*$'\n'}"
+    while read -r line; do defect "$line"; done < <(grep '^no program in' <<<"$said")
+fi
+exit "$failed"
+PREFLIGHT
+echo "preflight: all is well"
+
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=56 --kill-on-bad-exit=1 bash -c '
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  singularity exec --rocm --bind "$PWD" --bind /scratch:/scratch --pwd "$PWD" torch.sif torchrun \
+      --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+      --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+      "$@"
+  code=$?
+  exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py

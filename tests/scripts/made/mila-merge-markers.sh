@@ -1,0 +1,23 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=long
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=2
+#SBATCH --time=0:30:00
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r train.py ] || defect 'cannot read train.py'
+[ "$failed" -eq 0 ] || exit 1
+
+python train.py

@@ -1,0 +1,56 @@
+#!/bin/bash
+#SBATCH --job-name=mila-stage-data
+#SBATCH --partition=unkillable
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # the most that a step needs
+#SBATCH --cpus-per-task=2
+#SBATCH --gres=gpu:1
+#SBATCH --mem=1G
+#SBATCH --time=0:30:00
+#SBATCH --output=slurm-%j.out
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+
+cp data.tar local.tar
+tar xf local.tar
+
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r train.py ] || defect 'cannot read train.py'
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
+# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+[ "$gpus" -eq 0 ] || [ "$gpus" -ge 1 ] || defect "1 GPUs requested, $gpus available"
+if command -v nvidia-smi >/dev/null; then
+    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+elif command -v rocm-smi >/dev/null; then
+    # Its exit code is 0 in any case.
+    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
+fi
+[ "$failed" -eq 0 ] || exit 1
+
+# Wait until these processes have ended, whatever interrupts the wait; fail as the first that failed.
+finish() {
+    running=$* code=0
+    for one in $running; do
+        while kill -0 "$one" 2>/dev/null; do wait "$one" || true; done
+        wait "$one" || { failed=$?; [ "$code" -ne 0 ] || code=$failed; }
+    done
+    return "$code"
+}
+
+# Step 1 of 2: train.py starts once.
+(
+python train.py --data data
+) &
+finish $! || exit
+
+# Step 2 of 2: the shell text starts once.
+(
+cp -r out results
+) &
+finish $! || exit

@@ -1,0 +1,75 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=long
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1  # one task per node by default
+#SBATCH --cpus-per-task=1    # one core per task by default
+#SBATCH --time=0:30:00
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# The processes meet on the first node, on this job's own port.
+first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+address() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
+MASTER_ADDR=$(address "$first_node")
+if [[ $MASTER_ADDR == 127.* ]]; then
+    # It is so in the node's own /etc/hosts (Debian writes 127.0.1.1): take the address, and for Gloo
+    # the interface, by which this node reaches the last one.
+    route=$(ip route get "$(address "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+    MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+fi
+case $MASTER_ADDR in
+    '' | 127.*)
+        echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
+        exit 1
+        ;;
+esac
+export MASTER_ADDR
+export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+
+# Check every node first and report each defect, instead of letting the training hang.
+echo "preflight: $SLURM_JOB_NODELIST, 0 GPUs per node"
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 bash -s <<'PREFLIGHT' || exit 1
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+if [ "$SLURM_NODEID" -eq 0 ]; then
+    # A node that could not come (124: the time is over) says so itself.
+    timeout 12 python3 - "$MASTER_ADDR" "$MASTER_PORT" <<'LISTEN' || [ "$?" -eq 124 ] || failed=1
+import os, socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+try:
+    with socket.create_server((address, port)) as server:
+        for _ in range(1):
+            server.accept()[0].recv(1)
+except OSError as error:
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {port} cannot be used: {why}")
+LISTEN
+else
+    SECONDS=0
+    until timeout 2 bash -c 'exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null; do
+        if [ "$SECONDS" -ge 8 ]; then
+            defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"
+            break
+        fi
+        sleep 0.2
+    done
+fi
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r train.py ] || defect 'cannot read train.py'
+exit "$failed"
+PREFLIGHT
+echo "preflight: all is well"
+
+# srun starts 1 task of train.py on each of 2 nodes.
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --kill-on-bad-exit=1 bash -c '
+  export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
+      LOCAL_WORLD_SIZE=1
+  # Tasks that Slurm stops because another one failed must not hide its exit code.
+  trap stopped=1 TERM; trap : HUP INT USR1 USR2
+  "$@"
+  code=$?
+  exit "$((stopped && code > 128 ? 1 : code))"' task python train.py --nodes 16

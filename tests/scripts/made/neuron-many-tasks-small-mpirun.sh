@@ -1,0 +1,30 @@
+#!/bin/bash
+#SBATCH --job-name=vasp
+#SBATCH --partition=cpu
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=40  # 40 tasks on 1 node
+#SBATCH --cpus-per-task=1     # one core per task by default
+#SBATCH --time=10:00:00
+#SBATCH --comment="field=phys;appl=vasp"
+#SBATCH --output=%x.o%j
+#SBATCH --error=%x.e%j
+
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+# /etc/profile defines 'module'. Your own PATH entries stay in front.
+type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
+module purge
+module load gcc/11.5.0 mpi/openmpi-4.1.8 || stop 'cannot load the modules gcc/11.5.0 mpi/openmpi-4.1.8'
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v mpirun >/dev/null || defect 'no program on PATH: mpirun'
+[ "$failed" -eq 0 ] || exit 1
+
+# mpirun starts once, on the first node.
+mpirun -n 2 --bind-to none ./solver INCAR

@@ -1,0 +1,18 @@
+#!/bin/bash
+#SBATCH --job-name=mem
+#SBATCH --partition=bigmem
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=4
+#SBATCH --mem=2G
+#SBATCH --time=4:00:00
+#SBATCH --comment="field=bio;appl=in_house"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+
+python assemble.py --threads 4

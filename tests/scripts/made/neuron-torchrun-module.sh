@@ -1,0 +1,34 @@
+#!/bin/bash
+#SBATCH --job-name=module
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # torchrun starts the processes
+#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
+#SBATCH --gres=gpu:2
+#SBATCH --time=8:00:00
+#SBATCH --comment="field=nlp;appl=pytorch-ddp"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
+
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
+command -v python >/dev/null || defect 'no program on PATH: python'
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
+# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+[ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
+if command -v nvidia-smi >/dev/null; then
+    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+elif command -v rocm-smi >/dev/null; then
+    # Its exit code is 0 in any case.
+    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
+fi
+[ "$failed" -eq 0 ] || exit 1
+
+# torchrun starts 2 processes of python.
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 torchrun \
+    --standalone --nproc-per-node=2 --no-python python -m pkg.train --epochs 3

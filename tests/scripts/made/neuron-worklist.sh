@@ -1,0 +1,19 @@
+#!/bin/bash
+#SBATCH --job-name=worklist
+#SBATCH --partition=cpu
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=4
+#SBATCH --time=12:00:00
+#SBATCH --comment="field=bio;appl=in_house"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+
+# one job takes the list itself, since every array task counts as a submitted job
+xargs -a samples.txt -P 2 -I{} python align.py {}
+ls out > listing.txt

@@ -1,0 +1,10 @@
+#!/bin/bash
+#SBATCH -J goeson
+#SBATCH -p amd_a100nv_8
+#SBATCH --gres=gpu:1
+#SBATCH -t 01:00:00
+#SBATCH --comment="field=nlp;appl=pytorch"
+
+python prepare.py
+python fail.py --code 7 || true
+python evaluate.py

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.option_tables import (
     EARLY,
@@ -135,11 +135,6 @@ class Header:
         one = self.options.get(name)
         return None if one is None else one.value
 
-    @property
-    def arguments(self) -> Tuple[str, ...]:
-        """What was read, as arguments of sbatch."""
-        return tuple(one.text for one in self.given)
-
 
 @dataclass(frozen=True)
 class _Word:
@@ -166,6 +161,7 @@ def read_header(
     """
     refusals: List[Refusal] = []
     given: List[Given] = []
+    others: List[List[Given]] = []
     ignored: List[Ignored] = []
     lines = text.split("\n")
     first_command = _first_command(lines)
@@ -190,19 +186,29 @@ def read_header(
             read, early, cut = [], [], []
         if component == 0:
             given, ignored = read, [*early, *cut]
+        else:
+            others.append(read)
         component += 1
-    given += _from_environment(environment, refusals, release)
-    if command_line:
-        try:
-            parsed, _ = getopt(list(command_line), SBATCH, release)
-            given += [
-                Given(one.known.name, one.value, COMMAND_LINE)
-                for one in parsed
-                if one.known.name not in EARLY
-            ]
-        except GetoptError as error:
-            refusals.append(Refusal(str(error), NOWHERE))
-    refusals += _contradictions(given)
+    added, unset = _from_environment(environment, refusals, release)
+    given = [one for one in given if one.name not in unset] + added
+    outside: List[Given] = []
+    try:
+        outside += [
+            Given(one.known.name, one.value, COMMAND_LINE)
+            for one in getopt(list(command_line), SBATCH, release)[0]
+            if one.known.name not in EARLY
+        ]
+        _check(outside, release)
+    except GetoptError as error:
+        refusals.append(Refusal(str(error), NOWHERE))
+    except _Refused as error:
+        refusals.append(error.refusal)
+    given += outside
+    for component_given in (given, *([*one, *outside] for one in others)):
+        refusals += _contradictions(component_given, release)
+    chosen = {one.name for one in given if one.source in (SCRIPT, COMMAND_LINE)} & set(_MEMORY)
+    if chosen:  # the script's own memory option wins over another one of the environment
+        given = [one for one in given if one.name not in _MEMORY or one.name in chosen]
     foreign = tuple(
         Place(number, 1, len(line) + 1)
         for number, line in enumerate(lines, 1)
@@ -221,6 +227,32 @@ def read_header(
         first_command,
         lines[0][2:].strip() if lines[0].startswith("#!") else "",
     )
+
+
+def read_command(
+    words: Sequence[Tuple[str, Place]],
+    table: Tuple[Known, ...],
+    release: Optional[Release] = None,
+) -> Tuple[Header, int]:
+    """The options at the beginning of a command line's words, and the index of the word behind them.
+
+    table: the options of the command, SALLOC or another.
+    """
+    own = [_Word(text, place) for text, place in words]
+    refusals: List[Refusal] = []
+    given: List[Given] = []
+    end = len(own)
+    try:
+        parsed, end = getopt([word.text for word in own], table, release)
+        given, _ = _given(parsed, own)
+        _check(given, release)
+    except GetoptError as error:
+        hint = _near(own[error.index].text) if error.unknown else ""
+        refusals.append(Refusal(str(error), own[error.index].place, hint))
+    except _Refused as error:
+        refusals.append(error.refusal)
+    refusals += _contradictions(given, release)
+    return Header(tuple(given), tuple(refusals), tuple(_overridden(given)), (), 1, 2, ""), end
 
 
 # ------------------------------------------------------------------------ the file
@@ -433,9 +465,11 @@ def _check(given: Sequence[Given], release: Optional[Release]) -> None:
 
 def _from_environment(
     environment: Mapping[str, str], refusals: List[Refusal], release: Optional[Release]
-) -> List[Given]:
+) -> Tuple[List[Given], Set[str]]:
+    """The options that variables set, and those that they take back."""
     known: Dict[str, Known] = {one.name: one for one in SBATCH}
     given = []
+    unset: Set[str] = set()
     for variable, name in variables().items():
         value: Optional[str] = environment.get(variable)
         if value is None:
@@ -443,6 +477,7 @@ def _from_environment(
         if known[name].takes == NO_VALUE:
             number = re.fullmatch(r"[ \t]*[+-]?[0-9]+", value)
             if value and value.lower() != "yes" and not (number and int(value)):
+                unset |= {name, *excluding(name)}
                 continue
             value = None
         elif known[name].takes == OPTIONAL_VALUE:
@@ -452,22 +487,28 @@ def _from_environment(
         except ValueError as error:
             refusals.append(Refusal(f"{variable}: {error}", NOWHERE, f"unset {variable}"))
         given.append(Given(name, value, variable))
-    return given
+    return given, unset
 
 
-def _contradictions(given: Sequence[Given]) -> List[Refusal]:
+_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+_SHARING = ("exclusive", "oversubscribe")
+
+
+def _contradictions(given: Sequence[Given], release: Optional[Release]) -> List[Refusal]:
     """Options that sbatch takes alone, but not together."""
-    memory = {
-        one.name: one
-        for one in given
-        if one.name in ("mem", "mem-per-cpu", "mem-per-gpu")
-        and one.source in (SCRIPT, COMMAND_LINE)
-    }
-    if len(memory) < 2:
-        return []
-    names = " and ".join(f"--{name}" for name in memory)
-    last = list(memory.values())[-1]
-    return [Refusal(f"{names} exclude each other", last.place, "keep one of them")]
+    found = []
+    both = [_MEMORY] if release is not None and release < (23, 2) else [_MEMORY, _SHARING]
+    for group in both:
+        typed = {
+            one.name: one
+            for one in given
+            if one.name in group and one.source in (SCRIPT, COMMAND_LINE)
+        }
+        if len(typed) > 1:
+            names = " and ".join(f"--{name}" for name in typed)
+            last = list(typed.values())[-1]
+            found.append(Refusal(f"{names} exclude each other", last.place, "keep one of them"))
+    return found
 
 
 # ------------------------------------------------------------------ what is not read
@@ -481,9 +522,8 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
         if line.startswith("#SBATCH"):
             if number > first_command:
                 found.append(Ignored(AFTER_COMMAND, line.rstrip(BLANKS), place))
-        elif number < first_command and re.match(r"[ \t]*#[ \t]*SBATCH[ \t]+-|\s+#SBATCH\b", line):
-            found.append(Ignored(MISSPELLED, line.strip(BLANKS), place))
-        elif number < first_command and re.match(r"(?i)#sbatch[ \t]+-", line):
+        elif number < first_command and re.match(r"[ \t]+#SBATCH\b|#(?i:sbatch)[ \t]+-", line):
+            # Of `##SBATCH` and `# SBATCH` the writer knows it.
             found.append(Ignored(MISSPELLED, line.strip(BLANKS), place))
     return found
 

@@ -81,8 +81,15 @@ def _table(text: str) -> Tuple[Known, ...]:
     return tuple(found)
 
 
+_SALLOC = "bell no-bell no-shell get-user-env? immediate:I? kill-command:K? wait-all-nodes="
+
 SBATCH = _table(_BOTH + _SBATCH)
 SRUN = _table(_BOTH + _SRUN)
+SALLOC = tuple(
+    one
+    for one in _table(_BOTH + _SALLOC)
+    if one.name not in ("error", "export", "input", "open-mode", "output", "propagate", "test-only")
+)
 
 EARLY = frozenset(("help", "quiet", "usage", "verbose", "version", "wrap"))
 """What sbatch reads on its command line only: it accepts them in a script, without any effect."""

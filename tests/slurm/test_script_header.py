@@ -23,7 +23,9 @@ from neuronctl.batchscript.header import Header, read_header
 SEED = 20261122
 STATES = 6
 SERVER = "Batch job submission failed"
-"""How sbatch begins to tell what slurmctld, and not itself, has against a job."""
+OF_THE_CLUSTER = (SERVER, "gres", "GRES", "TRES")
+"""In what sbatch tells where slurmctld, or the cluster's own resources, have something against a
+job, and not sbatch's reading of the script."""
 
 # What differs between two jobs that ask for the same.
 OWN = ("JobId", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "Deadline",
@@ -47,7 +49,9 @@ def fields(shown: str) -> Dict[str, str]:
     shown = shown.replace("HetJobOffset=0\n", "")
     found = dict(re.findall(r"(?:^|\s)([A-Za-z:/]+)=((?:(?!\s[A-Za-z:/]+=).)*)", shown))
     return {
-        name: re.sub(rf"\b{job_id[1]}(?=\D|\Z)", "ID", value)
+        name: re.sub(rf"(?<!\d){job_id[1]}(?!\d)", "ID", value)
+        if name in ("StdOut", "StdErr")
+        else value
         for name, value in found.items()
         if name not in OWN
     }
@@ -55,8 +59,17 @@ def fields(shown: str) -> Dict[str, str]:
 
 def as_arguments(header: Header) -> Script:
     """What was read, as a command line with a script that has no directives."""
-    arguments = list(header.arguments)
-    return {"text": "#!/bin/bash\ntrue\n", "environment": {}, "arguments": arguments}
+    outside = [one for one in header.given if one.source.startswith(("SBATCH_", "SLURM_"))]
+    return {
+        "text": "#!/bin/bash\ntrue\n",
+        "environment": {one.source: one.value or "" for one in outside},
+        "arguments": [one.text for one in header.given if one not in outside],
+    }
+
+
+def by_cluster(message: str) -> bool:
+    """Whether this is not about how the script is read."""
+    return any(word in message.splitlines()[-1] for word in OF_THE_CLUSTER)
 
 
 def difference(header: Header, told: List[str], again: List[str]) -> Optional[str]:
@@ -64,18 +77,18 @@ def difference(header: Header, told: List[str], again: List[str]) -> Optional[st
     message, shown = told
     if header.refusals:
         ours = "; ".join(one.message for one in header.refusals)
-        if not message or message.startswith(f"sbatch: error: {SERVER}"):
+        if not message or SERVER in message:
             return f"refused by neuronctl ({ours}), and by sbatch: {message or 'taken'}"
         return None
-    if message and SERVER not in message:
+    if message and not by_cluster(message):
         return f"refused by sbatch alone: {message}"
+    if header.components > 1:
+        return None  # the command line has the first component alone
     if message:
         theirs = again[0].splitlines()[-1:]
         return None if theirs == message.splitlines()[-1:] else f"{message} / {again[0]}"
     if again[0]:
         return f"as a command line refused: {again[0]}"
-    if header.components > 1:
-        return None  # the command line has the first component alone
     one, other = fields(shown), fields(again[1])
     apart = {name for name in {*one, *other} if one.get(name) != other.get(name)}
     return "; ".join(f"{name}: {one.get(name)} / {other.get(name)}" for name in sorted(apart)) or None

@@ -150,7 +150,7 @@ class _Refused(Exception):
 def read_header(
     text: str,
     *,
-    environment: Mapping[str, str] = {},  # noqa: B006  (read only)
+    environment: Mapping[str, str] = {},
     command_line: Sequence[str] = (),
     release: Optional[Release] = None,
 ) -> Header:
@@ -234,7 +234,7 @@ def read_command(
     table: Tuple[Known, ...],
     release: Optional[Release] = None,
 ) -> Tuple[Header, int]:
-    """The options at the beginning of a command line's words, and the index of the word behind them.
+    """The options at the beginning of a command line, and the index of the word behind them.
 
     table: the options of the command, SALLOC or another.
     """
@@ -267,7 +267,7 @@ def _whole_file(text: str) -> Optional[Refusal]:
     if not text.startswith("#!"):
         if text.startswith("\ufeff"):
             return Refusal(
-                "the file begins with a byte order mark (BOM), so that its first line is no #! line",
+                "the file begins with a byte order mark (BOM), and so not with #!",
                 Place(1, 1, 2),
                 "save it as UTF-8 without BOM: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE",
                 whole=True,
@@ -351,9 +351,7 @@ def _line_words(
         if _COMPONENT.match(line, at):
             return at  # a bare hetjob within the line ends it
         if line[at : at + 1] == ":":
-            raise _Refused(
-                Refusal("a word cannot begin with ':'", Place(number, at + 1, at + 2))
-            )
+            raise _Refused(Refusal("a word cannot begin with ':'", Place(number, at + 1, at + 2)))
         characters: List[str] = []
         quote = ""
         while at < len(line) and (quote or line[at] not in BLANKS):
@@ -435,9 +433,7 @@ def _near(word: str) -> str:
     return f"did you mean {' or '.join(near)}?" if near else "'man sbatch' lists the options"
 
 
-def _given(
-    options: Sequence[Parsed], words: Sequence[_Word]
-) -> Tuple[List[Given], List[Ignored]]:
+def _given(options: Sequence[Parsed], words: Sequence[_Word]) -> Tuple[List[Given], List[Ignored]]:
     given: List[Given] = []
     early: List[Ignored] = []
     for one in options:
@@ -529,7 +525,7 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
 
 
 def _overridden(given: Sequence[Given]) -> List[Ignored]:
-    """What a later option of the script, the environment or the command line takes the effect of."""
+    """What a later option, or one of the environment or the command line, takes the place of."""
     found = []
     for number, one in enumerate(given):
         if one.source != SCRIPT or one.name in ACCUMULATED:

@@ -170,7 +170,9 @@ def _texts(words: Sequence[Word]) -> List[str]:
         if word.value is not None:
             found.append(word.value)
             continue
-        head = re.match(r"--?[A-Za-z][\w-]*=", word.raw) or re.match(r"-[A-Za-z](?=[$\"])", word.raw)
+        head = re.match(r"--?[A-Za-z][\w-]*=", word.raw) or re.match(
+            r"-[A-Za-z](?=[$\"])", word.raw
+        )
         found.append((head[0] if head else "") + UNKNOWN)
     return found
 
@@ -247,16 +249,12 @@ def _options(
         value = rest[at].value or ""
         python = value.endswith(".py") or options.keys() & {"m", "module"}
         inside = (
-            (Launch(PYTHON, rest[at], command),)
-            if python
-            else _inside(rest[at:], command, depth)
+            (Launch(PYTHON, rest[at], command),) if python else _inside(rest[at:], command, depth)
         )
     return Launch(kind, word, command, options, True, inside)
 
 
-def _container(
-    word: Word, rest: Sequence[Word], command: Command, depth: int
-) -> Optional[Launch]:
+def _container(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Optional[Launch]:
     """What runs in a container is started as it would be outside of it."""
     if not rest or rest[0].value != "exec":
         return Launch(PROGRAM, word, command)
@@ -265,10 +263,9 @@ def _container(
     while at < len(texts) and texts[at].startswith("-"):
         attached = "=" in texts[at] or _key(texts[at]) in _CONTAINER_FLAGS
         at += 1 if attached else 2
-    if at < len(rest) and rest[at].may_be_several and rest[at].raw.startswith("$"):
-        # The image's name in a variable: one word, as a rule.
-        if any(one.may_be_several for one in rest[at + 1 : at + 2]):
-            return Launch(PROGRAM, word, command, certain=False)
+    # The image's name in a variable is one word, as a rule; two in a row may be anything.
+    if all(one.may_be_several for one in rest[at : at + 2]):
+        return Launch(PROGRAM, word, command, certain=False)
     return _launch(rest[at + 1 :], command, depth + 1)
 
 

@@ -117,7 +117,7 @@ _DEEPEST = 150
 _parser: Optional[Parser] = None
 
 
-def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:  # noqa: B006  (read only)
+def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:
     """Read shell text. known: variables that are set when it begins."""
     global _parser
     if _parser is None:

@@ -118,5 +118,3 @@ def _silenced(facts: ScriptFacts) -> Dict[int, Set[str]]:
 def has_errors(findings: Iterable[ScriptFinding]) -> bool:
     """Whether one of them says that the script cannot work."""
     return any(one.finding.severity == ERROR for one in findings)
-
-

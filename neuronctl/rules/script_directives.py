@@ -146,7 +146,9 @@ def foreign(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 def components(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if facts.header.components > 1:
         number = next(
-            i for i, line in enumerate(facts.lines, 1) if re.match("(?i)#SBATCH.*(het|pack)job", line)
+            i
+            for i, line in enumerate(facts.lines, 1)
+            if re.match("(?i)#SBATCH.*(het|pack)job", line)
         )
         yield ScriptViolation(
             f"a heterogeneous job of {facts.header.components} components; only the first one is "

@@ -211,5 +211,3 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                 'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
             )
             return
-
-

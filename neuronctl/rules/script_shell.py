@@ -44,8 +44,8 @@ def ranks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         name = next((name for name in assigned.word.names if name in _OF_A_TASK), None)
         if name is not None and assigned.exported and assigned.sure:
             yield ScriptViolation(
-                f"the batch shell expands ${name} here, and it is 0: {assigned.name} is the same in "
-                "every process",
+                f"the batch shell expands ${name} here, and it is 0: {assigned.name} is the same "
+                "in every process",
                 assigned.place,
                 f"let each task set it: srun bash -c 'export {assigned.name}=${name}; …'",
             )
@@ -76,8 +76,8 @@ def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     for port, place in found[:1]:
         if port.isdigit() and int(port):
             yield ScriptViolation(
-                f"port {port} is the same for every job: where two of them share a node, the second "
-                "one fails",
+                f"port {port} is the same for every job: where two of them share a node, the "
+                "second one fails",
                 place,
                 "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
             )
@@ -119,8 +119,8 @@ def late_directory(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             made = [os.path.normpath(one) for one in command.arguments if one]
             if os.path.normpath(directory) in made:
                 yield ScriptViolation(
-                    f"this comes too late for --{name}={given.value}: Slurm opens the log before the "
-                    "script starts, and where the directory is missing the job fails without a log",
+                    f"this comes too late for --{name}={given.value}: Slurm opens the log before "
+                    "the script starts, and without the directory the job fails without a log",
                     command.place,
                     f"make it before you submit: mkdir -p {directory} && sbatch …",
                 )
@@ -179,8 +179,8 @@ def trap_waits(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     own = [one for one in facts.launches if one.kind in kinds and not one.command.captured]
     if own and not any(one.command.background for one in own):
         yield ScriptViolation(
-            f"bash runs this trap only when {own[-1].word.raw} has ended: a command in the foreground "
-            "holds it back",
+            f"bash runs this trap only when {own[-1].word.raw} has ended: a command in the "
+            "foreground holds it back",
             traps[0].place,
             f"start it in the background: {own[-1].word.raw} … & wait $!",
         )
@@ -193,16 +193,16 @@ def threads(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         return
     for one in facts.shell.assigned("OMP_NUM_THREADS"):
         value = one.word.value or ""
-        if value.isdigit() and int(value) > plan.cpus_per_task and one.sure:
-            # One task may use all cores of its node.
-            if facts.tasks == 1 or int(value) > plan.cores_per_node:
-                yield ScriptViolation(
-                    f"{value} threads per process, and a task has "
-                    f"{counted(plan.cpus_per_task, 'core')}: they take turns",
-                    one.place,
-                    f"request #SBATCH --cpus-per-task={value}, or write "
-                    "OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
-                )
+        # One task may use all cores of its node.
+        most = plan.cpus_per_task if facts.tasks == 1 else plan.cores_per_node
+        if value.isdigit() and int(value) > most and one.sure:
+            yield ScriptViolation(
+                f"{value} threads per process, and a task has "
+                f"{counted(plan.cpus_per_task, 'core')}: they take turns",
+                one.place,
+                f"request #SBATCH --cpus-per-task={value}, or write "
+                "OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
+            )
 
 
 def _login_shell(facts: ScriptFacts) -> bool:
@@ -222,12 +222,13 @@ def conda_hook(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         before = [
             one
             for one in facts.shell.commands
-            if one.place.line < command.place.line and one.name in ("source", ".", "eval", "module", "ml")
+            if one.place.line < command.place.line
+            and one.name in ("source", ".", "eval", "module", "ml")
         ]
         if not before:
             yield ScriptViolation(
-                f"'{command.name} activate' fails in a batch shell, which has not read {command.name}'s "
-                "shell functions",
+                f"'{command.name} activate' fails in a batch shell, which has not read "
+                f"{command.name}'s shell functions",
                 command.place,
                 'put eval "$(conda shell.bash hook)" before it',
             )
@@ -254,7 +255,9 @@ def modules(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 @script_rule("NC640")
 def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     told = "anybody who reads the file, the job's record or 'scontrol show job' has it"
-    hint = "export it in the shell from which you submit, or read it from a file that is yours alone"
+    hint = (
+        "export it in the shell from which you submit, or read it from a file that is yours alone"
+    )
     assigned: List[Assignment] = [
         *facts.shell.assignments,
         *(one for command in facts.shell.commands for one in command.assigned),
@@ -310,8 +313,8 @@ def first_node(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     for one in facts.shell.assigned("MASTER_ADDR"):
         if one.word.value in _LOOPBACK:
             yield ScriptViolation(
-                f"{one.word.value} is another machine on each of the {facts.plan.nodes} nodes: they "
-                "never find each other",
+                f"{one.word.value} is another machine on each of the {facts.plan.nodes} nodes: "
+                "they never find each other",
                 one.place,
                 f"write {hint}",
             )
@@ -320,8 +323,8 @@ def first_node(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             named = launch.options.get("master_addr") or launch.options.get("rdzv_endpoint", "")
             if named.partition(":")[0] in _LOOPBACK and launch.count("nnodes") != 1:
                 yield ScriptViolation(
-                    f"{named} is another machine on each of the {facts.plan.nodes} nodes: they never "
-                    "find each other",
+                    f"{named} is another machine on each of the {facts.plan.nodes} nodes: they "
+                    "never find each other",
                     launch.place,
-                    f"write {hint}, and \"$MASTER_ADDR\" here",
+                    f'write {hint}, and "$MASTER_ADDR" here',
                 )

@@ -87,8 +87,10 @@ def check_line(line: str, catalog: Catalog, cluster: Cluster) -> CheckedScript:
             f"--line: '{name or line}' is not salloc, srun or sbatch",
             "quote the whole command: --line 'salloc -p gpu -N 1'",
         )
-    words = [(word.raw if word.value is None else word.value, word.place)
-             for word in commands[0].words[1:]]
+    words = [
+        (word.raw if word.value is None else word.value, word.place)
+        for word in commands[0].words[1:]
+    ]
     header, end = read_command(words, _COMMANDS.get(name, SBATCH))
     if name == "sbatch" and end < len(words) and not header.refusals:
         file = words[end][0]
@@ -136,10 +138,11 @@ def _judge_one(
     request: JobRequest, catalog: Catalog, cluster: Cluster, ask_slurm: bool, interactive: bool
 ) -> Tuple[JobPlan, Sequence[Finding]]:
     made = plan(request, cluster, interactive=interactive)
+    local = dataclasses.replace(look(made), of_script=True)
     here = local_cluster() if ask_slurm else None
     if here is None:
-        return made, check(RuleContext(made, catalog, look(made), reviewed=True))
+        return made, check(RuleContext(made, catalog, local, reviewed=True))
     from neuronctl.gate.assessment import assess_now
 
-    assessment = assess_now(made, catalog, look(made))
+    assessment = assess_now(made, catalog, local)
     return made, assessment.findings

@@ -1,7 +1,7 @@
 """What neuronctl reads in a script's ``#SBATCH`` lines against what sbatch makes of the same file.
 
-Each script is submitted, held; what was read of it is submitted too, as a command line with a script
-that has no directives. Both jobs must be the same to the last field, or both be refused.
+Each script is submitted, held; what was read of it is submitted too, as a command line with a
+script that has no directives. Both jobs must be the same to the last field, or both be refused.
 ``--agreement-seed`` and ``--agreement-states`` take others, and ten for each state.
 """
 
@@ -91,7 +91,9 @@ def difference(header: Header, told: List[str], again: List[str]) -> Optional[st
         return f"as a command line refused: {again[0]}"
     one, other = fields(shown), fields(again[1])
     apart = {name for name in {*one, *other} if one.get(name) != other.get(name)}
-    return "; ".join(f"{name}: {one.get(name)} / {other.get(name)}" for name in sorted(apart)) or None
+    return (
+        "; ".join(f"{name}: {one.get(name)} / {other.get(name)}" for name in sorted(apart)) or None
+    )
 
 
 @pytest.mark.long

@@ -97,6 +97,9 @@ def _that_hold(
         # The plan names cores and tasks, whether the script does or not.
         if finding.code == "NC211" and not facts.has(*forbidden):
             continue
+        # Slurm chooses the nodes of so many tasks.
+        if finding.code in ("NC131", "NC132") and facts.tasks > 1 and not facts.has("nodes"):
+            continue
         yield finding
 
 

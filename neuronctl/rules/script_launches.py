@@ -139,10 +139,9 @@ def starts_once(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     plan = facts.plan
     if plan is None or facts.tasks < 2 or facts.uses_launcher:
         return
-    if facts.shell.calls("srun", "source", ".", "eval") and facts.tasks == plan.nodes == 1:
-        return
     programs = [one for one in facts.launches if _plain(one)]
-    if programs:
+    # Several side by side, or in a loop, may well be what the tasks are for.
+    if programs and not any(one.command.background or one.command.looped for one in programs):
         where = counted(plan.nodes, "node")
         yield ScriptViolation(
             f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "

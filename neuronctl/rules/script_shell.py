@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import re
 import signal as signals
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.header import Place
 from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.masking import is_secret_name, is_secret_value
+from neuronctl.rule_codes import WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
 from neuronctl.words import counted
 
 _OF_A_TASK = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_TASK_PID")
+
+
+def _expanded(names: Sequence[str], nodes: int) -> Optional[str]:
+    """The first of the names that differs between tasks on so many nodes; None without one."""
+    differ = [one for one in _OF_A_TASK if one != "SLURM_NODEID" or nodes > 1]
+    return next((name for name in names if name in differ), None)
 
 
 @script_rule("NC631")
@@ -24,14 +31,15 @@ def ranks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     for one in facts.launches:
         if one.command.captured or one.kind not in (*LAUNCHERS, PYTHON, SHELL):
             continue
-        times = facts.times(one) if one.kind == SRUN_KIND else (1, 2)
+        nodes = 1 if facts.plan is None else facts.plan.nodes
+        times = facts.times(one) if one.kind == SRUN_KIND else (nodes, 2)
         if times is None or times[0] * times[1] < 2:
             continue
         # Under a c10d rendezvous, torchrun takes no notice of --node_rank.
         if any(inner.has("rdzv_backend", "rdzv_endpoint") for inner in (one, *one.below())):
             continue
         for word in one.command.words:
-            name = next((name for name in word.names if name in _OF_A_TASK), None)
+            name = _expanded(word.names, times[0])
             if name is not None:
                 yield ScriptViolation(
                     f"the batch shell expands ${name} here, and it is 0: every process gets the "
@@ -41,13 +49,15 @@ def ranks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                     f"\\${name}",
                 )
     for assigned in facts.shell.assignments:
-        name = next((name for name in assigned.word.names if name in _OF_A_TASK), None)
+        name = _expanded(assigned.word.names, 1 if facts.plan is None else facts.plan.nodes)
+        # Whether the program reads it cannot be seen.
         if name is not None and assigned.exported and assigned.sure:
             yield ScriptViolation(
                 f"the batch shell expands ${name} here, and it is 0: {assigned.name} is the same "
                 "in every process",
                 assigned.place,
                 f"let each task set it: srun bash -c 'export {assigned.name}=${name}; …'",
+                WARNING,
             )
 
 

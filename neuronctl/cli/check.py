@@ -10,6 +10,7 @@ import click
 from neuronctl.batchscript.header import read_file, shown_name
 from neuronctl.cli.job_options import catalog_option, complete_files
 from neuronctl.errors import PolicyError, UsageError
+from neuronctl.request.job_file import configured_cluster
 from neuronctl.rule_codes import ERROR
 from neuronctl.rules.script import ScriptFinding
 from neuronctl.submission.script_check import CheckedScript
@@ -40,7 +41,7 @@ def command(
     if bool(files) == (line is not None):
         raise UsageError("nothing to check", "name batch scripts, or a command with --line")
     loaded = load(catalog)
-    chosen, _ = recognise(loaded, cluster)
+    chosen, _ = recognise(loaded, cluster or configured_cluster())
     checked = []
     for name in files:
         checked.append(check_text(shown_name(name), _text(name), loaded, chosen))

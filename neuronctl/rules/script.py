@@ -12,7 +12,8 @@ from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import SCRIPT_JUDGES, ScriptFacts
 
 # The rules of a plan that hold for a script too, and the options that each is about: those of them
-# that the script gives are underlined. All others are about what neuronctl would start.
+# that the script gives are underlined. All others are about what neuronctl would start, or about
+# this hour and not about the script: how many jobs the user has now.
 ABOUT: Mapping[str, Tuple[str, ...]] = {
     **{code: ("partition",) for code in ("NC101", "NC102", "NC122", "NC523", "NC528")},
     **{code: ("nodes", "ntasks", "nodelist") for code in ("NC111", "NC112", "NC527")},
@@ -32,7 +33,7 @@ ABOUT: Mapping[str, Tuple[str, ...]] = {
     "NC232": ("qos",),
     "NC312": ("nodelist", "exclude"),
     "NC411": ("output", "error"),
-    **{code: () for code in ("NC501", "NC508", "NC509")},
+    **{code: () for code in ("NC508", "NC509")},
     "NC511": ("array",),
     **{code: ("dependency",) for code in ("NC512", "NC529")},
     "NC513": ("begin",),

@@ -75,10 +75,12 @@ def check_text(
 _COMMANDS = {"salloc": SALLOC, "srun": SRUN}
 
 
-def check_line(line: str, catalog: Catalog, cluster: Cluster) -> CheckedScript:
+def check_line(
+    line: str, catalog: Catalog, cluster: Cluster, *, ask_slurm: bool = True
+) -> CheckedScript:
     """Check a command line of salloc, srun or sbatch; of sbatch's, the script with these options.
 
-    Raises UsageError for any other line, and where the script cannot be read.
+    ask_slurm: as in check_text(). Raises UsageError for any other line, and where the script cannot be read.
     """
     commands = [command for command in read_shell(line).commands if not command.captured]
     name = commands[0].name if commands else ""
@@ -99,11 +101,11 @@ def check_line(line: str, catalog: Catalog, cluster: Cluster) -> CheckedScript:
         except OSError as error:
             raise UsageError(f"cannot read '{file}': {error.strerror}") from None
         options = [text for text, _ in words[:end]]
-        return check_text(file, text, catalog, cluster, command_line=options)
+        return check_text(file, text, catalog, cluster, ask_slurm=ask_slurm, command_line=options)
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
     if not header.refusals:
-        made, judged = _judged(header, name, catalog, cluster, True, name != "sbatch")
+        made, judged = _judged(header, name, catalog, cluster, ask_slurm, name != "sbatch")
     facts = ScriptFacts(line, header, ShellText((), (), None, frozenset()), made)
     forbidden = cluster.policy.forbidden_options
     return CheckedScript("command line", line, check_script(facts, judged, forbidden))

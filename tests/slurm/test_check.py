@@ -1,0 +1,48 @@
+"""``neuronctl check`` where there is a Slurm: it is asked, too."""
+
+from __future__ import annotations
+
+import json
+from typing import List, Tuple
+
+import pytest
+from harness import COMMENT, PATIENT, Sandbox
+
+SCRIPT = f"""\
+#!/bin/bash
+#SBATCH -p cas_v100nv_4 --gres=gpu:1 {COMMENT}
+#SBATCH --array=0-5000000
+#SBATCH --qos=nobody
+true
+"""
+
+
+def found(sandbox: Sandbox, *argv: str) -> List[Tuple[str, int]]:
+    result = sandbox.exec([*PATIENT, "check", "--json", *argv], check=False)
+    (file,) = json.loads(result.stdout)["files"]
+    assert result.returncode == (4 if file["findings"] else 0)
+    return [(one["code"], one["line"]) for one in file["findings"]]
+
+
+def test_what_slurm_says_is_underlined(sandbox: Sandbox) -> None:
+    sandbox.write("job.sh", SCRIPT)
+    assert found(sandbox, "job.sh") == [("NC511", 3), ("NC521", 4)]
+    refused = sandbox.exec(["sbatch", "-H", "job.sh"], check=False)
+    assert refused.returncode != 0
+
+
+def test_a_right_script_is_taken_by_both(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("job.sh", SCRIPT.replace("-5000000", "-5").replace("#SBATCH --qos", "#"))
+    assert found(sandbox, "job.sh") == []
+    sandbox.exec(["sbatch", "-H", "job.sh"])
+
+
+@pytest.mark.parametrize("dash", ["-", "–"])
+def test_a_typographic_dash_is_what_sbatch_refuses(
+    sandbox: Sandbox, no_jobs: None, dash: str
+) -> None:
+    text = SCRIPT.replace("-5000000", "-5").replace("#SBATCH --qos", "#")
+    sandbox.write("job.sh", text.replace("-p cas", f"{dash}p cas"))
+    codes = [code for code, _ in found(sandbox, "job.sh")]
+    taken = sandbox.exec(["sbatch", "-H", "job.sh"], check=False).returncode == 0
+    assert (taken, codes) == ((True, []) if dash == "-" else (False, ["NC601"]))

@@ -65,22 +65,24 @@ class ScriptFacts:
         return 1 if self.plan is None else self.plan.nodes * self.plan.ntasks_per_node
 
     def times(self, one: Launch) -> Optional[Tuple[int, int]]:
-        """(nodes, tasks per node) of an srun in the job; None where they are not known."""
-        if self.plan is None or not one.certain:
+        """(nodes, tasks per node) of an srun in the job; None where they are not known.
+
+        Where the job has a number of tasks, each srun has the same (SLURM_NTASKS), and then takes
+        no notice of ``--ntasks-per-node`` (tried with Slurm 22.05 and 24.11).
+        """
+        counts = {name: one.count(name) for name in ("nodes", "ntasks", "ntasks_per_node")}
+        unknown = any(one.has(name) and count is None for name, count in counts.items())
+        if self.plan is None or not one.certain or unknown or one.has("ntasks_per_gpu"):
             return None
-        if any(one.has(name) and one.count(name) is None for name in ("nodes", "ntasks")):
-            return None
-        nodes = one.count("nodes") or self.plan.nodes
-        tasks, each = one.count("ntasks"), one.count("ntasks_per_node")
-        if one.has("ntasks_per_node", "ntasks_per_gpu", "ntasks_per_core") and each is None:
-            return None
+        nodes, tasks, each = counts.values()
+        if tasks is None and self.has("ntasks", "ntasks-per-node"):
+            if nodes not in (None, self.plan.nodes):
+                return None  # an error, or a share of them: it depends on the release
+            tasks = self.tasks
         if tasks is not None:
-            if not one.has("nodes"):
-                nodes = min(nodes, tasks)
-            return nodes, -(-tasks // max(nodes, 1))
-        if each is None:
-            each = self.plan.ntasks_per_node if self.has("ntasks", "ntasks-per-node") else 1
-        return nodes, each
+            nodes = nodes or min(self.plan.nodes, tasks)
+            return nodes, -(-tasks // nodes)
+        return nodes or self.plan.nodes, each or 1
 
 
 @dataclass(frozen=True)

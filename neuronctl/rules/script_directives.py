@@ -227,8 +227,8 @@ def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             )
     if items and not {"ALL", "NONE", "NIL"} & {one.upper() for one in items}:
         yield ScriptViolation(
-            "without ALL, --export gives the job these variables alone, and also its sruns: PATH "
-            "and HOME are newly made",
+            "without ALL, --export leaves the job these variables alone: it has no HOME, and its "
+            "sruns have no PATH, so that they do not even find bash",
             given.value_place,
             f"write --export=ALL,{given.value}, or set them within the script",
         )

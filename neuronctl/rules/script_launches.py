@@ -25,6 +25,13 @@ _NAMES_OTHERS = (
 """With one of these, the launchers of the nodes know of each other."""
 
 
+# srun takes no notice of --ntasks-per-node alone where the job has a number of tasks.
+_ONE_PER_NODE = {
+    SRUN_KIND: 'srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1',
+    MPIRUN: 'mpirun -np "$SLURM_NNODES" --map-by ppr:1:node',
+}
+
+
 @script_rule("NC621")
 def launcher_in_launcher(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     for outer in facts.launches:
@@ -72,7 +79,7 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
         return (
             f"{outer.kind} starts {inner.kind} {counted(each, 'time')} on every node, and "
             f"{inner.kind} starts the processes of its node itself: that many separate trainings",
-            f"start one per node: {outer.kind} --ntasks-per-node=1, or leave {inner.kind} out",
+            f"start one per node: {_ONE_PER_NODE[outer.kind]}, or leave {inner.kind} out",
         )
     if nodes > 1 and each == 1 and not inner.has(*_NAMES_OTHERS):
         return (

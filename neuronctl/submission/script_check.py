@@ -80,7 +80,8 @@ def check_line(
 ) -> CheckedScript:
     """Check a command line of salloc, srun or sbatch; of sbatch's, the script with these options.
 
-    ask_slurm: as in check_text(). Raises UsageError for any other line, and where the script cannot be read.
+    ask_slurm: as in check_text(). Raises UsageError for any other line, and where the script
+    cannot be read.
     """
     commands = [command for command in read_shell(line).commands if not command.captured]
     name = commands[0].name if commands else ""

@@ -45,7 +45,7 @@ VALUES: Dict[str, Tuple[str, Sequence[str]]] = {
     "hint": ("", ["nomultithread", "compute_bound"]),
     "export": ("", ["ALL", "NONE", "A=1,B=2"]),
     "wckey": ("", ["w"]),
-    "dependency": ("d", ["singleton"]),
+    "dependency": ("d", ["afterok:99999999", "nonsense"]),
     "exclusive": ("", ["user", "exclusive"]),
     "no-kill": ("k", ["off"]),
     "priority": ("", ["TOP"]),

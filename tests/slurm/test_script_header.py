@@ -18,7 +18,8 @@ from harness import Sandbox, sandbox_up
 from headers import Script, random_script
 from states import NODES
 
-from neuronctl.batchscript.header import Header, read_header
+from neuronctl.batchscript.header import COMMAND_LINE, SCRIPT, Header, read_header
+from neuronctl.batchscript.values import excluding
 
 SEED = 20261122
 STATES = 6
@@ -60,10 +61,16 @@ def fields(shown: str) -> Dict[str, str]:
 def as_arguments(header: Header) -> Script:
     """What was read, as a command line with a script that has no directives."""
     outside = [one for one in header.given if one.source.startswith(("SBATCH_", "SLURM_"))]
+    over = {name for one in outside for name in (one.name, *excluding(one.name))}
     return {
         "text": "#!/bin/bash\ntrue\n",
         "environment": {one.source: one.value or "" for one in outside},
-        "arguments": [one.text for one in header.given if one not in outside],
+        # A command line goes over the environment, and a script does not.
+        "arguments": [
+            one.text
+            for one in header.given
+            if one.source == COMMAND_LINE or (one.source == SCRIPT and one.name not in over)
+        ],
     }
 
 

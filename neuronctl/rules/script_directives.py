@@ -237,7 +237,8 @@ def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 @script_rule("NC614")
 def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     given = facts.given("gpus-per-task")
-    if given is not None and facts.tasks > 1:
+    plan = facts.plan
+    if given is not None and plan is not None and plan.ntasks_per_node > 1:
         yield ScriptViolation(
             "--gpus-per-task hides the other GPUs of the node from each task, and NCCL then copies "
             "through the host's memory, or fails",

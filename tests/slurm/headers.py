@@ -45,7 +45,8 @@ VALUES: Dict[str, Tuple[str, Sequence[str]]] = {
     "hint": ("", ["nomultithread", "compute_bound"]),
     "export": ("", ["ALL", "NONE", "A=1,B=2"]),
     "wckey": ("", ["w"]),
-    "dependency": ("d", ["afterok:99999999", "nonsense"]),
+    # What slurmctld takes of these, it soon drops by itself.
+    "dependency": ("d", ["nonsense", "afterok:x"]),
     "exclusive": ("", ["user", "exclusive"]),
     "no-kill": ("k", ["off"]),
     "priority": ("", ["TOP"]),

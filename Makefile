@@ -36,7 +36,8 @@ test-matrix: install test-packages $(VENV)/torch.stamp ## the tests that need Sl
 
 test-agreement: install test-packages ## what is said of 1,000 random requests in 80 states, and what Slurm does
 	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest -n 0 tests/slurm/test_comparison.py \
-		--agreement-seed $$RANDOM --agreement-states 80 $(OPTIONS)
+		tests/slurm/test_script_header.py --agreement-seed $$RANDOM --agreement-states 80 \
+		$(OPTIONS)
 
 test-fast: install ## unit tests, generated scripts and documentation, in under a minute
 	$(BIN)/python -m pytest -n 2 tests/unit tests/fuzz tests/golden tests/docs --ignore tests/unit/test_examples.py

@@ -41,6 +41,10 @@ SECTIONS = {
         "diff": "Compare the plans and scripts of two jobs.",
         "resubmit": "Submit a recorded job again.",
     },
+    "Read scripts": {
+        "check": "Find what is wrong with batch scripts.",
+        "explain": "Explain a rule: what happens, why, and what to write.",
+    },
     "Look around": {
         "partitions": "Show the partitions, their limits and what is free.",
         "doctor": "Check whether everything works on this machine.",

@@ -58,6 +58,8 @@ class LocalFacts:
     """The user's configuration file, which may not exist."""
     problems: Mapping[str, Tuple[str, str]] = field(default_factory=dict)
     has_directives: bool = False
+    of_script: bool = False
+    """Whether the job is somebody's batch script: hints are about its ``#SBATCH`` lines."""
     needs_ranks: str = ""
     """What in the program's text needs a launcher's variables, which nothing there supplies."""
     uses_several_gpus: bool = False

@@ -6,12 +6,16 @@ import re
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from neuronctl.catalog.model import CommentField, CommentPolicy
-from neuronctl.planning import JobPlan
 from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 
 
-def _comment_form(policy: CommentPolicy) -> str:
+def _comment_form(context: RuleContext) -> str:
     """What to type for a valid comment."""
+    policy = context.plan.cluster.policy.comment
+    of_script = context.local is not None and context.local.of_script
+    if policy.form == "fields" and of_script:
+        parts = ";".join(f"{one.key}={one.key.upper()}" for one in policy.fields)
+        return f'--comment="{parts}"'
     if policy.form == "fields":
         return " ".join(f"--{one.key} {one.key.upper()}" for one in policy.fields)
     return "--comment WORD"
@@ -94,7 +98,7 @@ def comment_given(context: RuleContext) -> Iterator[Violation]:
     if policy.required and not plan.comment:
         yield Violation(
             f"{plan.cluster.name} rejects jobs without a comment",
-            f"add {_comment_form(policy)}{_values(context)}",
+            f"add {_comment_form(context)}{_values(context)}",
             context.cite("policy", "comment"),
         )
 
@@ -109,11 +113,11 @@ def _separated(comment: str, policy: CommentPolicy) -> str:
     return ""
 
 
-def _addition(plan: JobPlan, policy: CommentPolicy, key: str) -> str:
-    if plan.request.comment is None:
+def _addition(context: RuleContext, key: str) -> str:
+    if context.plan.request.comment is None:
         return f"add --{key}"
     # --comment hides --field and --appl.
-    return f"add ;{key}={key.upper()} to it, or use {_comment_form(policy)} instead"
+    return f"add ;{key}={key.upper()} to it, or use {_comment_form(context)} instead"
 
 
 @rule("NC202")
@@ -155,7 +159,7 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
             close = nearest(comment, values)
             yield Violation(
                 f"comment '{comment}' does not have the form {form}",
-                f"use {_comment_form(policy)} instead"
+                f"use {_comment_form(context)} instead"
                 + (f"; closest to '{comment}': {' '.join(dict.fromkeys(close))}" if close else "")
                 + _values(context, close),
                 source,
@@ -175,7 +179,7 @@ def comment_form(context: RuleContext) -> Iterator[Violation]:
         if key not in pairs:
             yield Violation(
                 f"comment '{comment}' has no {key}=",
-                f"{_addition(plan, policy, key)}; " + _choices(context, key, values),
+                f"{_addition(context, key)}; " + _choices(context, key, values),
                 source,
             )
         elif pairs[key] not in values:
@@ -243,6 +247,8 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
 def _how_to_name(context: RuleContext, option: str, key: str, usable: Sequence[str]) -> str:
     """Where an account or QOS is named; ``usable``: those that Slurm says are the user's."""
     name = key.upper()
+    if context.local is not None and context.local.of_script:
+        return "add " + " or ".join(f"#SBATCH {option} {one}" for one in usable or (name,))
     file = "config.yaml" if context.local is None else context.local.config_file
     words = " or ".join(f"{option} {one}" for one in usable or (name,))
     return f"add {words}; or set '{key}: {name}' once in {file}"

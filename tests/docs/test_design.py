@@ -17,6 +17,7 @@ ONLY = {
     "jinja2": ("rendering/",),
     "rich": ("console.py",),
     "subprocess": ("slurm/", "sandbox/"),
+    "tree_sitter": ("batchscript/",),
 }
 
 

@@ -539,7 +539,8 @@ def test_each_rule_at_its_boundary(
 
 
 def test_every_live_rule_has_a_case() -> None:
-    assert {code for code in CODES if code > "NC5" or code == "NC103"} == {one[0] for one in CASES}
+    live = {code for code in CODES if "NC5" < code < "NC6" or code == "NC103"}
+    assert live == {one[0] for one in CASES}
 
 
 @pytest.mark.parametrize("request_", [{}, {"nodes": 2, "gpus_per_node": 1}, {"nodelist": "n1"}])

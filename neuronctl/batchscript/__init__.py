@@ -1,0 +1,1 @@
+"""Anybody's batch script, read as Slurm and as bash read it. Nothing here judges."""

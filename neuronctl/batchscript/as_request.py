@@ -1,0 +1,115 @@
+"""What a script's directives ask for, as the request of a job.
+
+The request is complete where Slurm has a default of its own (one task, one core), so that planning
+derives nothing that Slurm would not. What a request cannot say, such as a range of nodes, is given
+as the least that Slurm would take: a job is refused only where all of it must be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, List, Optional, Tuple
+
+from neuronctl.batchscript.header import SCRIPT, Header
+from neuronctl.batchscript.option_tables import EARLY
+from neuronctl.batchscript.values import node_count, whole_number
+from neuronctl.catalog.model import Cluster
+from neuronctl.request.job import JobRequest, Origin, Source
+from neuronctl.request.options import BY_NAME
+
+# Options whose value a request has under the same name, as it is.
+_AS_THEY_ARE = (
+    *("job-name", "partition", "account", "qos", "comment", "constraint", "reservation"),
+    *("nodelist", "exclude", "dependency", "array", "signal", "mail-type", "mail-user", "output"),
+    *("error", "mem"),
+)
+_COUNTS = ("ntasks", "ntasks-per-node", "cpus-per-task")
+_GPUS = ("gpus-per-node", "gpus", "gres")
+# These say how the job is submitted, and nothing about it.
+_NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
+
+
+def as_request(header: Header, file: str, cluster: Cluster) -> JobRequest:
+    """The request. file: the script's name, for where each value came from."""
+    fields: Dict[str, Any] = {}
+    origins: Dict[str, Origin] = {}
+    others: List[str] = []
+    for name, given in header.options.items():
+        read: Dict[str, Any] = {}
+        value = given.value or ""
+        if name in _AS_THEY_ARE:
+            read = {name.replace("-", "_"): value} if value.strip() else {}
+        elif name in _COUNTS:
+            read = {name.replace("-", "_"): whole_number(value)}
+        elif name == "nodes":
+            read = {"nodes": max(1, node_count(value)[0])}
+        elif name == "time":
+            with contextlib.suppress(ValueError):
+                read = BY_NAME["time"].parse([value])
+        elif name in _GPUS:
+            # What neuronctl's own grammar does not know, such as two types, is not judged.
+            with contextlib.suppress(ValueError):
+                read = BY_NAME[name].parse([value.replace("gres:", "").replace("=", ":")])
+        elif name == "exclusive":
+            read = {"exclusive": True} if value.lower() in ("", "exclusive") else {}
+        elif name in ("requeue", "no-requeue"):
+            read = {"requeue": name == "requeue"}
+        elif name not in _NOT_ABOUT_THE_JOB:
+            others.append(given.text[2:])
+        for field, one in read.items():
+            fields[field] = one
+            where = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
+            origins[field] = Origin(Source.JOB_FILE, where)
+    fields["sbatch"] = tuple(others)
+    _size(header, fields, cluster)
+    return JobRequest(script=file, launcher="srun", cluster=cluster.name, origins=origins, **fields)
+
+
+def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
+    """Settle nodes, tasks, cores and GPUs as Slurm would."""
+    tasks, each = fields.get("ntasks"), fields.get("ntasks_per_node")
+    nodes: Optional[int] = fields.get("nodes")
+    cores, gpus_a_node = _of_partition(fields.get("partition"), cluster)
+    per_task = _number(header, "gpus-per-task")
+    per_gpu = _number(header, "cpus-per-gpu")
+    if nodes is None and fields.get("nodelist") is None:
+        nodes = 1
+        if tasks is not None:
+            cpus = fields.get("cpus_per_task", 1)
+            fitting = max(1, cores // cpus) if cores else tasks
+            nodes = -(-tasks // min(fitting, each or fitting))
+        total = fields.get("gpus") or (per_task or 0) * (tasks or 1)
+        if total and gpus_a_node:
+            nodes = max(nodes, -(-total // gpus_a_node))
+        fields["nodes"] = nodes
+    elif nodes is not None and tasks is not None and tasks < nodes:
+        fields["nodes"] = nodes = tasks  # sbatch reduces them, with a warning
+    nodes = nodes or 1
+    if tasks is not None:
+        fields.pop("ntasks_per_node", None)
+        each = max(1, -(-tasks // nodes)) if each is None else min(each, -(-tasks // nodes))
+    each = each or 1
+    fields["ntasks_per_node"] = each
+    fields.pop("ntasks", None)
+    if "gpus" in fields:
+        fields.setdefault("gpus_per_node", -(-fields.pop("gpus") // nodes))
+        fields.pop("gpus", None)
+    elif per_task and "gpus_per_node" not in fields:
+        fields["gpus_per_node"] = per_task * each
+    if "cpus_per_task" not in fields:
+        held = fields.get("gpus_per_node", 0)
+        fields["cpus_per_task"] = max(1, (per_gpu or 0) * held // each)
+
+
+def _of_partition(name: Optional[str], cluster: Cluster) -> Tuple[int, int]:
+    """The cores of a partition's largest node, and its GPUs per node; 0 where not known."""
+    partition = cluster.partitions.get(name or cluster.default_partition or "")
+    if partition is None:
+        return 0, 0
+    return partition.max_cores_per_node or 0, partition.gpus_per_node
+
+
+def _number(header: Header, name: str) -> Optional[int]:
+    """The count at the end of a value: 2 of ``a100:2``; None where there is none."""
+    value = (header.value(name) or "").rpartition(":")[2]
+    return int(value) if value.isdigit() else None

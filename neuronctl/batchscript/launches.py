@@ -1,0 +1,329 @@
+"""What a command starts: launchers, what they start in turn, and the counts in their options."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.batchscript.header import Place
+from neuronctl.batchscript.option_tables import SRUN, GetoptError, getopt
+from neuronctl.batchscript.shell_text import Command, Word, read_shell
+from neuronctl.frozen import dataclass, field
+
+SRUN_KIND, MPIRUN, TORCHRUN, ACCELERATE = "srun", "mpirun", "torchrun", "accelerate launch"
+DEEPSPEED, HOROVODRUN, PYTHON, SHELL, PROGRAM = (
+    "deepspeed",
+    "horovodrun",
+    "python",
+    "shell",
+    "program",
+)
+LAUNCHERS = (SRUN_KIND, MPIRUN, TORCHRUN, ACCELERATE, DEEPSPEED, HOROVODRUN)
+STARTS_PER_NODE = (TORCHRUN, ACCELERATE, DEEPSPEED)
+"""Each starts the processes of its own node."""
+
+UNKNOWN = "\0"
+"""Stands for a value that cannot be known."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One program that is started, and what it starts.
+
+    kind: one of the constants above. options: its own, without dashes and with ``_`` for ``-``;
+    UNKNOWN where a value cannot be known. certain: whether every option is known. inside: what it
+    starts, as far as the text shows.
+    """
+
+    kind: str
+    word: Word
+    command: Command
+    options: Mapping[str, str] = field(default_factory=dict)
+    certain: bool = True
+    inside: Tuple[Launch, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """Where the program is named."""
+        return self.word.place
+
+    def count(self, *names: str) -> Optional[int]:
+        """The number that one of these options gives, None where none does or it is not known."""
+        for name in names:
+            text = self.options.get(name, "")
+            if re.fullmatch(r"\s*\+?[0-9]{1,9}", text):
+                return int(text)
+        return None
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these options is given."""
+        return any(name in self.options for name in names)
+
+    def below(self) -> Iterator[Launch]:
+        """All that it starts, at any depth."""
+        for one in self.inside:
+            yield one
+            yield from one.below()
+
+
+def launch(command: Command) -> Optional[Launch]:
+    """What a command starts; None for what is no program, such as ``cd``."""
+    return _launch(command.words, command, 0)
+
+
+# Programs that run the rest of their words, and how many of their own come first.
+_PLAIN = ("nohup", "exec", "command", "builtin", "time", "setsid", "catchsegv", "sudo")
+
+_MPIRUN_FLAGS = """
+oversubscribe allow-run-as-root report-bindings v verbose quiet q tag-output display-map
+display-allocation nooversubscribe no-oversubscribe mpich prtemca bycore bynode byslot bind-to-core
+bind-to-socket bind-to-none enable-recovery disable-recovery l prepend-rank
+""".split()  # noqa: SIM905
+_MPIRUN_VALUES = """
+np n c N npernode npersocket ppn H host hosts hostfile machinefile f map-by bind-to rank-by x prefix
+wdir wd path genvlist envlist launcher iface timeout output-filename mca pmca gmca genv env cpu-set
+cpus-per-proc rankfile tune personality
+""".split()  # noqa: SIM905
+_MPIRUN_PAIRS = ("mca", "pmca", "gmca", "genv", "env")
+_TORCHRUN_FLAGS = ("standalone", "no_python", "m", "module", "run_path", "use_env", "h", "help")
+_ACCELERATE_FLAGS = """
+multi_gpu use_deepspeed use_fsdp use_megatron_lm use_tp cpu mps tpu tpu_use_cluster tpu_use_sudo
+no_tpu_cluster use_mps_device debug m module no_python q quiet enable_cpu_affinity use_xpu
+downcast_bf16 no_local_rank
+""".split()  # noqa: SIM905
+_DEEPSPEED_FLAGS = """
+no_local_rank no_python no_ssh no_ssh_check force_multi save_pid module enable_elastic_training
+bind_cores_to_rank
+""".split()  # noqa: SIM905
+_HOROVODRUN_FLAGS = """
+gloo mpi jsrun verbose disable_cache check_build tcp mpi_threads_disable autotune
+log_with_timestamp log_without_timestamp
+""".split()  # noqa: SIM905
+_CONTAINER_FLAGS = """
+nv rocm c contain cleanenv e writable_tmpfs no_home fakeroot f containall C userns u pid p ipc i
+writable w no_init no_privs keep_privs nvccli compat net no_eval no_umask vm
+""".split()  # noqa: SIM905
+
+
+def _launch(words: Sequence[Word], command: Command, depth: int) -> Optional[Launch]:
+    words = _unwrapped(words)
+    if not words or words[0].value is None or depth > 8:
+        return None
+    word, rest = words[0], words[1:]
+    name = (words[0].value or "").rpartition("/")[2]
+    if name == "srun":
+        return _srun(word, rest, command, depth)
+    if name in ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"):
+        return _mpirun(word, rest, command, depth)
+    if name in ("torchrun", "torchrun_jsc"):
+        return _options(TORCHRUN, word, rest, command, depth, _TORCHRUN_FLAGS)
+    if name == "accelerate":
+        if rest and rest[0].value == "launch":
+            return _options(ACCELERATE, word, rest[1:], command, depth, _ACCELERATE_FLAGS)
+        return Launch(PROGRAM, word, command)
+    if name in ("deepspeed", "deepspeed.pt"):
+        return _options(DEEPSPEED, word, rest, command, depth, _DEEPSPEED_FLAGS)
+    if name == "horovodrun":
+        return _options(HOROVODRUN, word, rest, command, depth, _HOROVODRUN_FLAGS)
+    if name in ("singularity", "apptainer"):
+        return _container(word, rest, command, depth)
+    if re.fullmatch(r"python[0-9.]*", name):
+        return _python(word, rest, command, depth)
+    if name in ("bash", "sh", "zsh", "dash"):
+        return _shell(word, rest, command, depth)
+    return Launch(PROGRAM, word, command)
+
+
+def _unwrapped(words: Sequence[Word]) -> Sequence[Word]:
+    """The words behind ``env A=b``, ``nohup`` and the like."""
+    words = list(words)
+    while words:
+        name = (words[0].value or "").rpartition("/")[2]
+        if name in _PLAIN:
+            words = words[1:]
+            while words and (words[0].value or "").startswith("-"):
+                words = words[1:]
+        elif name == "env":
+            words = words[1:]
+            while words and (words[0].raw.startswith("-") or "=" in words[0].raw):
+                words = words[2:] if words[0].value in ("-u", "-C", "-S") else words[1:]
+        elif name in ("timeout", "nice", "stdbuf", "ionice"):
+            values = {"timeout": ("-k", "-s"), "nice": ("-n",), "stdbuf": ("-o", "-e", "-i")}
+            words = words[1:]
+            while words and (words[0].value or "").startswith("-"):
+                both = words[0].value in values.get(name, ("-c", "-n"))
+                words = words[2:] if both else words[1:]
+            words = words[1:] if name == "timeout" else words
+        elif name == "numactl":
+            words = words[1:]
+            while words and words[0].raw.startswith("-"):
+                words = words[1:] if "=" in words[0].raw else words[2:]
+        else:
+            break
+    return words
+
+
+def _texts(words: Sequence[Word]) -> List[str]:
+    """The values, UNKNOWN within those that are not known: ``--np=$N`` as ``--np=`` UNKNOWN."""
+    found = []
+    for word in words:
+        if word.value is not None:
+            found.append(word.value)
+            continue
+        head = re.match(r"--?[A-Za-z][\w-]*=", word.raw) or re.match(
+            r"-[A-Za-z](?=[$\"])", word.raw
+        )
+        found.append((head[0] if head else "") + UNKNOWN)
+    return found
+
+
+def _key(name: str) -> str:
+    return name.lstrip("-").replace("-", "_")
+
+
+def _inside(words: Sequence[Word], command: Command, depth: int) -> Tuple[Launch, ...]:
+    found = _launch(words, command, depth + 1)
+    return () if found is None else (found,)
+
+
+def _srun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+    texts = _texts(rest)
+    try:
+        parsed, end = getopt(texts, SRUN)
+    except GetoptError:
+        return Launch(SRUN_KIND, word, command, certain=False)
+    options = {_key(one.known.name): one.value or "" for one in parsed}
+    # An unquoted variable in front of the program may hold options.
+    certain = end >= len(rest) or not rest[end].may_be_several
+    inside = _inside(rest[end:], command, depth) if certain else ()
+    return Launch(SRUN_KIND, word, command, options, certain, inside)
+
+
+def _mpirun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+    options: Dict[str, str] = {}
+    texts = _texts(rest)
+    at = 0
+    while at < len(texts) and texts[at].startswith("-"):
+        name, equals, value = texts[at].lstrip("-").partition("=")
+        if equals:
+            options[_key(name)] = value
+            at += 1
+        elif name in _MPIRUN_FLAGS:
+            options[_key(name)] = ""
+            at += 1
+        elif name in _MPIRUN_VALUES and at + 1 < len(texts):
+            options[_key(name)] = texts[at + 1]
+            at += 3 if name in _MPIRUN_PAIRS else 2
+        else:
+            return Launch(MPIRUN, word, command, options, certain=False)
+    if at < len(rest) and rest[at].may_be_several:
+        return Launch(MPIRUN, word, command, options, certain=False)
+    return Launch(MPIRUN, word, command, options, True, _inside(rest[at:], command, depth))
+
+
+def _options(
+    kind: str,
+    word: Word,
+    rest: Sequence[Word],
+    command: Command,
+    depth: int,
+    flags: Sequence[str],
+) -> Launch:
+    """A launcher of Python's argparse, whose options all take a value but for ``flags``."""
+    options: Dict[str, str] = {}
+    texts = _texts(rest)
+    at = 0
+    while at < len(texts) and texts[at].startswith("-") and texts[at] != "--":
+        name, equals, value = texts[at].partition("=")
+        key = _key(name)
+        if equals or key in flags:
+            options[key] = value
+            at += 1
+        else:
+            options[key] = texts[at + 1] if at + 1 < len(texts) else UNKNOWN
+            at += 2
+    if at < len(rest) and rest[at].may_be_several:
+        return Launch(kind, word, command, options, certain=False)
+    inside: Tuple[Launch, ...] = ()
+    if at < len(rest):
+        value = rest[at].value or ""
+        python = value.endswith(".py") or options.keys() & {"m", "module"}
+        inside = (
+            (Launch(PYTHON, rest[at], command),) if python else _inside(rest[at:], command, depth)
+        )
+    return Launch(kind, word, command, options, True, inside)
+
+
+def _container(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Optional[Launch]:
+    """What runs in a container is started as it would be outside of it."""
+    if not rest or rest[0].value != "exec":
+        return Launch(PROGRAM, word, command)
+    texts = _texts(rest)
+    at = 1
+    while at < len(texts) and texts[at].startswith("-"):
+        attached = "=" in texts[at] or _key(texts[at]) in _CONTAINER_FLAGS
+        at += 1 if attached else 2
+    # The image's name in a variable is one word, as a rule; two in a row may be anything.
+    if all(one.may_be_several for one in rest[at : at + 2]):
+        return Launch(PROGRAM, word, command, certain=False)
+    return _launch(rest[at + 1 :], command, depth + 1)
+
+
+_MODULES = {
+    "torch.distributed.run": (TORCHRUN, _TORCHRUN_FLAGS),
+    "torch.distributed.launch": (TORCHRUN, _TORCHRUN_FLAGS),
+    "accelerate.commands.launch": (ACCELERATE, _ACCELERATE_FLAGS),
+    "deepspeed.launcher.runner": (DEEPSPEED, _DEEPSPEED_FLAGS),
+    "horovod.runner": (HOROVODRUN, _HOROVODRUN_FLAGS),
+}
+
+
+def _python(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+    texts = _texts(rest)
+    at = 0
+    while at < len(texts) and texts[at].startswith("-"):
+        if texts[at] == "-m" and at + 1 < len(texts):
+            known = _MODULES.get(texts[at + 1])
+            if known is not None:
+                return _options(known[0], word, rest[at + 2 :], command, depth, known[1])
+            return Launch(PYTHON, word, command, {"m": texts[at + 1]})
+        if texts[at] == "-c":
+            return Launch(PYTHON, word, command, {"c": ""})
+        at += 2 if texts[at] in ("-W", "-X") else 1
+    script = texts[at] if at < len(texts) else ""
+    return Launch(PYTHON, word, command, {"script": script})
+
+
+def _shell(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+    """``bash -c TEXT``: what the text starts."""
+    for number, one in enumerate(rest):
+        value = one.value
+        if value is None or not value.startswith("-"):
+            break
+        if re.fullmatch(r"-[a-z]*c", value) and number + 1 < len(rest):
+            text = rest[number + 1]
+            found = []
+            for inner in read_shell(text.text).commands:
+                # Positions within the text mean nothing to a reader of the script.
+                placed = _placed(inner, text.place)
+                started = _launch(placed.words, placed, depth + 1)
+                if started is not None:
+                    found.append(started)
+            return Launch(SHELL, word, command, {"c": ""}, True, tuple(found))
+    return Launch(SHELL, word, command)
+
+
+def _placed(command: Command, place: Place) -> Command:
+    """A command whose words all stand at ``place``."""
+    words = tuple(
+        Word(word.raw, word.value, word.names, word.text, place) for word in command.words
+    )
+    return Command(
+        words,
+        command.assigned,
+        place,
+        command.background,
+        command.sure,
+        command.looped,
+        command.captured,
+    )

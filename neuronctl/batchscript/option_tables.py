@@ -1,0 +1,206 @@
+"""The options of sbatch and srun, as getopt_long reads them (Slurm 22.05 to 26.05)."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from neuronctl.frozen import dataclass
+
+NO_VALUE, VALUE, OPTIONAL_VALUE = "", "=", "?"
+
+Release = Tuple[int, int]
+"""Of Slurm: (22, 5)."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """One option of a program.
+
+    takes: NO_VALUE, VALUE or OPTIONAL_VALUE (only attached: ``--nice=5``, ``-koff``). name: of the
+    option that it sets, which two spellings may share. since, until: the first release that has
+    it, and the first that has it no longer.
+    """
+
+    long: str
+    short: str
+    takes: str
+    name: str
+    since: Optional[Release] = None
+    until: Optional[Release] = None
+
+
+_ALIASES = {"cluster": "clusters", "tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind"}
+
+_BOTH = """
+account:A= acctg-freq= bb= bbf= begin:b= chdir:D= cluster= cluster-constraint= clusters:M= comment=
+constraint:C= container= context= contiguous core-spec:S= cores-per-socket= cpu-freq= cpus-per-gpu=
+cpus-per-task:c= deadline= delay-boot= dependency:d= distribution:m= error:e= exclude:x= exclusive?
+export= extra-node-info:B= gpu-bind= gpu-freq= gpus:G= gpus-per-node= gpus-per-socket=
+gpus-per-task= gres= gres-flags= help:h hint= hold:H input:i= job-name:J= licenses:L= mail-type=
+mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= network= nice? no-kill:k?
+nodefile:F= nodelist:w= nodes:N= ntasks:n= ntasks-per-core= ntasks-per-gpu= ntasks-per-node=
+ntasks-per-socket= ntasks-per-tres= open-mode= output:o= overcommit:O oversubscribe:s partition:p=
+power=<24.5 prefer= priority= profile= propagate? qos:q= quiet:Q reboot reservation= signal=
+sockets-per-node= spread-job switches= tasks-per-node= test-only thread-spec= threads-per-core=
+time:t= time-min= tmp= usage use-min-nodes verbose:v version:V wckey=
+autocomplete=>23.2 container-id=>23.2 extra=>23.2 tres-per-task=>23.2 tres-bind=>23.11
+segment=>24.5 stepmgr>24.5 oom-kill-step?>24.11 consolidate-segments>25.11 resources=>25.11
+spread-segments>25.11 runtime=>26.5 mem-update=>26.5
+"""
+
+_SBATCH = """
+array:a= batch= export-file= get-user-env? gid= ignore-pbs kill-on-invalid-dep= no-requeue parsable
+requeue uid= wait:W wait-all-nodes= wrap= resv-ports?>24.5 external>25.5
+"""
+
+_SRUN = """
+accel-bind= bcast? bcast-exclude= compress? cpu-bind= cpu_bind= debugger-test disable-status:X
+epilog= exact het-group= immediate:I? interactive jobid= kill-on-bad-exit:K? label:l mpi=
+msg-timeout= multi-prog no-allocate:Z overlap? pack-group= preserve-env:E prolog= pty?
+quit-on-interrupt relative:r= resv-ports? send-libs? slurmd-debug= task-epilog= task-prolog=
+threads:T= unbuffered:u wait:W= whole external-launcher?>23.11 treewidth=>23.11
+wait-for-children>25.5 async>26.5 ignore-signals=>26.5
+"""
+
+
+def _table(text: str) -> Tuple[Known, ...]:
+    found = []
+    for word in text.split():
+        since = until = None
+        for sign in "<>":
+            word, _, release = word.partition(sign)
+            if release:
+                year, _, month = release.partition(".")
+                if sign == "<":
+                    until = (int(year), int(month))
+                else:
+                    since = (int(year), int(month))
+        takes = word[-1] if word[-1] in "=?" else NO_VALUE
+        long, _, short = word.rstrip("=?").partition(":")
+        found.append(Known(long, short, takes, _ALIASES.get(long, long), since, until))
+    return tuple(found)
+
+
+_SALLOC = "bell no-bell no-shell get-user-env? immediate:I? kill-command:K? wait-all-nodes="
+
+SBATCH = _table(_BOTH + _SBATCH)
+SRUN = _table(_BOTH + _SRUN)
+SALLOC = tuple(
+    one
+    for one in _table(_BOTH + _SALLOC)
+    if one.name not in ("error", "export", "input", "open-mode", "output", "propagate", "test-only")
+)
+
+EARLY = frozenset(("help", "quiet", "usage", "verbose", "version", "wrap"))
+"""What sbatch reads on its command line only: it accepts them in a script, without any effect."""
+
+# Which variable of the environment sets which option, where it is not the option's own name.
+_VARIABLES = {
+    "SBATCH_ARRAY_INX": "array",
+    "SBATCH_BURST_BUFFER": "bb",
+    "SLURM_CLUSTERS": "clusters",
+    "SBATCH_CPU_FREQ_REQ": "cpu-freq",
+    "SLURM_HINT": "hint",
+    "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_TIMELIMIT": "time",
+}
+_OF_THE_SAME_NAME = """
+account acctg-freq batch cluster-constraint clusters container constraint core-spec cpus-per-gpu
+delay-boot distribution exclusive export get-user-env gres gres-flags gpus gpu-bind gpu-freq
+gpus-per-node gpus-per-socket gpus-per-task hint job-name mem-bind mem-per-cpu mem-per-gpu network
+no-kill no-requeue open-mode overcommit partition power profile qos requeue reservation signal
+spread-job thread-spec threads-per-core use-min-nodes wait wait-all-nodes wckey error input output
+"""
+
+
+def variables() -> Mapping[str, str]:
+    """Variable of the environment -> the option that sbatch sets from it, after the script's."""
+    own = {f"SBATCH_{name.replace('-', '_').upper()}": name for name in _OF_THE_SAME_NAME.split()}
+    return {**own, **_VARIABLES}
+
+
+class GetoptError(ValueError):
+    """What getopt_long refuses; ``index`` is that of the word, ``unknown`` whether no option has
+    such a name."""
+
+    def __init__(self, message: str, index: int, unknown: bool = False) -> None:
+        super().__init__(message)
+        self.index = index
+        self.unknown = unknown
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One option among words: its name, its value (None without one), the indexes of its first word
+    and of the word with its value."""
+
+    known: Known
+    value: Optional[str]
+    index: int
+    value_index: int
+
+
+def getopt(
+    words: List[str], table: Tuple[Known, ...], release: Optional[Release] = None
+) -> Tuple[Tuple[Parsed, ...], int]:
+    """The options at the beginning of ``words``, and the index of the first word behind them.
+
+    release: None takes every option that any release has. Raises GetoptError.
+    """
+    here = tuple(
+        one
+        for one in table
+        if release is None
+        or ((one.since is None or one.since <= release) and (one.until or (99, 0)) > release)
+    )
+    shorts: Dict[str, Known] = {one.short: one for one in here if one.short}
+    found: List[Parsed] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if word == "--":
+            return tuple(found), index + 1
+        if len(word) < 2 or not word.startswith("-"):
+            break
+        start, index = index, index + 1
+        if word.startswith("--"):
+            name, equals, text = word[2:].partition("=")
+            known = _whole(name, here, start)
+            value: Optional[str] = text if equals else None
+            if known.takes == NO_VALUE and equals:
+                raise GetoptError(f"option '--{known.long}' takes no value", start)
+            if known.takes == VALUE and value is None:
+                if index == len(words):
+                    raise GetoptError(f"option '--{known.long}' requires a value", start)
+                value, index = words[index], index + 1
+            found.append(Parsed(known, value, start, index - 1))
+            continue
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            short = shorts.get(letter)
+            if short is None:
+                raise GetoptError(f"there is no option '-{letter}'", start, True)
+            value = None
+            if short.takes != NO_VALUE:
+                value, letters = letters or None, ""
+            if short.takes == VALUE and value is None:
+                if index == len(words):
+                    raise GetoptError(f"option '-{letter}' requires a value", start)
+                value, index = words[index], index + 1
+            found.append(Parsed(short, value, start, index - 1))
+    return tuple(found), index
+
+
+def _whole(name: str, table: Tuple[Known, ...], index: int) -> Known:
+    """The option that a long name, which may be abbreviated, stands for."""
+    longer = [one for one in table if one.long.startswith(name)]
+    exact = [one for one in longer if one.long == name]
+    if exact:
+        return exact[0]
+    if not longer:
+        raise GetoptError(f"there is no option '--{name}'", index, True)
+    if len({one.name for one in longer}) > 1:
+        every = ", ".join(f"--{one.long}" for one in longer)
+        raise GetoptError(f"option '--{name}' is ambiguous: {every}", index)
+    return longer[0]

@@ -1,0 +1,388 @@
+"""The shell part of a script: its commands with their words and where they stand.
+
+Read with tree-sitter's grammar of bash. A variable is followed where it is set once, by a line that
+surely runs, to a value that the text shows. What cannot be known is None, and never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Dict, FrozenSet, Iterator, List, Mapping, Optional, Set, Tuple
+
+from neuronctl.batchscript.header import Place
+from neuronctl.frozen import dataclass
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a command.
+
+    raw: as it is written. value: what the command gets, None where that cannot be known. names: the
+    variables that this shell expands in it. text: what a shell that gets it as ``bash -c TEXT``
+    reads, with the variables that this shell does not know left as they are.
+    """
+
+    raw: str
+    value: Optional[str]
+    names: Tuple[str, ...]
+    text: str
+    place: Place
+
+    @property
+    def may_be_several(self) -> bool:
+        """Whether it may expand to no word, or to more than one."""
+        return self.value is None and not self.raw.startswith(('"', "'"))
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A variable that is set. sure: by a line that runs once, whatever happens."""
+
+    name: str
+    word: Word
+    exported: bool
+    sure: bool
+    place: Place
+
+
+@dataclass(frozen=True)
+class Command:
+    """A simple command.
+
+    assigned: the variables before it. background: it ends with ``&``. sure: it runs once, whatever
+    happens. looped: it is in a loop or in a function, which may run any number of times. captured:
+    its output is the value of something.
+    """
+
+    words: Tuple[Word, ...]
+    assigned: Tuple[Assignment, ...]
+    place: Place
+    background: bool
+    sure: bool
+    looped: bool
+    captured: bool
+
+    @property
+    def name(self) -> str:
+        """Without its directory; "" where it is not known."""
+        if not self.words or self.words[0].value is None:
+            return ""
+        return self.words[0].value.rpartition("/")[2]
+
+    @property
+    def arguments(self) -> Tuple[Optional[str], ...]:
+        """The values of the words behind the first."""
+        return tuple(word.value for word in self.words[1:])
+
+
+@dataclass(frozen=True)
+class ShellText:
+    """What a shell runs. broken: the first place that is not bash, None where all of it is.
+    comments: the lines that begin with a comment of the shell's, and not of a here-document's.
+    """
+
+    commands: Tuple[Command, ...]
+    assignments: Tuple[Assignment, ...]
+    broken: Optional[Place]
+    comments: FrozenSet[int]
+
+    def assigned(self, name: str) -> Tuple[Assignment, ...]:
+        """Every place that sets a variable."""
+        return tuple(one for one in self.assignments if one.name == name)
+
+    def calls(self, *names: str) -> Tuple[Command, ...]:
+        """The commands of these names."""
+        return tuple(one for one in self.commands if one.name in names)
+
+
+@dataclass(frozen=True)
+class _Where:
+    """In what a node stands."""
+
+    sure: bool = True
+    looped: bool = False
+    captured: bool = False
+    background: bool = False
+    depth: int = 0
+
+
+_LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function_definition")
+_CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
+_DEEPEST = 150
+"""Levels of nesting to look into; nobody's script has as many."""
+
+_parser: Optional[Parser] = None
+
+
+def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:
+    """Read shell text. known: variables that are set when it begins."""
+    global _parser
+    if _parser is None:
+        import tree_sitter
+        import tree_sitter_bash
+
+        _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    data = text.encode("utf-8", "surrogateescape")
+    tree = _parser.parse(data)
+    return _Reader(data, known).read(tree.root_node)
+
+
+class _Reader:
+    """Walks one tree; holds the variables that are known so far."""
+
+    def __init__(self, data: bytes, known: Mapping[str, str]) -> None:
+        self.lines = data.split(b"\n")
+        self.known: Dict[str, str] = dict(known)
+        self.commands: List[Command] = []
+        self.assignments: List[Assignment] = []
+        self.broken: Optional[Place] = None
+        self.often: Set[str] = set()
+        self.comments: Set[int] = set()
+
+    def read(self, root: Node) -> ShellText:
+        """The whole text."""
+        self.often = _set_often(root)
+        self.visit(root, _Where())
+        return ShellText(
+            tuple(self.commands), tuple(self.assignments), self.broken, frozenset(self.comments)
+        )
+
+    def place(self, node: Node) -> Place:
+        """Where a node begins, and its end on that line."""
+        row, column = node.start_point
+        end_row, end_column = node.end_point
+        line = self.lines[row]
+        start = len(line[:column].decode("utf-8", "replace")) + 1
+        end = line[:end_column] if end_row == row else line
+        return Place(row + 1, start, len(end.decode("utf-8", "replace")) + 1)
+
+    def visit(self, node: Node, where: _Where) -> None:
+        """Collect the commands and assignments below a node."""
+        if where.depth > _DEEPEST:
+            return
+        kind = node.type
+        if (kind == "ERROR" or node.is_missing) and self.broken is None:
+            self.broken = self.place(node)
+        if kind == "comment":
+            self.comments.add(node.start_point[0] + 1)
+            return
+        if kind == "command":
+            self.command(node, where)
+            return
+        if kind in ("declaration_command", "unset_command"):
+            self.declaration(node, where)
+            return
+        if kind == "variable_assignment":
+            self.assignment(node, where, exported=False)
+            return
+        sure, looped = where.sure, where.looped
+        captured = where.captured or kind in ("command_substitution", "process_substitution")
+        if kind in _LOOPS:
+            sure, looped = False, True
+        if kind in _CHOICES or captured:
+            sure = False
+        children = node.children
+        for number, child in enumerate(children):
+            after = children[number + 1].type if number + 1 < len(children) else ""
+            below = _Where(
+                # `a && b`, `a | b`: the first one surely runs, but for a subshell's variables.
+                sure=sure or (where.sure and kind == "list" and number == 0),
+                looped=looped,
+                captured=captured,
+                background=after == "&" or (where.background and kind != "program"),
+                depth=where.depth + 1,
+            )
+            if child.is_named:
+                self.visit(child, below)
+
+    def command(self, node: Node, where: _Where) -> None:
+        """A simple command: its words, and what is expanded in them."""
+        words, assigned = [], []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                value = child.child_by_field_name("value")
+                name = child.child_by_field_name("name")
+                if name is not None:
+                    assigned.append(
+                        Assignment(
+                            _text(name), self.word(value, child), True, False, self.place(child)
+                        )
+                    )
+            elif child.type == "command_name":
+                words.append(self.word(child.children[0] if child.children else child, child))
+            elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
+                continue
+            elif child.is_named:
+                words.append(self.word(child, child))
+        place = self.place(node)
+        self.commands.append(
+            Command(
+                tuple(words),
+                tuple(assigned),
+                place,
+                where.background,
+                where.sure,
+                where.looped,
+                where.captured,
+            )
+        )
+        self.substitutions(node, where)
+        # What a sourced file sets cannot be known.
+        if words and words[0].value in ("source", ".", "eval"):
+            self.known.clear()
+
+    def substitutions(self, node: Node, where: _Where) -> None:
+        """The commands within ``$(…)`` of a command's words."""
+        for child in node.children:
+            if child.type in ("command_substitution", "process_substitution"):
+                below = _Where(False, where.looped, True, False, where.depth + 1)
+                self.visit(child, below)
+            elif child.children and where.depth < _DEEPEST:
+                deeper = _Where(where.sure, where.looped, where.captured, False, where.depth + 1)
+                self.substitutions(child, deeper)
+
+    def declaration(self, node: Node, where: _Where) -> None:
+        """``export A=x B``, ``declare``, ``local``, ``readonly``, ``unset``."""
+        exported = bool(node.children) and node.children[0].type == "export"
+        for child in node.children:
+            if child.type == "variable_assignment":
+                self.assignment(child, where, exported)
+            elif child.type == "variable_name" and exported:
+                for number, one in enumerate(self.assignments):
+                    if one.name == _text(child):
+                        self.assignments[number] = Assignment(
+                            one.name, one.word, True, one.sure, one.place
+                        )
+        self.substitutions(node, where)
+
+    def assignment(self, node: Node, where: _Where, exported: bool) -> None:
+        """``NAME=value``."""
+        name_node = node.child_by_field_name("name")
+        if name_node is None:
+            return
+        name, word = _text(name_node), self.word(node.child_by_field_name("value"), node)
+        plain = name_node.type == "variable_name" and "+=" not in _text(node)[: len(name) + 2]
+        self.assignments.append(Assignment(name, word, exported, where.sure, self.place(node)))
+        if plain and where.sure and word.value is not None and name not in self.often:
+            self.known[name] = word.value
+        else:
+            self.known.pop(name, None)
+        if node.type == "variable_assignment":
+            self.substitutions(node, where)
+
+    def word(self, node: Optional[Node], around: Node) -> Word:
+        """A word, or the empty value of ``A=``."""
+        if node is None:
+            return Word("", "", (), "", self.place(around))
+        names: List[str] = []
+        text: List[str] = []
+        value = self.value(node, names, text, quoted=False)
+        return Word(_text(node), value, tuple(names), "".join(text), self.place(node))
+
+    def value(
+        self, node: Node, names: List[str], text: List[str], *, quoted: bool
+    ) -> Optional[str]:
+        """What a part of a word stands for; its variables and its text are added to the lists."""
+        kind, raw = node.type, _text(node)
+        if kind == "raw_string":
+            text.append(raw[1:-1])
+            return raw[1:-1]
+        if kind in ("word", "string_content", "extglob_pattern", "number", "test_operator"):
+            pattern = r'\\([$`"\\])' if quoted else r"\\(.)"
+            plain = re.sub(r"\\\n", "", raw)
+            plain = re.sub(pattern, r"\1", plain, flags=re.DOTALL)
+            text.append(plain)
+            if not quoted and re.search(r"(?<!\\)[*?\[{]", raw):
+                return None  # the names of files, or several words
+            return plain
+        if kind in ("string", "concatenation", "translated_string"):
+            parts: List[Optional[str]] = []
+            inside = kind == "string" or quoted
+            at = node.start_byte + (1 if kind == "string" else 0)
+            for child in node.children:
+                if child.type == '"':
+                    continue
+                gap = self.between(node, at, child.start_byte)
+                if gap:  # blanks at the edge of a string belong to no child
+                    parts.append(gap)
+                    text.append(gap)
+                parts.append(self.value(child, names, text, quoted=inside))
+                at = child.end_byte
+            gap = self.between(node, at, node.end_byte - 1) if kind == "string" else ""
+            if gap:
+                parts.append(gap)
+                text.append(gap)
+            if any(part is None for part in parts):
+                return None
+            return "".join(part for part in parts if part is not None)
+        if kind == "simple_expansion":
+            name = raw[1:]
+            names.append(name)
+            known = self.known.get(name)
+            text.append(raw if known is None else known)
+            if known is not None and not quoted and re.search(r"[\s*?\[]", known):
+                return None
+            return known
+        names += _names(node)
+        text.append(raw)
+        if kind == "expansion" and re.fullmatch(r"\$\{\w+\}", raw):
+            known = self.known.get(raw[2:-1])
+            if known is not None:
+                text[-1] = known
+                if not quoted and re.search(r"[\s*?\[]", known):
+                    return None
+            return known
+        if not node.is_named and kind != "$":
+            return raw
+        return raw if kind == "$" else None
+
+    def between(self, node: Node, start: int, end: int) -> str:
+        """The text between two bytes of a node."""
+        if end <= start or node.text is None:
+            return ""
+        data = node.text[start - node.start_byte : end - node.start_byte]
+        return data.decode("utf-8", "replace")
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "surrogateescape")
+
+
+def _below(node: Node) -> Iterator[Node]:
+    """A node and all below it."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += one.children
+
+
+def _names(node: Node) -> List[str]:
+    return [_text(one) for one in _below(node) if one.type == "variable_name"]
+
+
+def _set_often(root: Node) -> Set[str]:
+    """The variables that are set in several places, or by a loop or a command."""
+    once: Set[str] = set()
+    often: Set[str] = set()
+    for node in _below(root):
+        names: List[str] = []
+        if node.type == "variable_assignment":
+            name = node.child_by_field_name("name")
+            in_front = node.parent is not None and node.parent.type == "command"
+            if name is not None and not in_front:  # `A=x command` leaves A as it is
+                names = [_text(name)]
+        elif node.type in ("for_statement", "c_style_for_statement"):
+            names = [_text(one) for one in node.children if one.type == "variable_name"] * 2
+        elif node.type == "command":
+            words = [_text(one) for one in node.children if one.is_named]
+            if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
+                names = [word for word in words[1:] if word.isidentifier()] * 2
+        elif node.type == "unset_command":
+            names = [_text(one) for one in node.children if one.type == "variable_name"] * 2
+        for name_text in names:
+            (often if name_text in once else once).add(name_text)
+    return often

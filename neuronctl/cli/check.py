@@ -1,0 +1,130 @@
+"""``neuronctl check``: what is wrong with batch scripts."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import click
+
+from neuronctl.batchscript.header import read_file, shown_name
+from neuronctl.cli.job_options import catalog_option, complete_files
+from neuronctl.errors import PolicyError, UsageError
+from neuronctl.request.job_file import configured_cluster
+from neuronctl.rule_codes import ERROR
+from neuronctl.rules.script import ScriptFinding
+from neuronctl.submission.script_check import CheckedScript
+from neuronctl.words import counted
+
+
+@click.command("check")
+@click.argument("files", metavar="FILE...", nargs=-1, shell_complete=complete_files)
+@click.option("--line", metavar="COMMAND", help="Check a command line, such as 'salloc -p gpu'.")
+@click.option("--cluster", metavar="NAME", help="Catalog cluster to check for.")
+@catalog_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.check/1).")
+def command(
+    files: Tuple[str, ...],
+    line: Optional[str],
+    cluster: Optional[str],
+    catalog: Optional[str],
+    as_json: bool,
+) -> int:
+    """Check batch scripts: how sbatch reads them, and what would happen to the jobs.
+
+    FILE - is standard input. Nothing is submitted or changed.
+    """
+    from neuronctl.catalog.loader import load
+    from neuronctl.slurm.cluster import recognise
+    from neuronctl.submission.script_check import check_line, check_text
+
+    if bool(files) == (line is not None):
+        raise UsageError("nothing to check", "name batch scripts, or a command with --line")
+    loaded = load(catalog)
+    chosen, _ = recognise(loaded, cluster or configured_cluster())
+    checked = []
+    for name in files:
+        checked.append(check_text(shown_name(name), _text(name), loaded, chosen))
+    if line is not None:
+        checked.append(check_line(line, loaded, chosen))
+    if as_json:
+        _print_json(checked, chosen.name)
+    else:
+        _print(checked)
+    return PolicyError.exit_code if any(one.has_errors for one in checked) else 0
+
+
+def _text(name: str) -> str:
+    if name == "-":
+        return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    try:
+        return read_file(name)
+    except OSError as error:
+        raise UsageError(f"cannot read '{name}': {error.strerror}") from None
+
+
+def _print(checked: Sequence[CheckedScript]) -> None:
+    for script in checked:
+        for one in script.findings:
+            _print_finding(script, one)
+        click.echo(f"{_harmless(script.name)}: {_summary(script.findings)}")
+
+
+def _summary(findings: Sequence[ScriptFinding]) -> str:
+    errors = sum(1 for one in findings if one.finding.severity == ERROR)
+    counts = ((errors, "error"), (len(findings) - errors, "warning"))
+    return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
+
+
+def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
+    from neuronctl.console import cell_width
+
+    finding, place = one.finding, one.place
+    where = f"{script.name}:{place.line}:{place.column}"
+    head = f"{where}: {finding.severity} {finding.code}: {finding.message}"
+    lines = [head]
+    text = _harmless(script.line(place.line))
+    if text.strip():
+        number = str(place.line)
+        before = cell_width(text[: place.column - 1])
+        marked = max(1, cell_width(text[place.column - 1 : place.end - 1]))
+        lines.append(f"  {number} | {text}")
+        lines.append(f"  {' ' * len(number)} | {' ' * before}{'^' * marked}")
+    if finding.hint:
+        lines.append(f"  hint: {finding.hint}")
+    if finding.source:
+        lines.append(f"  from: {finding.source}")
+    click.echo("\n".join(_harmless(line) for line in lines))
+
+
+def _harmless(text: str) -> str:
+    """A line of a stranger's file, which must not steer the terminal; a tab is one column."""
+    from neuronctl.console import printable
+
+    return printable(text.replace("\t", " "))
+
+
+def _print_json(checked: Sequence[CheckedScript], cluster: str) -> None:
+    from neuronctl.console import print_json
+
+    files: List[Dict[str, Any]] = [
+        {
+            "file": script.name,
+            "findings": [
+                {
+                    "code": one.finding.code,
+                    "severity": one.finding.severity,
+                    "title": one.finding.title,
+                    "message": one.finding.message,
+                    "hint": one.finding.hint,
+                    "source": one.finding.source,
+                    "line": one.place.line,
+                    "column": one.place.column,
+                    "end_column": one.place.end,
+                }
+                for one in script.findings
+            ],
+        }
+        for script in checked
+    ]
+    print_json("neuronctl.check/1", {"cluster": cluster, "files": files})

@@ -1,0 +1,17 @@
+"""``neuronctl explain``: what a rule finds, why, and what to write instead."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("explain")
+@click.argument("code", metavar="CODE")
+def command(code: str) -> None:
+    """Explain the rule CODE, such as NC603: what happens, why, and what to write."""
+    from neuronctl.rules.pages import rule_page
+
+    page = rule_page(code)
+    click.echo(f"{page.rule.code} ({page.severity}): {page.rule.title}\n\n{page.finds}")
+    if page.page:
+        click.echo(f"\n{page.page}")

@@ -1,0 +1,124 @@
+"""Finds what is wrong with a batch script: the rules of a plan that hold for it, and its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
+
+from neuronctl.batchscript.header import Place
+from neuronctl.frozen import dataclass
+from neuronctl.rule_codes import CODES, ERROR
+from neuronctl.rules.base import Finding
+from neuronctl.rules.script_base import SCRIPT_JUDGES, ScriptFacts
+
+# The rules of a plan that hold for a script too, and the options that each is about: those of them
+# that the script gives are underlined. All others are about what neuronctl would start, or about
+# this hour and not about the script: how many jobs the user has now.
+ABOUT: Mapping[str, Tuple[str, ...]] = {
+    **{code: ("partition",) for code in ("NC101", "NC102", "NC122", "NC523", "NC528")},
+    **{code: ("nodes", "ntasks", "nodelist") for code in ("NC111", "NC112", "NC527")},
+    **{
+        code: ("gpus-per-node", "gres", "gpus", "gpus-per-task")
+        for code in ("NC121", "NC123", "NC124")
+    },
+    **{
+        code: ("cpus-per-task", "ntasks-per-node", "ntasks", "cpus-per-gpu")
+        for code in ("NC131", "NC132")
+    },
+    "NC134": ("mem",),
+    "NC141": ("time",),
+    **{code: ("comment",) for code in ("NC201", "NC202")},
+    "NC211": (),
+    "NC231": ("account",),
+    "NC232": ("qos",),
+    "NC312": ("nodelist", "exclude"),
+    "NC411": ("output", "error"),
+    **{code: () for code in ("NC508", "NC509")},
+    "NC511": ("array",),
+    **{code: ("dependency",) for code in ("NC512", "NC529")},
+    "NC513": ("begin",),
+    "NC521": ("qos",),
+    "NC522": ("account",),
+    "NC524": ("constraint",),
+    "NC525": ("exclude",),
+    "NC526": ("reservation",),
+    "NC530": ("licenses",),
+}
+
+
+@dataclass(frozen=True)
+class ScriptFinding:
+    """A finding in a script, and where it stands."""
+
+    finding: Finding
+    place: Place
+
+
+def check_script(
+    facts: ScriptFacts, of_plan: Iterable[Finding], forbidden: Iterable[str] = ()
+) -> Tuple[ScriptFinding, ...]:
+    """Every finding on a script, in the order of its lines.
+
+    of_plan: what the rules have against the plan that its directives make. forbidden: the options
+    that the site does not allow.
+    """
+    from neuronctl.rules import script_directives, script_launches, script_shell  # noqa: F401
+
+    off = () if facts.plan is None else facts.plan.cluster.policy.rules_off
+    found: List[ScriptFinding] = []
+    for code, judge in SCRIPT_JUDGES.items():
+        for one in () if code in off else judge(facts):
+            finding = Finding(
+                code=code,
+                severity=one.severity or CODES[code].severity,
+                title=CODES[code].title,
+                message=one.message,
+                hint=one.hint,
+            )
+            found.append(ScriptFinding(finding, one.place))
+    told = {one.finding.code for one in found}
+    for finding in _that_hold(facts, of_plan, set(forbidden)):
+        if finding.code == "NC411" and told & {"NC606", "NC634"}:
+            continue  # said better already
+        options = ABOUT[finding.code] or tuple(forbidden)
+        given = facts.given(*options)
+        found.append(ScriptFinding(finding, facts.top if given is None else given.place))
+    silenced = _silenced(facts)
+    kept = [one for one in found if one.finding.code not in silenced.get(one.place.line, ())]
+    return tuple(sorted(kept, key=lambda one: (one.place.line, one.place.column, one.finding.code)))
+
+
+def _that_hold(
+    facts: ScriptFacts, of_plan: Iterable[Finding], forbidden: Set[str]
+) -> Iterator[Finding]:
+    """The findings on the plan that are about what the script says."""
+    for finding in of_plan:
+        if finding.code not in ABOUT or CODES[finding.code].waits:
+            continue
+        # The plan names cores and tasks, whether the script does or not.
+        if finding.code == "NC211" and not facts.has(*forbidden):
+            continue
+        # Slurm chooses the nodes of so many tasks.
+        if finding.code in ("NC131", "NC132") and facts.tasks > 1 and not facts.has("nodes"):
+            continue
+        yield finding
+
+
+_IGNORE = re.compile(r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)")
+
+
+def _silenced(facts: ScriptFacts) -> Dict[int, Set[str]]:
+    """Line -> the codes that a remark on it, or on the line before it, silences there."""
+    found: Dict[int, Set[str]] = {}
+    for number, line in enumerate(facts.lines, 1):
+        match = _IGNORE.search(line)
+        if match is not None:
+            codes = set(re.findall(r"NC\d{3}", match[1]))
+            own_line = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
+            found.setdefault(number + own_line, set()).update(codes)
+    return found
+
+
+def has_errors(findings: Iterable[ScriptFinding]) -> bool:
+    """Whether one of them says that the script cannot work."""
+    return any(one.finding.severity == ERROR for one in findings)

@@ -1,0 +1,116 @@
+"""What a rule on a batch script is, what it may look at, and what it reports."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Callable, Dict, Iterator, Optional, Tuple
+
+from neuronctl.batchscript.header import SCRIPT, Given, Header, Place
+from neuronctl.batchscript.launches import LAUNCHERS, Launch, launch
+from neuronctl.batchscript.shell_text import ShellText
+from neuronctl.frozen import dataclass
+from neuronctl.planning import JobPlan
+from neuronctl.rule_codes import CODES
+
+
+@dataclass(frozen=True)
+class ScriptFacts:
+    """A script as it was read.
+
+    plan: what its directives ask for, None where they cannot be read. text: the file's.
+    """
+
+    text: str
+    header: Header
+    shell: ShellText
+    plan: Optional[JobPlan]
+
+    @cached_property
+    def lines(self) -> Tuple[str, ...]:
+        """The lines of the file."""
+        return tuple(self.text.split("\n"))
+
+    @cached_property
+    def launches(self) -> Tuple[Launch, ...]:
+        """What the commands of the script start."""
+        found = (launch(command) for command in self.shell.commands)
+        return tuple(one for one in found if one is not None)
+
+    @cached_property
+    def uses_launcher(self) -> bool:
+        """Whether anything in it is, or may be, a launcher: what is not known may be one."""
+        every = [inner for one in self.launches for inner in (one, *one.below())]
+        unknown = any(command.words and not command.name for command in self.shell.commands)
+        return unknown or any(one.kind in LAUNCHERS or not one.certain for one in every)
+
+    def given(self, *names: str) -> Optional[Given]:
+        """The option that holds of these, where the script itself gives it."""
+        options = self.header.options
+        found = [options[name] for name in names if name in options]
+        return next((one for one in found if one.source == SCRIPT), None)
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these options holds, whoever gives it."""
+        return any(name in self.header.options for name in names)
+
+    @property
+    def top(self) -> Place:
+        """Where the directives begin, for what is missing."""
+        first = next((one.place.line for one in self.header.given if one.place.line), 1)
+        return Place(first, 1, len(self.lines[first - 1]) + 1)
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the job; 1 where the directives cannot be read."""
+        return 1 if self.plan is None else self.plan.nodes * self.plan.ntasks_per_node
+
+    def times(self, one: Launch) -> Optional[Tuple[int, int]]:
+        """(nodes, tasks per node) of an srun in the job; None where they are not known.
+
+        Where the job has a number of tasks, each srun has the same (SLURM_NTASKS), and then takes
+        no notice of ``--ntasks-per-node`` (tried with Slurm 22.05 and 24.11).
+        """
+        counts = {name: one.count(name) for name in ("nodes", "ntasks", "ntasks_per_node")}
+        unknown = any(one.has(name) and count is None for name, count in counts.items())
+        if self.plan is None or not one.certain or unknown or one.has("ntasks_per_gpu"):
+            return None
+        nodes, tasks, each = counts.values()
+        if tasks is None and self.has("ntasks", "ntasks-per-node"):
+            if nodes not in (None, self.plan.nodes):
+                return None  # an error, or a share of them: it depends on the release
+            tasks = self.tasks
+        if tasks is not None:
+            nodes = nodes or min(self.plan.nodes, tasks)
+            return nodes, -(-tasks // nodes)
+        return nodes or self.plan.nodes, each or 1
+
+
+@dataclass(frozen=True)
+class ScriptViolation:
+    """What a rule function yields: the rest of a finding is the rule's own.
+
+    hint: what to write instead. severity: only where it differs from the rule's.
+    """
+
+    message: str
+    place: Place
+    hint: str = ""
+    severity: Optional[str] = None
+
+
+ScriptJudge = Callable[[ScriptFacts], Iterator[ScriptViolation]]
+
+SCRIPT_JUDGES: Dict[str, ScriptJudge] = {}
+"""Code -> the function that yields one ScriptViolation for each thing that is wrong."""
+
+
+def script_rule(code: str) -> Callable[[ScriptJudge], ScriptJudge]:
+    """Register the function that judges by ``code``."""
+
+    def register(judge: ScriptJudge) -> ScriptJudge:
+        if code in SCRIPT_JUDGES or code not in CODES:
+            raise ValueError(f"{code} is judged twice, or has no entry in rule_codes")
+        SCRIPT_JUDGES[code] = judge
+        return judge
+
+    return register

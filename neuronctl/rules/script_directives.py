@@ -1,0 +1,247 @@
+"""NC601 to NC614: the directives of a script, and what only looks like one."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator
+
+from neuronctl import units
+from neuronctl.batchscript.header import (
+    AFTER_COMMAND,
+    CUT,
+    EARLY_ONLY,
+    MISSPELLED,
+    OVERRIDDEN,
+    REMARK,
+    Ignored,
+    Place,
+)
+from neuronctl.rule_codes import ERROR, WARNING
+from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
+from neuronctl.words import counted, duration
+
+
+@script_rule("NC601")
+def refused_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for one in facts.header.refusals:
+        if not one.whole:
+            place = one.place if one.place.line else facts.top
+            yield ScriptViolation(f"sbatch refuses the script: {one.message}", place, one.hint)
+
+
+@script_rule("NC602")
+def refused_file(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for one in facts.header.refusals:
+        if one.whole:
+            yield ScriptViolation(f"sbatch refuses the script: {one.message}", one.place, one.hint)
+
+
+def _ignored(facts: ScriptFacts, why: str) -> Iterator[Ignored]:
+    return (one for one in facts.header.ignored if one.why == why)
+
+
+@script_rule("NC603")
+def late_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for one in _ignored(facts, AFTER_COMMAND):
+        if one.place.line in facts.shell.comments:  # else it is text of a here-document
+            yield ScriptViolation(
+                f"sbatch ignores this line: it stops at line {facts.header.first_command}, the "
+                "first one that is neither blank nor a comment",
+                one.place,
+                f"move it above line {facts.header.first_command}",
+            )
+
+
+@script_rule("NC604")
+def like_a_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for one in _ignored(facts, MISSPELLED):
+        yield ScriptViolation(
+            "sbatch ignores this line: a directive begins with #SBATCH in the first column",
+            one.place,
+            f"write {re.sub('(?i)#sbatch', '#SBATCH', one.text, count=1)}; or ##SBATCH to switch "
+            "it off",
+        )
+    for one in _ignored(facts, REMARK):
+        if "#SBATCH" in one.text:
+            yield ScriptViolation(
+                f"sbatch ignores '{one.text}': for it, a # ends the line",
+                one.place,
+                "write every #SBATCH on a line of its own",
+            )
+    for one in _ignored(facts, CUT):
+        yield ScriptViolation(
+            f"sbatch ignores '{one.text}': the empty word before it ends the line",
+            one.place,
+            "remove the empty quotes or the backslash",
+        )
+
+
+@script_rule("NC605")
+def overridden(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for one in _ignored(facts, OVERRIDDEN):
+        later = one.instead
+        if later is None or later.text == one.text:
+            continue
+        if later.place.line:
+            by = f"line {later.place.line} overrides it with {later.text}"
+            hint = "keep one of the two"
+        elif later.source.startswith("S"):
+            by = f"{later.source} in your environment overrides it with {later.text}"
+            hint = f"unset {later.source}"
+        else:
+            continue  # the command line, on purpose
+        yield ScriptViolation(f"{one.text} has no effect: {by}", one.place, hint)
+
+
+_VARIABLE = re.compile(r"\$(?:\{\w+|\w+|\()")
+_PATTERNS = {"USER": "%u", "LOGNAME": "%u", "SLURM_JOB_ID": "%j", "SLURM_JOBID": "%j",
+             "SLURM_JOB_NAME": "%x", "SLURM_ARRAY_TASK_ID": "%a",
+             "SLURM_ARRAY_JOB_ID": "%A"}  # fmt: skip
+
+
+@script_rule("NC606")
+def variable(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for one in facts.header.options.values():
+        value = one.value or ""
+        found = _VARIABLE.search(value)
+        if found is None or not one.place.line or one.name in ("wrap", "export"):
+            continue
+        name = re.sub(r"\W", "", found[0])
+        message = f"sbatch does not expand variables: {found[0]} stays as it is in --{one.name}"
+        severity, hint = WARNING, "write the value itself"
+        if one.name in ("output", "error"):
+            pattern = _PATTERNS.get(name)
+            hint = f"write {pattern} for it" if pattern else "write the path itself"
+            if "/" in value[found.start() :]:
+                severity = ERROR
+                message += ", and a directory of that name does not exist: the job fails at its "
+                message += "start, without a log"
+        yield ScriptViolation(message, one.value_place, hint, severity)
+
+
+@script_rule("NC607")
+def early(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for one in _ignored(facts, EARLY_ONLY):
+        yield ScriptViolation(
+            f"{one.text} has no effect here: sbatch reads it on its command line only",
+            one.place,
+            "remove it, or give it to sbatch",
+        )
+
+
+@script_rule("NC608")
+def foreign(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for place in facts.header.foreign[:1]:
+        count = len(facts.header.foreign)
+        kind = facts.lines[place.line - 1].split()[0]
+        yield ScriptViolation(
+            f"sbatch translates {kind} lines ({count} here), also those behind the first command, "
+            "and they override #SBATCH; this job's resources are not judged",
+            place,
+            "write them as #SBATCH lines, or add #SBATCH --ignore-pbs",
+        )
+
+
+@script_rule("NC609")
+def components(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    if facts.header.components > 1:
+        number = next(
+            i
+            for i, line in enumerate(facts.lines, 1)
+            if re.match("(?i)#SBATCH.*(het|pack)job", line)
+        )
+        yield ScriptViolation(
+            f"a heterogeneous job of {facts.header.components} components; only the first one is "
+            "judged",
+            Place(number, 1, len(facts.lines[number - 1]) + 1),
+        )
+
+
+@script_rule("NC610")
+def merge(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    starts = [i for i, line in enumerate(facts.lines, 1) if re.match(r"<{7}( |$)", line)]
+    ends = [i for i, line in enumerate(facts.lines, 1) if re.match(r">{7}( |$)", line)]
+    if starts and ends and starts[0] < ends[-1]:
+        number = starts[0]
+        effect = ""
+        if number == facts.header.first_command:
+            effect = "; sbatch reads no directive behind this line"
+        yield ScriptViolation(
+            f"the file has an unresolved merge, which bash does not read{effect}",
+            Place(number, 1, len(facts.lines[number - 1]) + 1),
+            f"choose one of the two sides, from here to line {ends[-1]}",
+        )
+
+
+@script_rule("NC611")
+def tasks_and_nodes(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    tasks, nodes = facts.header.value("ntasks"), facts.header.value("nodes")
+    each, given = facts.header.value("ntasks-per-node"), facts.given("ntasks")
+    if given is None or tasks is None or not tasks.isdigit() or facts.plan is None:
+        return
+    count = int(tasks)
+    if nodes is not None and nodes.isdigit() and count < int(nodes):
+        yield ScriptViolation(
+            f"{counted(count, 'task')} on {nodes} nodes: sbatch reduces the job to "
+            f"{counted(count, 'node')}, with a warning that few people see",
+            given.place,
+            f"request --nodes={count}, or --ntasks={nodes}",
+        )
+    elif each is not None and each.isdigit():
+        most = int(each) * (int(nodes) if nodes is not None and nodes.isdigit() else 1)
+        if count < most:
+            yield ScriptViolation(
+                f"--ntasks={count} wins over --ntasks-per-node={each}: "
+                f"{counted(count, 'task')} in all, and not {most}",
+                given.place,
+                f"remove one of the two, or write --ntasks={most}",
+            )
+
+
+@script_rule("NC612")
+def minutes(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    given = facts.given("time")
+    if given is None or not re.fullmatch(r"\d+:\d+", given.value or ""):
+        return
+    seconds = units.parse_duration(given.value or "")
+    yield ScriptViolation(
+        f"--time={given.value} is minutes and seconds: {duration(seconds)}",
+        given.place,
+        f"if hours are meant, write {given.value}:00; if not, 0:{given.value}",
+    )
+
+
+@script_rule("NC613")
+def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    given = facts.given("export")
+    items = (given.value or "").split(",") if given is not None else []
+    if given is None:
+        return
+    for before, item in zip(items, items[1:]):
+        if "=" in before and not re.fullmatch(r"[A-Z_][A-Z0-9_]*(=.*)?|\w+=.*", item):
+            yield ScriptViolation(
+                f"--export ends the value of {before.partition('=')[0]} at its comma, before "
+                f"'{item}'",
+                given.value_place,
+                f"set it within the script: export {before},{item}",
+            )
+    if items and not {"ALL", "NONE", "NIL"} & {one.upper() for one in items}:
+        yield ScriptViolation(
+            "without ALL, --export leaves the job these variables alone: it has no HOME, and its "
+            "sruns have no PATH, so that they do not even find bash",
+            given.value_place,
+            f"write --export=ALL,{given.value}, or set them within the script",
+        )
+
+
+@script_rule("NC614")
+def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    given = facts.given("gpus-per-task")
+    plan = facts.plan
+    if given is not None and plan is not None and plan.ntasks_per_node > 1:
+        yield ScriptViolation(
+            "--gpus-per-task hides the other GPUs of the node from each task, and NCCL then copies "
+            "through the host's memory, or fails",
+            given.place,
+            "request GPUs per node: --gpus-per-node=N",
+        )

@@ -1,0 +1,219 @@
+"""NC621 to NC626: what a script starts, how often, and with which share of the job."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Tuple
+
+from neuronctl.batchscript.launches import (
+    ACCELERATE,
+    DEEPSPEED,
+    HOROVODRUN,
+    MPIRUN,
+    PYTHON,
+    SHELL,
+    SRUN_KIND,
+    TORCHRUN,
+    Launch,
+)
+from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
+from neuronctl.words import counted
+
+_NAMES_OTHERS = (
+    *("nnodes", "rdzv_endpoint", "rdzv_backend", "num_machines", "machine_rank", "config_file"),
+    *("hostfile", "no_ssh"),
+)
+"""With one of these, the launchers of the nodes know of each other."""
+
+
+# srun takes no notice of --ntasks-per-node alone where the job has a number of tasks.
+_ONE_PER_NODE = {
+    SRUN_KIND: 'srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1',
+    MPIRUN: 'mpirun -np "$SLURM_NNODES" --map-by ppr:1:node',
+}
+
+
+@script_rule("NC621")
+def launcher_in_launcher(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for outer in facts.launches:
+        if outer.kind not in (SRUN_KIND, MPIRUN, TORCHRUN):
+            continue
+        for inner in outer.below():
+            message = _nested(facts, outer, inner)
+            if message:
+                yield ScriptViolation(message[0], inner.place, message[1])
+
+
+def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[str, str]]:
+    """(what happens, what to write) where a launcher starts another one wrongly."""
+    if inner.kind not in (SRUN_KIND, MPIRUN, TORCHRUN, ACCELERATE, DEEPSPEED, HOROVODRUN):
+        return None
+    if outer.kind == TORCHRUN:
+        return (
+            f"torchrun starts {inner.kind} in each of its processes: that many separate trainings",
+            "let one of the two start the program",
+        )
+    if outer.kind == MPIRUN:
+        total = outer.count("np", "n", "c")
+        if total is None or outer.has("npernode", "N", "ppn", "map_by", "hostfile"):
+            return None
+        nodes, each = (1, total) if facts.plan is None else (facts.plan.nodes, total)
+        times = (nodes, max(1, each // max(nodes, 1))) if total > nodes else (total, 1)
+    else:
+        known = facts.times(outer)
+        if known is None:
+            return None
+        times = known
+    nodes, each = times
+    if nodes * each < 2:
+        return None
+    if inner.kind in (MPIRUN, HOROVODRUN, SRUN_KIND):
+        if inner.kind == SRUN_KIND and inner.has("overlap"):
+            return None
+        return (
+            f"{outer.kind} starts {inner.kind} {counted(nodes * each, 'time')}, and each starts "
+            "all processes again",
+            f"call {inner.kind} in the script itself, without {outer.kind}",
+        )
+    one_process = inner.count("nproc_per_node", "num_processes", "num_gpus") == 1
+    if each > 1 and not (one_process and inner.kind == TORCHRUN):
+        return (
+            f"{outer.kind} starts {inner.kind} {counted(each, 'time')} on every node, and "
+            f"{inner.kind} starts the processes of its node itself: that many separate trainings",
+            f"start one per node: {_ONE_PER_NODE[outer.kind]}, or leave {inner.kind} out",
+        )
+    if nodes > 1 and each == 1 and not inner.has(*_NAMES_OTHERS):
+        return (
+            f"{inner.kind} is started on {nodes} nodes, and nothing tells it of the others: "
+            f"{nodes} separate trainings",
+            "add --nnodes and --rdzv-endpoint" if inner.kind == TORCHRUN else "name the nodes",
+        )
+    return None
+
+
+@script_rule("NC622")
+def larger_than_the_job(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    plan = facts.plan
+    if plan is None or facts.header.components > 1:
+        return
+    # Where tasks alone are requested, Slurm chooses the number of nodes.
+    fixed = facts.has("nodes") or not facts.has("ntasks", "gpus", "nodelist", "gpus-per-task")
+    for top in facts.launches:
+        for one in (top, *top.below()):
+            count = one.count("nodes" if one.kind == SRUN_KIND else "nnodes")
+            if one.kind not in (SRUN_KIND, TORCHRUN) or count is None:
+                continue
+            if fixed and count > plan.nodes and not one.has("jobid"):
+                ends = "srun refuses it" if one.kind == SRUN_KIND else "it waits for the others"
+                yield ScriptViolation(
+                    f"{one.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
+                    f"{ends}",
+                    one.place,
+                    f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
+                )
+
+
+@script_rule("NC623")
+def processes_and_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    plan = facts.plan
+    if plan is None or not plan.gpus_per_node:
+        return
+    every = [inner for one in facts.launches for inner in (one, *one.below())]
+    starters = [one for one in every if one.kind in (TORCHRUN, ACCELERATE, DEEPSPEED)]
+    alone = len(starters) == 1 and not starters[0].command.background
+    for one in starters:
+        has, where = plan.gpus_per_node, "per node"
+        if one.kind == ACCELERATE:
+            has, where = plan.nodes * plan.gpus_per_node, "in all"
+        count = one.count("nproc_per_node", "num_processes", "num_gpus")
+        if count is None or count == has or (count < has and not alone):
+            continue
+        effect = "some of them share a GPU or fail" if count > has else "the other GPUs stay idle"
+        yield ScriptViolation(
+            f"{one.kind} starts {counted(count, 'process')}, and the job has "
+            f"{counted(has, 'GPU')} {where}: {effect}",
+            one.place,
+            f"start {has} here, or request {counted(count, 'GPU')}",
+        )
+
+
+def _plain(one: Launch) -> bool:
+    """Whether it is a program of the user's, started as it is and on purpose alone."""
+    return one.kind == PYTHON and not one.has("c", "m") and not one.command.captured
+
+
+@script_rule("NC624")
+def starts_once(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    plan = facts.plan
+    if plan is None or facts.tasks < 2 or facts.uses_launcher:
+        return
+    programs = [one for one in facts.launches if _plain(one)]
+    # Several side by side, or in a loop, may well be what the tasks are for.
+    if programs and not any(one.command.background or one.command.looped for one in programs):
+        where = counted(plan.nodes, "node")
+        yield ScriptViolation(
+            f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
+            f"{where}, which nothing starts",
+            programs[-1].place,
+            "put srun before it to start it in every task, or request --ntasks=1",
+        )
+
+
+@script_rule("NC625")
+def idle_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    plan = facts.plan
+    if plan is None or plan.gpus_per_node * plan.nodes < 2:
+        return
+    gpus = plan.gpus_per_node * plan.nodes
+    starts = [one for one in facts.launches if one.kind in (SRUN_KIND, PYTHON)]
+    # Several side by side, or one after the other with its share each, are another matter.
+    if any(one.command.background or one.command.looped for one in starts):
+        return
+    for one in starts:
+        if one.kind == SRUN_KIND:
+            times = facts.times(one)
+            own = [inner for inner in one.below() if _plain(inner)]
+            shares = one.has("gpus", "gres", "gpus_per_task", "gpus_per_node", "exact")
+            if times is None or not own or shares or len(own) < len([*one.below()]):
+                continue
+            count = times[0] * times[1]
+        elif _plain(one) and not facts.uses_launcher and facts.tasks == 1:
+            own, count = [one], 1
+        else:
+            continue
+        if count < gpus:
+            # A program may use several GPUs by itself; many processes rarely do.
+            idle = gpus - count
+            yield ScriptViolation(
+                f"{counted(count, 'process')} for {counted(gpus, 'GPU')}: unless the program uses "
+                f"several GPUs by itself, {counted(idle, 'GPU')} stay{'s' * (idle == 1)} idle",
+                own[0].place,
+                f"start one process per GPU (torchrun --nproc_per_node={plan.gpus_per_node}, or "
+                f"--ntasks-per-node={plan.gpus_per_node} and srun), or request fewer GPUs",
+            )
+            return
+
+
+_TRIFLES = ("hostname", "nvidia-smi", "echo", "date", "env", "printenv", "ls", "uname", "which")
+
+
+@script_rule("NC626")
+def cores_of_tasks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    given = facts.given("cpus-per-task")
+    if given is None or facts.plan is None or facts.plan.cpus_per_task < 2:
+        return
+    if facts.shell.assigned("SRUN_CPUS_PER_TASK"):
+        return
+    for one in facts.launches:
+        if one.kind != SRUN_KIND or not one.certain:
+            continue
+        if one.has("cpus_per_task", "exact", "exclusive", "whole", "overlap", "cpus_per_gpu"):
+            continue
+        what = [inner for inner in one.below() if inner.kind != SHELL]
+        if what and (what[0].word.value or "").rpartition("/")[2] not in _TRIFLES:
+            yield ScriptViolation(
+                "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
+                f"get 1 core and not {facts.plan.cpus_per_task}",
+                one.place,
+                'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
+            )
+            return

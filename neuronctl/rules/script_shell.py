@@ -1,0 +1,340 @@
+"""NC631 to NC642: the shell lines of a script."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal as signals
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from neuronctl.batchscript.header import Place
+from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND
+from neuronctl.batchscript.shell_text import Assignment, Command
+from neuronctl.masking import is_secret_name, is_secret_value
+from neuronctl.rule_codes import WARNING
+from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
+from neuronctl.words import counted
+
+_OF_A_TASK = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_TASK_PID")
+
+
+def _expanded(names: Sequence[str], nodes: int) -> Optional[str]:
+    """The first of the names that differs between tasks on so many nodes; None without one."""
+    differ = [one for one in _OF_A_TASK if one != "SLURM_NODEID" or nodes > 1]
+    return next((name for name in names if name in differ), None)
+
+
+@script_rule("NC631")
+def ranks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    if facts.tasks < 2:
+        return
+    for one in facts.launches:
+        if one.command.captured or one.kind not in (*LAUNCHERS, PYTHON, SHELL):
+            continue
+        nodes = 1 if facts.plan is None else facts.plan.nodes
+        times = facts.times(one) if one.kind == SRUN_KIND else (nodes, 2)
+        if times is None or times[0] * times[1] < 2:
+            continue
+        # Under a c10d rendezvous, torchrun takes no notice of --node_rank.
+        if any(inner.has("rdzv_backend", "rdzv_endpoint") for inner in (one, *one.below())):
+            continue
+        for word in one.command.words:
+            name = _expanded(word.names, times[0])
+            if name is not None:
+                yield ScriptViolation(
+                    f"the batch shell expands ${name} here, and it is 0: every process gets the "
+                    "same value",
+                    word.place,
+                    f"let each task expand it: srun bash -c '… ${name} …' in single quotes, or "
+                    f"\\${name}",
+                )
+    for assigned in facts.shell.assignments:
+        name = _expanded(assigned.word.names, 1 if facts.plan is None else facts.plan.nodes)
+        # Whether the program reads it cannot be seen.
+        if name is not None and assigned.exported and assigned.sure:
+            yield ScriptViolation(
+                f"the batch shell expands ${name} here, and it is 0: {assigned.name} is the same "
+                "in every process",
+                assigned.place,
+                f"let each task set it: srun bash -c 'export {assigned.name}=${name}; …'",
+                WARNING,
+            )
+
+
+def _shared(facts: ScriptFacts) -> bool:
+    """Whether other jobs may run on the job's nodes."""
+    plan = facts.plan
+    if plan is None or facts.has("exclusive"):
+        return False
+    return not 0 < plan.partition.gpus_per_node <= plan.gpus_per_node
+
+
+@script_rule("NC632")
+def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    if not _shared(facts):
+        return
+    found: List[Tuple[str, Place]] = [
+        (one.word.value, one.place)
+        for one in facts.shell.assigned("MASTER_PORT")
+        if one.word.value is not None
+    ]
+    for top in facts.launches:
+        for one in (top, *top.below()):
+            for name in ("master_port", "main_process_port"):
+                if one.count(name):
+                    found.append((str(one.count(name)), one.place))
+    for port, place in found[:1]:
+        if port.isdigit() and int(port):
+            yield ScriptViolation(
+                f"port {port} is the same for every job: where two of them share a node, the "
+                "second one fails",
+                place,
+                "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
+            )
+
+
+@script_rule("NC633")
+def gpus_by_hand(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    if facts.plan is None:
+        return
+    has = facts.plan.gpus_per_node
+    of_commands = [one for command in facts.shell.commands for one in command.assigned]
+    several = len([one for one in of_commands if one.name == "CUDA_VISIBLE_DEVICES"]) > 1
+    for one in (*facts.shell.assignments, *of_commands):
+        if one.name != "CUDA_VISIBLE_DEVICES" or not re.fullmatch(
+            r"\d+(,\d+)*", one.word.value or ""
+        ):
+            continue
+        numbers = [int(text) for text in (one.word.value or "").split(",")]
+        if sorted(numbers) == list(range(has)) or (several and max(numbers) < has):
+            continue
+        effect = "it may name GPUs of other jobs, or hide this one's"
+        if max(numbers) >= has:
+            effect = f"the job has {counted(has, 'GPU')}, numbered from 0"
+        yield ScriptViolation(
+            f"CUDA_VISIBLE_DEVICES={one.word.value} replaces what Slurm has set: {effect}",
+            one.place,
+            "remove the line: Slurm sets it",
+        )
+
+
+@script_rule("NC634")
+def late_directory(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    for name in ("output", "error"):
+        given = facts.given(name)
+        directory = os.path.dirname(given.value or "") if given is not None else ""
+        if given is None or not directory or "%" in directory or os.path.isdir(directory):
+            continue
+        for command in facts.shell.calls("mkdir"):
+            made = [os.path.normpath(one) for one in command.arguments if one]
+            if os.path.normpath(directory) in made:
+                yield ScriptViolation(
+                    f"this comes too late for --{name}={given.value}: Slurm opens the log before "
+                    "the script starts, and without the directory the job fails without a log",
+                    command.place,
+                    f"make it before you submit: mkdir -p {directory} && sbatch …",
+                )
+                return
+
+
+def _signal(facts: ScriptFacts) -> Optional[str]:
+    """The name of the signal that --signal sends to the batch shell, without SIG."""
+    given = facts.given("signal")
+    match = re.fullmatch(r"(?i)R?BR?:?(?:SIG)?(\w+)(?:@.*)?", given.value or "") if given else None
+    if match is None:
+        return None
+    text = match[1].upper()
+    if text.isdigit():
+        try:
+            return signals.Signals(int(text)).name[3:]
+        except ValueError:
+            return None
+    return text
+
+
+def _traps(facts: ScriptFacts, name: str) -> Tuple[Command, ...]:
+    """The traps for a signal; those whose signals are not known count for every one."""
+    number = getattr(signals, f"SIG{name}", None)
+    spelled = {name, f"SIG{name}", *([] if number is None else [str(int(number))])}
+    return tuple(
+        command
+        for command in facts.shell.calls("trap")
+        if any(one is None or one.upper() in spelled for one in command.arguments[1:])
+    )
+
+
+@script_rule("NC635")
+def no_trap(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    name, given = _signal(facts), facts.given("signal")
+    if name is None or given is None or name in ("CONT", "URG", "CHLD", "KILL", "STOP"):
+        return
+    # exec puts the program in the shell's place; a sourced file may set a trap.
+    if not _traps(facts, name) and not facts.shell.calls("exec", "source", ".", "eval"):
+        yield ScriptViolation(
+            f"--signal={given.value} sends {name} to the batch shell alone, which has no trap for "
+            "it: the signal ends the job at once, and the program never sees it",
+            given.place,
+            f"add trap '…' {name} and start the program in the background, followed by wait; or "
+            f"write --signal={name}, which srun's processes get",
+        )
+
+
+@script_rule("NC636")
+def trap_waits(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    name = _signal(facts)
+    traps = () if name is None else _traps(facts, name)
+    if not traps or facts.shell.calls("wait"):
+        return
+    kinds = (*LAUNCHERS, PYTHON)
+    own = [one for one in facts.launches if one.kind in kinds and not one.command.captured]
+    if own and not any(one.command.background for one in own):
+        yield ScriptViolation(
+            f"bash runs this trap only when {own[-1].word.raw} has ended: a command in the "
+            "foreground holds it back",
+            traps[0].place,
+            f"start it in the background: {own[-1].word.raw} … & wait $!",
+        )
+
+
+@script_rule("NC637")
+def threads(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    plan = facts.plan
+    if plan is None or facts.has("exclusive", "cpus-per-gpu", "mincpus"):
+        return
+    for one in facts.shell.assigned("OMP_NUM_THREADS"):
+        value = one.word.value or ""
+        # One task may use all cores of its node.
+        most = plan.cpus_per_task if facts.tasks == 1 else plan.cores_per_node
+        if value.isdigit() and int(value) > most and one.sure:
+            yield ScriptViolation(
+                f"{value} threads per process, and a task has "
+                f"{counted(plan.cpus_per_task, 'core')}: they take turns",
+                one.place,
+                f"request #SBATCH --cpus-per-task={value}, or write "
+                "OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
+            )
+
+
+def _login_shell(facts: ScriptFacts) -> bool:
+    """Whether the script's own shell reads the profile."""
+    words = facts.header.shebang.split()[1:]
+    return any(re.fullmatch(r"-[a-z]*l[a-z]*|--login", word) for word in words)
+
+
+@script_rule("NC638")
+def conda_hook(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    # Whatever is sourced, evaluated or loaded before it may define conda.
+    if _login_shell(facts) or facts.has("get-user-env"):
+        return
+    for command in facts.shell.calls("conda", "mamba", "micromamba"):
+        if command.arguments[:1] != ("activate",):
+            continue
+        before = [
+            one
+            for one in facts.shell.commands
+            if one.place.line < command.place.line
+            and one.name in ("source", ".", "eval", "module", "ml")
+        ]
+        if not before:
+            yield ScriptViolation(
+                f"'{command.name} activate' fails in a batch shell, which has not read "
+                f"{command.name}'s shell functions",
+                command.place,
+                'put eval "$(conda shell.bash hook)" before it',
+            )
+        return
+
+
+@script_rule("NC639")
+def modules(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    if facts.plan is None or not facts.plan.cluster.policy.login_shell or _login_shell(facts):
+        return
+    first = next(iter(facts.shell.calls("module", "ml")), None)
+    if first is None:
+        return
+    before = (one for one in facts.shell.calls("source", ".") if one.place.line < first.place.line)
+    if next(before, None) is None:
+        yield ScriptViolation(
+            f"batch shells on {facts.plan.cluster.name} know 'module' only as login shells, or "
+            "where the submitting shell exports it",
+            first.place,
+            "let the first line be #!/bin/bash -l",
+        )
+
+
+@script_rule("NC640")
+def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    told = "anybody who reads the file, the job's record or 'scontrol show job' has it"
+    hint = (
+        "export it in the shell from which you submit, or read it from a file that is yours alone"
+    )
+    assigned: List[Assignment] = [
+        *facts.shell.assignments,
+        *(one for command in facts.shell.commands for one in command.assigned),
+    ]
+    lines = set()
+    for one in assigned:
+        value = one.word.value or ""
+        named = is_secret_name(one.name) and len(value) >= 8 and not value.startswith(("/", "~"))
+        if value and (named or is_secret_value(value)):
+            lines.add(one.place.line)
+            yield ScriptViolation(f"{one.name} looks like a secret: {told}", one.place, hint)
+    for command in facts.shell.commands:
+        for word in command.words:
+            if word.value and is_secret_value(word.value) and word.place.line not in lines:
+                lines.add(word.place.line)
+                yield ScriptViolation(f"this looks like a secret: {told}", word.place, hint)
+
+
+@script_rule("NC641")
+def errexit(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    strict = [
+        one
+        for one in facts.shell.calls("set")
+        if one.sure
+        and any(word and re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", word) for word in one.arguments[:1])
+    ]
+    name = _signal(facts)
+    if not strict or name is None or not _traps(facts, name):
+        return
+    waits = [one for one in facts.shell.calls("wait") if one.sure and not one.looped]
+    if any(one for one in facts.shell.calls("set") if one.arguments[:1] == ("+e",)):
+        return
+    for one in waits[:1]:
+        line = facts.lines[one.place.line - 1]
+        if "||" in line or re.match(r"\s*(if|while|until)\b", line):
+            continue
+        yield ScriptViolation(
+            f"the trapped {name} ends this wait with a code above 128, and with 'set -e' (line "
+            f"{strict[0].place.line}) that ends the script: what comes behind it never runs",
+            one.place,
+            "write wait … || true, or set +e before it",
+        )
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@script_rule("NC642")
+def first_node(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    if facts.plan is None or facts.plan.nodes < 2:
+        return
+    hint = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+    for one in facts.shell.assigned("MASTER_ADDR"):
+        if one.word.value in _LOOPBACK:
+            yield ScriptViolation(
+                f"{one.word.value} is another machine on each of the {facts.plan.nodes} nodes: "
+                "they never find each other",
+                one.place,
+                f"write {hint}",
+            )
+    for top in facts.launches:
+        for launch in (top, *top.below()):
+            named = launch.options.get("master_addr") or launch.options.get("rdzv_endpoint", "")
+            if named.partition(":")[0] in _LOOPBACK and launch.count("nnodes") != 1:
+                yield ScriptViolation(
+                    f"{named} is another machine on each of the {facts.plan.nodes} nodes: they "
+                    "never find each other",
+                    launch.place,
+                    f'write {hint}, and "$MASTER_ADDR" here',
+                )

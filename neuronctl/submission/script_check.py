@@ -1,0 +1,151 @@
+"""From the text of somebody's batch script to all that is known against it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Iterable, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.batchscript.as_request import as_request
+from neuronctl.batchscript.header import Header, read_command, read_file, read_header
+from neuronctl.batchscript.option_tables import SALLOC, SBATCH, SRUN
+from neuronctl.batchscript.shell_text import ShellText, read_shell
+from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.errors import NeuronctlError, UsageError
+from neuronctl.frozen import dataclass
+from neuronctl.gate.local_facts import look
+from neuronctl.planning import JobPlan, plan
+from neuronctl.request.job import JobRequest
+from neuronctl.rules import Finding, RuleContext, check
+from neuronctl.rules.script import ScriptFinding, check_script, has_errors
+from neuronctl.rules.script_base import ScriptFacts
+from neuronctl.slurm.cluster import local_cluster
+
+
+@dataclass(frozen=True)
+class CheckedScript:
+    """One script and what was found. name: the file's, ``<stdin>`` for standard input."""
+
+    name: str
+    text: str
+    findings: Tuple[ScriptFinding, ...]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether something in it cannot work."""
+        return has_errors(self.findings)
+
+    def line(self, number: int) -> str:
+        """The text of a line."""
+        lines = self.text.split("\n")
+        return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
+
+
+def check_text(
+    name: str,
+    text: str,
+    catalog: Catalog,
+    cluster: Cluster,
+    *,
+    ask_slurm: bool = True,
+    environment: Optional[Mapping[str, str]] = None,
+    command_line: Sequence[str] = (),
+) -> CheckedScript:
+    """Check a script for a cluster.
+
+    ask_slurm: whether to judge it by what the Slurm of this machine says, where there is one.
+    environment: variables of the submitting shell, os.environ by default. command_line: options of
+    sbatch's.
+    """
+    header = read_header(
+        text,
+        environment=os.environ if environment is None else environment,
+        command_line=command_line,
+    )
+    shell = read_shell(text.replace("\r\n", "\n"))
+    judged: Sequence[Finding] = ()
+    made: Optional[JobPlan] = None
+    if not header.refusals and not header.foreign and header.components == 1:
+        made, judged = _judged(header, name, catalog, cluster, ask_slurm)
+    facts = ScriptFacts(text.replace("\r\n", "\n"), header, shell, made)
+    forbidden = cluster.policy.forbidden_options
+    return CheckedScript(name, text, check_script(facts, judged, forbidden))
+
+
+_COMMANDS = {"salloc": SALLOC, "srun": SRUN}
+
+
+def check_line(
+    line: str, catalog: Catalog, cluster: Cluster, *, ask_slurm: bool = True
+) -> CheckedScript:
+    """Check a command line of salloc, srun or sbatch; of sbatch's, the script with these options.
+
+    ask_slurm: as in check_text(). Raises UsageError for any other line, and where the script
+    cannot be read.
+    """
+    commands = [command for command in read_shell(line).commands if not command.captured]
+    name = commands[0].name if commands else ""
+    if name not in ("sbatch", *_COMMANDS):
+        raise UsageError(
+            f"--line: '{name or line}' is not salloc, srun or sbatch",
+            "quote the whole command: --line 'salloc -p gpu -N 1'",
+        )
+    words = [
+        (word.raw if word.value is None else word.value, word.place)
+        for word in commands[0].words[1:]
+    ]
+    header, end = read_command(words, _COMMANDS.get(name, SBATCH))
+    if name == "sbatch" and end < len(words) and not header.refusals:
+        file = words[end][0]
+        try:
+            text = read_file(file)
+        except OSError as error:
+            raise UsageError(f"cannot read '{file}': {error.strerror}") from None
+        options = [text for text, _ in words[:end]]
+        return check_text(file, text, catalog, cluster, ask_slurm=ask_slurm, command_line=options)
+    judged: Sequence[Finding] = ()
+    made: Optional[JobPlan] = None
+    if not header.refusals:
+        made, judged = _judged(header, name, catalog, cluster, ask_slurm, name != "sbatch")
+    facts = ScriptFacts(line, header, ShellText((), (), None, frozenset()), made)
+    forbidden = cluster.policy.forbidden_options
+    return CheckedScript("command line", line, check_script(facts, judged, forbidden))
+
+
+def _judged(
+    header: Header,
+    name: str,
+    catalog: Catalog,
+    cluster: Cluster,
+    ask_slurm: bool,
+    interactive: bool = False,
+) -> Tuple[Optional[JobPlan], Sequence[Finding]]:
+    """The plan, and what the rules have against it: of several partitions, in the best one."""
+    request = as_request(header, name, cluster)
+    partitions: Iterable[Optional[str]] = (request.partition or "").split(",")
+    best: Tuple[Optional[JobPlan], Sequence[Finding]] = (None, ())
+    least = None
+    for partition in partitions:
+        one = dataclasses.replace(request, partition=partition or None)
+        try:
+            made, found = _judge_one(one, catalog, cluster, ask_slurm, interactive)
+        except NeuronctlError:
+            continue  # what cannot be planned, such as a name with a control character
+        count = sum(1 for finding in found if finding.refuses)
+        if least is None or count < least:
+            best, least = (made, found), count
+    return best
+
+
+def _judge_one(
+    request: JobRequest, catalog: Catalog, cluster: Cluster, ask_slurm: bool, interactive: bool
+) -> Tuple[JobPlan, Sequence[Finding]]:
+    made = plan(request, cluster, interactive=interactive)
+    local = dataclasses.replace(look(made), of_script=True)
+    here = local_cluster() if ask_slurm else None
+    if here is None:
+        return made, check(RuleContext(made, catalog, local, reviewed=True))
+    from neuronctl.gate.assessment import assess_now
+
+    assessment = assess_now(made, catalog, local)
+    return made, assessment.findings

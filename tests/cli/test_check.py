@@ -1,0 +1,118 @@
+"""``neuronctl check`` and ``explain``, as processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+
+RIGHT = """\
+#!/bin/bash
+#SBATCH --partition=cas_v100_4 --gres=gpu:1
+#SBATCH --comment="field=misc;appl=pytorch"
+python train.py
+"""
+WRONG = RIGHT.replace("gpu:1", "gpu:1 -t 9-00")
+Run = Callable[..., Any]
+
+
+def scripts(folder: Path, **texts: str) -> List[str]:
+    for name, text in texts.items():
+        (folder / f"{name}.sh").write_text(text, encoding="utf-8")
+    return [f"{name}.sh" for name in texts]
+
+
+def test_a_right_script(run: Run, tmp_path: Path) -> None:
+    result = run("check", *scripts(tmp_path, right=RIGHT))
+    assert (result.stdout, result.stderr) == ("right.sh: nothing found\n", "")
+
+
+def test_an_error_is_underlined_where_it_stands(run: Run, tmp_path: Path) -> None:
+    lines = run("check", *scripts(tmp_path, wrong=WRONG), code=4).stdout.splitlines()
+    assert lines[0].startswith("wrong.sh:2:45: error NC141: requested a time limit of 9-00:00:00")
+    assert lines[1] == "  2 | #SBATCH --partition=cas_v100_4 --gres=gpu:1 -t 9-00"
+    assert lines[2] == "    | " + " " * 44 + "^" * 7
+    assert lines[3].startswith("  hint: ")
+    assert lines[4].startswith("  from: ")
+    assert lines[-1] == "wrong.sh: 1 error"
+
+
+def test_warnings_alone_are_no_error(run: Run, tmp_path: Path) -> None:
+    text = RIGHT.replace("python", "export CUDA_VISIBLE_DEVICES=3\npython")
+    result = run("check", *scripts(tmp_path, job=text))
+    assert result.stdout.endswith("job.sh: 1 warning\n")
+
+
+def test_several_files_and_standard_input(run: Run, tmp_path: Path) -> None:
+    names = scripts(tmp_path, right=RIGHT, wrong=WRONG)
+    result = run("check", *names, "-", input="echo\n", code=4)
+    assert "right.sh: nothing found" in result.stdout
+    assert "wrong.sh: 1 error" in result.stdout
+    assert "<stdin>:1:1: error NC602" in result.stdout
+
+
+def test_json(run: Run, tmp_path: Path) -> None:
+    result = run("check", "--json", *scripts(tmp_path, wrong=WRONG), code=4)
+    data = json.loads(result.stdout)
+    assert (data["schema"], data["cluster"]) == ("neuronctl.check/1", "neuron")
+    (file,) = data["files"]
+    (finding,) = file["findings"]
+    assert (file["file"], finding["code"], finding["severity"]) == ("wrong.sh", "NC141", "error")
+    assert (finding["line"], finding["column"], finding["end_column"]) == (2, 45, 52)
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("salloc -p cas_v100_4 --gres=gpu:1 --comment='field=misc;appl=pytorch'", set()),
+        ("salloc -p cas_v100_4 --gres=gpu:9 --comment='field=misc;appl=pytorch'", {"NC121"}),
+        ("srun -p nowhere --comment='field=misc;appl=pytorch' hostname", {"NC101"}),
+        ("sbatch -t 9-00 right.sh -t 1", {"NC141"}),
+        ("salloc --nodez=1", {"NC601"}),
+    ],
+)
+def test_a_command_line(run: Run, tmp_path: Path, line: str, codes: set[str]) -> None:
+    scripts(tmp_path, right=RIGHT)
+    result = run("check", "--json", "--line", line, code=4 if codes else 0)
+    (file,) = json.loads(result.stdout)["files"]
+    assert {one["code"] for one in file["findings"]} == codes
+
+
+@pytest.mark.parametrize("where", ["same line", "line before"])
+def test_a_remark_silences_a_line(run: Run, tmp_path: Path, where: str) -> None:
+    line = "#SBATCH --partition=cas_v100_4 --gres=gpu:1 -t 9-00"
+    remark = "# neuronctl: ignore=NC141"
+    silenced = f"{line} {remark}" if where == "same line" else f"{remark}\n{line}"
+    text = f'#!/bin/bash\n{silenced}\n#SBATCH --comment="field=misc;appl=pytorch"\npython t.py\n'
+    assert "nothing found" in run("check", *scripts(tmp_path, job=text)).stdout
+    other = text.replace("NC141", "NC999")
+    assert "NC141" in run("check", *scripts(tmp_path, job=other), code=4).stdout
+
+
+def test_another_cluster_has_other_rules(run: Run, tmp_path: Path) -> None:
+    text = RIGHT.replace("field=misc;appl=pytorch", "pytorch").replace("cas_v100_4", "amd_a100nv_8")
+    (name,) = scripts(tmp_path, job=text)
+    assert "nothing found" in run("check", "--cluster", "neuron-2022", name).stdout
+    old = run("check", name, code=4).stdout
+    assert "NC202" in old and '--comment="field=FIELD;appl=APPL"' in old
+
+
+def test_what_cannot_be_read(run: Run) -> None:
+    assert "cannot read 'none.sh'" in run("check", "none.sh", code=2).stderr
+    assert "nothing to check" in run("check", code=2).stderr
+    assert "is not salloc" in run("check", "--line", "rm -rf x", code=2).stderr
+
+
+def test_nothing_in_a_script_steers_the_terminal(run: Run, tmp_path: Path) -> None:
+    (name,) = scripts(tmp_path, job=RIGHT.replace("=gpu:1", "=gpu:9 -J '\x1b[2J\u202e'"))
+    assert "\x1b" not in run("check", name, code=None).stdout
+
+
+def test_explain(run: Run) -> None:
+    page = run("explain", "nc631").stdout
+    assert page.startswith("NC631 (error, warning): rank expanded by the batch shell\n")
+    assert "Wrong:\n\n    #!/bin/bash" in page and "Right:" in page
+    assert "More nodes than the partition has." in run("explain", "NC111").stdout
+    assert "did you mean" in run("explain", "NC99", code=2).stderr

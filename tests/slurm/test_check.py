@@ -1,0 +1,79 @@
+"""``neuronctl check`` where there is a Slurm: it is asked, too."""
+
+from __future__ import annotations
+
+import json
+from typing import List, Tuple
+
+import pytest
+from harness import COMMENT, PATIENT, Sandbox
+
+SCRIPT = f"""\
+#!/bin/bash
+#SBATCH -p cas_v100nv_4 --gres=gpu:1 {COMMENT}
+#SBATCH --array=0-5000000
+#SBATCH --qos=nobody
+true
+"""
+
+
+def found(sandbox: Sandbox, *argv: str) -> List[Tuple[str, int]]:
+    result = sandbox.exec([*PATIENT, "check", "--json", *argv], check=False)
+    (file,) = json.loads(result.stdout)["files"]
+    assert result.returncode == (4 if file["findings"] else 0)
+    return [(one["code"], one["line"]) for one in file["findings"]]
+
+
+def test_what_slurm_says_is_underlined(sandbox: Sandbox) -> None:
+    sandbox.write("job.sh", SCRIPT)
+    assert found(sandbox, "job.sh") == [("NC511", 3), ("NC521", 4)]
+    refused = sandbox.exec(["sbatch", "-H", "job.sh"], check=False)
+    assert refused.returncode != 0
+
+
+def test_a_right_script_is_taken_by_both(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("job.sh", SCRIPT.replace("-5000000", "-5").replace("#SBATCH --qos", "#"))
+    assert found(sandbox, "job.sh") == []
+    sandbox.exec(["sbatch", "-H", "job.sh"])
+
+
+@pytest.mark.parametrize("dash", ["-", "–"])
+def test_a_typographic_dash_is_what_sbatch_refuses(
+    sandbox: Sandbox, no_jobs: None, dash: str
+) -> None:
+    text = SCRIPT.replace("-5000000", "-5").replace("#SBATCH --qos", "#")
+    sandbox.write("job.sh", text.replace("-p cas", f"{dash}p cas"))
+    codes = [code for code, _ in found(sandbox, "job.sh")]
+    taken = sandbox.exec(["sbatch", "-H", "job.sh"], check=False).returncode == 0
+    assert (taken, codes) == ((True, []) if dash == "-" else (False, ["NC601"]))
+
+
+def output(sandbox: Sandbox, directives: str, *lines: str) -> List[str]:
+    """What a script prints, without Slurm's warnings."""
+    text = ["#!/bin/bash", f"#SBATCH -p cas_v100nv_4 -o job.out {COMMENT} {directives}", *lines]
+    sandbox.write("job.sh", "\n".join([*text, ""]))
+    sandbox.exec(["sbatch", "--wait", "job.sh"], check=False)
+    return sandbox.exec(["cat", "job.out"]).stdout.splitlines()
+
+
+@pytest.mark.long
+def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> None:
+    lines = output(
+        sandbox,
+        "-N 2 --ntasks-per-node=2 --gres=gpu:1",
+        'srun bash -c "echo rank $SLURM_PROCID \\$SLURM_PROCID"',  # NC631
+        "srun --ntasks-per-node=1 bash -c 'echo step $SLURM_NTASKS'",  # NC621
+        "srun -N 3 true || echo refused",  # NC622
+    )
+    assert sorted(line for line in lines if line.startswith("rank")) == [
+        f"rank 0 {rank}" for rank in range(4)
+    ]
+    assert [line for line in lines if line.startswith("step")] == ["step 4"] * 4
+    assert "refused" in lines
+    # NC611
+    fewer = output(sandbox, "-N 3 -n 1 --gres=gpu:1", "echo nodes $SLURM_NNODES")
+    assert fewer[-1] == "nodes 1"
+    # NC613
+    alone = "--gres=gpu:1 --export=A=1"
+    bare = output(sandbox, alone, 'echo "home:$HOME"', "srun bash -c true || echo missing")
+    assert "home:" in bare and "missing" in bare

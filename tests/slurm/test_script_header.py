@@ -1,0 +1,150 @@
+"""What neuronctl reads in a script's ``#SBATCH`` lines against what sbatch makes of the same file.
+
+Each script is submitted, held; what was read of it is submitted too, as a command line with a
+script that has no directives. Both jobs must be the same to the last field, or both be refused.
+``--agreement-seed`` and ``--agreement-states`` take others, and ten for each state.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from random import Random
+from typing import Callable, Dict, Iterator, List, Optional
+
+import pytest
+from harness import Sandbox, sandbox_up
+from headers import Script, random_script
+from states import NODES
+
+from neuronctl.batchscript.header import COMMAND_LINE, SCRIPT, Header, read_header
+from neuronctl.batchscript.values import excluding
+
+SEED = 20261122
+STATES = 6
+SERVER = "Batch job submission failed"
+OF_THE_CLUSTER = (SERVER, "gres", "GRES", "TRES")
+"""In what sbatch tells where slurmctld, or the cluster's own resources, have something against a
+job, and not sbatch's reading of the script."""
+
+# What differs between two jobs that ask for the same.
+OWN = ("JobId", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "Deadline",
+       "LastSchedEval", "Command", "ArrayJobId", "HetJobId", "Priority", "HetJobIdSet",
+       "SubmitLine")  # fmt: skip
+
+
+@pytest.fixture
+def lenient(slurm_there: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    """A cluster without rules of its own."""
+    monkeypatch.setenv("NEURONCTL_CATALOG", str(Path(__file__).with_name("wide.yaml")))
+    options = [word for name, count in NODES.items() for word in ("--nodes", f"{name}={count}")]
+    with sandbox_up("headers", *options) as made:
+        yield made
+
+
+def fields(shown: str) -> Dict[str, str]:
+    """What scontrol shows of a job, without what differs between equal ones."""
+    job_id = re.search(r"JobId=(\d+)", shown)
+    assert job_id is not None, shown
+    shown = shown.replace("HetJobOffset=0\n", "")
+    found = dict(re.findall(r"(?:^|\s)([A-Za-z:/]+)=((?:(?!\s[A-Za-z:/]+=).)*)", shown))
+    return {
+        name: re.sub(rf"(?<!\d){job_id[1]}(?!\d)", "ID", value)
+        if name in ("StdOut", "StdErr")
+        else value
+        for name, value in found.items()
+        if name not in OWN
+    }
+
+
+def as_arguments(header: Header) -> Script:
+    """What was read, as a command line with a script that has no directives."""
+    outside = [one for one in header.given if one.source.startswith(("SBATCH_", "SLURM_"))]
+    over = {name for one in outside for name in (one.name, *excluding(one.name))}
+    return {
+        "text": "#!/bin/bash\ntrue\n",
+        "environment": {one.source: one.value or "" for one in outside},
+        # A command line goes over the environment, and a script does not.
+        "arguments": [
+            one.text
+            for one in header.given
+            if one.source == COMMAND_LINE or (one.source == SCRIPT and one.name not in over)
+        ],
+    }
+
+
+def by_cluster(message: str) -> bool:
+    """Whether this is not about how the script is read."""
+    return any(word in message.splitlines()[-1] for word in OF_THE_CLUSTER)
+
+
+def difference(header: Header, told: List[str], again: List[str]) -> Optional[str]:
+    """In what neuronctl's reading and Slurm's differ; None where they do not."""
+    message, shown = told
+    if header.refusals:
+        ours = "; ".join(one.message for one in header.refusals)
+        if not message or SERVER in message:
+            return f"refused by neuronctl ({ours}), and by sbatch: {message or 'taken'}"
+        return None
+    if message and not by_cluster(message):
+        return f"refused by sbatch alone: {message}"
+    if header.components > 1:
+        return None  # the command line has the first component alone
+    if message:
+        theirs = again[0].splitlines()[-1:]
+        return None if theirs == message.splitlines()[-1:] else f"{message} / {again[0]}"
+    if again[0]:
+        return f"as a command line refused: {again[0]}"
+    one, other = fields(shown), fields(again[1])
+    apart = {name for name in {*one, *other} if one.get(name) != other.get(name)}
+    return (
+        "; ".join(f"{name}: {one.get(name)} / {other.get(name)}" for name in sorted(apart)) or None
+    )
+
+
+@pytest.mark.long
+def test_scripts_are_read_as_sbatch_reads_them(
+    lenient: Sandbox, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
+) -> None:
+    seed = pytestconfig.getoption("--agreement-seed") or SEED
+    count = 10 * (pytestconfig.getoption("--agreement-states") or STATES)
+    print(f"--agreement-seed {seed} --agreement-states {count // 10}")
+    rng = Random(seed)
+    scripts = [random_script(rng) for _ in range(count)]
+    release = lenient.version[:2]
+    headers = [
+        read_header(
+            one["text"],
+            environment=one["environment"],
+            command_line=one["arguments"],
+            release=(release[0], release[1]),
+        )
+        for one in scripts
+    ]
+    program = Path(__file__).with_name("headers.py").read_text(encoding="utf-8")
+    lenient.write("headers.py", program)
+
+    def submit(name: str, what: List[Script]) -> List[List[str]]:
+        text = json.dumps(what)
+        argv = ["python3", "headers.py", f"{lenient.scratch}/{name}"]
+        return json.loads(lenient.exec(argv, input=text, timeout=1200).stdout)
+
+    told = submit("as-scripts", scripts)
+    again = submit("as-words", [as_arguments(header) for header in headers])
+    wrong = [
+        f"{script['text']!r} {script['environment']} {script['arguments']}\n  {found}"
+        for script, header, one, other in zip(scripts, headers, told, again)
+        for found in [difference(header, one, other)]
+        if found is not None
+    ]
+    taken = sum(1 for message, _ in told if not message)
+    refused = sum(1 for header in headers if header.refusals)
+    record_property(
+        "agreement",
+        f"seed {seed}: {count} scripts, {taken} taken, {refused} refused by sbatch, "
+        f"{count - taken - refused} by slurmctld, {len(wrong)} differences",
+    )
+    assert not wrong, "\n".join(wrong)
+    assert taken > count / 4
+    assert refused > count / 10

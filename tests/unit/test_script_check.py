@@ -1,0 +1,105 @@
+"""Right scripts have no errors: our own, and those of the tutorials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neuronctl.catalog.loader import load
+from neuronctl.submission.script_check import CheckedScript, check_text
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "golden" / "scripts"
+OURS = sorted(
+    path.name for path in SCRIPTS.glob("*.sh") if path.read_text(encoding="utf-8").startswith("#!")
+)
+CLUSTERS = sorted(load(None).clusters, key=len, reverse=True)
+
+TRAIN_HVD = """\
+#!/bin/sh
+#SBATCH -J pytorch_horovod # job name
+#SBATCH --time=24:00:00 # walltime
+#SBATCH --comment=pytorch # application name
+#SBATCH -p amd_a100nv_8 # partition name (queue or class)
+#SBATCH --nodes=4 # the number of nodes
+#SBATCH --ntasks-per-node=8 # number of tasks per node
+#SBATCH --cpus-per-task=4 # number of cpus per task
+#SBATCH -o %x_%j.out
+#SBATCH -e %x_%j.err
+#SBATCH --gres=gpu:8 # number of GPUs per node
+
+module purge
+module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1
+
+srun python ./train_hvd.py
+"""
+COURSE = """\
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --gres=gpu:4
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=96
+#SBATCH --time=06:00:00
+#SBATCH --partition=dc-gpu
+#SBATCH --account=course
+export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
+source $HOME/course/$USER/sc_venv_template/activate.sh
+export CUDA_VISIBLE_DEVICES=0,1,2,3
+time srun python3 gpu_training.py
+"""
+
+
+def checked(text: str, cluster: str) -> CheckedScript:
+    catalog = load(None)
+    return check_text(
+        "job.sh", text, catalog, catalog.clusters[cluster], ask_slurm=False, environment={}
+    )
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_own_scripts_are_clean(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    cluster = next(one for one in CLUSTERS if name.startswith(f"{one}-"))
+    found = checked((SCRIPTS / name).read_text(encoding="utf-8"), cluster).findings
+    assert [one.finding.message for one in found] == []
+
+
+def test_the_tutorials_script_in_its_year_and_now() -> None:
+    then = checked(TRAIN_HVD, "neuron-2022")
+    assert {one.finding.code for one in then.findings} == {"NC626"}
+    now = checked(TRAIN_HVD, "neuron")
+    errors = [one for one in now.findings if one.finding.refuses]
+    assert [(one.finding.code, one.place.line) for one in errors] == [("NC202", 4)]
+
+
+def test_a_courses_first_script_leaves_three_gpus_idle() -> None:
+    (one,) = checked(COURSE, "jureca").findings
+    assert (one.finding.code, one.place.line) == ("NC625", 12)
+    assert "3 GPUs stay idle" in one.finding.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'srun bash -c "torchrun --nnodes $SLURM_NNODES --nproc_per_node 4 --rdzv_endpoint '
+        '$HEAD:$PORT t.py --node \\$SLURM_NODEID"',
+        "for i in 0 1 2 3; do CUDA_VISIBLE_DEVICES=$i python t.py & done\nwait",
+        "srun -N1 -n1 ray start --head --block &\npython t.py",
+        "srun -n1 -w $HEAD hostname -i\nsrun torchrun --nnodes=2 t.py",
+        "RUN='srun -n 4'\n$RUN python t.py --rank $SLURM_PROCID",
+        "cat > next.sh <<'EOF'\n#!/bin/bash\n#SBATCH -p elsewhere\nsrun -N9 x\nEOF\nsbatch next.sh",
+        'if [ -n "$A" ]; then\n  mpirun -np 2 ./x\nelse\n  ./y\nfi',
+        "echo $SLURM_PROCID $SLURM_NODEID\nmpirun -np 2 -x PATH ./x",
+        "accelerate launch --config_file c.yaml t.py",
+        "export HF_TOKEN=$(cat ~/token) WANDB_API_KEY=$KEY\nsrun ./x",
+    ],
+)
+def test_what_may_be_meant_is_no_error(body: str) -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 -N 2 --ntasks-per-node=1 --gres=gpu:4\n"
+        '#SBATCH --comment="field=misc;appl=pytorch"\n' + body + "\n"
+    )
+    assert not checked(text, "neuron").has_errors

@@ -1,0 +1,154 @@
+"""The ``#SBATCH`` lines of a script, as sbatch reads them (tests/slurm compares with sbatch)."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional
+
+import pytest
+
+from neuronctl.batchscript.header import (
+    AFTER_COMMAND,
+    COMMAND_LINE,
+    CUT,
+    EARLY_ONLY,
+    MISSPELLED,
+    OVERRIDDEN,
+    REMARK,
+    Header,
+    read_header,
+)
+
+
+def head(*lines: str, release: Optional[tuple[int, int]] = (22, 5)) -> Header:
+    return read_header("\n".join(["#!/bin/bash", *lines, "true", ""]), release=release)
+
+
+def values(header: Header) -> Dict[str, Optional[str]]:
+    return {name: given.value for name, given in header.options.items()}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("#SBATCH -p gpu", {"partition": "gpu"}),
+        ("#SBATCH -pgpu", {"partition": "gpu"}),
+        ("#SBATCH --partition=gpu", {"partition": "gpu"}),
+        ("#SBATCH --partition gpu", {"partition": "gpu"}),
+        ("#SBATCH --part=gpu", {"partition": "gpu"}),
+        ("#SBATCH--part gpu", {"partition": "gpu"}),
+        ("#SLURM -n 2", {"ntasks": "2"}),
+        ("#SBATCH -N2 -n 4\t-c1", {"nodes": "2", "ntasks": "4", "cpus-per-task": "1"}),
+        ("#SBATCH -HOs", {"hold": None, "overcommit": None, "oversubscribe": None}),
+        ("#SBATCH --tasks-per-node=2", {"ntasks-per-node": "2"}),
+        ("#SBATCH --exclusive --nice", {"exclusive": None, "nice": None}),
+        ("#SBATCH --exclusive=user -koff", {"exclusive": "user", "no-kill": "off"}),
+        ('#SBATCH -J "a b" # remark', {"job-name": "a b"}),
+        ("#SBATCH --comment='a\"b'c", {"comment": 'a"bc'}),
+        ("#SBATCH --comment=x#y", {"comment": "x"}),
+        ('#SBATCH --comment="x#y"', {"comment": "x#y"}),
+        ("#SBATCH --comment=a\\\\b", {"comment": "a\\b"}),
+        ("#SBATCH --comment=\u00a0x", {"comment": "\u00a0x"}),
+        ("#SBATCH -J\n#SBATCH next", {"job-name": "next"}),
+        ("#SBATCH -n 1\n#SBATCH -n 2", {"ntasks": "2"}),
+        ("#SBATCH --requeue --no-requeue", {"no-requeue": None}),
+        ("#SBATCH", {}),
+        ("#SBATCH --", {}),
+        ("##SBATCH -n 3\n# words\n\n#SBATCH -n 2", {"ntasks": "2"}),
+        ("echo x\n#SBATCH -n 3", {}),
+    ],
+)
+def test_spellings(line: str, expected: Dict[str, Optional[str]]) -> None:
+    header = head(line)
+    assert header.refusals == ()
+    assert values(header) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("#SBATCH --nodez=2", "there is no option '--nodez'"),
+        ("#SBATCH -Y", "there is no option '-Y'"),
+        ("#SBATCH --nt=2", "ambiguous"),
+        ("#SBATCH -p gpu stray", "'stray' is not an option"),
+        ("#SBATCH –J x", "typographic dash"),
+        ("#SBATCH --hold=1", "takes no value"),
+        ("#SBATCH --partition", "requires a value"),
+        ("#SBATCH -J 'x", "not closed"),
+        ("#SBATCH -p gpu : -n 2", "':'"),
+        ("#SBATCH -N $N", "is not a number of nodes"),
+        ("#SBATCH --time=5h", "not a valid time"),
+        ("#SBATCH --mem=1G --mem-per-cpu=1G", "exclude each other"),
+        ("#SBATCH hetjob\n#SBATCH -Y", "there is no option '-Y'"),
+    ],
+)
+def test_what_sbatch_refuses(line: str, words: str) -> None:
+    (refusal,) = head(line).refusals
+    assert words in refusal.message
+    assert not refusal.whole
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \n", "echo\n", "\n#!/bin/sh\n", "\ufeff#!/bin/sh\n", "#!/bin/sh\r\n", "#!/b\0\n"]
+)
+def test_files_that_sbatch_refuses(text: str) -> None:
+    (refusal,) = read_header(text).refusals
+    assert refusal.whole
+
+
+def test_where_each_option_stands() -> None:
+    header = head("#SBATCH -N2 --job-name 'a b'  # x")
+    nodes, name = header.given
+    assert (nodes.place.line, nodes.place.column, nodes.place.end) == (2, 9, 12)
+    assert (name.place.column, name.place.end) == (13, 29)
+    assert name.value_place.column == 24
+
+
+@pytest.mark.parametrize(
+    ("line", "why", "text"),
+    [
+        ("#SBATCH -n 1 #SBATCH -N 2", REMARK, "#SBATCH -N 2"),
+        ('#SBATCH "" -n 1', CUT, "-n 1"),
+        ("#SBATCH -n 2 hetjob -n 3", CUT, "hetjob -n 3"),
+        ("#SBATCH -n 1\n#SBATCH -n 2", OVERRIDDEN, "--ntasks=1"),
+        ("#SBATCH --quiet", EARLY_ONLY, "--quiet"),
+        ("  #SBATCH -n 1", MISSPELLED, "#SBATCH -n 1"),
+        ("#sbatch -n 1", MISSPELLED, "#sbatch -n 1"),
+        ("echo\n#SBATCH -n 1", AFTER_COMMAND, "#SBATCH -n 1"),
+    ],
+)
+def test_what_has_no_effect(line: str, why: str, text: str) -> None:
+    assert [(one.why, one.text) for one in head(line).ignored] == [(why, text)]
+
+
+def test_lines_that_are_switched_off_are_no_mistake() -> None:
+    assert head("##SBATCH -n 1", "# SBATCH -n 1", "### SBATCH").ignored == ()
+
+
+def test_environment_and_command_line_go_over_the_script() -> None:
+    header = read_header(
+        "#!/bin/sh\n#SBATCH -t 1 -n 1 -p a --requeue\n",
+        environment={"SBATCH_TIMELIMIT": "2", "SBATCH_PARTITION": "b", "SBATCH_REQUEUE": "no"},
+        command_line=["-p", "c", "job.sh", "-n", "9"],
+    )
+    assert values(header) == {"time": "2", "ntasks": "1", "partition": "c"}
+    assert header.options["time"].source == "SBATCH_TIMELIMIT"
+    assert header.options["partition"].source == COMMAND_LINE
+
+
+@pytest.mark.parametrize(
+    ("release", "name"), [((22, 5), "extra-node-info"), ((24, 11), "extra"), (None, "extra")]
+)
+def test_abbreviations_depend_on_the_release(release: Optional[tuple[int, int]], name: str) -> None:
+    assert list(values(head("#SBATCH --extra=1", release=release))) == [name]
+
+
+def test_components_of_a_heterogeneous_job() -> None:
+    header = head("#SBATCH -n 1", "#SBATCH hetjob", "#SBATCH -n 2", "#SBATCH HETJOB -n 3")
+    assert header.components == 3
+    assert values(header) == {"ntasks": "1"}
+
+
+def test_lines_of_other_schedulers() -> None:
+    places: List[int] = [place.line for place in head("#PBS -q x", "#BSUB -n 2").foreign]
+    assert places == [2, 3]
+    assert head("#SBATCH --ignore-pbs", "#PBS -q x").foreign == ()

@@ -1,0 +1,78 @@
+"""Each rule on batch scripts finds its wrong example in the documentation, and no right one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple
+
+import pytest
+
+from neuronctl.catalog.loader import load
+from neuronctl.catalog.model import Catalog
+from neuronctl.rule_codes import CODES
+from neuronctl.submission.script_check import CheckedScript, check_text
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reference" / "script-rules.md"
+CATALOG = """\
+default_cluster: small
+clusters:
+  small:
+    title: Small
+    source: the tests
+    date: 2026-11-22
+    default_partition: gpu
+    policy: {login_shell: true}
+    wall_time: {default: 1:00:00, maximum: 2-00:00:00}
+    partitions:
+      gpu: {nodes: 4, gpus_per_node: 4, gpu: a100, cores_per_node: [32], memory_mb_per_node: 64000}
+      cpu: {nodes: 3, cores_per_node: [32], memory_mb_per_node: 64000}
+"""
+
+
+def examples() -> Iterator[Tuple[str, str, str]]:
+    """(code, "bad" or "good", script) of each example on the page."""
+    for section in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        for kind, text in re.findall(r"^```bash (bad|good)\n(.*?)^```$", section, re.M | re.S):
+            yield section[:5], kind, text
+
+
+EXAMPLES = list(examples())
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    path = tmp_path_factory.mktemp("catalog") / "small.yaml"
+    path.write_text(CATALOG, encoding="utf-8")
+    return load(str(path))
+
+
+def checked(text: str, catalog: Catalog, **environment: str) -> CheckedScript:
+    return check_text(
+        "job.sh", text, catalog, catalog.clusters["small"], ask_slurm=False, environment=environment
+    )
+
+
+def found(text: str, catalog: Catalog, **environment: str) -> List[Tuple[str, int]]:
+    """(code, line) of each finding but for NC122: GPUs are not what most examples are about."""
+    findings = checked(text, catalog, **environment).findings
+    return [(one.finding.code, one.place.line) for one in findings if one.finding.code != "NC122"]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"), EXAMPLES, ids=[f"{a}-{b}" for a, b, _ in EXAMPLES]
+)
+def test_example(
+    code: str, kind: str, text: str, small: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    codes = {one for one, _ in found(text, small)}
+    assert codes == ({code} if kind == "bad" else set())
+
+
+def test_every_script_rule_has_both_examples() -> None:
+    kinds: Dict[str, List[str]] = {}
+    for code, kind, _ in EXAMPLES:
+        kinds.setdefault(code, []).append(kind)
+    assert kinds == {code: ["bad", "good"] for code in CODES if code >= "NC6"}

@@ -140,7 +140,7 @@ said = open("killer.err", "ab")
 jobs = os.environ["XDG_STATE_HOME"] + "/neuronctl/jobs"
 def intents():
     return {name for name in os.listdir(jobs) if name.endswith(".intent.json")}
-def begun(n, before):
+def written(n, before):
     for name in intents() - before:
         try:
             with open(f"{jobs}/{name}") as file:
@@ -161,7 +161,7 @@ for n in range(times):
     if n % 5 == 0:
         time.sleep(rng.uniform(0.1, 1.1) * span)
     else:  # while sbatch is under way, which is where it matters
-        while process.poll() is None and not begun(n, before):
+        while process.poll() is None and not written(n, before):
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.06))
     process.kill()
@@ -201,9 +201,10 @@ def jobs_named(broken: Broken, pattern: str) -> Dict[str, List[str]]:
 def test_killed_at_50_random_moments_on_two_login_nodes(broken: Broken, tell: Tell) -> None:
     killer = [sys.executable, "-c", KILLER, json.dumps(SUBMIT), "25", "20261121"]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    elsewhere = subprocess.Popen(broken.on_another_login_node(*killer, "100"), **quiet)
-    broken.sandbox.exec([*killer, "0"], timeout=1500)
-    assert elsewhere.communicate(timeout=1500)[1] == b"" and elsewhere.returncode == 0
+    with subprocess.Popen(broken.on_another_login_node(*killer, "100"), **quiet) as elsewhere:
+        broken.sandbox.exec([*killer, "0"], timeout=1500)
+        assert elsewhere.communicate(timeout=1500)[1] == b""
+    assert elsewhere.returncode == 0
     before = [r for rs in records(broken).values() for r in rs if r["status"] == "intent"]
     assert {r["host"] for rs in records(broken).values() for r in rs} >= {"glogin01", "glogin02"}
     # Each leaves the other's submissions of the last minute alone: they may be going on.
@@ -228,7 +229,8 @@ def test_killed_at_50_random_moments_on_two_login_nodes(broken: Broken, tell: Te
     found += broken.shell("cat killer.err").count(again)  # by the submission after it
     # Ten minutes later it is certain that the rest never arrived.
     broken.shell(
-        'cd "$XDG_STATE_HOME"/neuronctl/jobs; for f in *.intent.json; do [ -e "$f" ] || continue; '
+        'cd "$XDG_STATE_HOME"/neuronctl/jobs; for f in *.intent.json; do '
+        'set -- "${f%.intent.json}".*.json; [ -e "$f" ] && [ $# = 1 ] || continue; '
         "old=${f%%Z-*}; new=20260101T000000000; "
         'sed -e "s/$old/$new/" -e \'s/"begun_at": [0-9]*/"begun_at": 1767225600/\' "$f" '
         '> "$new${f#$old}"; '

@@ -17,14 +17,16 @@ def write_private(
 ) -> None:
     """Write a file next to ``path`` and rename it; create missing directories with mode 0700.
 
-    sync makes it survive a crash of the machine. Several login nodes may write the same file at
-    once. Raises OSError and then leaves the old file as it was.
+    mode: the file's, whatever the umask. sync makes it survive a crash of the machine. Several
+    login nodes may write the same file at once. Raises OSError and then leaves the old file as it
+    was.
     """
     directory, name = os.path.split(path)
     aside = os.path.join(directory, f".{name}.{os.urandom(6).hex()}")
     make_private(directory)
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
+        os.fchmod(descriptor, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content.encode("utf-8") if isinstance(content, str) else content)
             if sync:

@@ -71,8 +71,7 @@ def import_(write: Optional[str], force: bool) -> None:
     if write is None:
         print_script(text)
         return
-    write_text(write, text, force=force)
-    os.chmod(write, 0o644)
+    write_text(write, text, force=force, mode=0o644)
     say(f"wrote {write}; review it, then run 'neuronctl catalog check {write}'")
 
 

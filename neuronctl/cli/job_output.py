@@ -89,7 +89,7 @@ def show_submission(submission: Submission) -> None:
     print_line(f"  follow  neuronctl {follow} {submission.job_id}")
 
 
-def write_text(path: str, text: str, *, force: bool) -> None:
+def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
     """Write a script, executable and private to its user; over a file only with ``force``.
 
     A full disk leaves the old file whole.
@@ -102,6 +102,6 @@ def write_text(path: str, text: str, *, force: bool) -> None:
         raise UsageError(f"'{path}' already exists", "use --force to overwrite it")
     try:
         os.stat(os.path.join(os.path.dirname(path), "."))  # write_private would make it
-        write_private(path, text, mode=0o700)
+        write_private(path, text, mode=mode)
     except OSError as error:
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None

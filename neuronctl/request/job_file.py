@@ -88,8 +88,10 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
 
 
 def _is_program(path: str) -> bool:
+    if not os.path.isfile(path):  # a pipe can be read only once
+        return False
     if os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm"):
-        return os.path.isfile(path)
+        return True
     try:
         with open(path, "rb") as file:
             return file.read(2) == b"#!"

@@ -61,7 +61,14 @@ lint: install ## ruff, mypy --strict, and shellcheck over our scripts and the ge
 docs: install ## write the generated pages of docs/reference anew
 	$(BIN)/python -m pytest tests/docs --update-docs
 
-install: $(VENV)/install.stamp ## neuronctl and its tools in .venv
+install: $(VENV)/install.stamp ## neuronctl and its tools in .venv, each as tools/requirements.txt has it
+
+lock: $(VENV)/tools.stamp ## the newest versions of all tools, with their hashes, into tools/requirements.txt
+	$(VENV)/tools/bin/uv pip compile --quiet --universal --python-version 3.9 --generate-hashes \
+		--upgrade --no-header --all-extras --output-file tools/requirements.txt pyproject.toml
+
+audit: $(VENV)/tools.stamp ## known vulnerabilities of these versions; a mirror of the package index may not know them
+	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes -r tools/requirements.txt
 
 packages: install ## the Debian packages of the sandbox, where they are missing
 	@tools/apt-install $$($(BIN)/neuronctl sandbox packages)
@@ -87,12 +94,18 @@ $(VENV)/python.stamp:
 	$(BIN)/pip install --quiet 'pip>=21.3'
 	@touch $@
 
-$(VENV)/install.stamp: $(VENV)/python.stamp pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[test,lint]'
+$(VENV)/install.stamp: $(VENV)/python.stamp pyproject.toml tools/requirements.txt
+	$(BIN)/pip install --quiet --require-hashes -r tools/requirements.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/tools.stamp: $(VENV)/python.stamp
+	$(PYTHON) -m venv $(VENV)/tools
+	$(VENV)/tools/bin/pip install --quiet uv pip-audit
 	@touch $@
 
 $(VENV)/torch.stamp: $(VENV)/python.stamp
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-matrix test-agreement test-fast fuzz bench lint docs install packages parts test-packages clean
+.PHONY: help demo test test-matrix test-agreement test-fast fuzz bench lint docs install lock audit packages parts test-packages clean

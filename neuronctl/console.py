@@ -125,6 +125,11 @@ def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> 
     _rich_console(out, terminal_width()).print(Text(safe, style), soft_wrap=True)
 
 
+def print_line(line: str = "") -> None:
+    """Print one line on standard output; a line break in it is written out too."""
+    print_text(printable(line))
+
+
 def cell_width(text: str) -> int:
     """Character cells that the text takes on a terminal: two for a Hangul syllable."""
     if text.isascii():
@@ -227,6 +232,12 @@ def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Any:
 
 
 def _rich_console(out: TextIO, width: int) -> Any:
+    import os
+
     from rich.console import Console
 
-    return Console(file=out, width=width, markup=False, highlight=False, emoji=False)
+    # By itself, rich 13 also takes an empty NO_COLOR for one that is set.
+    no_color = bool(os.environ.get("NO_COLOR"))
+    return Console(
+        file=out, width=width, markup=False, highlight=False, emoji=False, no_color=no_color
+    )

@@ -9,20 +9,24 @@ import os
 import stat
 from typing import BinaryIO, Union
 
+_LARGEST = 64 * 1024 * 1024  # bytes of a file that is read back
+
 
 def write_private(
     path: str, content: Union[str, bytes], *, mode: int = 0o600, sync: bool = False
 ) -> None:
     """Write a file next to ``path`` and rename it; create missing directories with mode 0700.
 
-    sync makes it survive a crash of the machine. Several login nodes may write the same file at
-    once. Raises OSError and then leaves the old file as it was.
+    mode: the file's, whatever the umask. sync makes it survive a crash of the machine. Several
+    login nodes may write the same file at once. Raises OSError and then leaves the old file as it
+    was.
     """
     directory, name = os.path.split(path)
-    aside = os.path.join(directory, f".{name}.{os.uname().nodename}.{os.getpid()}")
+    aside = os.path.join(directory, f".{name}.{os.urandom(6).hex()}")
     make_private(directory)
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
+        os.fchmod(descriptor, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content.encode("utf-8") if isinstance(content, str) else content)
             if sync:
@@ -40,7 +44,7 @@ def write_private(
 def read_private(path: str) -> bytes:
     """The content of a file that only this user can write, in a directory that only they can.
 
-    Raises OSError, whose text says why, for any other file.
+    Raises OSError, whose text says why, for any other file, and for one of more than 64 MiB.
     """
     directory, name = os.path.split(path)
     place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -50,7 +54,10 @@ def read_private(path: str) -> bytes:
     finally:
         os.close(place)
     with _regular(file) as stream:
-        _check_owner(os.fstat(file))
+        status = os.fstat(file)
+        _check_owner(status)
+        if status.st_size > _LARGEST:
+            raise OSError(errno.EFBIG, f"it has more than {_LARGEST >> 20} MiB")
         return stream.read()
 
 

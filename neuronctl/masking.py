@@ -18,7 +18,8 @@ MASK = "***"
 _SECRET_NAME = r"""(?xi)
     (?: (?<!pad[_-]) (?<!eos[_-]) (?<!bos[_-]) (?<!unk[_-]) (?<!sep[_-]) (?<!cls[_-])
         (?<!mask[_-]) (?<!stop[_-]) (?<!image[_-]) TOKEN
-      | PASSWORD | PASSWD | PASSPHRASE | SECRET | CREDENTIALS? | API[_-]?KEY
+      | PASSWORD | PASSWD | PASSPHRASE | SECRET | CREDENTIALS?
+      | (?: API | ACCESS | ACCOUNT ) [_-]? KEY
       | (?<![A-Za-z0-9]) (?: PASS | PWD | AUTH | KEY ) ) (?= [_.-] | \Z )"""
 # In messages and code KEY, PASS and AUTH alone are too common.
 _SAID_NAME = r"(?i)(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|(?:API|ACCESS)[_-]?KEY)\Z"
@@ -71,17 +72,23 @@ _ASSIGNMENT = rf"""(?xs) (?<![\w$.-])
 _OPTION = rf"""(?xs) (?<!\S)
     (?P<head> (?P<name> --? [A-Za-z][\w.-]{{0,100}} ) [ \t]{{1,100}} (?: \\\n [ \t]{{0,100}} )? )
     (?P<value> (?!-) {_WORD}{{1,5000}} )"""
-# {"api_key": "x"}, api_key = "x", and headers: X-Api-Key: x is in messages only.
-_QUOTED = r"""(?x) (?<![\w.-]) (?P<head> (?P<name> [\w-]{1,100} ) ['"]? \s{0,20} [:=] \s{0,20} )
+# {"api_key": "x"}, openai.api_key = "x"
+_QUOTED = r"""(?x) (?<![\w.-]) (?P<head> (?P<name> [\w.-]{1,100} ) ['"]? \s{0,20} [:=] \s{0,20} )
     (?P<value> '[^'\n<>]{6,5000}' | "[^"\n<>]{6,5000}" )"""
-_HEADER = r"""(?xi) (?P<head> \b (?: Bearer | Authorization: \s{1,20} (?!Bearer) [a-z]{1,20} )
-    \s{1,20} ) (?P<value> [\w.~+/=-]{4,5000} )"""
+_HEADER = r"""(?xi) (?P<head> \b (?:
+      (?: Bearer | Authorization: \s{1,20} (?!Bearer) [a-z]{1,20} ) \s{1,20}
+      | (?: Api-Key | (?: Private | Auth ) -Token ) : \s{0,20} ) )
+    (?P<value> [\w.~+/=-]{4,5000} )"""
+_IN_HEADERS = ("bearer", "authorization", "api-key:", "-token:")
+_LOGIN = r"""(?x) (?P<head> \b wandb \s{1,20} login \s{1,20} (?: --? \S{1,200} \s{1,20} ){0,5} )
+    (?P<value> ['"]? [A-Za-z0-9] [\w-]{19,200} )"""
 _USER = r"""(?x) (?P<head> \b (?: curl | wget ) \b [^\n|;&]{0,500}? \s
     (?: -u \s{0,20} | --user[ =] ) ['"]? [^\s:'"]{1,200} : ) (?P<value> [^\s'"]{1,500} )"""
 _SAID = r"""(?x) (?<![\w.-]) (?P<head> (?P<name> [\w-]{1,100} ) ['"]? \s{0,20} : \s{0,20} )
     (?P<value> '[^']{1,5000}' | "[^"]{1,5000}" | [^\s'",;)\]}]{4,5000} )"""
 # To the last @: the password may contain one, and a slash.
 _URL_PASSWORD = r"""(?<=://)(?P<head>[^\s/:@'"]{0,200}:)[^\s'"]{1,1000}(?=@)"""
+_URL_SIGNATURE = r"(?i)(?P<head>[?&](?:sig|(?:x-(?:amz|goog)-)?signature)=)[\w%+/=-]{16,}"
 
 # Shorter values, such as "x" or "1", are masked only where they are known to be secrets.
 _SHORTEST = 6
@@ -151,8 +158,12 @@ class Masker:
         if "://" in text and "@" in text:
             text = re.sub(_URL_PASSWORD, rf"\g<head>{MASK}", text)
         folded = text.casefold()
-        if "bearer" in folded or "authorization" in folded:
+        if "://" in text and "sig" in folded:
+            text = re.sub(_URL_SIGNATURE, rf"\g<head>{MASK}", text)
+        if any(word in folded for word in _IN_HEADERS):
             text = re.sub(_HEADER, rf"\g<head>{MASK}", text)
+        if "wandb" in text:
+            text = re.sub(_LOGIN, rf"\g<head>{MASK}", text)
         if "curl" in text or "wget" in text:
             text = re.sub(_USER, rf"\g<head>{MASK}", text)
         return text
@@ -208,7 +219,8 @@ def _option(match: re.Match[str]) -> str:
 
 
 def _said(match: re.Match[str]) -> str:
-    secret = re.search(_SAID_NAME, match["name"]) is not None
+    # Neither a tokenizer's mask_token nor KEY, which says something in a shell only.
+    secret = is_secret_name(match["name"]) and re.search(_SAID_NAME, match["name"]) is not None
     return _shown(match["head"], match["value"]) if secret else match[0]
 
 

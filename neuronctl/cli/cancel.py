@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.say import notify, say
-from neuronctl.console import print_json
+from neuronctl.console import print_json, print_line
 from neuronctl.errors import SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.records.store import RecordStore
@@ -80,7 +80,7 @@ def command(
     else:
         for row in rows:
             if row.result not in ("refused", "unknown"):
-                click.echo(row.words)
+                print_line(row.words)
     if refused:
         said = "; ".join(f"{job}: {message}" for job, message in refused.items())
         raise SlurmRefusedError(f"scancel refused the request: {said}")

@@ -32,6 +32,7 @@ def check(file: str) -> None:
     """
     from neuronctl import yamlfile
     from neuronctl.catalog.loader import load
+    from neuronctl.console import print_line
     from neuronctl.errors import CatalogError
 
     document = yamlfile.read(os.path.expanduser(file), CatalogError)
@@ -39,11 +40,11 @@ def check(file: str) -> None:
     for name in document.data.get("clusters") or {}:
         cluster = known.clusters.get(name)
         if cluster is None:
-            click.echo(f"{name}: removed")
+            print_line(f"{name}: removed")
             continue
         count = counted(len(cluster.partitions), "partition")
-        click.echo(f"{name}: {count}, {cluster.source}")
-    click.echo(f"{file}: valid; the default cluster is {known.default_cluster}")
+        print_line(f"{name}: {count}, {cluster.source}")
+    print_line(f"{file}: valid; the default cluster is {known.default_cluster}")
 
 
 @command.command("import")
@@ -58,6 +59,7 @@ def import_(write: Optional[str], force: bool) -> None:
     """
     from neuronctl.catalog.loader import layer_files, merge, read
     from neuronctl.cli.job_output import write_text
+    from neuronctl.cli.say import print_script, say
 
     # The draft may become any layer, so each catalog that the others make can be the one below it.
     # A file that it replaces need not be valid: the one written, or what '>' has just emptied.
@@ -67,11 +69,10 @@ def import_(write: Optional[str], force: bool) -> None:
     below = [merge(layers[: number + 1]) for number in range(len(layers))]
     text = _draft(_ask(), below)
     if write is None:
-        click.echo(text, nl=False)
+        print_script(text)
         return
-    write_text(write, text, force=force)
-    os.chmod(write, 0o644)
-    click.echo(f"wrote {write}; review it, then run 'neuronctl catalog check {write}'", err=True)
+    write_text(write, text, force=force, mode=0o644)
+    say(f"wrote {write}; review it, then run 'neuronctl catalog check {write}'")
 
 
 @command.command()
@@ -110,7 +111,7 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
         console.print_json("neuronctl.catalog-diff/1", data)
         return
     if not changes:
-        click.echo(f"{ours.name}: the catalog agrees with Slurm")
+        console.print_line(f"{ours.name}: the catalog agrees with Slurm")
         return
     columns = [
         console.Column("PARTITION", style="bold", no_wrap=True),
@@ -131,8 +132,9 @@ def schema() -> None:
     import json
 
     from neuronctl.catalog.json_schema import catalog_schema
+    from neuronctl.console import print_text
 
-    click.echo(json.dumps(catalog_schema(), indent=2))
+    print_text(json.dumps(catalog_schema(), indent=2))
 
 
 def _ask() -> Limits:

@@ -10,7 +10,7 @@ import click
 
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
-from neuronctl.console import Column, print_json, print_table, print_text
+from neuronctl.console import Column, print_json, print_line, print_table, print_text
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.records.store import JobRecord, RecordStore
 
@@ -57,10 +57,10 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         print_table(headers, values)
     if lines:
         if values:
-            click.echo()
+            print_line()
         print_diff(lines)
     if not values and not lines:
-        click.echo(f"{name} and {other_name} do not differ")
+        print_line(f"{name} and {other_name} do not differ")
 
 
 def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:

@@ -13,7 +13,7 @@ from neuronctl.cli.job_options import (
     job_command,
     program_arguments,
 )
-from neuronctl.cli.say import print_script
+from neuronctl.cli.say import print_script, say
 from neuronctl.cli.submission import judge_aloud
 from neuronctl.submission.prepare import plan_job
 
@@ -55,4 +55,4 @@ def command(
         print_script(script)
     else:
         job_output.write_text(write, script, force=force)
-        click.echo(f"wrote {write}; submit it with 'sbatch {write}'", err=True)
+        say(f"wrote {write}; submit it with 'sbatch {write}'")

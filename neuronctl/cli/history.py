@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import click
 
 from neuronctl.cli.say import notify
-from neuronctl.console import Column, print_json, print_table, shortened
+from neuronctl.console import Column, print_json, print_line, print_table, shortened
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
@@ -65,7 +65,7 @@ def command(
     elif chosen:
         _print(chosen, states)
     else:
-        click.echo("no matching submissions" if name or since else "no submissions recorded")
+        print_line("no matching submissions" if name or since else "no submissions recorded")
 
 
 def _states(

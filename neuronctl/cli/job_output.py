@@ -6,10 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Sequence, TextIO, Tuple
 
-import click
-
 from neuronctl.cli.say import notify, say
-from neuronctl.console import Column, print_table
+from neuronctl.console import Column, print_line, print_table
 from neuronctl.errors import UsageError
 from neuronctl.files import write_private
 from neuronctl.rule_codes import CODES
@@ -82,16 +80,16 @@ def show_verdict(job: PreparedJob) -> None:
 
 def show_submission(submission: Submission) -> None:
     """Print the job's id, where it logs, and how to follow it."""
-    click.echo(f"Submitted batch job {submission.job_id} to {submission.partition}")
-    click.echo(f"  log     {submission.output}")
+    print_line(f"Submitted batch job {submission.job_id} to {submission.partition}")
+    print_line(f"  log     {submission.output}")
     if submission.error != submission.output:
-        click.echo(f"  errors  {submission.error}")
+        print_line(f"  errors  {submission.error}")
     # Each task of an array has a log of its own.
     follow = "status --watch" if submission.is_array else "logs -f"
-    click.echo(f"  follow  neuronctl {follow} {submission.job_id}")
+    print_line(f"  follow  neuronctl {follow} {submission.job_id}")
 
 
-def write_text(path: str, text: str, *, force: bool) -> None:
+def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
     """Write a script, executable and private to its user; over a file only with ``force``.
 
     A full disk leaves the old file whole.
@@ -104,6 +102,6 @@ def write_text(path: str, text: str, *, force: bool) -> None:
         raise UsageError(f"'{path}' already exists", "use --force to overwrite it")
     try:
         os.stat(os.path.join(os.path.dirname(path), "."))  # write_private would make it
-        write_private(path, text, mode=0o700)
+        write_private(path, text, mode=mode)
     except OSError as error:
         raise UsageError(f"'{path}' cannot be written: {error.strerror}") from None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 import click
 
-from neuronctl.console import print_json
+from neuronctl.console import print_json, print_line
 
 if TYPE_CHECKING:
     from neuronctl.sandbox.setup import Running
@@ -74,10 +74,10 @@ def up(cluster: Optional[str], counts: Dict[str, int], root: str, binds: Tuple[s
     nodes = counted(sum(len(names) for names in running.partitions.values()), "node")
     if done:
         took = time.monotonic() - before
-        click.echo(f"sandbox up: {running.cluster}, {nodes}, in {took:.1f} s")
+        print_line(f"sandbox up: {running.cluster}, {nodes}, in {took:.1f} s")
     else:
-        click.echo(f"sandbox is up already: {running.cluster}, {nodes}")
-    click.echo("  run a command there: neuronctl sandbox exec -- sinfo")
+        print_line(f"sandbox is up already: {running.cluster}, {nodes}")
+    print_line("  run a command there: neuronctl sandbox exec -- sinfo")
 
 
 @command.command()
@@ -93,7 +93,7 @@ def status(as_json: bool) -> int:
         told = {} if running is None else dataclasses.asdict(running)
         print_json("neuronctl.sandbox/1", {"up": running is not None, **told})
     elif running is None:
-        click.echo("no sandbox is running")
+        print_line("no sandbox is running")
     else:
         _show(running)
     return 0 if running is not None else 6
@@ -105,19 +105,19 @@ def _show(running: Running) -> None:
     from neuronctl import units
 
     age = max(0, int(time.time() - running.started))
-    click.echo(f"cluster     {running.cluster}")
-    click.echo(f"up for      {units.format_time(age)}")
-    click.echo(f"login node  {running.login_node}")
-    click.echo(f"user        {running.user} (uid {running.uid}), account {running.account}")
-    click.echo(f"directory   {running.scratch}")
-    click.echo(f"process     {running.pid}")
-    click.echo(
+    print_line(f"cluster     {running.cluster}")
+    print_line(f"up for      {units.format_time(age)}")
+    print_line(f"login node  {running.login_node}")
+    print_line(f"user        {running.user} (uid {running.uid}), account {running.account}")
+    print_line(f"directory   {running.scratch}")
+    print_line(f"process     {running.pid}")
+    print_line(
         f"Slurm       {running.slurm}" + ("" if running.root == "/" else f" of {running.root}")
     )
-    click.echo(f"ssh         {_found(running.ssh, 'between the nodes', 'openssh-server')}")
-    click.echo(f"modules     {_found(running.modules, 'the catalog names', 'environment-modules')}")
+    print_line(f"ssh         {_found(running.ssh, 'between the nodes', 'openssh-server')}")
+    print_line(f"modules     {_found(running.modules, 'the catalog names', 'environment-modules')}")
     for partition, nodes in running.partitions.items():
-        click.echo(f"{partition}: {units.compress_hostlist(nodes)}")
+        print_line(f"{partition}: {units.compress_hostlist(nodes)}")
 
 
 def _found(there: bool, what: str, package: str) -> str:
@@ -163,7 +163,7 @@ def down() -> None:
     """Remove the sandbox, with its jobs and everything written in it."""
     from neuronctl.sandbox import client
 
-    click.echo("sandbox down" if client.down() else "no sandbox is running")
+    print_line("sandbox down" if client.down() else "no sandbox is running")
 
 
 @command.command()
@@ -172,4 +172,4 @@ def packages(all_: bool) -> None:
     """Print the Debian packages that the sandbox needs, on one line for apt-get."""
     from neuronctl.sandbox.requirements import OPTIONAL_PACKAGES, PACKAGES
 
-    click.echo(" ".join([*PACKAGES, *(OPTIONAL_PACKAGES if all_ else ())]))
+    print_line(" ".join([*PACKAGES, *(OPTIONAL_PACKAGES if all_ else ())]))

@@ -31,7 +31,7 @@ def notify(*messages: str) -> None:
 
 
 def print_script(script: str) -> None:
-    """Print a script byte for byte; on a terminal, what could steer or reorder it is escaped."""
+    """Print a script byte for byte; what could steer or reorder a terminal is escaped there."""
     sys.stdout.flush()
     if sys.stdout.isatty():
         from neuronctl.console import printable

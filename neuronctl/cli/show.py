@@ -14,7 +14,7 @@ from neuronctl.cli.job_output import print_decisions
 from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import print_script
-from neuronctl.console import print_json, print_text
+from neuronctl.console import print_json, print_line, print_text, printable
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.job_status import JobStatus
@@ -75,7 +75,7 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
     if draft.findings:
         _section("Found by the rules" + (", and forced" if draft.forced else ""))
         for row in draft.findings:
-            print_text(f"  {row[1]} {row[0]}: {row[3]}")
+            print_line(f"  {row[1]} {row[0]}: {row[3]}")
     if record.states:
         _section("Seen")
         for seen in record.states:
@@ -92,7 +92,7 @@ def _section(title: str) -> None:
 def _rows(rows: Sequence[Tuple[str, str]], first_style: str = "") -> None:
     width = max(len(name) for name, _ in rows)
     for number, (name, text) in enumerate(rows):
-        print_text(f"  {name:<{width}}  {text}", "" if number else first_style)
+        print_text(printable(f"  {name:<{width}}  {text}"), "" if number else first_style)
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:

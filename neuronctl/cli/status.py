@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
 import click
 
 from neuronctl.cli.say import notify
-from neuronctl.console import is_terminal, print_json, printable
+from neuronctl.console import is_terminal, print_json, print_line, printable
 from neuronctl.errors import NoSuchJobError, SlurmUnavailableError, UsageError
 from neuronctl.units import parse_since
 
@@ -60,7 +60,7 @@ def command(
     elif found.jobs:
         _print(_lines(found, question, tasks), found, question, sys.stdout)
     elif not jobs and found.unavailable is None:
-        click.echo(question.nothing)
+        print_line(question.nothing)
     if found.unavailable is not None:
         raise SlurmUnavailableError(
             f"{found.unavailable.message}; what you see is what neuronctl recorded",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, List, Optional, Sequence
 import click
 
 from neuronctl.cli.say import notify
-from neuronctl.console import Column, print_json, print_table
+from neuronctl.console import Column, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from neuronctl.slurm.srun import NodeLook
@@ -60,7 +60,7 @@ def _print(looks: Sequence[NodeLook]) -> None:
                 memory = _part(gpu.memory_used, gpu.memory)
                 rows.append([look.node, gpu.index, gpu.name, use, memory, power, heat])
         print_table(columns, rows)
-        click.echo()
+        print_line()
     columns = [
         Column("NODE", no_wrap=True, style="bold"),
         Column("LOAD", justify="right"),

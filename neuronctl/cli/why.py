@@ -8,7 +8,7 @@ import click
 
 from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
-from neuronctl.console import is_terminal, print_json, print_text, terminal_width
+from neuronctl.console import is_terminal, print_json, print_line, print_text, terminal_width
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import SlurmUnavailableError
@@ -39,10 +39,11 @@ def command(job: str, as_json: bool) -> None:
     else:
         for number, (same, evidence, diagnosis) in enumerate(shown):
             if number:
-                click.echo()
+                print_line()
             _print(same, evidence, diagnosis)
         if len(groups) > _MOST:
-            click.echo(f"\n{len(groups) - _MOST} more kinds of ends; name a task to see its own.")
+            print_line()
+            print_line(f"{len(groups) - _MOST} more kinds of ends; name a task to see its own.")
     if found.unavailable is not None:
         raise SlurmUnavailableError(
             f"{found.unavailable.message}; this is what neuronctl recorded", found.unavailable.hint

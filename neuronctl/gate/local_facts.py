@@ -11,6 +11,7 @@ import sys
 from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
+from neuronctl.files import open_regular
 from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.launch.environments import CONDA_PLACES, find_conda
 from neuronctl.paths import config_dir
@@ -254,9 +255,9 @@ def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
 
 
 def _head(path: str, size: int = 64) -> bytes:
-    """The first bytes of a file; none where it cannot be read."""
+    """The first bytes of a file; none where it cannot be read, or is a pipe, which has no end."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return file.read(size)
     except OSError:
         return b""

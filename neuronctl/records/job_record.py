@@ -196,6 +196,7 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
         request=request,
         decisions=tuple(masker.words(row) for row in draft.decisions),
         findings=tuple(masker.words(row) for row in draft.findings),
+        verdict=masker.text(draft.verdict),
         surroundings=surroundings,
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Dict, Iterable, List, Optional, Tuple, Union
+from typing import Dict, Iterable, List, Tuple, Union
 
 from neuronctl.errors import (
     NeuronctlError,
@@ -35,18 +35,26 @@ Row = Union[QueueJob, AccountingJob]
 
 
 class Recovery:
-    """The interrupted submissions in a store, resolved from Slurm's answers.
+    """The interrupted submissions to this cluster in a store, resolved from Slurm's answers.
 
     notes: messages for the user. open: the submissions that are not resolved yet.
     """
 
     def __init__(self, store: RecordStore) -> None:
         self.store = store
+        self.cluster = local_cluster()
         self.now = time.time()
         self.notes: List[str] = []
-        intents = (record for record in store.open_intents() if not self._in_flight(record))
-        self.open: Dict[str, JobRecord] = {record.key: record for record in intents}
+        self.open: Dict[str, JobRecord] = {
+            record.key: record
+            for record in store.open_intents()
+            if self._may_be_here(record) and not self._in_flight(record)
+        }
         self._maybe: Dict[str, List[Row]] = {}
+
+    def _may_be_here(self, record: JobRecord) -> bool:
+        # Clusters may share a home directory, and know nothing of each other's jobs.
+        return None in (record.cluster, self.cluster) or record.cluster == self.cluster
 
     def _in_flight(self, record: JobRecord) -> bool:
         if self.now - record.begun_at > IN_FLIGHT:
@@ -58,20 +66,20 @@ class Recovery:
         """The start of the period to query sacct for (epoch seconds)."""
         return min(record.begun_at for record in self.open.values()) - CLOCK_SKEW
 
-    def match(self, rows: Iterable[Row], cluster: Optional[str]) -> None:
+    def match(self, rows: Iterable[Row]) -> None:
         """Complete the records of the jobs among these rows."""
         for row in rows:
             record = self.open.get(row.mark)
             if record is not None:
-                self._complete(record, row, cluster)
+                self._complete(record, row)
             elif self.open and not row.mark:
                 self._look_alike(row)
             elif self._maybe:
                 self._is_another(row)
 
-    def _complete(self, record: JobRecord, row: Row, cluster: Optional[str]) -> None:
+    def _complete(self, record: JobRecord, row: Row) -> None:
         try:
-            self.store.complete(record.key, row.id.job, cluster, submitted_at=row.submit)
+            self.store.complete(record.key, row.id.job, self.cluster, submitted_at=row.submit)
             then = "its record is now complete"
         except RecordError as error:
             then = error.message
@@ -95,24 +103,26 @@ class Recovery:
         for key, rows in self._maybe.items():
             self._maybe[key] = [maybe for maybe in rows if maybe.id.job != row.id.job]
 
-    def look_closer(self, cluster: Optional[str]) -> None:
+    def look_closer(self) -> None:
         """Ask sacct about similar jobs in the queue: newer Slurm versions have the mark only there.
 
         Ask by job id, because a query for a period omits held jobs. If accounting cannot be
         reached, nothing changes.
         """
         alike = {one.id.job for rows in self._maybe.values() for one in rows}
-        alike -= set(self.store.find(alike, cluster))
+        alike -= set(self.store.find(alike, self.cluster))
         if not alike:
             return
         with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
             asked = [JobId(number) for number in sorted(alike)]
-            self.match(sacct(asked, marks=True).jobs, cluster)
+            self.match(sacct(asked, marks=True).jobs)
 
     def settle(self, accounting: Accounting) -> None:
         """Resolve the rest, after squeue and sacct have reported all of the user's jobs."""
+        left = {record.key for record in self.store.open_intents()}
         for record in list(self.open.values()):
-            self.notes.append(self._settle(record, accounting))
+            if record.key in left:  # and no other login node has resolved it meanwhile
+                self.notes.append(self._settle(record, accounting))
 
     def _settle(self, record: JobRecord, accounting: Accounting) -> str:
         start = f"the submission of {_name(record)} was interrupted"
@@ -152,12 +162,12 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
     try:
         if not recovery.open:
             return ()
-        user, cluster = str(os.getuid()), local_cluster()
-        recovery.match(squeue(user=user), cluster)
-        recovery.look_closer(cluster)
+        user = str(os.getuid())
+        recovery.match(squeue(user=user))
+        recovery.look_closer()
         if recovery.open:
             accounting = sacct(user=user, since=recovery.since, marks=True)
-            recovery.match(accounting.jobs, cluster)
+            recovery.match(accounting.jobs)
             recovery.settle(accounting)
     except NeuronctlError as error:
         return (f"cannot check the state of an interrupted submission: {error.message}",)

@@ -3,7 +3,7 @@
 Usage::
 
     store = RecordStore.default()
-    key = store.begin(draft)               # before sbatch: an intent
+    key = store.begin(draft, cluster)      # before sbatch: an intent
     store.complete(key, job_id, cluster)   # after sbatch accepted the job
     store.failed(key, "sbatch's message")  # or after sbatch rejected it
     store.get(4711) / store.find(ids) / store.recent(100, since=…) / store.iter()
@@ -17,8 +17,9 @@ in ``store.warnings``.
 On disk, ``KEY.intent.json`` becomes ``KEY.CLUSTER.JOBID.json`` or ``KEY.failed.json``. The key
 begins with the time, so that file names alone answer "the newest" and "job 4711", and no other
 file is read. Each file is written to a temporary file, synced, and renamed, which is safe on NFS
-and Lustre and across login nodes. A remaining intent belongs to an interrupted submission; its
-job, if any, carries the key (recovery.py).
+and Lustre and across login nodes; there are no locks. A remaining intent belongs to an interrupted
+submission; its job, if any, carries the key (recovery.py). Where login nodes disagree about a
+submission, a job's record counts for most, and an intent for least.
 
 Stored text has its secrets masked (masking.py); ``script_sha256`` is of the script as submitted.
 """
@@ -26,6 +27,7 @@ Stored text has its secrets masked (masking.py); ``script_sha256`` is of the scr
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import time
@@ -51,6 +53,7 @@ _NAME = re.compile(
 )
 
 _INTENT = ".intent.json"
+_WORTH = {"intent": 0, "failed": 1}  # of the files of one submission; that of a job is worth more
 _STAMP = "%Y%m%dT%H%M%S"  # the beginning of a key, in UTC
 _SETTLED = 2.0  # seconds after which a directory's modification time reveals another change
 
@@ -72,8 +75,8 @@ class RecordStore:
 
     # ------------------------------------------------------------------ writing
 
-    def begin(self, draft: RecordDraft) -> str:
-        """Write the intent to submit, and return the key to complete it with."""
+    def begin(self, draft: RecordDraft, cluster: Optional[str] = None) -> str:
+        """Write the intent to submit to a cluster, and return the key to complete it with."""
         import hashlib
 
         from neuronctl.users import login_name
@@ -93,6 +96,7 @@ class RecordStore:
             user=login_name(),
             host=os.uname().nodename,
             version=__version__,
+            cluster=cluster,
             pid=os.getpid(),
         )
         self._write(f"{key}.intent.json", record)
@@ -106,38 +110,56 @@ class RecordStore:
         *,
         submitted_at: Optional[int] = None,
     ) -> JobRecord:
-        """Turn the intent into the job's record after sbatch accepted the job. Idempotent."""
-        name = _name(key, cluster, job_id)
-        if not os.path.exists(self._file(f"{key}.intent.json")):
-            done = self._read(name)
-            if done is not None:
-                return done
-        record = replace(
-            self._intent(key),
-            status="submitted",
-            job_id=job_id,
-            cluster=cluster,
-            submitted_at=submitted_at or int(time.time()),
-        )
-        if record.array is None:
-            record = replace(record, stdout=record.log_path(), stderr=record.log_path(err=True))
-        self._write(name, record)
-        self._forget(f"{key}.intent.json")
+        """Turn the intent into the job's record after sbatch accepted the job. Idempotent.
+
+        Also where another login node has given the submission up meanwhile.
+        """
+        name, intent, failed = _name(key, cluster, job_id), f"{key}.intent.json", _failed(key)
+        record = self._first(name, intent, failed)
+        if record.status != "submitted":
+            record = replace(
+                record,
+                status="submitted",
+                job_id=job_id,
+                cluster=cluster,
+                submitted_at=submitted_at or int(time.time()),
+                failure="",
+            )
+            if record.array is None:
+                record = replace(record, stdout=record.log_path(), stderr=record.log_path(err=True))
+            self._write(name, record)
+        self._forget(intent)
+        self._forget(failed)
         return record
 
     def failed(self, key: str, error: str) -> None:
         """Mark the intent as failed; ``error`` is sbatch's message."""
         from neuronctl.masking import Masker
 
-        record = replace(self._intent(key), status="failed", failure=Masker().text(error))
-        self._write(f"{key}.failed.json", record)
-        self._forget(f"{key}.intent.json")
+        intent = f"{key}.intent.json"
+        record = replace(self._first(intent), status="failed", failure=Masker().text(error))
+        self._write(_failed(key), record)
+        self._forget(intent)
 
-    def saw(self, record: JobRecord, state: str, reason: str = "", exit: str = "") -> JobRecord:
-        """Add a state to a submitted job's record, unless it was also the last one seen."""
+    def saw(
+        self,
+        record: JobRecord,
+        state: str,
+        reason: str = "",
+        exit: str = "",
+        *,
+        final: bool = False,
+    ) -> JobRecord:
+        """Add a state to a submitted job's record, unless it was also the last one seen.
+
+        record: as it was before Slurm was asked. Where another process has added states since, it
+        may have asked later: then only a final state is added.
+        """
 
         def add(known: JobRecord) -> JobRecord:
             if known.states and _tells(known.states[-1], state, exit):
+                return known
+            if known.states != record.states and not final:
                 return known
             seen = SeenState(int(time.time()), state, reason, exit)
             return replace(known, states=(*known.states, seen))
@@ -265,20 +287,21 @@ class RecordStore:
             if entry is None:
                 if not name.startswith("."):
                     self._warn(name, "not a neuronctl record")
-                continue
-            if held is not None and held["key"] != entry["key"]:
-                yield held
-            # Interrupted between writing the record and removing the intent: the record counts.
-            elif held is not None and name.endswith(_INTENT):
-                continue
-            held = entry
+            elif held is not None and held["key"] == entry["key"]:
+                # Interrupted between two writes, or two login nodes disagree.
+                held = max(held, entry, key=lambda one: _WORTH.get(one["open"], 2))
+            else:
+                if held is not None:
+                    yield held
+                held = entry
         if held is not None:
             yield held
 
-    def _intent(self, key: str) -> JobRecord:
-        record = self._read(f"{key}.intent.json")
+    def _first(self, *names: str) -> JobRecord:
+        """The first of these records that is there; raises RecordError if none is."""
+        record = next(filter(None, map(self._read, names)), None)
         if record is None:
-            raise RecordError(f"record {key} in {self.directory} is missing or damaged")
+            raise RecordError(f"record {names[-1]} in {self.directory} is missing or damaged")
         return record
 
     def _file(self, name: str) -> str:
@@ -286,7 +309,13 @@ class RecordStore:
 
     def _read(self, name: str) -> Optional[JobRecord]:
         try:
-            record = decode(read_private(self._file(name)))
+            try:
+                content = read_private(self._file(name))
+            except OSError as error:
+                if error.errno != errno.ESTALE:
+                    raise
+                content = read_private(self._file(name))  # another machine has replaced it
+            record = decode(content)
             # The name is what this record's file is written and removed by.
             if not name.startswith(f"{record.key}."):
                 raise ValueError(f"its key is {record.key!r}")
@@ -322,6 +351,10 @@ class RecordStore:
 
 def _name(key: str, cluster: Optional[str], job_id: int) -> str:
     return f"{key}.{_file_word(cluster)}.{job_id}.json"
+
+
+def _failed(key: str) -> str:
+    return f"{key}.failed.json"
 
 
 def _tells(seen: Optional[SeenState], state: str, exit: str) -> bool:

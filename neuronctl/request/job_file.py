@@ -127,8 +127,10 @@ class _Reader:
 
 
 def _is_program(path: str) -> bool:
+    if not os.path.isfile(path):  # a pipe can be read only once
+        return False
     if os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm"):
-        return os.path.isfile(path)
+        return True
     try:
         with open(path, "rb") as file:
             return file.read(2) == b"#!"

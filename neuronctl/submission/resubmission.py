@@ -189,7 +189,7 @@ def program_as_recorded(
     path = os.path.abspath(program)
     was_there = os.path.exists(path)
     try:
-        mode = os.stat(record.draft.surroundings.program).st_mode & 0o777
+        mode = os.stat(record.draft.surroundings.program).st_mode & 0o755
     except OSError:
         mode = 0o700
     try:

@@ -103,13 +103,14 @@ def submit_draft(
             hint = f"\n  hint: {error.hint}" if error.hint else ""
             warn(f"warning: {error.message}{hint}")
 
+    cluster = local_cluster()
     key: Optional[str] = None
     store: Optional[RecordStore] = None
     with recording():
         store = RecordStore.default()
         for note in recover(store):
             warn(note)
-        key = store.begin(draft)
+        key = store.begin(draft, cluster)
     try:
         place = draft.submit_dir or draft.cwd
         submitted = sbatch(draft.script, mark=key or "", cwd=place, environment=secrets)
@@ -131,8 +132,7 @@ def submit_draft(
     record: Optional[JobRecord] = None
     if store is not None and key is not None:
         with recording():
-            cluster = submitted.cluster or local_cluster()
-            record = store.complete(key, submitted.job_id, cluster)
+            record = store.complete(key, submitted.job_id, submitted.cluster or cluster)
     return Submission(
         job_id=submitted.job_id,
         partition=draft.partition,

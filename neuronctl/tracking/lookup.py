@@ -224,7 +224,8 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
             # How some tasks ended says nothing about the others.
             if record.array is None or (status.id.task is None and not status.ended):
                 exit = endings.exit_text(status)
-                record = store.saw(record, status.state, status.reason, exit)
+                final = status.ended
+                record = store.saw(record, status.state, status.reason, exit, final=final)
     return record
 
 
@@ -272,10 +273,10 @@ class _Search:
             ]
             return self._found(jobs, error)
         if self.recovery is not None and self.recovery.open:
-            self.recovery.match(queue, self.cluster)
+            self.recovery.match(queue)
             if self.accounting and not asked:
                 with self._tolerant():
-                    self.recovery.look_closer(self.cluster)
+                    self.recovery.look_closer()
         numbers = {row.id.job for row in queue}
         self._find_records(numbers, records)
         accounting = self._accounting(asked, queue, records)
@@ -349,7 +350,7 @@ class _Search:
             accounting = Accounting(off=error.message)  # squeue's answer stands
         if lost is not None:
             recorded = set(lost.open)
-            lost.match(accounting.jobs, self.cluster)
+            lost.match(accounting.jobs)
             lost.settle(accounting)
             # Recovered jobs were not requested, but belong in the answer.
             wanted |= {row.id.job for row in accounting.jobs if row.mark in recorded}

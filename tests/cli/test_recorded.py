@@ -244,6 +244,7 @@ def test_resubmit_after_the_program_changed(
     script = submitted(7)
     program = tmp_path / "train.py"
     program.write_text("print('second')\n")
+    program.chmod(0o666)
     fake_slurm.answer("sbatch", "8\n")
     calls = len(fake_slurm.calls())
     result = run("resubmit", "7", code=2)
@@ -260,6 +261,7 @@ def test_resubmit_after_the_program_changed(
     run("resubmit", "7", "--script-as-recorded", "--force")
     (copy,) = tmp_path.glob("train.as-of-*.py")
     assert copy.read_text() == "print('first')\n"
+    assert not copy.stat().st_mode & 0o022, "what will run is nobody else's to change"
     assert fake_slurm.stdin() == script.replace("train.py", copy.name)
     program.unlink()
     calls = len(fake_slurm.calls())

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
 import pytest
 from fake_slurm import SACCT_FIELDS, FakeSlurm, accounting_row, queue_row
@@ -17,7 +17,7 @@ from neuronctl.records.store import RecordDraft, RecordStore
 Run = Callable[..., Any]
 
 
-def cut_off(age: int = 0, name: str = "train") -> str:
+def cut_off(age: int = 0, name: str = "train", cluster: Optional[str] = None) -> str:
     """An intent whose neuronctl is gone, begun ``age`` seconds ago; its key."""
     store = RecordStore.default()
     draft = RecordDraft(
@@ -28,7 +28,7 @@ def cut_off(age: int = 0, name: str = "train") -> str:
     data = json.loads(before.read_text())
     begun = time.time() - age
     stamp = time.strftime("%Y%m%dT%H%M%S000Z", time.gmtime(begun))
-    data.update(key=stamp + data["key"][19:], begun_at=int(begun), pid=2**22 + 1)
+    data.update(key=stamp + data["key"][19:], begun_at=int(begun), pid=2**22 + 1, cluster=cluster)
     (Path(store.directory) / f"{data['key']}.intent.json").write_text(json.dumps(data))
     before.unlink()
     return str(data["key"])
@@ -121,7 +121,7 @@ def test_found_where_no_record_can_be_written(
     ]
     monkeypatch.setattr(RecordStore, "complete", full)
     recovery = Recovery(RecordStore.default())
-    recovery.match(parse_squeue("".join(f"{row}@END@\n" for row in rows), end="@END@"), None)
+    recovery.match(parse_squeue("".join(f"{row}@END@\n" for row in rows), end="@END@"))
     assert not recovery.open
     (note,) = recovery.notes
     assert note.endswith("is job 7: no room")

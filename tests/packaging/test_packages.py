@@ -1,9 +1,12 @@
-"""The wheel and the sdist hold what is tracked, no more and no less, and the wheel works alone."""
+"""The wheel and the sdist hold what is tracked, no more and no less, and the wheel works alone;
+what neuronctl needs is locked, and may be as old as it says."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -22,6 +25,15 @@ GENERATE = [
     *("--launcher", "torchrun", "train.py", "--epochs", "3", "two words"),
 ]
 
+NEEDED = importlib.metadata.requires("neuronctl") or []
+"""As pyproject.toml has it, those of the extras marked as such."""
+
+LIBRARIES = (
+    *("golden", "unit/test_console.py", "unit/test_yamlfile.py", "unit/test_template_cache.py"),
+    "cli/test_command_line.py",
+)
+"""The tests of what is done with jinja2, rich, PyYAML, and click."""
+
 
 def plain_environment() -> Dict[str, str]:
     """What is left when nothing of this checkout or its .venv shows."""
@@ -30,11 +42,11 @@ def plain_environment() -> Dict[str, str]:
     return {**kept, "PATH": "/usr/local/bin:/usr/bin:/bin", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def call(argv: List[str], cwd: Path) -> str:
+def call(argv: List[str], cwd: Path, **env: str) -> str:
     result = subprocess.run(
         argv,
         cwd=cwd,
-        env=plain_environment(),
+        env={**plain_environment(), **env},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -120,3 +132,27 @@ def test_installed_wheel_does_what_the_checkout_does(
     assert script == run(*GENERATE, cwd=work).stdout
     assert script.startswith("#!/bin/bash")
     assert "amd_a100nv_8" in json.dumps(json.loads(call([neuronctl, "partitions", "--json"], work)))
+
+
+def test_the_oldest_libraries_do(tmp_path: Path) -> None:
+    """All other tests run with the newest."""
+    oldest = [one.replace(">=", "==") for one in NEEDED if "extra ==" not in one]
+    place = str(tmp_path / "oldest")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
+    call([*install, "--target", place, *oldest], tmp_path)
+    tests = [f"tests/{name}" for name in LIBRARIES]
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    said = call([*pytest_, *tests], ROOT, PYTHONPATH=place)
+    assert re.search(r"\d passed", said)
+    where = "import click as a, jinja2 as b, rich as c, yaml as d; print(a, b, c, d)"
+    assert call([sys.executable, "-c", where], tmp_path, PYTHONPATH=place).count(place) == 4
+
+
+def test_what_is_installed_is_locked() -> None:
+    """``make lock`` writes it; what pyproject.toml names beyond it would not be installed."""
+    text = (ROOT / "tools" / "requirements.txt").read_text()
+    locked = re.findall(r"(?m)^([a-z0-9-]+)==.*\\\n    --hash=sha256:", text)
+    assert len(locked) == len(re.findall(r"(?m)^[^ #]", text)), "each with a hash"
+    needed = {re.split(r"[^A-Za-z0-9-]", one)[0].lower() for one in NEEDED}
+    assert needed <= set(locked)
+    assert "://" not in text, "from wherever pip is told to install"

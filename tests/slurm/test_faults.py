@@ -18,6 +18,8 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import pytest
 from harness import COMMENT, Sandbox, sandbox_up, wait_until
 
+from neuronctl.sandbox import enter
+
 JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
 SUBMIT = ["neuronctl", "submit", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5"]
 SUBMIT += ["--launcher", "python", "--field", "misc", "--appl", "pytorch-ddp"]
@@ -75,6 +77,15 @@ class Broken:
         env = ["env", f"XDG_STATE_HOME={state}"] if state else []
         return self.sandbox.exec([*env, "neuronctl", *argv], check=False)
 
+    def on_another_login_node(self, *argv: str) -> List[str]:
+        """``argv`` as the user on a login node of another name: the same files, the same Slurm."""
+        running = self.sandbox.running
+        become = f"setpriv --reuid {running.uid} --regid {running.gid} --clear-groups"
+        script = f'hostname glogin02 && cd {running.scratch} && exec {become} "$@"'
+        env = [f"{name}={value}" for name, value in enter.environment(running).items()]
+        words = ["unshare", "--uts", "sh", "-c", script, "sh", "env", "-i", *env, *argv]
+        return self.sandbox.inside(*words)
+
     def sbatch(self, *argv: str) -> str:
         return self.sandbox.exec([*JOB, *argv]).stdout.strip()
 
@@ -121,14 +132,22 @@ def tell(slow: Dict[str, str], record_property: Any) -> Tell:
 
 KILLER = r"""
 import json, os, random, signal, subprocess, sys, time
-argv, times = json.loads(sys.argv[1]), int(sys.argv[2])
+argv, times, first = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[4])
 def start(n):
-    return subprocess.Popen([*argv, "-J", f"k{n}", "--sbatch", "hold", "./p.sh"],
+    return subprocess.Popen([*argv, "-J", f"k{first + n}", "--sbatch", "hold", "./p.sh"],
                             stdout=subprocess.DEVNULL, stderr=said)
 said = open("killer.err", "ab")
 jobs = os.environ["XDG_STATE_HOME"] + "/neuronctl/jobs"
 def intents():
     return {name for name in os.listdir(jobs) if name.endswith(".intent.json")}
+def written(n, before):
+    for name in intents() - before:
+        try:
+            with open(f"{jobs}/{name}") as file:
+                if f'"k{first + n}"' in file.read():
+                    return True
+        except FileNotFoundError:
+            pass
 spans = []
 for n in range(2):
     begun = time.monotonic()
@@ -142,7 +161,7 @@ for n in range(times):
     if n % 5 == 0:
         time.sleep(rng.uniform(0.1, 1.1) * span)
     else:  # while sbatch is under way, which is where it matters
-        while process.poll() is None and not intents() - before:
+        while process.poll() is None and not written(n, before):
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.06))
     process.kill()
@@ -179,13 +198,22 @@ def jobs_named(broken: Broken, pattern: str) -> Dict[str, List[str]]:
     return found
 
 
-def test_killed_at_50_random_moments(broken: Broken, tell: Tell) -> None:
-    broken.sandbox.exec(
-        [sys.executable, "-c", KILLER, json.dumps(SUBMIT), "50", "20261121"], timeout=1500
-    )
+def test_killed_at_50_random_moments_on_two_login_nodes(broken: Broken, tell: Tell) -> None:
+    killer = [sys.executable, "-c", KILLER, json.dumps(SUBMIT), "25", "20261121"]
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(broken.on_another_login_node(*killer, "100"), **quiet) as elsewhere:
+        broken.sandbox.exec([*killer, "0"], timeout=1500)
+        assert elsewhere.communicate(timeout=1500)[1] == b""
+    assert elsewhere.returncode == 0
     before = [r for rs in records(broken).values() for r in rs if r["status"] == "intent"]
-    said = broken.neuronctl("status")
-    assert said.returncode == 0
+    assert {r["host"] for rs in records(broken).values() for r in rs} >= {"glogin01", "glogin02"}
+    # Each leaves the other's submissions of the last minute alone: they may be going on.
+    said = subprocess.run(
+        broken.on_another_login_node("neuronctl", "status"), capture_output=True, text=True
+    ).stderr
+    look = broken.neuronctl("status")
+    assert look.returncode == 0
+    said += look.stderr
     jobs = jobs_named(broken, r"k\d+")
     kept = {name: rs for name, rs in records(broken).items() if re.fullmatch(r"k\d+", name)}
     for name, ids in jobs.items():
@@ -196,11 +224,13 @@ def test_killed_at_50_random_moments(broken: Broken, tell: Tell) -> None:
     assert all(r["job_name"] not in jobs for r in left)
     found = len(before) - sum(r["status"] == "intent" for r in left)
     again = "its record is now complete"
-    assert said.stderr.count(again) == found
+    assert said.count(again) == found
+    assert "damaged" not in said + broken.shell("cat killer.err")
     found += broken.shell("cat killer.err").count(again)  # by the submission after it
     # Ten minutes later it is certain that the rest never arrived.
     broken.shell(
-        'cd "$XDG_STATE_HOME"/neuronctl/jobs; for f in *.intent.json; do [ -e "$f" ] || continue; '
+        'cd "$XDG_STATE_HOME"/neuronctl/jobs; for f in *.intent.json; do '
+        'set -- "${f%.intent.json}".*.json; [ -e "$f" ] && [ $# = 1 ] || continue; '
         "old=${f%%Z-*}; new=20260101T000000000; "
         'sed -e "s/$old/$new/" -e \'s/"begun_at": [0-9]*/"begun_at": 1767225600/\' "$f" '
         '> "$new${f#$old}"; '
@@ -211,9 +241,9 @@ def test_killed_at_50_random_moments(broken: Broken, tell: Tell) -> None:
     assert not [r for rs in records(broken).values() for r in rs if r["status"] == "intent"]
     broken.shell("scancel --me --state=pending")
     tell(
-        "kill -9 of neuronctl at 50 random moments of a submission",
-        f"{len(jobs) - 2} jobs, each once and with its record; {found} of them found again, "
-        f"{lost} said never to have arrived, {52 - len(jobs) - lost} killed before their record",
+        "kill -9 of neuronctl at 50 random moments of a submission, on two login nodes",
+        f"{len(jobs) - 4} jobs, each once and with its record; {found} of them found again, "
+        f"{lost} said never to have arrived, {54 - len(jobs) - lost} killed before their record",
     )
 
 

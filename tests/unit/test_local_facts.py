@@ -137,6 +137,15 @@ def test_images(here: Path) -> None:
     assert made.built_for == (("the image image.sif", "x86_64"),)
 
 
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(here: Path) -> None:
+    """Somebody else may have left it there, and nobody may ever write to it."""
+    (here / "env" / "bin").mkdir(parents=True)
+    (here / "env" / "bin" / "activate").touch()
+    os.mkfifo(here / "env" / "bin" / "python")
+    os.mkfifo(here / "image.sif")
+    assert seen(venv="env").built_for == seen(container="./image.sif").built_for == ()
+
+
 def test_a_bare_image_is_sought_in_the_clusters_directories(here: Path) -> None:
     first, second = here / "a", here / "b"
     first.mkdir()

@@ -186,6 +186,10 @@ S = "Zq7" * 12  # a secret that only its place gives away
         f"api_key = '{S}'", f"python t.py --hf-token {S}", f"python t.py -password {S}",
         f"-----BEGIN OPENSSH PRIVATE KEY-----\n{S}\n-----END OPENSSH PRIVATE KEY-----",
         f"-----BEGIN PRIVATE KEY-----\n{S}", f"MY_TOKEN_2={S}", f"x; PGPASSWORD={S} psql",
+        f"wandb login {S}", f"wandb login --relogin --host=https://h.org '{S}'",
+        f"wget 'https://h.org/x?se=2027&sig={S}%3D'", f"curl https://h.org/x?X-Amz-Signature={S}&x=1",
+        f"curl -H 'X-Api-Key: {S}' h.org", f"curl -H 'PRIVATE-TOKEN: {S}' h.org",
+        f"openai.api_key = '{S}'", f"AccountName=x;AccountKey={S};x=y",
         f"https://hooks.slack.com/services/{S}", f"https://discord.com/api/webhooks/{S}",
         *(
             f"MY_VAR={prefix}{S}"
@@ -216,6 +220,9 @@ def test_shapes_of_secrets(word: str) -> None:
         "https://h.org/a?tokens=5", "risk-averse-agents-in-training", "kim@h.org", "a: b@c",
         "curl -o user:x https://h.org", "conda create -n api_org", "PASS: 3",
         "export PATH=/opt/x/bin:$PATH", "password: $DB_PASSWORD", "hf_transfer", "sk-learn",
+        "tokenizer.mask_token = '[MASK]'", "config.tokenizer = 'bert-base'", "access: 'public'",
+        "def f(signature='exponential_decay'): ...", "https://h.org/?signature=no",
+        "wandb login --relogin",
         "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----", "dapibus nunc", "ghp_short",
     ],
 )  # fmt: skip
@@ -230,6 +237,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "eyJaaaaaaaa-", "eyJaaaaaaaaaa.", "sk-", "://", "a://b:", "://a:@", "curl -", "curl -u a",
         "Bearer ", "Authorization: ", "-----BEGIN PRIVATE KEY-----", "\"token\": ", "token \t",
         "token=$'", "token=\\", "--key \\\n", "SG.aaaaaaaaaaaaaaaaaaaa.", "key=a\\",
+        "wandb login --a ", "://?sig=", "&sig=a", "X-Api-Key: ", "a.token = ",
     ],
 )  # fmt: skip
 def test_a_megabyte_of_anything_takes_a_moment(piece: str) -> None:

@@ -396,3 +396,21 @@ def test_a_record_that_others_can_write_is_skipped(store: RecordStore) -> None:
     (file,) = Path(store.directory).iterdir()
     file.chmod(0o666)
     assert store.get(1) is None and "other users can write it" in store.warnings[0]
+
+
+def test_one_of_an_absurd_size_is_not_read(store: RecordStore) -> None:
+    """neuronctl writes none of that size, and would need several times as much memory."""
+    submitted(store, 1)
+    huge = submitted(store, 2)
+    os.truncate(Path(store.directory) / f"{huge.key}.neuron.2.json", 2**26 + 1)
+    assert [record.job_id for record in store.recent()] == [1]
+    (warning,) = store.warnings
+    assert warning.endswith("it has more than 64 MiB")
+
+
+def test_no_secret_in_a_verdict(store: RecordStore) -> None:
+    """Which quotes what was refused."""
+    token = "ghp_" + "A1b2" * 9
+    store.begin(draft(verdict=f"refused: comment '{token}' is not valid"))
+    (file,) = Path(store.directory).iterdir()
+    assert token not in file.read_text()

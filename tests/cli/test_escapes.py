@@ -1,0 +1,85 @@
+"""What others have named cannot steer a terminal, nor print lines of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from fake_slurm import FakeSlurm, queue_row
+from terminal import on_terminal
+
+HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\u202e\x9bc"
+SHOWN = r"a\x1b]0;owned\x07\x1b[2Jb\u202e\x9bc"
+SUBMIT = ["submit", "--cluster", "neuron", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5"]
+SUBMIT += ["--launcher", "python", "--field", "misc", "--appl", "pytorch-ddp", "--force", "t.py"]
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_slurm: FakeSlurm) -> Path:
+    """A directory that somebody else has named, as the current one."""
+    place = tmp_path / HOSTILE
+    place.mkdir()
+    (place / "t.py").write_text("print('training')\n")
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return place
+
+
+def harmless(said: str, *shown: str) -> None:
+    for char in "\x07\x9b\u202e":
+        assert char not in said
+    assert "\x1b]" not in said and "\x1b[2J" not in said
+    for text in shown:
+        assert text in said.replace("\r\n", "")
+
+
+def test_a_directory(hostile: Path, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "7\n")
+    said = on_terminal("", *SUBMIT)
+    harmless(said, SHOWN, "Submitted batch job 7")
+
+
+def test_a_line_break_in_a_directory(
+    tmp_path: Path, fake_slurm: FakeSlurm, run: Callable[..., Any]
+) -> None:
+    place = tmp_path / "a\nSubmitted batch job 9 to b"
+    place.mkdir()
+    (place / "t.py").write_text("print('training')\n")
+    fake_slurm.answer("sbatch", "7\n")
+    said = run(*SUBMIT, cwd=place).stdout
+    (line,) = [line for line in said.splitlines() if line.startswith("Submitted")]
+    assert line.startswith("Submitted batch job 7 ")
+    for command in ("show", "why"):
+        shown = run(command, "7", code=None).stdout
+        assert "\nSubmitted batch job 9" not in shown
+
+
+def test_a_job(hostile: Path, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7", name=HOSTILE))
+    harmless(on_terminal("", "status"), "RUNNING")  # which cuts names
+    for words in (["why", "7"], ["show", "7"], ["cancel", HOSTILE]):
+        harmless(on_terminal("", *words), SHOWN)
+
+
+def test_a_catalog(hostile: Path) -> None:
+    (hostile / f"{HOSTILE}.yaml").write_text("default_cluster: neuron\n")
+    harmless(on_terminal("", "catalog", "check", f"{HOSTILE}.yaml"), SHOWN)
+
+
+def test_a_script(hostile: Path) -> None:
+    argv = [*SUBMIT[1:-2], "t.py", "--write", f"{HOSTILE}.sh"]
+    harmless(on_terminal("", "generate", *argv), SHOWN)
+
+
+def test_elsewhere_nothing_is_left_out(
+    run: Callable[..., Any], fake_slurm: FakeSlurm, hostile: Path
+) -> None:
+    """click's own echo would strip escapes there, and print a directory that is none."""
+    fake_slurm.answer("sbatch", "7\n")
+    assert SHOWN in run(*SUBMIT, cwd=hostile).stdout
+    data = json.loads(run("submit", "--json", *SUBMIT[1:], cwd=hostile).stdout)
+    assert data["logs"]["output"].startswith(os.fspath(hostile))

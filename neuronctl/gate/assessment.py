@@ -48,6 +48,10 @@ class Assessment:
             return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)
         if forecast is None:
             return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
+        doubtful = sorted({finding.code for finding in self.warnings if finding.doubtful})
+        if doubtful:
+            codes = " and ".join(doubtful)
+            return Verdict(NOT_KNOWN, f"Slurm may refuse it: see {codes}", " ".join(doubtful))
         doubts = forecast.doubts
         # Where Slurm may even refuse the job, nothing that it would wait for is sure.
         if any(doubt.refusable for doubt in doubts) or (doubts and not waits):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from neuronctl.rule_codes import CODES
+from neuronctl.rule_codes import CODES, ERROR, WARNING, RuleCode
 from neuronctl.rules import (  # noqa: F401  (they register)
     consistency,
     local_files,
     policy,
     resources,
 )
-from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext
+from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext, Violation
 
 __all__ = ["Finding", "LocalFacts", "RuleContext", "check"]
 
@@ -27,18 +27,25 @@ def check(context: RuleContext) -> Tuple[Finding, ...]:
 
     off = context.plan.cluster.policy.rules_off
     findings = [
-        Finding(
-            code=code,
-            severity=violation.severity or CODES[code].severity,
-            title=CODES[code].title,
-            message=violation.message,
-            source=violation.source.text,
-            hint=violation.hint + violation.elsewhere,
-            by_slurm=violation.source.by_slurm,
-            resize=violation.hint if CODES[code].resizable else "",
-        )
+        _finding(CODES[code], violation)
         for code, judge in JUDGES.items()
         if code not in off
         for violation in judge(context)
     ]
     return tuple(sorted(findings, key=lambda one: (one.severity, one.code)))
+
+
+def _finding(rule: RuleCode, violation: Violation) -> Finding:
+    severity = violation.severity or rule.severity
+    doubtful = severity == ERROR and violation.source.doubtful
+    return Finding(
+        code=rule.code,
+        severity=WARNING if doubtful else severity,
+        title=rule.title,
+        message=violation.message,
+        source=violation.source.text,
+        hint=violation.hint + violation.elsewhere,
+        by_slurm=violation.source.by_slurm,
+        resize=violation.hint if rule.resizable else "",
+        doubtful=doubtful,
+    )

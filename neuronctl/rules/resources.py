@@ -260,7 +260,7 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
         f"{_cores_asked(plan)}; {counted(plan.gpus_per_node, 'GPU')} in {partition.name} {come} "
         f"with {allowed} ({plan.cluster.cores_per_gpu(partition)} per GPU)",
         f"{fewer_cores(plan, allowed)}, or request more GPUs",
-        context.cite("policy", "cores"),
+        context.cite("policy", "cores", "rule"),
     )
 
 

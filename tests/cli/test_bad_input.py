@@ -162,7 +162,6 @@ REFUSED = [
     ([*HERE, "--gpus-per-node", "9"], "NC121", ["9 GPUs", "have 8", "-N 3 --gpus-per-node 3"]),
     ([*ONE, "-t", "3-0"], "NC141", ["3-00:00:00", "2-00:00:00"]),
     (["-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch"], "NC202", ["--field"]),
-    (["-p", "amd_a100nv_8", *NEURON, "--mem", "8G"], "NC211", ["--mem=8G"]),
     ([*ONE, "-N", "999999999"], "NC111", ["999999999 nodes"]),
     ([*ONE, "-w", "gpu[1-99999999]"], "NC312", ["--nodelist"]),
 ]

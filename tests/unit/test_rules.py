@@ -10,10 +10,13 @@ from making import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
 
 from neuronctl.catalog.model import (
     Catalog,
+    Citation,
     Cluster,
     CommentField,
     CommentPolicy,
     CorePolicy,
+    Evidence,
+    Location,
     Partition,
 )
 from neuronctl.rule_codes import CODES
@@ -570,3 +573,36 @@ def test_source_names_the_guide() -> None:
     (found,) = check(RuleContext(made, catalog))
     assert found.source == "toy guide, 2026-01"
     assert made.partition is V100
+
+
+def test_advice_and_observations_warn() -> None:
+    """An error only where somebody says that Slurm enforces it, or Slurm itself does."""
+    site = dataclasses.replace(
+        cluster(STRICT),
+        evidence={
+            "policy.forbidden_options": Evidence("advice"),
+            "policy.cores": Evidence("observation", "gpu, 2026"),
+        },
+    )
+    places = {
+        ("toy", *path): Location("toy.yaml", 1)
+        for path in (
+            ("policy", "cores", "rule"),
+            ("policy", "forbidden_options", "mem"),
+            ("evidence", "policy.cores"),
+            ("evidence", "policy.forbidden_options"),
+        )
+    }
+    plan = plan_of(site, gpus_per_node=1, cpus_per_task=9, mem="8G", time_limit="1")
+    catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), places)
+    found = {one.code: one for one in check(RuleContext(plan, catalog, HERE))}
+    for code, source in (("NC132", "observation: gpu, 2026"), ("NC211", "advice")):
+        assert (found[code].severity, found[code].doubtful) == ("warning", True)
+        assert found[code].source == f"toy.yaml:1: {source}"
+    assert "should not be used" in found["NC211"].message
+    assert found["NC201"].severity == "error"
+    # Slurm's own figure.
+    slurm = Citation("Slurm itself", by_slurm=True)
+    sources = {("policy", "cores", "rule"): slurm}
+    found = {one.code: one for one in check(RuleContext(plan, catalog, HERE, sources=sources))}
+    assert found["NC132"].severity == "error"

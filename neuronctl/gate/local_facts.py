@@ -16,6 +16,7 @@ from neuronctl.paths import config_dir
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import is_python, python_file
 from neuronctl.request.job import Source
+from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
 from neuronctl.users import login_name
@@ -46,8 +47,21 @@ def look(plan: JobPlan) -> LocalFacts:
         imports=_imports(text) if is_python(plan.request) else (),
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
+        plugin_options=_plugin_options(plan),
         typed_secrets=tuple(_typed_secrets(plan)),
     )
+
+
+def _plugin_options(plan: JobPlan) -> Tuple[str, ...]:
+    """sbatch is asked only where an option may be one of the site's own plugins."""
+    names = [option.partition("=")[0] for option in plan.request.sbatch]
+    unknown = [name for name in names if unknown_to_sbatch(name) is not None]
+    if not unknown:
+        return ()
+    from neuronctl.slurm.sbatch import known_options
+
+    known = known_options()
+    return tuple(name for name in unknown if name in known)
 
 
 def _typed_secrets(plan: JobPlan) -> Iterator[str]:

@@ -120,6 +120,16 @@ class JobPlan:
         return {name: value for name, value in self.request.env if is_secret(name, value)}
 
     @property
+    def launcher_options(self) -> Tuple[str, ...]:
+        """The user's words for the launcher."""
+        return self.request.launcher_options
+
+    def gives_launcher(self, *options: str) -> bool:
+        """Whether one of these options is among the user's words for the launcher."""
+        names = {option_name(word) for word in self.launcher_options}
+        return not names.isdisjoint(map(option_name, options))
+
+    @property
     def signal(self) -> Optional[Signal]:
         """The request's ``--signal``, taken apart."""
         match = re.fullmatch(r"(?:([BR]+):)?(?:SIG)?([^@]+)(?:@.*)?", self.request.signal or "")
@@ -172,3 +182,10 @@ def gpus_held(plan: JobPlan) -> int:
     """The GPUs that count as the user's while it runs: with --exclusive, all of its nodes."""
     each = max(plan.gpus_per_node, plan.partition.gpus_per_node if plan.request.exclusive else 0)
     return plan.nodes * each
+
+
+def option_name(word: str) -> str:
+    """The name of a launcher's option, in which ``_`` and ``-`` are the same to most of them."""
+    name = word.partition("=")[0]
+    attached = re.fullmatch(r"(-[A-Za-z])[0-9]+", name)
+    return attached[1] if attached else name.replace("_", "-")

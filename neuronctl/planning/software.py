@@ -49,7 +49,11 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[W
 
 def activation(request: JobRequest, cluster: Cluster) -> Tuple[Step, ...]:
     """The lines that load modules and switch to the environment."""
-    steps = list(load_modules(request.modules, cluster.policy.login_shell))
+    steps: List[Step] = []
+    if any(one.startswith("export=") for one in request.sbatch):
+        steps.append(Step("# Otherwise sbatch's --export would hold for each srun in here, too."))
+        steps.append(Step("export PATH SLURM_EXPORT_ENV=ALL"))
+    steps += load_modules(request.modules, cluster.policy.login_shell)
     for kind, activate in ENVIRONMENTS.items():
         name = getattr(request, kind)
         if name is not None:

@@ -47,7 +47,10 @@ def checks(plan: JobPlan, parts: LaunchParts) -> Checks:
         outside, inside = outside + inside, []
     elif "://" not in image and not plan.wrapping.srun:
         files.append(image)
-        enter = join(plan.wrapping.prefix)
+        runtime, _, *options = plan.wrapping.prefix
+        enter = join([runtime, "exec", *options])
+        # What the image's own script makes of the program's name, only that script knows.
+        inside = [] if plan.request.container_run else inside
     programs = _programs(outside, files)
     return Checks(
         srun=join([*srun, *plan.cluster.policy.srun_options]),

@@ -83,6 +83,8 @@ class JobRequest:
 
     cluster: Optional[str] = None
     launcher: Optional[str] = None
+    launcher_options: Tuple[str, ...] = ()
+    """Words for the launcher, behind those that neuronctl gives it, passed on byte for byte."""
     env: Tuple[Tuple[str, str], ...] = ()
     modules: Tuple[str, ...] = ()
     container: Optional[str] = None
@@ -91,6 +93,10 @@ class JobRequest:
     binds: Tuple[str, ...] = ()
     """Directories to bind into the container, besides scratch and the working directory."""
     cleanenv: Optional[bool] = None
+    container_run: Optional[bool] = None
+    """Whether the image's runscript starts the program."""
+    container_options: Tuple[str, ...] = ()
+    """Words for the container runtime, passed on byte for byte."""
     preflight: Optional[bool] = None
     """Whether to check every node before the launch; None: only with several nodes."""
     conda: Optional[str] = None

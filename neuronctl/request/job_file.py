@@ -9,6 +9,7 @@ from neuronctl.errors import JobFileError, did_you_mean
 from neuronctl.paths import config_dir, present
 from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.request.options import BY_NAME, Option, find
+from neuronctl.words import other_dash, with_plain_dashes
 
 # Allowed in a job file, but not among a user's defaults.
 _PROGRAM_KEYS = ("script", "args")
@@ -70,8 +71,11 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
         else:
             option = find(key)
             if option is None:
+                dash = other_dash(key)
+                key = with_plain_dashes(key) if dash else key
                 hint = did_you_mean(key.replace("_", "-"), (*program_keys, *BY_NAME))
-                raise JobFileError(f"{place}: unknown key '{key}'", hint)
+                words = f", which contains {dash}, not '-'" if dash else ""
+                raise JobFileError(f"{place}: unknown key '{key}'{words}", hint)
             try:
                 fields = option.parse(_texts(option, data, text, place))
             except ValueError as error:

@@ -71,6 +71,8 @@ class LocalFacts:
     """How long the variables are that the job inherits, as ``NAME=VALUE`` words."""
     built_for: Tuple[Tuple[str, str], ...] = ()
     """(what, architecture) of the software whose files can be seen: image, environment."""
+    plugin_options: Tuple[str, ...] = ()
+    """Of the request's ``--sbatch`` options unknown to neuronctl, those that sbatch has here."""
     typed_secrets: Tuple[str, ...] = ()
     """The secret variables whose values the command line has, and not the user's shell."""
 

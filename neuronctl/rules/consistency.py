@@ -10,12 +10,14 @@ from neuronctl import units
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import Masker
+from neuronctl.planning.model import option_name
 from neuronctl.planning.software import python_file
 from neuronctl.request.begin_time import EXAMPLES, moment
+from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
 from neuronctl.shell import join, quote
-from neuronctl.words import counted, verb
+from neuronctl.words import counted, other_dash, verb, with_plain_dashes
 
 
 @rule("NC301")
@@ -147,6 +149,31 @@ def one_process_for_several(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule("NC307")
+def own_launcher_option(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    own = {option_name(one) for one in plan.launcher.sets}
+    for word in plan.launcher_options:
+        if option_name(word) in own:
+            yield Violation(
+                f"--launcher-option={quote(word)}: neuronctl gives {plan.launcher.name} this "
+                "option itself, from the size of the job",
+                "request nodes, tasks, cores, and GPUs with -N, --ntasks-per-node, -c, and "
+                "--gpus-per-node; 'neuronctl generate' shows the launch",
+            )
+
+
+@rule("NC308")
+def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    if plan.launcher_options and not plan.launcher.takes_options:
+        yield Violation(
+            f"launcher {plan.launcher.name} has no options of its own; requested "
+            f"{join(plan.launcher_options)}",
+            "leave --launcher-option out, or use another --launcher",
+        )
+
+
 @rule("NC311")
 def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
@@ -156,6 +183,14 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     if len(memory) > 1:
         options = " and ".join(f"--{one}" for one in memory)
         yield Violation(f"{options} cannot be combined", "keep one of them", EVERY_SLURM)
+    exported = [one for one in request.sbatch if re.match(r"export=(?!ALL)", one)]
+    if exported and context.plan.secrets:
+        kept_out = ", ".join(context.plan.secrets)
+        yield Violation(
+            f"--sbatch {exported[0]} keeps {kept_out} out of the job, which only your shell's "
+            "environment can pass on",
+            "leave export out, or let the program read the secret from a file",
+        )
     if request.conda is not None and request.venv is not None:
         yield Violation("--conda and --venv cannot be combined", "keep one of them")
     for name in sorted({one for one in names if names.count(one) > 1}):
@@ -187,6 +222,20 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
             yield Violation(
                 f"--sbatch {option} would bypass neuronctl's plan and checks",
                 _OTHER_WORDS[name],
+            )
+
+
+@rule("NC314")
+def unknown_word(context: RuleContext) -> Iterator[Violation]:
+    here = context.local
+    for option in context.plan.request.sbatch:
+        name = option.partition("=")[0]
+        meant = unknown_to_sbatch(name)
+        if meant is not None and (here is None or name not in here.plugin_options):
+            yield Violation(
+                f"--sbatch {option}: sbatch has no option --{name}",
+                meant,
+                severity=WARNING if context.reviewed else ERROR,
             )
 
 
@@ -362,6 +411,8 @@ def container_options(context: RuleContext) -> Iterator[Violation]:
         "--container-runtime": request.container_runtime,
         "--bind": request.binds,
         "--cleanenv": request.cleanenv,
+        "--container-run": request.container_run,
+        "--container-option": request.container_options,
     }
     options = [name for name, value in given.items() if value]
     if request.container is None and options:
@@ -414,3 +465,15 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
             "and your shell's history keeps them",
             f"export {name}, and pass it on with --env {name}",
         )
+
+
+@rule("NC339")
+def dash_in_argument(context: RuleContext) -> Iterator[Violation]:
+    for word in context.plan.request.args:
+        dash = other_dash(word[:1])
+        if dash and len(word) > 1:
+            yield Violation(
+                f"the program's argument '{word}' begins with {dash}, not with '-'; it is passed "
+                "on as it is",
+                f"did you mean {with_plain_dashes(word)}?",
+            )

@@ -18,7 +18,7 @@ from neuronctl.request.job_file import configuration, read_job_file
 from neuronctl.request.options import OPTIONS
 from neuronctl.rules import Finding, RuleContext, check
 from neuronctl.slurm.cluster import recognise
-from neuronctl.words import counted
+from neuronctl.words import counted, other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
     from neuronctl.gate.assessment import Assessment
@@ -142,6 +142,8 @@ def options_layer(options: Mapping[str, Any], words: Sequence[str] = ()) -> Laye
                 )
             values[name], origins[name] = parsed, origin
     if words:
+        told_of_dash(words[0])
+        words = ["python", *words] if words[0] == "-m" else words
         values["script"], values["args"] = _program(words[0]), tuple(words[1:])
         origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
     for text in words:
@@ -152,6 +154,15 @@ def options_layer(options: Mapping[str, Any], words: Sequence[str] = ()) -> Laye
                 "from a file",
             )
     return Layer(values, origins)
+
+
+def told_of_dash(word: str) -> None:
+    """Raise UsageError for a word that begins with a dash that is not ASCII's."""
+    dash = other_dash(word[:1])
+    if dash:
+        raise UsageError(
+            f"'{word}' begins with {dash}, not with '-'", f"type {with_plain_dashes(word)}"
+        )
 
 
 def _from_environment(text: str) -> str:

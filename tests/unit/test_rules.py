@@ -191,6 +191,36 @@ CASES: List[Case] = [
     ("NC202", on(WORD, comment="torch"), ["'torch'", "pytorch"], on(WORD, comment="python")),
     ("NC203", {"field": "nlp"}, ["--field", "toy"], {"comment": "nlp"}),
     ("NC203", on(WORD, field="nlp", appl="python"), ["--field"], on(WORD, appl="python")),
+    (
+        "NC307",
+        {"launcher": "torchrun", "launcher_options": ("--nproc_per_node=8",)},
+        ["--nproc_per_node=8", "torchrun"],
+        {"launcher": "torchrun", "launcher_options": ("--max-restarts=1",)},
+    ),
+    (
+        "NC308",
+        {"launcher": "python", "launcher_options": ("-l",)},
+        ["python has no options"],
+        {"launcher": "srun", "launcher_options": ("-l",)},
+    ),
+    (
+        "NC314",
+        {"sbatch": ("het-group=1",)},
+        ["sbatch has no option --het-group"],
+        {"sbatch": ("prefer=x", "tres-bind=x", "segment=2")},
+    ),
+    (
+        "NC314",
+        {"sbatch": ("container-image=x",), **here()},
+        ["--container-image"],
+        {"sbatch": ("container-image=x",), **here(plugin_options=("container-image",))},
+    ),
+    (
+        "NC339",
+        {"args": ("\u2013lr", "1")},
+        ["an en dash (U+2013)", "did you mean --lr?"],
+        {"args": ("-lr", "\u2013", "1\u20132")},
+    ),
     ("NC211", on(FORBIDDEN, mem="80G"), ["--mem=80G", "it is unusable"], on(FORBIDDEN)),
     (
         "NC211",
@@ -452,6 +482,12 @@ CASES: List[Case] = [
         {"partition": "arm", "modules": ("ARM_gcc",), "where": ARM},
     ),
     ("NC401", here(problems={"NC401": ("there is no x.py", "")}), ["there is no x.py"], here()),
+    (
+        "NC311",
+        {"sbatch": ("export=NONE",), "env": (("HF_TOKEN", "hf_secret"),)},
+        ["export=NONE keeps HF_TOKEN out"],
+        {"sbatch": ("export=ALL",), "env": (("HF_TOKEN", "hf_secret"),)},
+    ),
     ("NC402", here(has_directives=True), ["train.py is a batch script"], here()),
     (
         "NC411",
@@ -481,6 +517,15 @@ def test_boundary(code: str, bad: Dict[str, Any], words: List[str], good: Dict[s
 def test_every_rule_has_cases() -> None:
     # NC103 and NC5xx look at what Slurm says: test_live_rules.py has their cases.
     assert {code for code in CODES if code < "NC5"} - {"NC103"} <= {code for code, *_ in CASES}
+
+
+def test_a_setup_line_may_provide_the_program() -> None:
+    missing = here(problems={"NC401": ("no file 'x.py'", "")})["here"]
+    (found,) = (
+        one for one in findings(here=missing, setup=("cd ../other",)) if one.code == "NC401"
+    )
+    assert found.severity == "warning"
+    assert found.message == "no file 'x.py', unless a setup line provides it"
 
 
 def test_codes_have_one_form_and_order() -> None:

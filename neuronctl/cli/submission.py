@@ -105,7 +105,7 @@ def submit(
     """
     if job is not None:
         would = "would submit" if how.dry_run else "submitting"
-        notify(f"{would} to {job.plan.partition.name}: {_summary(job.plan)}")
+        notify(f"{would} to {job.plan.partition_list}: {_summary(job.plan)}")
         job_output.show_verdict(job)
     if how.dry_run:
         if how.as_json:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
@@ -141,6 +141,17 @@ def assess(
 
     only: refuse by the rules of which this is true.
     """
+    plan = context.plan
+    if plan.alternatives:
+        return _together(
+            [
+                assess(replace(context, plan=one), snapshot, why_not, only=only)
+                for one in (
+                    replace(plan, partition=partition, alternatives=())
+                    for partition in (plan.partition, *plan.alternatives)
+                )
+            ]
+        )
     off = context.plan.cluster.policy.rules_off
     waits: Tuple[Wait, ...] = ()
     found: Optional[Forecast] = None
@@ -158,6 +169,36 @@ def assess(
         waits,
         found,
         why_not,
+    )
+
+
+_ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
+
+
+def _together(each: Sequence[Assessment]) -> Assessment:
+    """A job that several partitions may take, judged in each: what holds of all is told once.
+
+    By Slurm's EnforcePartLimits=ALL, one that cannot take it refuses it for all; where that is not
+    set, the job would never start there. Otherwise it starts where it can first.
+    """
+    best = min(each, key=lambda one: _ORDER.index(one.verdict.kind))
+    codes = [{(found.code, found.message) for found in one.findings} for one in each]
+
+    def told(findings: Callable[[Assessment], Sequence[Finding]]) -> Tuple[Finding, ...]:
+        made = {}
+        for one in each:
+            for found in findings(one):
+                of_all = all((found.code, found.message) in others for others in codes)
+                words = "" if of_all else f"in {one.plan.partition.name}: "
+                made[words, found.code, found.message] = replace(
+                    found, message=words + found.message
+                )
+        return tuple(sorted(made.values(), key=lambda found: found.code))
+
+    return replace(
+        best,
+        refusals=told(lambda one: one.refusals),
+        warnings=told(lambda one: one.warnings),
     )
 
 

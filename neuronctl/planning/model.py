@@ -79,6 +79,8 @@ class JobPlan:
     cluster: Cluster
     partition: Partition
     """A bare ``Partition(name)`` where the catalog does not know it; its name may be empty."""
+    alternatives: Tuple[Partition, ...]
+    """With ``-p A,B``, the others in which Slurm may start the job as well."""
     interactive: bool
     job_name: str
     nodes: int
@@ -118,6 +120,11 @@ class JobPlan:
     def secrets(self) -> Dict[str, str]:
         """Variables of the request that go into the job's environment and never into a script."""
         return {name: value for name, value in self.request.env if is_secret(name, value)}
+
+    @property
+    def partition_list(self) -> str:
+        """The partitions as sbatch has them: ``A,B``."""
+        return ",".join(one.name for one in (self.partition, *self.alternatives))
 
     @property
     def launcher_options(self) -> Tuple[str, ...]:

@@ -6,7 +6,7 @@ A plan is made for bad requests too, so that the rules can report everything at 
 from __future__ import annotations
 
 import re
-from typing import Dict, Optional, Tuple, TypeVar
+from typing import Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -97,13 +97,13 @@ class _Planner:
         else:
             how = self.recognised or "the catalog's default"
             self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
-        partition = self._partition()
+        partition, *alternatives = self._partitions()
         nodes = self._nodes()
         gpus = self._gpus(nodes)
         launcher = self._launcher(nodes, gpus)
         ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
         processes = self._processes(launcher, ntasks_per_node, gpus)
-        cpus_per_task = self._cpus_per_task(partition, ntasks_per_node, gpus)
+        cpus_per_task = self._cpus_per_task((partition, *alternatives), ntasks_per_node, gpus)
         self._memory(partition, ntasks_per_node * cpus_per_task)
         time_limit, time_text = self._time(partition)
         comment = self._comment()
@@ -115,7 +115,7 @@ class _Planner:
         exported = exports(request, self.cluster, cores=cores, processes=processes)
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
-            "partition": partition.name or None,
+            "partition": ",".join(one.name for one in (partition, *alternatives)) or None,
             "nodes": str(nodes),
             "ntasks-per-node": str(ntasks_per_node),
             "cpus-per-task": str(cpus_per_task),
@@ -128,6 +128,7 @@ class _Planner:
             request=request,
             cluster=self.cluster,
             partition=partition,
+            alternatives=tuple(alternatives),
             interactive=self.interactive,
             job_name=job_name,
             nodes=nodes,
@@ -162,7 +163,7 @@ class _Planner:
             decisions=tuple(self.decisions.values()),
         )
 
-    def _partition(self) -> Partition:
+    def _partitions(self) -> List[Partition]:
         name = self.request.partition
         if name is not None:
             self.asked("partition", "partition", name)
@@ -171,7 +172,8 @@ class _Planner:
             self.decide("partition", name, Source.CLUSTER, "the cluster's default partition")
         else:
             name = ""
-        return self.cluster.partitions.get(name) or Partition(name)
+        names = list(dict.fromkeys(filter(None, name.split(",")))) or [""]
+        return [self.cluster.partitions.get(name) or Partition(name) for name in names]
 
     def _nodes(self) -> int:
         nodes = self.request.nodes
@@ -256,7 +258,9 @@ class _Planner:
             return self.decide("processes per node", max(gpus, 1), Source.DERIVED, why)
         return ntasks_per_node
 
-    def _cpus_per_task(self, partition: Partition, ntasks_per_node: int, gpus: int) -> int:
+    def _cpus_per_task(
+        self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
+    ) -> int:
         asked = self.request.cpus_per_task
         if asked is not None:
             return self.asked("cpus-per-task", "cpus_per_task", asked)
@@ -267,7 +271,13 @@ class _Planner:
                 f" / {counted(ntasks_per_node, 'task')}"
             )
             return self.decide("cpus-per-task", value, Source.DERIVED, why)
-        each = self.cluster.cores_per_gpu(partition)
+        # Of several partitions, Slurm may choose any.
+        shares = [(self.cluster.cores_per_gpu(one), one) for one in partitions]
+        each, partition = min(
+            ((cores, one) for cores, one in shares if cores is not None),
+            key=lambda share: share[0],
+            default=(None, partitions[0]),
+        )
         if gpus and each is not None:
             # NC121 reports more GPUs than a node has; the cores need not repeat it.
             held = min(gpus, partition.gpus_per_node) or 1

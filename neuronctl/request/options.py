@@ -314,7 +314,7 @@ _ENV = "Environment"
 
 OPTIONS: Tuple[Option, ...] = (
     Option("job-name", "Job name (default: the script's name).", _text, "J", "NAME"),
-    Option("partition", "Partition, or auto to choose one.", _text, "p", "NAME"),
+    Option("partition", "Partition, several (A,B), or auto to choose one.", _text, "p", "NAME"),
     Option("nodes", "Number of nodes.", _count, "N", "N"),
     Option("ntasks", "Total number of tasks.", _count, "n", "N"),
     Option(

@@ -54,11 +54,6 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
             words += f"; its Slurm would use {default}"
             hint = f"use -p {default}, another one, or -p auto"
         yield Violation(words, f"{hint}; there are: {', '.join(names)}", context.cite("partitions"))
-    elif _known(context) is None and "," in plan.partition.name:
-        yield Violation(
-            f"'{plan.partition.name}' is a list of partitions; neuronctl plans a job for one",
-            "use -p auto: it picks the partition where the job starts first",
-        )
     elif _known(context) is None and plan.partition.name in _of_catalog(context):
         yield Violation(
             f"partition '{plan.partition.name}' is in the catalog, but the Slurm of "

@@ -194,7 +194,11 @@ def _program(script: str) -> str:
 def review(job: PlannedJob) -> PreparedJob:
     """Check a plan whose script is only shown: Slurm is not asked (see rules.RuleContext)."""
     context = RuleContext(job.plan, job.catalog, look(job.plan), reviewed=True)
-    return PreparedJob(job.plan, check(context), candidates=job.candidates)
+    if not job.plan.alternatives:
+        return PreparedJob(job.plan, check(context), candidates=job.candidates)
+    from neuronctl.gate.assessment import assess
+
+    return PreparedJob(job.plan, assess(context, None).findings)
 
 
 def judge(job: PlannedJob, *, fresh: bool = False) -> PreparedJob:

@@ -223,13 +223,13 @@ def test_a_word_that_sbatch_does_not_know(run: Run, fake_slurm: FakeSlurm) -> No
     )
     said = run("submit", *ONE, "--sbatch", "licences=a:1", "train.py", code=4).stderr
     assert "error NC314: " in said and "did you mean licenses" in said
-    assert fake_slurm.calls("sbatch") == [["--help"]]
+    assert fake_slurm.calls("sbatch") == [["sbatch", "--help"]]
     run("generate", *ONE, "--sbatch", "licences=a:1", "train.py")
 
 
 def test_no_gpus_are_explained(run: Run) -> None:
     for option in ("--gres=gpu:0", "--gpus-per-node=0", "--gpus=0"):
-        said = run("generate", *ONE[:2], *NEURON[:4], option, "train.py", code=4).stderr
+        said = run("generate", "-p", "amd_a100nv_8", *NEURON[:4], option, "train.py", code=4).stderr
         assert "error NC122: requested no GPU; amd_a100nv_8 is a GPU partition" in said
         out = run("generate", "-p", "cpu", *NEURON[:4], option, "train.py").stdout
         assert "gpu" not in out

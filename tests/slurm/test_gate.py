@@ -166,6 +166,24 @@ def test_what_was_only_seen_or_advised_is_slurms_to_refuse(sandbox: Sandbox) -> 
         assert "sbatch refused the request" in refused.stderr
 
 
+def test_several_partitions(sandbox: Sandbox) -> None:
+    """Slurm refuses for all what one of them cannot take (EnforcePartLimits=ALL)."""
+    both = ["-p", f"{PARTITION},amd_a100nv_8"]
+    raw = [word for word in RAW if word not in ("-p", PARTITION)]
+    done = submit(sandbox, *both, "--gpus-per-node", "1", "--wait")
+    assert (
+        f"Submitted batch job {done.stdout.split()[3]} to {PARTITION},amd_a100nv_8" in done.stdout
+    )
+    for options, said in (
+        (["--gres=gpu:5"], f"error NC121: in {PARTITION}: requested 5 GPUs"),
+        (["--gres=gpu:9"], "error NC121: in amd_a100nv_8: requested 9 GPUs"),
+        (["--gres=gpu:1", "-p", f"{PARTITION},nosuch"], "error NC101: in nosuch: "),
+    ):
+        refused = submit(sandbox, *both, *options, code=4)
+        assert said in refused.stderr
+        assert sandbox.exec([*raw, *both, *options], check=False).returncode == 1
+
+
 def test_the_old_comment_is_refused_with_the_form(sandbox: Sandbox) -> None:
     words = ["-p", PARTITION, "-t", "10", "--gpus-per-node", "1", "--comment", "pytorch", "t.py"]
     result = sandbox.exec(["neuronctl", "submit", *words], check=False)

@@ -12,7 +12,8 @@ from launching import JOB, size, software
 
 SHOW = """\
 import json, os, sys
-rank = os.environ.get("HOROVOD_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("RANK")))
+names = "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "RANK"
+rank = next(os.environ[name] for name in names if name in os.environ)
 with open(f"shown/{rank}.json", "w") as file:
     json.dump(dict(os.environ), file)
 print("line of", rank)

@@ -79,6 +79,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC306", "one process where several may be meant", WARNING, of_launch=True),
         RuleCode("NC307", "launcher's option that neuronctl sets itself", of_launch=True),
         RuleCode("NC308", "options for a launcher that has none", of_launch=True),
+        RuleCode("NC309", "range of nodes for a launcher that needs a number"),
         RuleCode("NC311", "options exclude each other"),
         RuleCode("NC312", "node list contradicts the request", of_partition=True),
         RuleCode("NC313", "sbatch option that has another of neuronctl's own"),

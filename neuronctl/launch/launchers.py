@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import stat
 from string import Template
@@ -60,6 +61,8 @@ class Launcher:
     """The launcher's own options that its template sets from the plan."""
     takes_options: bool = False
     """Whether its template has a place for the user's words for the launcher."""
+    counts_nodes: bool = False
+    """Whether its template writes the number of nodes, which has to be known then."""
     programs: Tuple[Tuple[str, ...], ...] = ()
     """The commands (or Python modules) that are this launcher when users call it themselves."""
 
@@ -117,8 +120,13 @@ def load(name: str) -> Launcher:
                 raise TemplateError(f"{file}: not UTF-8 text") from None
             except OSError as error:
                 raise TemplateError(f"{file}: {error.strerror}") from None
-            takes = "plan.launcher_options" in text
-            return Launcher(name=name, file=file, takes_options=takes, **_traits(file, text))
+            return Launcher(
+                name=name,
+                file=file,
+                takes_options="plan.launcher_options" in text,
+                counts_nodes=re.search(r"\bplan\.(nodes|processes)\b", text) is not None,
+                **_traits(file, text),
+            )
     raise UsageError(
         f"--launcher: unknown launcher '{name}'", "launchers are: " + ", ".join(names())
     )

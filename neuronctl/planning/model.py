@@ -12,7 +12,7 @@ from neuronctl.launch.environments import Step
 from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
-from neuronctl.shell import Word
+from neuronctl.shell import Shell, Word
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,8 @@ class JobPlan:
     interactive: bool
     job_name: str
     nodes: int
+    """Of a range, the fewest: what the job is judged by."""
+    most_nodes: int
     ntasks_per_node: int
     cpus_per_task: int
     gpus_per_node: int
@@ -164,6 +166,27 @@ class JobPlan:
     def processes(self) -> int:
         """Training processes in total."""
         return self.nodes * self.processes_per_node
+
+    @property
+    def node_count(self) -> Word:
+        """The nodes for a script, which only the job knows where a range was requested."""
+        return self._of_nodes(1)
+
+    @property
+    def task_count(self) -> Word:
+        """Slurm's tasks in total, for a script."""
+        return self._of_nodes(self.ntasks_per_node)
+
+    @property
+    def process_count(self) -> Word:
+        """Training processes in total, for a script."""
+        return self._of_nodes(self.processes_per_node)
+
+    def _of_nodes(self, each: int) -> Word:
+        if self.nodes == self.most_nodes:
+            return str(self.nodes * each)
+        counted = f"$((SLURM_JOB_NUM_NODES * {each}))"
+        return Shell('"$SLURM_JOB_NUM_NODES"' if each == 1 else counted)
 
     @property
     def overcommit(self) -> bool:

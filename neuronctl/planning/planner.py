@@ -99,8 +99,9 @@ class _Planner:
             self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
         partition, *alternatives = self._partitions()
         nodes = self._nodes()
+        most_nodes = request.max_nodes or nodes
         gpus = self._gpus(nodes)
-        launcher = self._launcher(nodes, gpus)
+        launcher = self._launcher(most_nodes, gpus)
         ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
         processes = self._processes(launcher, ntasks_per_node, gpus)
         cpus_per_task = self._cpus_per_task((partition, *alternatives), ntasks_per_node, gpus)
@@ -110,13 +111,13 @@ class _Planner:
         job_name = self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
-        size = {"nodes": nodes, "processes": nodes * processes}
+        size = {"nodes": most_nodes, "processes": most_nodes * processes}
         cores = ntasks_per_node * cpus_per_task
         exported = exports(request, self.cluster, cores=cores, processes=processes)
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
             "partition": ",".join(one.name for one in (partition, *alternatives)) or None,
-            "nodes": str(nodes),
+            "nodes": f"{nodes}-{most_nodes}" if most_nodes > nodes else str(nodes),
             "ntasks-per-node": str(ntasks_per_node),
             "cpus-per-task": str(cpus_per_task),
             "time": time_text,
@@ -132,6 +133,7 @@ class _Planner:
             interactive=self.interactive,
             job_name=job_name,
             nodes=nodes,
+            most_nodes=most_nodes,
             ntasks_per_node=ntasks_per_node,
             cpus_per_task=cpus_per_task,
             gpus_per_node=gpus,
@@ -148,7 +150,7 @@ class _Planner:
             ),
             wrapping=self._wrapping(gpus),
             program=program(request, launcher, macros=launchers.holds(launcher.macros, **size)),
-            preflight=self._preflight(nodes, launcher),
+            preflight=self._preflight(most_nodes, launcher),
             hosts=self.place.hosts if self.place else (),
             activation=activation(request, self.cluster),
             exports=exported,
@@ -178,7 +180,9 @@ class _Planner:
     def _nodes(self) -> int:
         nodes = self.request.nodes
         if nodes is not None:
-            return self.asked("nodes", "nodes", nodes)
+            most = self.request.max_nodes
+            self.asked("nodes", "nodes", f"{nodes}-{most}" if most else nodes)
+            return nodes
         named = self._named_nodes()
         if named > 1:
             return self.decide("nodes", named, Source.DERIVED, "as many as --nodelist names")
@@ -196,6 +200,12 @@ class _Planner:
 
     def _gpus(self, nodes: int) -> int:
         gpus, total = self.request.gpus_per_node, self.request.gpus
+        if total and self.request.max_nodes is not None:
+            raise UsageError(
+                f"--gpus: {counted(total, 'GPU')} on {nodes} to {self.request.max_nodes} nodes: "
+                "how many each has is not known",
+                "request GPUs per node: --gpus-per-node",
+            )
         if total is not None and (total % nodes or gpus not in (None, total // nodes)):
             wanted = gpus or -(-total // nodes)
             what = f"--gpus: {counted(total, 'GPU')} on {counted(nodes, 'node')}"

@@ -8,7 +8,7 @@ from typing import List, Sequence, Tuple
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.rendering.launch_command import LaunchParts
-from neuronctl.shell import Word, join
+from neuronctl.shell import Shell, Word, join
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Checks:
 
 def checks(plan: JobPlan, parts: LaunchParts) -> Checks:
     """The checks of a job whose launch is ``parts``."""
-    srun = ["srun", f"--nodes={plan.nodes}", f"--ntasks={plan.nodes}", "--ntasks-per-node=1"]
+    nodes = plan.node_count
+    srun: List[Word] = ["srun", Shell(f"--nodes={nodes}"), Shell(f"--ntasks={nodes}")]
+    srun.append("--ntasks-per-node=1")
     # --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
     # ("Invalid generic resource") right after a step that had held the GPUs.
     srun += ["--cpus-per-task=1", "--overlap"]

@@ -47,6 +47,8 @@ class JobRequest:
     job_name: Optional[str] = None
     partition: Optional[str] = None
     nodes: Optional[int] = None
+    max_nodes: Optional[int] = None
+    """Of a range (``-N 2-4``), the end; ``nodes`` is its start."""
     ntasks: Optional[int] = None
     ntasks_per_node: Optional[int] = None
     cpus_per_task: Optional[int] = None
@@ -130,6 +132,7 @@ class Layer:
 _GROUPS = (
     ("gpus_per_node", "gpus", "gpu_type"),
     ("comment", "field", "appl"),
+    ("nodes", "max_nodes"),
     ("conda", "venv"),
     ("ntasks", "ntasks_per_node"),
     ("script", "args"),

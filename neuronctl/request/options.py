@@ -96,6 +96,16 @@ def _count(texts: Sequence[str]) -> int:
     return parse_count(texts[0])
 
 
+def _nodes(texts: Sequence[str]) -> Fields:
+    least, dash, most = texts[0].partition("-")
+    fields: Fields = {"nodes": parse_count(least if dash else texts[0])}
+    if dash and parse_count(most) < fields["nodes"]:
+        raise ValueError(f"'{texts[0]}' runs backward")
+    if dash and parse_count(most) > fields["nodes"]:
+        fields["max_nodes"] = parse_count(most)
+    return fields
+
+
 def _time(texts: Sequence[str]) -> Fields:
     amount = re.fullmatch(r"([0-9]{1,6}) *(d|h|m|min)[a-z]*", texts[0].strip(), re.IGNORECASE)
     if amount:
@@ -315,7 +325,7 @@ _ENV = "Environment"
 OPTIONS: Tuple[Option, ...] = (
     Option("job-name", "Job name (default: the script's name).", _text, "J", "NAME"),
     Option("partition", "Partition, several (A,B), or auto to choose one.", _text, "p", "NAME"),
-    Option("nodes", "Number of nodes.", _count, "N", "N"),
+    Option("nodes", "Number of nodes, or a range: 2-4.", _nodes, "N", "N[-MAX]"),
     Option("ntasks", "Total number of tasks.", _count, "n", "N"),
     Option(
         "ntasks-per-node", "Tasks per node (default: what the launcher needs).", _count, metavar="N"

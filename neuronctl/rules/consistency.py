@@ -25,6 +25,13 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if request.ntasks is None:
         return
+    if plan.most_nodes > plan.nodes:
+        yield Violation(
+            f"--ntasks={request.ntasks} on {plan.nodes} to {plan.most_nodes} nodes: how many tasks "
+            "each node starts is not known",
+            "request --ntasks-per-node",
+        )
+        return
     total = plan.nodes * plan.ntasks_per_node
     if request.ntasks == total:
         return
@@ -163,6 +170,17 @@ def own_launcher_option(context: RuleContext) -> Iterator[Violation]:
             )
 
 
+@rule("NC309")
+def range_of_nodes(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    if plan.most_nodes > plan.nodes and plan.launcher.counts_nodes:
+        yield Violation(
+            f"requested {plan.nodes} to {plan.most_nodes} nodes; launcher {plan.launcher.name} "
+            "must know their number before the job runs",
+            f"request one number, such as -N {plan.nodes}, or use --launcher torchrun or srun",
+        )
+
+
 @rule("NC308")
 def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
@@ -266,7 +284,7 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
     if context.forecast is not None:
         release = context.forecast.prospect.snapshot.limits.config.release
     # A later sbatch takes more names than nodes, for those among which Slurm chooses.
-    if len(wanted) > plan.nodes and release <= (22, 5):
+    if len(wanted) > plan.most_nodes and release <= (22, 5):
         yield Violation(
             f"--nodelist names {len(wanted)} nodes; requested {plan.nodes}",
             f"request -N {len(wanted)}, or name fewer",
@@ -351,7 +369,7 @@ def horovod_directory(context: RuleContext) -> Iterator[Violation]:
     here = context.local
     if here is None or context.plan.launcher.quotes_directory:
         return
-    if context.plan.nodes > 1 and quote(here.directory) != here.directory:
+    if context.plan.most_nodes > 1 and quote(here.directory) != here.directory:
         yield Violation(
             f"{context.plan.launcher.name} changes into the working directory on the other nodes "
             f"without quoting it, and a shell does not read '{here.directory}' as one word",

@@ -43,7 +43,7 @@ def prepare_launch(
     config = configuration()
     defaults = Layer({k: v for k, v in config.values.items() if k == "cluster"}, config.origins)
     request = build_request([defaults, options_layer(options, words)])
-    hosts = _hosts(allocation, request.nodelist, request.nodes)
+    hosts = _hosts(allocation, request.nodelist, request.nodes, request.max_nodes)
     fewest, most = _gpus(allocation, hosts)
     gpus = _gpus_asked(request, fewest)
     catalog = load(catalog_file)
@@ -53,6 +53,7 @@ def prepare_launch(
         request,
         partition=allocation.partition or None,
         nodes=len(hosts),
+        max_nodes=None,
         nodelist=None,
         gpus_per_node=gpus or None,
         ntasks_per_node=request.ntasks_per_node or (None if gpus else allocation.ntasks_per_node),
@@ -111,7 +112,7 @@ def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
 
 
 def _hosts(
-    allocation: Allocation, nodelist: Optional[str], nodes: Optional[int]
+    allocation: Allocation, nodelist: Optional[str], nodes: Optional[int], most: Optional[int]
 ) -> Tuple[str, ...]:
     """The nodes to launch on."""
     hosts = allocation.nodes
@@ -137,7 +138,7 @@ def _hosts(
             f"--nodes: requested {wanted} nodes; there are {len(hosts)}",
             f"request at most --nodes {len(hosts)}",
         )
-    return hosts[:wanted]
+    return hosts[: most or wanted]
 
 
 def _gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Tuple[Optional[int], Optional[int]]:

@@ -8,7 +8,7 @@ from typing import Dict, List
 
 import pytest
 from harness import Sandbox
-from launching import JOB, size, software
+from launching import JOB, TELL, kind_of, size, software
 
 SHOW = """\
 import json, os, sys
@@ -18,7 +18,7 @@ with open(f"shown/{rank}.json", "w") as file:
     json.dump(dict(os.environ), file)
 print("line of", rank)
 """
-CONFIG = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nmixed_precision: bf16\n"
+CONFIG = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\n"
 ODD = """a  'b' "c" $HOME `id` ; & * \\ #"""
 
 
@@ -64,6 +64,28 @@ def test_options_reach_the_launcher(
     labels = sorted(line.split(":")[0] for line in log.splitlines() if "line of" in line)
     if launcher == "srun":
         assert labels == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    ["torchrun", "torchrun_jsc", "accelerate", "srun", "mpirun", "horovodrun", "horovodrun-mpi"],
+)
+def test_a_range_of_nodes(launcher: str, bench: Sandbox, horovod_venv: Path) -> None:
+    """As many processes as fit the nodes that Slurm gave, which all know of each other."""
+    bench.write("tell.py", TELL)
+    before, options = software(launcher, "venv", horovod_venv)
+    kind = kind_of(launcher, "venv")
+    options += [f"--env=TELL_KIND={kind}", f"--env=TELL_WHERE={bench.scratch}/told"]
+    for choice, nodes in (([], 2), (["--exclude=gpu36"], 1)):
+        bench.exec(["sh", "-c", "rm -rf told; mkdir told"])
+        command = [*before, "neuronctl", "submit", "--wait", *JOB, "-N1-2", "--gpus-per-node=2"]
+        command += [*choice, *options, f"--launcher={launcher}", "--output=told/log", "tell.py"]
+        result = bench.exec(command, check=False, timeout=300)
+        log = bench.exec(["cat", "told/log"], check=False).stdout
+        assert result.returncode == 0, result.stderr + log
+        told = bench.exec(["sh", "-c", "cat told/*.json"]).stdout.splitlines()
+        said = sorted((one["rank"], one["size"]) for one in map(json.loads, told))
+        assert said == [(rank, 2 * nodes) for rank in range(2 * nodes)], log
 
 
 def test_what_is_exported_reaches_srun_whatever_sbatch_exports(sandbox: Sandbox) -> None:

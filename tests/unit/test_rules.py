@@ -203,6 +203,18 @@ CASES: List[Case] = [
         {"launcher": "srun", "launcher_options": ("-l",)},
     ),
     (
+        "NC309",
+        {"nodes": 2, "max_nodes": 3, "launcher": "deepspeed"},
+        ["2 to 3 nodes", "deepspeed", "-N 2"],
+        {"nodes": 2, "max_nodes": 3, "launcher": "torchrun"},
+    ),
+    (
+        "NC301",
+        {"nodes": 2, "max_nodes": 3, "ntasks": 4},
+        ["on 2 to 3 nodes", "--ntasks-per-node"],
+        {"nodes": 2, "max_nodes": 3, "ntasks_per_node": 2},
+    ),
+    (
         "NC314",
         {"sbatch": ("het-group=1",)},
         ["sbatch has no option --het-group"],

@@ -37,6 +37,8 @@ class Assessment:
     waits: Tuple[Wait, ...]
     forecast: Optional[Forecast]
     why_not: str = ""
+    doubt: str = ""
+    """Of a range of nodes, what stands against the most of them, which Slurm may try first."""
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -48,6 +50,8 @@ class Assessment:
             return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)
         if forecast is None:
             return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
+        if self.doubt:
+            return Verdict(NOT_KNOWN, self.doubt)
         doubtful = sorted({finding.code for finding in self.warnings if finding.doubtful})
         if doubtful:
             codes = " and ".join(doubtful)
@@ -152,6 +156,19 @@ def assess(
                 )
             ]
         )
+    found = _assess(context, snapshot, why_not, only)
+    if snapshot is None or plan.most_nodes == plan.nodes:
+        return found
+    whole = replace(context, plan=replace(plan, nodes=plan.most_nodes))
+    return replace(found, doubt=_doubt(found, _assess(whole, snapshot, why_not, only)))
+
+
+def _assess(
+    context: RuleContext,
+    snapshot: Optional[Snapshot],
+    why_not: str,
+    only: Optional[Callable[[RuleCode], bool]],
+) -> Assessment:
     off = context.plan.cluster.policy.rules_off
     waits: Tuple[Wait, ...] = ()
     found: Optional[Forecast] = None
@@ -171,6 +188,20 @@ def assess(
         why_not,
     )
 
+
+def _doubt(fewest: Assessment, most: Assessment) -> str:
+    """What stands against the most nodes of a range alone; "" if nothing does.
+
+    The job runs on as few as there are, but Slurm holds limits against the nodes that it chose.
+    """
+    known = {found.code for found in fewest.findings}
+    limits = [one for one in most.findings if one.code in _LIMITS or CODES[one.code].of_limit]
+    words = "; ".join(one.message for one in limits if one.code not in known)
+    return f"if Slurm chooses {most.plan.nodes} nodes: {words}" if words else ""
+
+
+_LIMITS = ("NC124", "NC508", "NC509")
+"""What no size of the job may exceed, besides those for whose ends it waits."""
 
 _ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 

@@ -113,9 +113,10 @@ def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
 @rule("NC112")
 def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
-    if partition.max_nodes is not None and plan.nodes > partition.max_nodes:
+    # Of a range, Slurm holds the end against this limit.
+    if partition.max_nodes is not None and plan.most_nodes > partition.max_nodes:
         yield Violation(
-            f"requested {counted(plan.nodes, 'node')}; a job in {partition.name} may have "
+            f"requested {counted(plan.most_nodes, 'node')}; a job in {partition.name} may have "
             f"{partition.max_nodes}: it would wait forever",
             f"request at most -N {partition.max_nodes}",
             context.cite_partition("max_nodes"),

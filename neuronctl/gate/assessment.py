@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, Dict, Optional, Sequence, Set, Tuple
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
@@ -17,7 +17,7 @@ from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, REFUSED, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES, RuleCode
+from neuronctl.rule_codes import CODES, WARNING, RuleCode
 from neuronctl.rules import Finding, LocalFacts, RuleContext, check
 from neuronctl.words import counted
 
@@ -207,30 +207,38 @@ _ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 
 
 def _together(each: Sequence[Assessment]) -> Assessment:
-    """A job that several partitions may take, judged in each: what holds of all is told once.
+    """A job that several partitions may take, judged in each; it starts where it can first.
 
-    By Slurm's EnforcePartLimits=ALL, one that cannot take it refuses it for all; where that is not
-    set, the job would never start there. Otherwise it starts where it can first.
+    Slurm passes over a partition whose nodes do not suit the job. By EnforcePartLimits=ALL, any
+    other reason in one of them refuses the job.
     """
     best = min(each, key=lambda one: _ORDER.index(one.verdict.kind))
-    codes = [{(found.code, found.message) for found in one.findings} for one in each]
-
-    def told(findings: Callable[[Assessment], Sequence[Finding]]) -> Tuple[Finding, ...]:
-        made = {}
-        for one in each:
-            for found in findings(one):
-                of_all = all((found.code, found.message) in others for others in codes)
-                words = "" if of_all else f"in {one.plan.partition.name}: "
-                made[words, found.code, found.message] = replace(
-                    found, message=words + found.message
-                )
-        return tuple(sorted(made.values(), key=lambda found: found.code))
-
+    suited = any(not _codes(one.refusals) & _OF_NODES for one in each)
+    findings: Dict[Tuple[str, str], Finding] = {}
+    for one in each:
+        for found in (*one.refusals, *one.warnings):
+            of_all = all(found in (*other.refusals, *other.warnings) for other in each)
+            words = "" if of_all else f"in {one.plan.partition.name}: "
+            passed_over = suited and found.refuses and found.code in _OF_NODES
+            findings[found.code, words + found.message] = replace(
+                found,
+                message=words + found.message,
+                severity=WARNING if passed_over else found.severity,
+            )
+    told = sorted(findings.values(), key=lambda found: found.code)
     return replace(
         best,
-        refusals=told(lambda one: one.refusals),
-        warnings=told(lambda one: one.warnings),
+        refusals=tuple(found for found in told if found.refuses),
+        warnings=tuple(found for found in told if not found.refuses),
     )
+
+
+def _codes(findings: Sequence[Finding]) -> Set[str]:
+    return {found.code for found in findings}
+
+
+_OF_NODES = {"NC121", "NC123", "NC125", "NC131", "NC134", "NC404", "NC524", "NC525"}
+"""What stands against the nodes of a partition."""
 
 
 def one_line(message: str) -> str:

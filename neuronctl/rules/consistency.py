@@ -470,6 +470,8 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
         (request.args, "the program's arguments contain"),
         (request.setup, "--setup contains"),
         (request.sbatch, "--sbatch contains"),
+        (request.launcher_options, "--launcher-option contains"),
+        (request.container_options, "--container-option contains"),
     ):
         if Masker().words(words) != words:
             yield Violation(

@@ -385,12 +385,18 @@ def test_several_partitions_get_the_cores_that_each_of_them_has() -> None:
 
 def test_a_list_of_partitions_is_judged_in_each() -> None:
     catalog = Catalog({"toy": cluster()}, "toy", (), {})
+    # Slurm passes over the nodes that do not suit the job.
     made = plan_of(partition="gpu,old", gpus_per_node=5, gpu_type="a100")
     told = assess(RuleContext(made, catalog), None)
-    assert [(one.code, one.message.partition(": ")[0]) for one in told.refusals] == [
+    assert told.refusals == ()
+    assert [(one.code, one.message.partition(": ")[0]) for one in told.warnings[:2]] == [
         ("NC121", "in old"),
         ("NC123", "in old"),
     ]
+    told = assess(RuleContext(plan_of(partition="gpu,old", gpus_per_node=9), catalog), None)
+    assert [one.code for one in told.refusals] == ["NC121", "NC121", "NC131"]
+    told = assess(RuleContext(plan_of(partition="gpu,old", nodes=3), catalog), None)
+    assert [one.message for one in told.refusals] == ["in old: requested 3 nodes; old has 2"]
     # What is wrong wherever it runs is told once.
     told = assess(RuleContext(plan_of(partition="gpu,old", conda="a", venv="b"), catalog), None)
     assert [one.code for one in told.refusals] == ["NC311"]

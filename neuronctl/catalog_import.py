@@ -44,6 +44,7 @@ def draft(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> str:
         "title": name,
         "source": f"Slurm {limits.config.version}: scontrol, sacctmgr",
         "date": date,
+        "evidence": {"partitions": "slurm"},
     }
     if aliases and limits.config.cluster:
         cluster["slurm_cluster_names"] = aliases

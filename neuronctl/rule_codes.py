@@ -81,9 +81,15 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode(
             "NC306", "one process where several may be meant", WARNING, of_launch=True, of_step=True
         ),
+        RuleCode(
+            "NC307", "launcher's option that neuronctl sets itself", of_launch=True, of_step=True
+        ),
+        RuleCode("NC308", "options for a launcher that has none", of_launch=True, of_step=True),
+        RuleCode("NC309", "range of nodes for a launcher that needs a number", of_step=True),
         RuleCode("NC311", "options exclude each other"),
         RuleCode("NC312", "node list contradicts the request", of_partition=True),
         RuleCode("NC313", "sbatch option that has another of neuronctl's own"),
+        RuleCode("NC314", "option that sbatch does not know"),
         RuleCode("NC321", "signal ends torchrun", WARNING, of_step=True),
         RuleCode("NC322", "command too long for horovodrun", of_step=True),
         RuleCode("NC323", "horovodrun in a directory with a blank", of_step=True),
@@ -95,6 +101,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC336", "several modules in one word", WARNING),
         RuleCode("NC337", "cleanenv has no effect with Pyxis", WARNING),
         RuleCode("NC338", "secret that others can read", WARNING),
+        RuleCode("NC339", "argument with a dash that is not ASCII's", WARNING, of_launch=True),
         RuleCode("NC341", "variable that is not replaced", WARNING, of_launch=True),
         RuleCode("NC342", "variable that cannot be replaced as meant", of_launch=True),
         RuleCode("NC401", "program cannot be run", of_launch=True, of_step=True),

@@ -42,3 +42,28 @@ def duration(seconds: Optional[int]) -> str:
         if len(parts) == 2:
             break
     return " ".join(parts) or "0 s"
+
+
+_DASHES = {
+    "\u2010": "a hyphen (U+2010)",
+    "\u2011": "a non-breaking hyphen (U+2011)",
+    "\u2012": "a figure dash (U+2012)",
+    "\u2013": "an en dash (U+2013)",
+    "\u2014": "an em dash (U+2014)",
+    "\u2015": "a horizontal bar (U+2015)",
+    "\u2212": "a minus sign (U+2212)",
+    "\uff0d": "a full-width hyphen (U+FF0D)",
+}
+
+
+def other_dash(text: str) -> str:
+    """The first dash in ``text`` that is not ASCII's ``-``: ``an en dash (U+2013)``; "": none."""
+    return next((_DASHES[character] for character in text if character in _DASHES), "")
+
+
+def with_plain_dashes(text: str) -> str:
+    """``text`` as it was meant: ``--nodes`` where a word processor made one dash of two."""
+    name = text.lstrip("".join(("-", *_DASHES)))
+    if name != text:
+        text = ("--" if len(name.partition("=")[0]) > 1 else "-") + name
+    return text.translate(dict.fromkeys(map(ord, _DASHES), "-"))

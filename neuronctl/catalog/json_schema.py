@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping
 
 from neuronctl.catalog import model
-from neuronctl.catalog.schema import ARCHITECTURES, PLAIN, fields
+from neuronctl.catalog.schema import ARCHITECTURES, EVIDENCE, PLAIN, fields
 
 Schema = Dict[str, Any]
 
@@ -110,6 +110,7 @@ def catalog_schema() -> Schema:
             image_dirs=directories,
         ),
         scratch={"type": "string", "pattern": f"^/[/{{}}{PLAIN}]*$"},
+        evidence=_by_name({"type": ["string", "null"], "pattern": f"^{EVIDENCE}$"}),
     )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -121,6 +121,27 @@ class Containers:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What a figure rests on, where that is not the word of the cluster's source.
+
+    kind: ``"guide"``: a guide states it as the site's rule; ``"advice"``: a guide merely advises
+    it; ``"observation"``: somebody saw it; ``"slurm"``: it is in Slurm's configuration. where: the
+    guide, or where and when it was seen; "" for the source of the file that the value is in.
+    """
+
+    kind: str = "guide"
+    where: str = ""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether nobody says that Slurm enforces it."""
+        return self.kind in ("advice", "observation")
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.where})" if self.where else self.kind
+
+
+@dataclass(frozen=True)
 class Partition:
     """One partition: its nodes and its limits per user."""
 
@@ -200,6 +221,8 @@ class Cluster:
     scratch: Optional[str] = None
     """The user's scratch directory; ``{user}`` stands for the login name."""
     default_partition: Optional[str] = None
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    """Path of a value or a mapping below the cluster, joined by dots -> what it rests on."""
 
     def partition(self, name: str) -> Partition:
         """The partition of that name; raises PolicyError with the closest names if unknown."""
@@ -226,10 +249,14 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Citation:
-    """Who says a figure: in words, and whether that is Slurm itself and not the catalog."""
+    """Who says a figure: in words, and whether that is Slurm itself and not the catalog.
+
+    doubtful: as of Evidence.
+    """
 
     text: str
     by_slurm: bool = False
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -260,12 +287,29 @@ class Catalog:
 
         The source and date are those of the file that contains the line, if it states any.
         """
-        place = self.location(*path)
+        place, evidence = self.location(*path), self.evidence(*path)
         if place is None:
             cluster = self.clusters[path[0]]
             return Citation(f"{cluster.source}, {cluster.date}")
-        said = self.sources.get((place.file, path[0]))
-        return Citation(f"{place}: {said}" if said else str(place))
+        said = evidence.where or self.sources.get((place.file, path[0]), "")
+        kind = evidence.kind if evidence.doubtful else ""
+        return Citation(": ".join(filter(None, (str(place), kind, said))), doubtful=bool(kind))
+
+    def evidence(self, *path: str) -> Evidence:
+        """What the value at ``path`` (the cluster first) rests on.
+
+        The entry nearest to the value counts, unless a higher file has set the value since.
+        """
+        name, *keys = path
+        place = self.location(*path)
+        for length in range(len(keys), 0, -1):
+            key = ".".join(keys[:length])
+            told = self.locations.get((name, "evidence", key))
+            if told is None or place is None:
+                continue
+            if self.files.index(told.file) >= self.files.index(place.file):
+                return self.clusters[name].evidence.get(key, Evidence())
+        return Evidence()
 
     def location(self, *path: str) -> Optional[Location]:
         """Where the value at ``path``, or its nearest enclosing mapping, was read."""

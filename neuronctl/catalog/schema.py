@@ -20,6 +20,7 @@ from neuronctl.catalog.model import (
     CommentPolicy,
     Containers,
     CorePolicy,
+    Evidence,
     Network,
     Partition,
     Policy,
@@ -109,6 +110,40 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         network=_made(Network, network),
         containers=_containers(node.mapping("containers")),
         scratch=_directory(node, "scratch"),
+        evidence=_evidence(node.mapping("evidence"), node),
+    )
+
+
+EVIDENCE = r"(guide|advice|observation|slurm)(?: \((.+)\))?"
+"""The text of an entry of ``evidence``."""
+
+
+def _evidence(node: CheckedMapping, cluster: CheckedMapping) -> Dict[str, Evidence]:
+    found = {}
+    for path in node.present():
+        # What a lower file is about, a higher one may have removed.
+        place = node.places.get((*node.path, path))
+        of_highest = place is not None and place.file == node.files[-1]
+        if of_highest and not _has(cluster.data, path):
+            node.refuse(path, "the cluster has no such value", "write, for example, policy.cores")
+        match = re.fullmatch(EVIDENCE, node.text(path, "guide"))
+        if match is None or (match[1] == "observation" and not match[2]):
+            words = "write guide, advice, slurm, or observation (WHERE, WHEN)"
+            node.refuse(path, f"{show(node.data[path])} is not allowed", words)
+        else:
+            found[path] = Evidence(match[1], match[2] or "")
+    return found
+
+
+def _has(data: object, path: str) -> bool:
+    """Whether there is a value at ``path``, its keys joined by dots."""
+    return not path or (
+        isinstance(data, dict)
+        and any(
+            _has(value, path[len(key) + 1 :])
+            for key, value in data.items()
+            if f"{path}.".startswith(f"{key}.")
+        )
     )
 
 

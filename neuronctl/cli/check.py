@@ -9,6 +9,7 @@ import click
 
 from neuronctl.batchscript.header import read_file, shown_name
 from neuronctl.cli.job_options import catalog_option, complete_files
+from neuronctl.console import print_line, printable
 from neuronctl.errors import PolicyError, UsageError
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rule_codes import ERROR
@@ -67,7 +68,7 @@ def _print(checked: Sequence[CheckedScript]) -> None:
     for script in checked:
         for one in script.findings:
             _print_finding(script, one)
-        click.echo(f"{_harmless(script.name)}: {_summary(script.findings)}")
+        print_line(f"{script.name}: {_summary(script.findings)}")
 
 
 def _summary(findings: Sequence[ScriptFinding]) -> str:
@@ -83,7 +84,7 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
     where = f"{script.name}:{place.line}:{place.column}"
     head = f"{where}: {finding.severity} {finding.code}: {finding.message}"
     lines = [head]
-    text = _harmless(script.line(place.line))
+    text = printable(script.line(place.line).replace("\t", " "))  # one column, as for bash
     if text.strip():
         number = str(place.line)
         before = cell_width(text[: place.column - 1])
@@ -94,14 +95,8 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
         lines.append(f"  hint: {finding.hint}")
     if finding.source:
         lines.append(f"  from: {finding.source}")
-    click.echo("\n".join(_harmless(line) for line in lines))
-
-
-def _harmless(text: str) -> str:
-    """A line of a stranger's file, which must not steer the terminal; a tab is one column."""
-    from neuronctl.console import printable
-
-    return printable(text.replace("\t", " "))
+    for line in lines:
+        print_line(line)
 
 
 def _print_json(checked: Sequence[CheckedScript], cluster: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from neuronctl.console import print_text
+
 
 @click.command("explain")
 @click.argument("code", metavar="CODE")
@@ -12,6 +14,6 @@ def command(code: str) -> None:
     from neuronctl.rules.pages import rule_page
 
     page = rule_page(code)
-    click.echo(f"{page.rule.code} ({page.severity}): {page.rule.title}\n\n{page.finds}")
+    print_text(f"{page.rule.code} ({page.severity}): {page.rule.title}\n\n{page.finds}")
     if page.page:
-        click.echo(f"\n{page.page}")
+        print_text(f"\n{page.page}")

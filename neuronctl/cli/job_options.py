@@ -17,6 +17,9 @@ BEHIND_DASHES = "neuronctl.behind_dashes"
 """Key of a click context's ``meta``: whether the remaining words follow ``--``."""
 
 
+_NO_PROGRAMS = ("--dry-run", "--explain", "--follow", "--preflight", "--no-preflight", "--wait")
+"""Options that are hardly meant for the program behind which they stand."""
+
 _TITLES = {"Slurm": "Slurm options", "Command": "Options"}
 
 
@@ -43,6 +46,24 @@ class JobCommand(click.Command):
             if group in groups:
                 with formatter.section(_TITLES.get(group, f"{group} options")):
                     formatter.write_dl(groups[group])
+
+
+class BatchCommand(JobCommand):
+    """A command whose words are a program and its arguments."""
+
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        """Raises UsageError for an option of this command that stands behind the program."""
+        rest = super().parse_args(ctx, args)
+        words = ctx.params.get("words", ())
+        own = {name for one in self.params for name in (*one.opts, *one.secondary_opts)}
+        behind = [word for word in words[1:] if word in _NO_PROGRAMS and word in own]
+        if behind and not ctx.meta[BEHIND_DASHES]:
+            harm = ": the job would be submitted" if behind[0] == "--dry-run" else ""
+            raise UsageError(
+                f"{behind[0]} follows {words[0]} and would be passed to it{harm}",
+                f"put it before {words[0]}; to pass it to the program, put -- before {words[0]}",
+            )
+        return rest
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -77,7 +98,8 @@ def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any
         ):
             function = add(function)
         context = {"allow_interspersed_args": False}
-        return click.command(name, cls=JobCommand, context_settings=context)(function)
+        cls = BatchCommand if batch else JobCommand
+        return click.command(name, cls=cls, context_settings=context)(function)
 
     return decorate
 

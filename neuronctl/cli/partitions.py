@@ -60,12 +60,24 @@ def command(
         answer = _json(known, chosen, partitions or list(chosen.partitions.values()))
         if where:
             answer["where"] = {".".join(path): place for path, place in places.items()}
+            answer["evidence"] = {
+                ".".join(path): dataclasses.asdict(known.evidence(chosen.name, *path))
+                for path in places
+            }
         console.print_json("neuronctl.partitions/1", answer)
         return
     _print_header(known, chosen)
     if where:
-        columns = [console.Column(header) for header in ("KEY", "VALUE", "FROM")]
-        rows = [[".".join(path), _value_at(chosen, path), place] for path, place in places.items()]
+        columns = [console.Column(header) for header in ("KEY", "VALUE", "EVIDENCE", "FROM")]
+        rows = [
+            [
+                ".".join(path),
+                _value_at(chosen, path),
+                known.evidence(chosen.name, *path).kind,
+                place,
+            ]
+            for path, place in places.items()
+        ]
         console.print_table(columns, rows)
     elif comment:
         _print_comment_values(chosen.policy.comment)
@@ -73,7 +85,7 @@ def command(
         for partition in partitions:
             _print_partition(chosen, partition)
     else:
-        _print_overview(chosen)
+        _print_overview(known, chosen)
 
 
 # ---------------------------------------------------------------------------- live
@@ -219,7 +231,7 @@ def _print_header(catalog: Catalog, cluster: Cluster) -> None:
     console.print_text("")
 
 
-def _print_overview(cluster: Cluster) -> None:
+def _print_overview(catalog: Catalog, cluster: Cluster) -> None:
     columns = [
         console.Column("PARTITION", style="bold", no_wrap=True),
         console.Column("NODES", "right", no_wrap=True, priority=3),
@@ -235,7 +247,7 @@ def _print_overview(cluster: Cluster) -> None:
     console.print_text("")
     legend = "CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user."
     console.print_text(legend, "dim")
-    lines = _rules(cluster)
+    lines = _rules(catalog, cluster)
     for partition in cluster.partitions.values():
         remarks = [partition.note] if partition.note else []
         if partition.arch != cluster.arch and not partition.note:
@@ -268,8 +280,9 @@ def _overview_row(partition: Partition) -> List[str]:
     ]
 
 
-def _rules(cluster: Cluster) -> List[Tuple[str, str]]:
+def _rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
     """The site's policy, one line per rule."""
+
     policy = cluster.policy
     lines: List[Tuple[str, str]] = []
     if policy.submit_from:
@@ -282,13 +295,17 @@ def _rules(cluster: Cluster) -> List[Tuple[str, str]]:
     words = "mandatory; 'neuronctl partitions --live' lists yours"
     lines += [(option, words) for option in _mandatory(cluster)]
     for forbidden, why in policy.forbidden_options.items():
-        lines.append((f"--{forbidden}", f"not allowed; {why}"))
+        evidence = catalog.evidence(cluster.name, "policy", "forbidden_options", forbidden)
+        word = "to be avoided" if evidence.doubtful else "not allowed"
+        lines.append((f"--{forbidden}", f"{word}; {why}"))
     if policy.gpus_required:
         lines.append((f"--{policy.gpu_option}", "mandatory in partitions with GPUs"))
     if policy.cores.rule != "none":
         share = policy.cores.cores_per_gpu or "a node's cores / its GPUs"
         word = "at most" if policy.cores.rule == "cap" else "by default"
-        lines.append(("cores per GPU", f"{word} {share}"))
+        evidence = catalog.evidence(cluster.name, "policy", "cores", "rule")
+        told = f"; {evidence}" if evidence.doubtful else ""
+        lines.append(("cores per GPU", f"{word} {share}{told}"))
     interactive = cluster.wall_time.interactive_maximum
     if interactive is not None:
         lines.append(("interactive jobs", f"at most {_time(interactive)}"))
@@ -358,7 +375,7 @@ def _places(catalog: Catalog, cluster: Cluster, names: Sequence[str]) -> Dict[Tu
     places = {
         path[1:]: str(place)
         for path, place in catalog.locations.items()
-        if path[0] == cluster.name and len(path) > 1
+        if path[0] == cluster.name and len(path) > 1 and path[1] != "evidence"
     }
     inner = {path[:length] for path in places for length in range(1, len(path))}
     return {

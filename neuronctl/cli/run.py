@@ -14,7 +14,8 @@ from neuronctl.cli.say import print_script
 # What makes sense for one launch; the rest belongs to the allocation.
 _OPTIONS = (
     *("nodes", "nodelist", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "cluster"),
-    *("launcher", "env", "expand", "container", "container-runtime", "bind", "cleanenv"),
+    *("launcher", "launcher-option", "env", "expand", "container", "container-runtime"),
+    *("container-run", "container-option", "bind", "cleanenv"),
 )
 
 

@@ -11,7 +11,7 @@ from neuronctl.cli.job_options import BEHIND_DASHES, job_command
 from neuronctl.cli.say import notify, print_script
 from neuronctl.cli.submission import judge_aloud
 from neuronctl.errors import UsageError
-from neuronctl.submission.prepare import plan_job
+from neuronctl.submission.prepare import plan_job, told_of_dash
 
 if TYPE_CHECKING:
     from neuronctl.request.job import JobRequest
@@ -33,6 +33,7 @@ _STEP = (
 
 
 @job_command("salloc", batch=False)
+@click.option("--no-shell", is_flag=True, help="Make the allocation only, and return.")
 @click.option("--dry-run", is_flag=True, help="Print the command and the setup only.")
 @click.argument("words", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 def command(
@@ -43,6 +44,7 @@ def command(
     force: bool,
     explain: bool,
     dry_run: bool,
+    no_shell: bool,
     **options: Any,
 ) -> int:
     """Open a shell on the first node of an allocation, set up like a job.
@@ -55,18 +57,28 @@ def command(
     from neuronctl.shell import expanded, join, positional
 
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
+        told_of_dash(words[0])
         there = join([*(["python"] if words[0].endswith(".py") else []), *words])
         raise UsageError(
             f"'{words[0]}' among the options: salloc takes no SCRIPT",
             f"omit it to get a shell, or run it in the allocation: -- {there}",
         )
+    if words and no_shell:
+        raise UsageError("--no-shell starts nothing, and CMD is given", "keep one of them")
     planned = plan_job(options, catalog_file=catalog, job_file=job_file, interactive=True)
     job = judge_aloud(planned, force=force, explain=explain, dry_run=dry_run)
     # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.launch_command import contained_command
     from neuronctl.rendering.render import render_shell
+    from neuronctl.slurm.process import run_interactive
 
     job_output.show_verdict(job)
+    if no_shell:
+        argv = ["salloc", *(f"--{option}" for option in job.plan.salloc_options), "--no-shell"]
+        if dry_run:
+            print_script(f"{join(argv)}\n")
+            return 0
+        return run_interactive(argv)
     request, command = job.plan.request, '"$@"' if words else None
     contained = request.container is not None
     given = words
@@ -92,8 +104,6 @@ def command(
             f"{join(argv)}\n\n# ${_WIRING} holds these lines, which run {where}:\n{wiring}"
         )
         return 0
-    from neuronctl.slurm.process import run_interactive
-
     return run_interactive(argv, environment={_WIRING: wiring, **job.plan.secrets})
 
 
@@ -105,5 +115,7 @@ def _run_line(request: JobRequest) -> str:
     if request.container_runtime is not None:
         line.append(f"--container-runtime={request.container_runtime}")
     line += [f"--bind={bind}" for bind in request.binds]
+    line += [f"--container-option={word}" for word in request.container_options]
+    line += ["--container-run"] if request.container_run else []
     line += ["--cleanenv"] if request.cleanenv else []
     return f"to run a program in the image: {join(line)} SCRIPT"

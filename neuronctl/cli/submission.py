@@ -109,7 +109,7 @@ def submit(
     """
     if job is not None:
         would = "would submit" if how.dry_run else "submitting"
-        notify(f"{would} to {job.plan.partition.name}: {_summary(job.plan)}")
+        notify(f"{would} to {job.plan.partition_list}: {_summary(job.plan)}")
         job_output.show_verdict(job)
     if how.dry_run:
         if how.as_json:
@@ -187,7 +187,8 @@ def _print_data(
 def _summary(plan: JobPlan) -> str:
     """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``."""
     gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
-    parts = [counted(plan.nodes, "node") + gpus]
+    ranged = f"{plan.nodes} to {plan.most_nodes} nodes"
+    parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]
     tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
     each = plan.cluster.cores_per_gpu(plan.partition)
     # With --force there may be more GPUs than a node has, and cores for those it has only.

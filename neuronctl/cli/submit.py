@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-import click
-
 from neuronctl.cli import submission
-from neuronctl.cli.job_options import (
-    BEHIND_DASHES,
-    body_option,
-    job_command,
-    program_arguments,
-)
-from neuronctl.errors import UsageError
+from neuronctl.cli.job_options import body_option, job_command, program_arguments
 from neuronctl.submission.prepare import plan_job
 
 
@@ -37,11 +29,6 @@ def command(
     With --follow or --wait, neuronctl exits with the job's own exit code. Only a job that was
     submitted has its id printed on standard output: a refusal prints nothing there.
     """
-    if "--dry-run" in words[1:] and not click.get_current_context().meta[BEHIND_DASHES]:
-        raise UsageError(
-            f"--dry-run follows {words[0]} and would be passed to it: the job would be submitted",
-            f"put it before {words[0]}; to pass it to the program, put -- before {words[0]}",
-        )
     planned = plan_job(options, words=words, catalog_file=catalog, job_file=job_file, body=body)
     job = submission.judge_aloud(planned, force=force, explain=explain, how=how)
     # Not before: it is imported while Slurm answers.

@@ -92,7 +92,7 @@ def _more_memory(status: JobStatus) -> str:
         most = f" (at most {cluster.cores_per_gpu(partition)} per GPU; request more GPUs for more)"
     return (
         f"request more cores with --cpus-per-task{most}: memory comes with the cores, --mem is not "
-        f"allowed in {partition.name}"
+        f"meant to be used in {partition.name}"
     )
 
 

@@ -42,7 +42,7 @@ def ask_slurm(
     if name is not None:
         _check_cluster(plan, name)
     made_from = cache.key()
-    kept = None if fresh else cache.read(made_from)
+    kept = None if fresh or plan.alternatives else cache.read(made_from)
     nodes = ""
     if kept is not None:
         here = next((one for one in kept[0].partitions if one.name == plan.partition.name), None)

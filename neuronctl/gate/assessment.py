@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Callable, Optional, Tuple
+from typing import Callable, Dict, Optional, Sequence, Set, Tuple
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
@@ -17,7 +17,7 @@ from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, REFUSED, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES, RuleCode
+from neuronctl.rule_codes import CODES, WARNING, RuleCode
 from neuronctl.rules import Finding, LocalFacts, RuleContext, check
 from neuronctl.words import counted
 
@@ -37,6 +37,8 @@ class Assessment:
     waits: Tuple[Wait, ...]
     forecast: Optional[Forecast]
     why_not: str = ""
+    doubt: str = ""
+    """Of a range of nodes, what stands against the most of them, which Slurm may try first."""
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -48,6 +50,12 @@ class Assessment:
             return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)
         if forecast is None:
             return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
+        if self.doubt:
+            return Verdict(NOT_KNOWN, self.doubt)
+        doubtful = sorted({finding.code for finding in self.warnings if finding.doubtful})
+        if doubtful:
+            codes = " and ".join(doubtful)
+            return Verdict(NOT_KNOWN, f"Slurm may refuse it: see {codes}", " ".join(doubtful))
         doubts = forecast.doubts
         # Where Slurm may even refuse the job, nothing that it would wait for is sure.
         if any(doubt.refusable for doubt in doubts) or (doubts and not waits):
@@ -137,6 +145,30 @@ def assess(
 
     only: refuse by the rules of which this is true.
     """
+    plan = context.plan
+    if plan.alternatives:
+        return _together(
+            [
+                assess(replace(context, plan=one), snapshot, why_not, only=only)
+                for one in (
+                    replace(plan, partition=partition, alternatives=())
+                    for partition in (plan.partition, *plan.alternatives)
+                )
+            ]
+        )
+    found = _assess(context, snapshot, why_not, only)
+    if snapshot is None or plan.most_nodes == plan.nodes:
+        return found
+    whole = replace(context, plan=replace(plan, nodes=plan.most_nodes))
+    return replace(found, doubt=_doubt(found, _assess(whole, snapshot, why_not, only)))
+
+
+def _assess(
+    context: RuleContext,
+    snapshot: Optional[Snapshot],
+    why_not: str,
+    only: Optional[Callable[[RuleCode], bool]],
+) -> Assessment:
     off = context.plan.cluster.policy.rules_off
     waits: Tuple[Wait, ...] = ()
     found: Optional[Forecast] = None
@@ -155,6 +187,58 @@ def assess(
         found,
         why_not,
     )
+
+
+def _doubt(fewest: Assessment, most: Assessment) -> str:
+    """What stands against the most nodes of a range alone; "" if nothing does.
+
+    The job runs on as few as there are, but Slurm holds limits against the nodes that it chose.
+    """
+    known = {found.code for found in fewest.findings}
+    limits = [one for one in most.findings if one.code in _LIMITS or CODES[one.code].of_limit]
+    words = "; ".join(one.message for one in limits if one.code not in known)
+    return f"if Slurm chooses {most.plan.nodes} nodes: {words}" if words else ""
+
+
+_LIMITS = ("NC124", "NC508", "NC509")
+"""What no size of the job may exceed, besides those for whose ends it waits."""
+
+_ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
+
+
+def _together(each: Sequence[Assessment]) -> Assessment:
+    """A job that several partitions may take, judged in each; it starts where it can first.
+
+    Slurm passes over a partition whose nodes do not suit the job. By EnforcePartLimits=ALL, any
+    other reason in one of them refuses the job.
+    """
+    best = min(each, key=lambda one: _ORDER.index(one.verdict.kind))
+    suited = any(not _codes(one.refusals) & _OF_NODES for one in each)
+    findings: Dict[Tuple[str, str], Finding] = {}
+    for one in each:
+        for found in (*one.refusals, *one.warnings):
+            of_all = all(found in (*other.refusals, *other.warnings) for other in each)
+            words = "" if of_all else f"in {one.plan.partition.name}: "
+            passed_over = suited and found.refuses and found.code in _OF_NODES
+            findings[found.code, words + found.message] = replace(
+                found,
+                message=words + found.message,
+                severity=WARNING if passed_over else found.severity,
+            )
+    told = sorted(findings.values(), key=lambda found: found.code)
+    return replace(
+        best,
+        refusals=tuple(found for found in told if found.refuses),
+        warnings=tuple(found for found in told if not found.refuses),
+    )
+
+
+def _codes(findings: Sequence[Finding]) -> Set[str]:
+    return {found.code for found in findings}
+
+
+_OF_NODES = {"NC121", "NC123", "NC125", "NC131", "NC134", "NC404", "NC524", "NC525"}
+"""What stands against the nodes of a partition."""
 
 
 def one_line(message: str) -> str:

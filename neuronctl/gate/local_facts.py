@@ -18,6 +18,7 @@ from neuronctl.paths import config_dir
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import is_python, python_file
 from neuronctl.request.job import JobRequest, Source
+from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
 from neuronctl.users import login_name
@@ -48,6 +49,7 @@ def look(plan: JobPlan) -> LocalFacts:
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
         of_steps=tuple(look(launch) for launch in plan.launches) if plan.steps else (),
+        plugin_options=_plugin_options(plan),
         typed_secrets=tuple(_typed_secrets(plan)),
     )
 
@@ -58,6 +60,18 @@ def working_directory() -> str:
         return os.getcwd()
     except FileNotFoundError:
         raise UsageError("the current directory no longer exists", "cd to another") from None
+
+
+def _plugin_options(plan: JobPlan) -> Tuple[str, ...]:
+    """sbatch is asked only where an option may be one of the site's own plugins."""
+    names = [option.partition("=")[0] for option in plan.request.sbatch]
+    unknown = [name for name in names if unknown_to_sbatch(name) is not None]
+    if not unknown:
+        return ()
+    from neuronctl.slurm.sbatch import known_options
+
+    known = known_options()
+    return tuple(name for name in unknown if name in known)
 
 
 def _typed_secrets(plan: JobPlan) -> Iterator[str]:

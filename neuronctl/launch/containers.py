@@ -34,11 +34,12 @@ GPUs are passed in."""
 
 def _singularity(command: str, *prefixes: str) -> Wrap:
     def wrap(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrapping:
-        words: Tuple[Word, ...] = (command, "exec")
-        if gpus:
+        words: Tuple[Word, ...] = (command, "run" if request.container_run else "exec")
+        if gpus and "--rocm" not in request.container_options:
             words += ("--nv",)
         if request.cleanenv:
             words += ("--cleanenv",)
+        words += request.container_options
         # By itself the runtime binds the home directory, but not scratch, and $PWD not always.
         before: Tuple[str, ...] = ()
         if scratch is not None:
@@ -64,6 +65,8 @@ def _pyxis(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrappin
             f"--container-image={request.container}",
             Shell(f'--container-mounts="{",".join(mounts)}"'),
             Shell('--container-workdir="$PWD"'),
+            *(("--container-entrypoint",) if request.container_run else ()),
+            *request.container_options,
         )
     )
 

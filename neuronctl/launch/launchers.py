@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import stat
 from string import Template
@@ -59,6 +60,12 @@ class Launcher:
     """What it passes to a shell as a single string: PROGRAM, PROGRAM_AND_VARIABLES or ""."""
     quotes_directory: bool = True
     """Whether it quotes the working directory when it changes to it on the other nodes."""
+    sets: Tuple[str, ...] = ()
+    """The launcher's own options that its template sets from the plan."""
+    takes_options: bool = False
+    """Whether its template has a place for the user's words for the launcher."""
+    counts_nodes: bool = False
+    """Whether its template writes the number of nodes, which has to be known then."""
     programs: Tuple[Tuple[str, ...], ...] = ()
     """The commands (or Python modules) that are this launcher when users call it themselves."""
 
@@ -122,7 +129,13 @@ def load(name: str) -> Launcher:
                 raise TemplateError(f"{file}: not UTF-8 text") from None
             except OSError as error:
                 raise TemplateError(f"{file}: {error.strerror}") from None
-            return Launcher(name=name, file=file, **_traits(file, text))
+            return Launcher(
+                name=name,
+                file=file,
+                takes_options="plan.launcher_options" in text,
+                counts_nodes=re.search(r"\bplan\.(nodes|processes)\b", text) is not None,
+                **_traits(file, text),
+            )
     raise UsageError(
         f"--launcher: unknown launcher '{name}'", "launchers are: " + ", ".join(names())
     )
@@ -223,5 +236,6 @@ _VALUES: Mapping[str, Callable[[str], object]] = {
     "signals": _signals,
     "one_string": _one_of({one: one for one in (PROGRAM, PROGRAM_AND_VARIABLES)}),
     "quotes_directory": _YES_OR_NO,
+    "sets": _words,
     "programs": _commands,
 }

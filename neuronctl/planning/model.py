@@ -14,7 +14,7 @@ from neuronctl.launch.environments import Step
 from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
-from neuronctl.shell import Word, is_reference
+from neuronctl.shell import Shell, Word, is_reference
 from neuronctl.words import counted
 
 
@@ -107,9 +107,13 @@ class JobPlan:
     cluster: Cluster
     partition: Partition
     """A bare ``Partition(name)`` where the catalog does not know it; its name may be empty."""
+    alternatives: Tuple[Partition, ...]
+    """With ``-p A,B``, the others in which Slurm may start the job as well."""
     interactive: bool
     job_name: str
     nodes: int
+    """Of a range, the fewest: what the job is judged by."""
+    most_nodes: int
     ntasks_per_node: int
     cpus_per_task: int
     gpus_per_node: int
@@ -163,11 +167,16 @@ class JobPlan:
         launcher, each = self.launcher, self.processes_per_node
         what = "the shell text" if self.request.body is not None else self.request.script or ""
         if not launcher.distributed:
-            alone = self.own_step or self.nodes * self.ntasks_per_node == 1
+            alone = self.own_step or self.most_nodes * self.ntasks_per_node == 1
             return f"{what} starts once{'' if alone else ', on the first node'}"
         by_slurm = not (launcher.one_task_per_node or launcher.own_variables)
         unit = "task" if by_slurm else "process"
-        where = f" on each of {self.nodes} nodes" if self.nodes > 1 else ""
+        nodes = (
+            f"{self.nodes}"
+            if self.nodes == self.most_nodes
+            else f"{self.nodes} to {self.most_nodes}"
+        )
+        where = f" on each of {nodes} nodes" if self.most_nodes > 1 else ""
         return f"{launcher.name} starts {counted(each, unit)} of {what}{where}"
 
     @property
@@ -179,6 +188,21 @@ class JobPlan:
             for name, value in self.request.env
             if is_secret(name, value, expand)
         }
+
+    @property
+    def partition_list(self) -> str:
+        """The partitions as sbatch has them: ``A,B``."""
+        return ",".join(one.name for one in (self.partition, *self.alternatives))
+
+    @property
+    def launcher_options(self) -> Tuple[str, ...]:
+        """The user's words for the launcher."""
+        return self.request.launcher_options
+
+    def gives_launcher(self, *options: str) -> bool:
+        """Whether one of these options is among the user's words for the launcher."""
+        names = {option_name(word) for word in self.launcher_options}
+        return not names.isdisjoint(map(option_name, options))
 
     @property
     def signal(self) -> Optional[Signal]:
@@ -215,6 +239,27 @@ class JobPlan:
     def processes(self) -> int:
         """Training processes in total."""
         return self.nodes * self.processes_per_node
+
+    @property
+    def node_count(self) -> Word:
+        """The nodes for a script, which only the job knows where a range was requested."""
+        return self._of_nodes(1)
+
+    @property
+    def task_count(self) -> Word:
+        """Slurm's tasks in total, for a script."""
+        return self._of_nodes(self.ntasks_per_node)
+
+    @property
+    def process_count(self) -> Word:
+        """Training processes in total, for a script."""
+        return self._of_nodes(self.processes_per_node)
+
+    def _of_nodes(self, each: int) -> Word:
+        if self.nodes == self.most_nodes:
+            return str(self.nodes * each)
+        counted = f"$((SLURM_JOB_NUM_NODES * {each}))"
+        return Shell('"$SLURM_JOB_NUM_NODES"' if each == 1 else counted)
 
     @property
     def overcommit(self) -> bool:
@@ -271,3 +316,10 @@ def gpus_held(plan: JobPlan) -> int:
     """The GPUs that count as the user's while it runs: with --exclusive, all of its nodes."""
     each = max(plan.gpus_per_node, plan.partition.gpus_per_node if plan.request.exclusive else 0)
     return plan.nodes * each
+
+
+def option_name(word: str) -> str:
+    """The name of a launcher's option, in which ``_`` and ``-`` are the same to most of them."""
+    name = word.partition("=")[0]
+    attached = re.fullmatch(r"(-[A-Za-z])[0-9]+", name)
+    return attached[1] if attached else name.replace("_", "-")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from functools import partial
-from typing import Dict, List, Optional, Tuple, TypeVar
+from typing import Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
@@ -141,13 +141,14 @@ class _Planner:
         else:
             how = self.recognised or "the catalog's default"
             self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
-        partition = self._partition()
+        partition, *alternatives = self._partitions()
         nodes = self._nodes()
+        most_nodes = request.max_nodes or nodes
         gpus = self._gpus(nodes)
-        launcher = self._launcher(nodes, gpus)
+        launcher = self._launcher(most_nodes, gpus)
         ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
         processes = self._processes(launcher, ntasks_per_node, gpus)
-        cpus_per_task = self._cpus_per_task(partition, ntasks_per_node, gpus)
+        cpus_per_task = self._cpus_per_task((partition, *alternatives), ntasks_per_node, gpus)
         self._memory(partition, ntasks_per_node * cpus_per_task)
         time_limit, time_text = self._time(partition)
         comment = self._comment()
@@ -158,8 +159,8 @@ class _Planner:
         self._references()
         holds = partial(
             launchers.holds,
-            nodes=nodes,
-            processes=nodes * processes,
+            nodes=most_nodes,
+            processes=most_nodes * processes,
             python=self.interactive or runs_python(request),
         )
         cores = ntasks_per_node * cpus_per_task
@@ -174,8 +175,8 @@ class _Planner:
         exported = exports(request, self.cluster, cores=cores, processes=sharing)
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
-            "partition": partition.name or None,
-            "nodes": str(nodes),
+            "partition": ",".join(one.name for one in (partition, *alternatives)) or None,
+            "nodes": f"{nodes}-{most_nodes}" if most_nodes > nodes else str(nodes),
             "ntasks-per-node": str(ntasks_per_node),
             "cpus-per-task": str(cpus_per_task),
             "time": time_text,
@@ -188,9 +189,11 @@ class _Planner:
             request=request,
             cluster=self.cluster,
             partition=partition,
+            alternatives=tuple(alternatives),
             interactive=self.interactive,
             job_name=job_name,
             nodes=nodes,
+            most_nodes=most_nodes,
             ntasks_per_node=ntasks_per_node,
             cpus_per_task=cpus_per_task,
             gpus_per_node=gpus,
@@ -285,6 +288,8 @@ class _Planner:
             steps=(),
             launcher=step.launcher,
             nodes=nodes,
+            max_nodes=None if share.beside or step.nodes is not None else self.request.max_nodes,
+            launcher_options=step.launcher_options,
             ntasks=None,
             ntasks_per_node=step.ntasks_per_node,
             cpus_per_task=step.cpus_per_task,
@@ -302,7 +307,7 @@ class _Planner:
             )
         return JobStep(launch, (), step.allow_failure)
 
-    def _partition(self) -> Partition:
+    def _partitions(self) -> List[Partition]:
         name = self.request.partition
         if name is not None:
             self.asked("partition", "partition", name)
@@ -311,12 +316,15 @@ class _Planner:
             self.decide("partition", name, Source.CLUSTER, "the cluster's default partition")
         else:
             name = ""
-        return self.cluster.partitions.get(name) or Partition(name)
+        names = list(dict.fromkeys(filter(None, name.split(",")))) or [""]
+        return [self.cluster.partitions.get(name) or Partition(name) for name in names]
 
     def _nodes(self) -> int:
         nodes = self.request.nodes
         if nodes is not None:
-            return self.asked("nodes", "nodes", nodes)
+            most = self.request.max_nodes
+            self.asked("nodes", "nodes", f"{nodes}-{most}" if most else nodes)
+            return nodes
         named = self._named_nodes()
         if named > 1:
             return self.decide("nodes", named, Source.DERIVED, "as many as --nodelist names")
@@ -334,6 +342,12 @@ class _Planner:
 
     def _gpus(self, nodes: int) -> int:
         gpus, total = self.request.gpus_per_node, self.request.gpus
+        if total and self.request.max_nodes is not None:
+            raise UsageError(
+                f"--gpus: {counted(total, 'GPU')} on {nodes} to {self.request.max_nodes} nodes: "
+                "how many each has is not known",
+                "request GPUs per node: --gpus-per-node",
+            )
         if total is not None and (total % nodes or gpus not in (None, total // nodes)):
             wanted = gpus or -(-total // nodes)
             what = f"--gpus: {counted(total, 'GPU')} on {counted(nodes, 'node')}"
@@ -403,7 +417,9 @@ class _Planner:
             return self.decide("processes per node", max(gpus, 1), Source.DERIVED, why)
         return ntasks_per_node
 
-    def _cpus_per_task(self, partition: Partition, ntasks_per_node: int, gpus: int) -> int:
+    def _cpus_per_task(
+        self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
+    ) -> int:
         asked = self.request.cpus_per_task
         if asked is not None:
             return self.asked("cpus-per-task", "cpus_per_task", asked)
@@ -414,7 +430,13 @@ class _Planner:
                 f" / {counted(ntasks_per_node, 'task')}"
             )
             return self.decide("cpus-per-task", value, Source.DERIVED, why)
-        each = self.cluster.cores_per_gpu(partition)
+        # Of several partitions, Slurm may choose any.
+        shares = [(self.cluster.cores_per_gpu(one), one) for one in partitions]
+        each, partition = min(
+            ((cores, one) for cores, one in shares if cores is not None),
+            key=lambda share: share[0],
+            default=(None, partitions[0]),
+        )
         if gpus and each is not None:
             # NC121 reports more GPUs than a node has; the cores need not repeat it.
             held = min(gpus, partition.gpus_per_node) or 1

@@ -130,8 +130,12 @@ def _argument(text: str, expand: bool, macros: bool) -> Word:
 
 def activation(request: JobRequest, cluster: Cluster, conda: Optional[Conda]) -> Tuple[Step, ...]:
     """The lines that load modules and switch to the environment, the user's own first."""
+    steps: List[Step] = []
+    if any(one.startswith("export=") for one in request.sbatch):
+        steps.append(Step("# Otherwise sbatch's --export would hold for each srun in here, too."))
+        steps.append(Step("export PATH SLURM_EXPORT_ENV=ALL"))
     # Before the user's own lines, since `module use` may be among them.
-    steps = list(define_module(cluster.policy.login_shell) if request.modules else ())
+    steps += define_module(cluster.policy.login_shell) if request.modules else ()
     steps += map(Step, request.setup_first)
     if request.modules:
         steps += load_modules(request.modules, purge=request.purge is not False)

@@ -64,6 +64,12 @@ def launch_parts(plan: JobPlan) -> LaunchParts:
         except Exception:
             environment.handle_exception()  # gives the traceback the template's own lines
     words = [_shell_words(texts.get(block, ""), plan.launcher.file, block) for block in BLOCKS[1:]]
+    given = set(map(quote, plan.launcher_options))
+    if not given <= {*words[0], *words[2]}:
+        raise TemplateError(
+            f"{file}: the template has no place for --launcher-option",
+            "write a loop over plan.launcher_options in block 'once' or 'task'",
+        )
     lines = (Shell(line) for line in texts.get("before", "").splitlines() if line.strip())
     return LaunchParts(tuple(lines), *words)
 

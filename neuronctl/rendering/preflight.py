@@ -8,7 +8,7 @@ from typing import List, Sequence, Tuple
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.rendering.launch_command import launch_parts
-from neuronctl.shell import Word, join
+from neuronctl.shell import Shell, Word, join
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,11 @@ class Checks:
 def checks(plan: JobPlan) -> Checks:
     """The checks of a job; with steps, of the first, since it may make what the others need."""
     launches = plan.steps[0].launches if plan.steps else plan.launches
-    srun: List[str] = []
-    if plan.nodes > 1 and any(launch.launcher.distributed for launch in plan.launches):
-        srun += ["srun", f"--nodes={plan.nodes}", f"--ntasks={plan.nodes}", "--ntasks-per-node=1"]
+    srun: List[Word] = []
+    if plan.most_nodes > 1 and any(launch.launcher.distributed for launch in plan.launches):
+        nodes = plan.node_count
+        srun += ["srun", Shell(f"--nodes={nodes}"), Shell(f"--ntasks={nodes}")]
+        srun.append("--ntasks-per-node=1")
         # --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
         # ("Invalid generic resource") right after a step that had held the GPUs.
         srun += ["--cpus-per-task=1", "--overlap"]
@@ -61,8 +63,11 @@ def checks(plan: JobPlan) -> Checks:
         outside, inside = outside + inside, []
     elif "://" not in image and not plan.wrapping.srun:
         files.append(image)
+        runtime, _, *options = plan.wrapping.prefix
         # To enter it takes time, which only several nodes are worth.
-        enter = join(plan.wrapping.prefix) if srun else ""
+        enter = join([runtime, "exec", *options]) if srun else ""
+        # What the image's own script makes of the program's name, only that script knows.
+        inside = [] if plan.request.container_run else inside
     programs = _programs(outside, files)
     return Checks(
         srun=join(srun),

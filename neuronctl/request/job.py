@@ -51,6 +51,7 @@ class StepRequest:
     ntasks_per_node: Optional[int] = None
     cpus_per_task: Optional[int] = None
     gpus_per_node: Optional[int] = None
+    launcher_options: Tuple[str, ...] = ()
     allow_failure: bool = False
     together: Tuple[StepRequest, ...] = ()
 
@@ -71,6 +72,8 @@ class JobRequest:
     job_name: Optional[str] = None
     partition: Optional[str] = None
     nodes: Optional[int] = None
+    max_nodes: Optional[int] = None
+    """Of a range (``-N 2-4``), the end; ``nodes`` is its start."""
     ntasks: Optional[int] = None
     ntasks_per_node: Optional[int] = None
     cpus_per_task: Optional[int] = None
@@ -109,6 +112,8 @@ class JobRequest:
 
     cluster: Optional[str] = None
     launcher: Optional[str] = None
+    launcher_options: Tuple[str, ...] = ()
+    """Words for the launcher, behind those that neuronctl gives it, passed on byte for byte."""
     env: Tuple[Tuple[str, str], ...] = ()
     expand: Optional[bool] = None
     """Whether ``$NAME`` in ``env`` and ``args`` is that variable's value when the job starts."""
@@ -119,6 +124,10 @@ class JobRequest:
     binds: Tuple[str, ...] = ()
     """Directories to bind into the container, besides scratch and the working directory."""
     cleanenv: Optional[bool] = None
+    container_run: Optional[bool] = None
+    """Whether the image's runscript starts the program."""
+    container_options: Tuple[str, ...] = ()
+    """Words for the container runtime, passed on byte for byte."""
     preflight: Optional[bool] = None
     """Whether to check every node before the launch; None: only with several nodes."""
     purge: Optional[bool] = None
@@ -160,6 +169,7 @@ class Layer:
 _GROUPS = (
     ("gpus_per_node", "gpus", "gpu_type"),
     ("comment", "field", "appl"),
+    ("nodes", "max_nodes"),
     ("conda", "venv"),
     ("ntasks", "ntasks_per_node"),
 )

@@ -10,6 +10,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.paths import config_dir, present
 from neuronctl.request.job import Layer, Origin, Source, StepRequest
 from neuronctl.request.options import BY_NAME, Option, find, shell_text
+from neuronctl.words import other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
     from neuronctl.yamlfile import Document
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 _PROGRAM_KEYS = ("script", "args", "run", "steps")
 
 # What a step may have of its own.
-_STEP_OPTIONS = ("launcher", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node")
+_STEP_OPTIONS = (
+    *("launcher", "launcher-option", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node"),
+)
 
 # These keys may contain a secret; a file that uses them is never cached.
 _PRIVATE_KEYS = ("env", "setup", "setup-first", "setup_first", "run", "steps")
@@ -75,8 +78,11 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
         else:
             option = find(key)
             if option is None:
+                dash = other_dash(key)
+                key = with_plain_dashes(key) if dash else key
                 hint = did_you_mean(key.replace("_", "-"), (*program_keys, *BY_NAME))
-                raise JobFileError(f"{place}: unknown key '{key}'", hint)
+                words = f", which contains {dash}, not '-'" if dash else ""
+                raise JobFileError(f"{place}: unknown key '{key}'{words}", hint)
             try:
                 fields = option.parse(_texts(option, data, read))
             except ValueError as error:
@@ -188,8 +194,8 @@ def _step(data: Any, read: _Reader) -> StepRequest:
                 fields = option.parse(_texts(option, value, place))
             except ValueError as error:
                 raise place.error(str(error), option.usage) from None
-            if "gpu_type" in fields:
-                raise place.error("the type is the job's: give the number alone")
+            if "gpu_type" in fields or "max_nodes" in fields:
+                raise place.error("the type of GPU, or a range, is the job's: give a number alone")
             values.update(fields)
         else:
             values.update(_program(key, value, place))

@@ -10,8 +10,10 @@ import re
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
+from neuronctl.errors import did_you_mean
 from neuronctl.frozen import dataclass
-from neuronctl.shell import BASHS_OWN
+from neuronctl.shell import BASHS_OWN, join
+from neuronctl.words import other_dash
 
 Fields = Dict[str, Any]
 
@@ -62,7 +64,11 @@ class Option:
 
     def parse(self, texts: Sequence[str]) -> Fields:
         """The JobRequest fields that it sets; raises ValueError."""
-        value = self.read(texts)
+        try:
+            value = self.read(texts)
+        except ValueError as error:
+            dash = next(filter(None, map(other_dash, texts)), "")
+            raise ValueError(f"{error}; it contains {dash}, not '-'" if dash else error) from None
         return value if isinstance(value, dict) else {self.long.replace("-", "_"): value}
 
     @property
@@ -79,15 +85,25 @@ def _texts(field: str) -> Callable[[Sequence[str]], Fields]:
     return lambda texts: {field: tuple(one_line(text) for text in texts)}
 
 
-def parse_count(text: str) -> int:
-    """Parse a whole number of at least 1, in ASCII digits."""
-    if not re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII) or int(text) < 1:
-        raise ValueError(f"'{text}' is not a whole number of at least 1")
+def parse_count(text: str, least: int = 1) -> int:
+    """Parse a whole number of at least ``least``, in ASCII digits."""
+    if not re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII) or int(text) < least:
+        raise ValueError(f"'{text}' is not a whole number of at least {least}")
     return int(text)
 
 
 def _count(texts: Sequence[str]) -> int:
     return parse_count(texts[0])
+
+
+def _nodes(texts: Sequence[str]) -> Fields:
+    least, dash, most = texts[0].partition("-")
+    fields: Fields = {"nodes": parse_count(least if dash else texts[0])}
+    if dash and parse_count(most) < fields["nodes"]:
+        raise ValueError(f"'{texts[0]}' runs backward")
+    if dash and parse_count(most) > fields["nodes"]:
+        fields["max_nodes"] = parse_count(most)
+    return fields
 
 
 def _time(texts: Sequence[str]) -> Fields:
@@ -104,7 +120,7 @@ def _gpus(text: str) -> Fields:
     kind, _, number = text.rpartition(":")
     if not re.fullmatch(r"[A-Za-z0-9_.-]*", kind):
         raise ValueError(f"'{text}' is not [TYPE:]NUMBER")
-    fields: Fields = {"gpus_per_node": parse_count(number)}
+    fields: Fields = {"gpus_per_node": parse_count(number, 0)}
     if kind:
         fields["gpu_type"] = kind
     return fields
@@ -224,6 +240,24 @@ def _env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     return tuple(pairs.items())
 
 
+def _option_words(field: str) -> Callable[[Sequence[str]], Fields]:
+    """Read words that are passed on byte for byte, each an option or its value."""
+
+    def read(texts: Sequence[str]) -> Fields:
+        for text in texts:
+            first, *others = one_line(text).split(" ")
+            if first.startswith("-") and "=" not in first and others:
+                words = (part for one in text.split() for part in ("--" + _long(field), one))
+                raise ValueError(f"'{text}' is several words; write {join(tuple(words))}")
+        return {field: tuple(texts)}
+
+    return read
+
+
+def _long(field: str) -> str:
+    return field.replace("_", "-").rstrip("s")
+
+
 def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
     known = {one.long: one for one in OPTIONS if one.group == "Slurm" and one.long != "sbatch"}
     options = []
@@ -239,6 +273,11 @@ def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
             raise ValueError(f"neuronctl has this option itself: write --{option}")
         if name in _NOT_IN_A_SCRIPT:
             raise ValueError(f"--{name} cannot be used in a job script: {_NOT_IN_A_SCRIPT[name]}")
+        if name in _OF_SRUN:
+            raise ValueError(
+                f"--{name} is an option of srun, which sbatch does not know: with --launcher srun, "
+                f"write --launcher-option=--{option}"
+            )
         options.append(option)
     return tuple(options)
 
@@ -250,16 +289,35 @@ def _whole(name: str, known: Mapping[str, Option]) -> str:
     return longer[0] if name not in every and len(longer) == 1 else name
 
 
-# sbatch's long options of Slurm 22.05 that stand nowhere else in this file.
+def unknown_to_sbatch(name: str) -> Optional[str]:
+    """What may have been meant by an option that no sbatch from 22.05 to 26.05 has; None: one has.
+
+    A site's own plugins may add others.
+    """
+    known = {*_SBATCH, *(one.long for one in OPTIONS if one.group == "Slurm")}
+    return None if name in known else did_you_mean(name, sorted(known))
+
+
+# sbatch's long options of Slurm 22.05 to 26.05 that stand nowhere else in this file.
 _SBATCH = """
-acctg-freq batch bb bbf begin cluster cluster-constraint clusters container contiguous
-core-spec cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot distribution export export-file
+acctg-freq autocomplete batch bb bbf begin cluster cluster-constraint clusters
+consolidate-segments container container-id container-type contiguous core-spec cores-per-socket
+cpu-freq cpus-per-gpu deadline delay-boot distribution export export-file extern external
 extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-socket gpus-per-task gres-flags
 hint hold ignore-pbs input kill-on-invalid-dep licenses mcs-label mem-bind mem-per-cpu mem-per-gpu
-mincpus network nice no-kill no-requeue nodefile ntasks-per-core ntasks-per-gpu ntasks-per-socket
-open-mode overcommit oversubscribe power prefer priority profile propagate quiet reboot
-sockets-per-node spread-job switches thread-spec threads-per-core time-min tmp uid use-min-nodes
-verbose wait-all-nodes wckey
+mem-update mincpus network nice no-kill no-requeue nodefile ntasks-per-core ntasks-per-gpu
+ntasks-per-socket oom-kill-step open-mode overcommit oversubscribe power prefer priority profile
+propagate quiet reboot resv-ports segment sockets-per-node spread-job spread-segments stepmgr
+switches thread-spec threads-per-core time-min tmp tres-bind tres-per-task uid use-min-nodes verbose
+wait-all-nodes wckey
+""".split()  # noqa: SIM905
+
+# srun's long options that no sbatch from 22.05 to 26.05 knows.
+_OF_SRUN = """
+accel-bind async bcast bcast-exclude compress cpu-bind disable-status epilog exact immediate
+interactive jobid kill-on-bad-exit label mpi multi-prog no-allocate overlap preserve-env prolog pty
+quit-on-interrupt relative send-libs slurmd-debug task-epilog task-prolog treewidth unbuffered
+wait-for-children whole x11
 """.split()  # noqa: SIM905
 
 # sbatch reads these from a script too, and then does not simply submit it.
@@ -277,8 +335,8 @@ _ENV = "Environment"
 
 OPTIONS: Tuple[Option, ...] = (
     Option("job-name", "Job name (default: the script's name).", _text, "J", "NAME"),
-    Option("partition", "Partition, or auto to choose one.", _text, "p", "NAME"),
-    Option("nodes", "Number of nodes.", _count, "N", "N"),
+    Option("partition", "Partition, several (A,B), or auto to choose one.", _text, "p", "NAME"),
+    Option("nodes", "Number of nodes, or a range: 2-4.", _nodes, "N", "N[-MAX]"),
     Option("ntasks", "Total number of tasks.", _count, "n", "N"),
     Option(
         "ntasks-per-node", "Tasks per node (default: what the launcher needs).", _count, metavar="N"
@@ -386,6 +444,15 @@ OPTIONS: Tuple[Option, ...] = (
         group="Job",
     ),
     Option(
+        "launcher-option",
+        "A word for the launcher itself, such as --tee=3; repeatable.",
+        _option_words("launcher_options"),
+        "",
+        "WORD",
+        "list",
+        "Job",
+    ),
+    Option(
         "preflight",
         "Check the nodes before the launch (the default).",
         _flag,
@@ -460,6 +527,22 @@ OPTIONS: Tuple[Option, ...] = (
         _flag,
         kind="flag",
         group=_ENV,
+    ),
+    Option(
+        "container-run",
+        "Start the image's runscript with the program, instead of the program.",
+        _flag,
+        kind="flag",
+        group=_ENV,
+    ),
+    Option(
+        "container-option",
+        "A word for the container runtime, such as --rocm; repeatable.",
+        _option_words("container_options"),
+        "",
+        "WORD",
+        "list",
+        _ENV,
     ),
     Option(
         "setup",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Iterator, Tuple
 
-from neuronctl.rule_codes import CODES
+from neuronctl.rule_codes import CODES, ERROR, WARNING, RuleCode
 from neuronctl.rules import (  # noqa: F401  (they register)
     consistency,
     local_files,
@@ -17,7 +17,7 @@ from neuronctl.rules import (  # noqa: F401  (they register)
     resources,
     variables,
 )
-from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext
+from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext, Violation
 
 __all__ = ["Finding", "LocalFacts", "RuleContext", "check"]
 
@@ -29,16 +29,7 @@ def check(context: RuleContext) -> Tuple[Finding, ...]:
 
     off = context.plan.cluster.policy.rules_off
     findings = [
-        Finding(
-            code=code,
-            severity=violation.severity or CODES[code].severity,
-            title=CODES[code].title,
-            message=step + violation.message,
-            source=violation.source.text,
-            hint=violation.hint + violation.elsewhere,
-            by_slurm=violation.source.by_slurm,
-            resize=violation.hint if CODES[code].resizable else "",
-        )
+        _finding(CODES[code], violation, step)
         for code, judge in JUDGES.items()
         if code not in off
         for step, one in _contexts(context, code)
@@ -57,3 +48,19 @@ def _contexts(context: RuleContext, code: str) -> Iterator[Tuple[str, RuleContex
     for number, step in enumerate(plan.steps, start=1):
         for launch in step.launches:
             yield f"step {number}: ", replace(context, plan=launch, local=next(facts, None))
+
+
+def _finding(rule: RuleCode, violation: Violation, step: str) -> Finding:
+    severity = violation.severity or rule.severity
+    doubtful = severity == ERROR and violation.source.doubtful
+    return Finding(
+        code=rule.code,
+        severity=WARNING if doubtful else severity,
+        title=rule.title,
+        message=step + violation.message,
+        source=violation.source.text,
+        hint=violation.hint + violation.elsewhere,
+        by_slurm=violation.source.by_slurm,
+        resize=violation.hint if rule.resizable else "",
+        doubtful=doubtful,
+    )

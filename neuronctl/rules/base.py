@@ -25,6 +25,7 @@ class Finding:
     message carries the figure and the limit, source who sets the limit (``file:line``, the
     source and its date), hint what to type instead. by_slurm: whether the source is Slurm itself.
     resize: of the hint, how else to ask in the same partition, where that is not all of it.
+    doubtful: it would be an error if it were certain that Slurm enforces it (catalog.Evidence).
     """
 
     code: str
@@ -35,6 +36,7 @@ class Finding:
     hint: str = ""
     by_slurm: bool = False
     resize: str = ""
+    doubtful: bool = False
 
     @property
     def refuses(self) -> bool:
@@ -75,6 +77,8 @@ class LocalFacts:
     """(what, architecture) of the software whose files can be seen: image, environment."""
     of_steps: Tuple[LocalFacts, ...] = ()
     """What is known of each launch of a job with steps, in order."""
+    plugin_options: Tuple[str, ...] = ()
+    """Of the request's ``--sbatch`` options unknown to neuronctl, those that sbatch has here."""
     typed_secrets: Tuple[str, ...] = ()
     """The secret variables whose values the command line has, and not the user's shell."""
 

@@ -9,18 +9,27 @@ from typing import Iterator, List, Tuple
 from neuronctl import units
 from neuronctl.launch import launchers
 from neuronctl.masking import Masker
+from neuronctl.planning.model import option_name
 from neuronctl.planning.software import called_launcher, python_file
 from neuronctl.request.begin_time import EXAMPLES, moment
+from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
 from neuronctl.shell import join, quote
-from neuronctl.words import counted, verb
+from neuronctl.words import counted, other_dash, verb, with_plain_dashes
 
 
 @rule("NC301")
 def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if request.ntasks is None:
+        return
+    if plan.most_nodes > plan.nodes:
+        yield Violation(
+            f"--ntasks={request.ntasks} on {plan.nodes} to {plan.most_nodes} nodes: how many tasks "
+            "each node starts is not known",
+            "request --ntasks-per-node",
+        )
         return
     total = plan.nodes * plan.ntasks_per_node
     if request.ntasks == total:
@@ -142,6 +151,42 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
             )
 
 
+@rule("NC307")
+def own_launcher_option(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    own = {option_name(one) for one in plan.launcher.sets}
+    for word in plan.launcher_options:
+        if option_name(word) in own:
+            yield Violation(
+                f"--launcher-option={quote(word)}: neuronctl gives {plan.launcher.name} this "
+                "option itself, from the size of the job",
+                "request nodes, tasks, cores, and GPUs with -N, --ntasks-per-node, -c, and "
+                "--gpus-per-node; 'neuronctl generate' shows the launch",
+            )
+
+
+@rule("NC309")
+def range_of_nodes(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    if plan.most_nodes > plan.nodes and plan.launcher.counts_nodes:
+        yield Violation(
+            f"requested {plan.nodes} to {plan.most_nodes} nodes; launcher {plan.launcher.name} "
+            "must know their number before the job runs",
+            f"request one number, such as -N {plan.nodes}, or use --launcher torchrun or srun",
+        )
+
+
+@rule("NC308")
+def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    if plan.launcher_options and not plan.launcher.takes_options:
+        yield Violation(
+            f"launcher {plan.launcher.name} has no options of its own; requested "
+            f"{join(plan.launcher_options)}",
+            "leave --launcher-option out, or use another --launcher",
+        )
+
+
 @rule("NC311")
 def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
@@ -151,6 +196,14 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     if len(memory) > 1:
         options = " and ".join(f"--{one}" for one in memory)
         yield Violation(f"{options} cannot be combined", "keep one of them", EVERY_SLURM)
+    exported = [one for one in request.sbatch if re.match(r"export=(?!ALL)", one)]
+    if exported and context.plan.secrets:
+        kept_out = ", ".join(context.plan.secrets)
+        yield Violation(
+            f"--sbatch {exported[0]} keeps {kept_out} out of the job, which only your shell's "
+            "environment can pass on",
+            "leave export out, or let the program read the secret from a file",
+        )
     if request.conda is not None and request.venv is not None:
         yield Violation("--conda and --venv cannot be combined", "keep one of them")
     for name in sorted({one for one in names if names.count(one) > 1}):
@@ -184,6 +237,20 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
             )
 
 
+@rule("NC314")
+def unknown_word(context: RuleContext) -> Iterator[Violation]:
+    here = context.local
+    for option in context.plan.request.sbatch:
+        name = option.partition("=")[0]
+        meant = unknown_to_sbatch(name)
+        if meant is not None and (here is None or name not in here.plugin_options):
+            yield Violation(
+                f"--sbatch {option}: sbatch has no option --{name}",
+                meant,
+                severity=WARNING if context.reviewed else ERROR,
+            )
+
+
 @rule("NC312")
 def node_list(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
@@ -211,7 +278,7 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
     if context.forecast is not None:
         release = context.forecast.prospect.snapshot.limits.config.release
     # A later sbatch takes more names than nodes, for those among which Slurm chooses.
-    if len(wanted) > plan.nodes and release <= (22, 5):
+    if len(wanted) > plan.most_nodes and release <= (22, 5):
         yield Violation(
             f"--nodelist names {len(wanted)} nodes; requested {plan.nodes}",
             f"request -N {len(wanted)}, or name fewer",
@@ -296,7 +363,7 @@ def horovod_directory(context: RuleContext) -> Iterator[Violation]:
     here = context.local
     if here is None or context.plan.launcher.quotes_directory:
         return
-    if context.plan.nodes > 1 and quote(here.directory) != here.directory:
+    if context.plan.most_nodes > 1 and quote(here.directory) != here.directory:
         yield Violation(
             f"{context.plan.launcher.name} changes into the working directory on the other nodes "
             f"without quoting it, and a shell does not read '{here.directory}' as one word",
@@ -356,6 +423,8 @@ def container_options(context: RuleContext) -> Iterator[Violation]:
         "--container-runtime": request.container_runtime,
         "--bind": request.binds,
         "--cleanenv": request.cleanenv,
+        "--container-run": request.container_run,
+        "--container-option": request.container_options,
     }
     options = [name for name, value in given.items() if value]
     if request.container is None and options:
@@ -401,6 +470,14 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
         (masker.words(request.setup_first) != request.setup_first, "--setup-first contains"),
         (masker.words(request.setup) != request.setup, "--setup contains"),
         (masker.words(request.sbatch) != request.sbatch, "--sbatch contains"),
+        (
+            masker.words(request.launcher_options) != request.launcher_options,
+            "--launcher-option contains",
+        ),
+        (
+            masker.words(request.container_options) != request.container_options,
+            "--container-option contains",
+        ),
     ):
         if exposed:
             yield Violation(
@@ -414,3 +491,15 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
             "and your shell's history keeps them",
             f"export {name}, and pass it on with --env {name}",
         )
+
+
+@rule("NC339")
+def dash_in_argument(context: RuleContext) -> Iterator[Violation]:
+    for word in context.plan.request.args:
+        dash = other_dash(word[:1])
+        if dash and len(word) > 1:
+            yield Violation(
+                f"the program's argument '{word}' begins with {dash}, not with '-'; it is passed "
+                "on as it is",
+                f"did you mean {with_plain_dashes(word)}?",
+            )

@@ -219,10 +219,12 @@ def forbidden_option(context: RuleContext) -> Iterator[Violation]:
         why = plan.cluster.policy.forbidden_options.get(directive.option)
         if why is not None:
             value = "" if directive.value is None else f"={directive.value}"
+            source = context.cite("policy", "forbidden_options", directive.option)
+            may_not = "should not be used" if source.doubtful else "is not allowed"
             yield Violation(
-                f"--{directive.option}{value} is not allowed on {plan.cluster.name}: {why}",
+                f"--{directive.option}{value} {may_not} on {plan.cluster.name}: {why}",
                 f"leave --{directive.option} out",
-                context.cite("policy", "forbidden_options", directive.option),
+                source,
             )
 
 

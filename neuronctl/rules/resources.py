@@ -54,11 +54,6 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
             words += f"; its Slurm would use {default}"
             hint = f"use -p {default}, another one, or -p auto"
         yield Violation(words, f"{hint}; there are: {', '.join(names)}", context.cite("partitions"))
-    elif _known(context) is None and "," in plan.partition.name:
-        yield Violation(
-            f"'{plan.partition.name}' is a list of partitions; neuronctl plans a job for one",
-            "use -p auto: it picks the partition where the job starts first",
-        )
     elif _known(context) is None and plan.partition.name in _of_catalog(context):
         yield Violation(
             f"partition '{plan.partition.name}' is in the catalog, but the Slurm of "
@@ -118,9 +113,10 @@ def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
 @rule("NC112")
 def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
-    if partition.max_nodes is not None and plan.nodes > partition.max_nodes:
+    # Of a range, Slurm holds the end against this limit.
+    if partition.max_nodes is not None and plan.most_nodes > partition.max_nodes:
         yield Violation(
-            f"requested {counted(plan.nodes, 'node')}; a job in {partition.name} may have "
+            f"requested {counted(plan.most_nodes, 'node')}; a job in {partition.name} may have "
             f"{partition.max_nodes}: it would wait forever",
             f"request at most -N {partition.max_nodes}",
             context.cite_partition("max_nodes"),
@@ -260,7 +256,7 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
         f"{_cores_asked(plan)}; {counted(plan.gpus_per_node, 'GPU')} in {partition.name} {come} "
         f"with {allowed} ({plan.cluster.cores_per_gpu(partition)} per GPU)",
         f"{fewer_cores(plan, allowed)}, or request more GPUs",
-        context.cite("policy", "cores"),
+        context.cite("policy", "cores", "rule"),
     )
 
 

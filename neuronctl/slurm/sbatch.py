@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import List, Mapping, Optional, Sequence
+from typing import FrozenSet, List, Mapping, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
@@ -83,6 +83,18 @@ def sbatch(
         output = (result.stdout + result.stderr).strip() or "no output"
         raise SlurmUnavailableError(f"sbatch succeeded but printed no job id: {output}", unknown)
     return submitted
+
+
+def known_options() -> FrozenSet[str]:
+    """The long options in the help of this machine's sbatch, those of plugins included.
+
+    Empty where there is no sbatch, or it does not answer.
+    """
+    try:
+        text = run(["sbatch", "--help"], timeout=5.0).stdout
+    except SlurmUnavailableError:
+        return frozenset()
+    return frozenset(re.findall(r"--([a-z][a-z0-9-]*)", text))
 
 
 def predict_start(options: Sequence[str], *, timeout: float) -> Optional[int]:

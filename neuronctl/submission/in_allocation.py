@@ -42,7 +42,7 @@ def prepare_launch(
     config = configuration()
     defaults = Layer({k: v for k, v in config.values.items() if k == "cluster"}, config.origins)
     request = merged([defaults, options_layer(options, words)], options)
-    hosts = _hosts(allocation, request.nodelist, request.nodes)
+    hosts = _hosts(allocation, request.nodelist, request.nodes, request.max_nodes)
     fewest, most = _gpus(allocation, hosts)
     gpus = _gpus_asked(request, fewest)
     catalog = load(catalog_file)
@@ -51,6 +51,7 @@ def prepare_launch(
         located(request, cluster),
         partition=allocation.partition or None,
         nodes=len(hosts),
+        max_nodes=None,
         nodelist=None,
         gpus_per_node=gpus or None,
         ntasks_per_node=request.ntasks_per_node or (None if gpus else allocation.ntasks_per_node),
@@ -108,7 +109,7 @@ def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
 
 
 def _hosts(
-    allocation: Allocation, nodelist: Optional[str], nodes: Optional[int]
+    allocation: Allocation, nodelist: Optional[str], nodes: Optional[int], most: Optional[int]
 ) -> Tuple[str, ...]:
     """The nodes to launch on."""
     hosts = allocation.nodes
@@ -134,7 +135,7 @@ def _hosts(
             f"--nodes: requested {wanted} nodes; there are {len(hosts)}",
             f"request at most --nodes {len(hosts)}",
         )
-    return hosts[:wanted]
+    return hosts[: most or wanted]
 
 
 def _gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Tuple[Optional[int], Optional[int]]:

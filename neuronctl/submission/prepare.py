@@ -26,7 +26,7 @@ from neuronctl.request.job_file import configuration, read_job_file
 from neuronctl.request.options import OPTIONS
 from neuronctl.rules import Finding, RuleContext, check
 from neuronctl.slurm.cluster import recognise
-from neuronctl.words import counted
+from neuronctl.words import counted, other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
     from neuronctl.gate.assessment import Assessment
@@ -171,6 +171,8 @@ def options_layer(
                 )
             values[name], origins[name] = parsed, origin
     if words:
+        told_of_dash(words[0])
+        words = ["python", *words] if words[0] == "-m" else words
         values["script"], values["args"] = _checked(words[0]), tuple(words[1:])
         origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
     for name, given in (("body", body), ("steps", steps)):
@@ -186,6 +188,15 @@ def options_layer(
                 "from a file",
             )
     return Layer(values, origins)
+
+
+def told_of_dash(word: str) -> None:
+    """Raise UsageError for a word that begins with a dash that is not ASCII's."""
+    dash = other_dash(word[:1])
+    if dash:
+        raise UsageError(
+            f"'{word}' begins with {dash}, not with '-'", f"type {with_plain_dashes(word)}"
+        )
 
 
 def _from_environment(text: str) -> str:
@@ -239,7 +250,11 @@ def _checked(script: str) -> str:
 def review(job: PlannedJob) -> PreparedJob:
     """Check a plan whose script is only shown: Slurm is not asked (see rules.RuleContext)."""
     context = RuleContext(job.plan, job.catalog, look(job.plan), reviewed=True)
-    return PreparedJob(job.plan, check(context), candidates=job.candidates)
+    if not job.plan.alternatives:
+        return PreparedJob(job.plan, check(context), candidates=job.candidates)
+    from neuronctl.gate.assessment import assess
+
+    return PreparedJob(job.plan, assess(context, None).findings)
 
 
 def judge(job: PlannedJob, *, fresh: bool = False) -> PreparedJob:

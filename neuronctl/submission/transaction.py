@@ -60,7 +60,7 @@ def draft(
         script=script,
         request={name: value for name, value in request.items() if value not in (None, ())},
         job_name=plan.job_name,
-        partition=plan.partition.name,
+        partition=plan.partition_list,
         output=os.path.join(cwd, plan.output or "slurm-%j.out"),
         error=None if plan.error is None else os.path.join(cwd, plan.error),
         array=plan.request.array,

@@ -162,7 +162,6 @@ REFUSED = [
     ([*HERE, "--gpus-per-node", "9"], "NC121", ["9 GPUs", "have 8", "-N 3 --gpus-per-node 3"]),
     ([*ONE, "-t", "3-0"], "NC141", ["3-00:00:00", "2-00:00:00"]),
     (["-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch"], "NC202", ["--field"]),
-    (["-p", "amd_a100nv_8", *NEURON, "--mem", "8G"], "NC211", ["--mem=8G"]),
     ([*ONE, "-N", "999999999"], "NC111", ["999999999 nodes"]),
     ([*ONE, "-w", "gpu[1-99999999]"], "NC312", ["--nodelist"]),
 ]
@@ -175,6 +174,65 @@ def test_refused_by_the_catalog(
     refused(run("submit", *options, "train.py", code=4), code, *words)
     assert fake_slurm.calls("sbatch") == []
     assert records() == []
+
+
+@pytest.mark.parametrize(
+    "word", ["--dry-run", "--no-preflight", "--preflight", "--follow", "--wait", "--explain"]
+)
+def test_own_option_behind_the_program(word: str, run: Run, fake_slurm: FakeSlurm) -> None:
+    said = run("submit", *ONE, "train.py", "--lr", "1", word, code=2).stderr
+    assert f"{word} follows train.py and would be passed to it" in said
+    assert "put it before train.py" in said
+    assert fake_slurm.calls("sbatch") == []
+    run("submit", *ONE, "--dry-run", "--", "train.py", word)
+    if word in ("--no-preflight", "--explain"):
+        assert word in run("generate", *ONE, "train.py", word, code=2).stderr
+    if word == "--wait":
+        run("generate", *ONE, "train.py", word)
+
+
+@pytest.mark.parametrize(
+    ("word", "dash", "meant"),
+    [
+        ("\u2013p", "an en dash (U+2013)", "-p"),
+        ("\u2014partition=gpu", "an em dash (U+2014)", "--partition=gpu"),
+        ("\u2212\u2212nodes", "a minus sign (U+2212)", "--nodes"),
+        ("\u2013ntasks\u2013per\u2013node", "an en dash (U+2013)", "--ntasks-per-node"),
+    ],
+)
+def test_a_dash_that_is_not_ascii(word: str, dash: str, meant: str, run: Run) -> None:
+    for command in ("submit", "generate", "salloc"):
+        said = run(command, *ONE, word, "train.py", code=2).stderr
+        assert f"'{word}' begins with {dash}, not with '-'" in said
+        assert f"type {meant}\n" in said
+
+
+def test_a_dash_in_a_job_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("ntasks\u2013per-node: 2\nscript: train.py\n")
+    said = run("generate", "-f", "job.yaml", code=3).stderr
+    assert "job.yaml:1: unknown key 'ntasks-per-node', which contains an en dash (U+2013)" in said
+    (tmp_path / "job.yaml").write_text("time: 1\u201312\nscript: train.py\n")
+    said = run("generate", "-f", "job.yaml", code=3).stderr
+    assert "job.yaml:1: time: " in said and "it contains an en dash (U+2013), not '-'" in said
+
+
+def test_a_word_that_sbatch_does_not_know(run: Run, fake_slurm: FakeSlurm) -> None:
+    said = run("submit", *ONE, "--sbatch", "cpu-bind=none", "train.py", code=2).stderr
+    assert (
+        "srun, which sbatch does not know" in said and "--launcher-option=--cpu-bind=none" in said
+    )
+    said = run("submit", *ONE, "--sbatch", "licences=a:1", "train.py", code=4).stderr
+    assert "error NC314: " in said and "did you mean licenses" in said
+    assert fake_slurm.calls("sbatch") == [["sbatch", "--help"]]
+    run("generate", *ONE, "--sbatch", "licences=a:1", "train.py")
+
+
+def test_no_gpus_are_explained(run: Run) -> None:
+    for option in ("--gres=gpu:0", "--gpus-per-node=0", "--gpus=0"):
+        said = run("generate", "-p", "amd_a100nv_8", *NEURON[:4], option, "train.py", code=4).stderr
+        assert "error NC122: requested no GPU; amd_a100nv_8 is a GPU partition" in said
+        out = run("generate", "-p", "cpu", *NEURON[:4], option, "train.py").stdout
+        assert "gpu" not in out
 
 
 def test_script_that_does_not_exist(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_the_overview(run: Run) -> None:
     for words in (
         "submit from       /scratch/{user}",
         "--comment         mandatory, field=FIELD;appl=APPL",
-        "--mem             not allowed; the guide says not to use it",
+        "--mem             to be avoided; the guide says not to use it",
         "amd_a100nv_8      88 GPUs per user, but its nodes have only 72",
         "interactive jobs  at most 08:00:00",
     ):
@@ -113,14 +113,16 @@ def test_where_each_value_comes_from(run: Run, tmp_path: Path, root: Path) -> No
     mine.write_text(frame % "{max_gpus: null, nodes: 9}")
     out = run("partitions", "--catalog", "mine.yaml", "--where").stdout
     rows = {line.split("  ")[0]: line.split() for line in out.splitlines()}
-    assert rows["partitions.cpu.nodes"][1:] == ["9", "mine.yaml:4"]
-    assert rows["partitions.cpu.max_gpus"][1:] == ["-", "(taken", "out)", "mine.yaml:4"]
+    assert rows["partitions.cpu.nodes"][1:] == ["9", "guide", "mine.yaml:4"]
+    assert rows["partitions.cpu.max_gpus"][1:] == ["-", "(taken", "out)", "guide", "mine.yaml:4"]
     assert rows["partitions.cpu.max_submit_jobs"][1] == "8"
     shipped = (root / "partitions.yaml").read_text().splitlines()
-    line = rows["partitions.cpu.max_submit_jobs"][2].rpartition("partitions.yaml:")[2]
+    line = rows["partitions.cpu.max_submit_jobs"][3].rpartition("partitions.yaml:")[2]
     assert shipped[int(line) - 1].strip() == "max_submit_jobs: 8"
     assert rows["partitions.cpu.wall_time.maximum"][1] == "2-00:00:00"
-    assert rows["policy.cores.rule"][1] == "cap"
+    assert rows["policy.cores.rule"][1:3] == ["cap", "observation"]
+    assert rows["policy.forbidden_options.mem-per-cpu"][-2] == "advice"
+    assert rows["partitions.cas_v100nv_8.memory_mb_per_node"][2] == "observation"
     assert "policy.comment.fields" in rows
     assert "policy" not in rows
     only = run("partitions", "--catalog", "mine.yaml", "--where", "cpu").stdout

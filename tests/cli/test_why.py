@@ -59,7 +59,7 @@ def test_more_memory_where_it_comes_with_the_cores(run: Run, fake_slurm: FakeSlu
     (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
     assert job["remedy"].startswith(
         "request more cores with --cpus-per-task (at most 8 per GPU; request more GPUs for more): "
-        "memory comes with the cores, --mem is not allowed in amd_a100nv_8, or use less: "
+        "memory comes with the cores, --mem is not meant to be used in amd_a100nv_8, or use less: "
     )
     fake_slurm.queue(queue_row("7", partition="unheard-of", **killed))
     (job,) = json.loads(run("why", "7", "--json").stdout)["jobs"]

@@ -25,6 +25,7 @@ from neuronctl.gate.local_facts import look
 from neuronctl.planning import JobPlan, plan
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job import JobRequest
+from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.sbatch import sbatch
 from neuronctl.users import login_name
@@ -265,9 +266,11 @@ def ours(judged: Assessment) -> List[str]:
     """[what neuronctl says, Slurm's reason or the codes]."""
     verdict = judged.verdict
     assert verdict.judged_by == "Slurm", verdict
-    if verdict.kind != "refused":
-        return [verdict.kind, verdict.cause]
     errors = set(verdict.cause.split())
+    # What the catalog merely saw or was advised, the sandbox enforces like everything else.
+    may_be_refused = verdict.kind == "not known" and errors & set(CODES)
+    if verdict.kind != "refused" and not may_be_refused:
+        return [verdict.kind, verdict.cause]
     # Slurm names the first of these, and looks no further.
     words = " ".join(one.message for one in judged.findings if one.code == "NC506")
     marks = {"--hold": "JobHeldUser", "--dependency": "Dependency", "--begin": "BeginTime"}

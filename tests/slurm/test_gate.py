@@ -152,6 +152,65 @@ def test_more_than_the_wall_time_is_refused(sandbox: Sandbox) -> None:
     assert "may run at most 2-00:00:00" in result.stderr
 
 
+def test_what_was_only_seen_or_advised_is_slurms_to_refuse(sandbox: Sandbox) -> None:
+    """The sandbox's Slurm enforces what two users saw, and what the guide advises."""
+    for options, code, words in (
+        (["-c", "11"], "NC132", "observation: amd_a100nv_8, refusals that two users quote, 2026"),
+        (["--mem", "8G"], "NC211", "advice: KISTI Neuron user guide"),
+    ):
+        told = submit(sandbox, "--gpus-per-node", "1", *options, "--dry-run")
+        assert f"warning {code}: " in told.stderr and words in told.stderr
+        assert f"not known: Slurm may refuse it: see {code}" in told.stderr
+        refused = submit(sandbox, "--gpus-per-node", "1", *options, code=7)
+        assert f"warning {code}: " in refused.stderr
+        assert "sbatch refused the request" in refused.stderr
+
+
+def test_several_partitions(sandbox: Sandbox) -> None:
+    """Slurm refuses for all what one of them cannot take (EnforcePartLimits=ALL)."""
+    both = ["-p", f"{PARTITION},amd_a100nv_8"]
+    raw = [word for word in RAW if word not in ("-p", PARTITION)]
+    done = submit(sandbox, *both, "--gpus-per-node", "1", "--wait")
+    assert (
+        f"Submitted batch job {done.stdout.split()[3]} to {PARTITION},amd_a100nv_8" in done.stdout
+    )
+    # It passes over a partition whose nodes do not suit the job.
+    done = submit(sandbox, *both, "--gres=gpu:5", "--wait")
+    assert f"warning NC121: in {PARTITION}: requested 5 GPUs" in done.stderr
+    assert "can start now" in done.stderr
+    for options, said in (
+        (["--gres=gpu:1", "-N3"], "error NC111: in amd_a100nv_8: requested 3 nodes"),
+        (["--gres=gpu:9"], "error NC121: in amd_a100nv_8: requested 9 GPUs"),
+        (["--gres=gpu:1", "-p", f"{PARTITION},nosuch"], "error NC101: in nosuch: "),
+    ):
+        refused = submit(sandbox, *both, *options, code=4)
+        assert said in refused.stderr
+        assert sandbox.exec([*raw, *both, *options], check=False).returncode == 1
+
+
+def test_a_range_of_nodes_is_judged_with_the_fewest(sandbox: Sandbox) -> None:
+    raw = [*RAW, "--gres=gpu:1"]
+    for nodes, code, said in (
+        ("2-9", 0, "can start now: 4 nodes have room"),
+        ("5-6", 4, "error NC111: requested 5 nodes; cas_v100nv_4 has 4"),
+    ):
+        told = submit(sandbox, "-N", nodes, "--gpus-per-node", "1", "--dry-run", code=code)
+        assert said in told.stderr
+        assert (sandbox.exec([*raw, "-N", nodes], check=False).returncode == 0) == (code == 0)
+    # Slurm holds a limit against the nodes that it chose.
+    told = submit(sandbox, "-N", "3-4", "--gpus-per-node", "4", "--dry-run")
+    assert "not known: if Slurm chooses 4 nodes: requested 16 GPUs (4 nodes x 4)" in told.stderr
+    change = ["scontrol", "update", f"PartitionName={PARTITION}"]
+    sandbox.root(*change, "MaxNodes=2")
+    try:
+        told = submit(sandbox, "-N", "1-3", "--gpus-per-node", "1", "--dry-run", code=4)
+        assert "error NC112: requested 3 nodes" in told.stderr
+        refused = sandbox.exec([*raw, "-N", "1-3"], check=False)
+        assert "Node count specification invalid" in refused.stderr
+    finally:
+        sandbox.root(*change, "MaxNodes=UNLIMITED")
+
+
 def test_the_old_comment_is_refused_with_the_form(sandbox: Sandbox) -> None:
     words = ["-p", PARTITION, "-t", "10", "--gpus-per-node", "1", "--comment", "pytorch", "t.py"]
     result = sandbox.exec(["neuronctl", "submit", *words], check=False)

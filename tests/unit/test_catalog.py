@@ -235,3 +235,29 @@ def test_a_place_that_is_not_known_is_that_of_what_is_round_it() -> None:
     assert round_it is not None
     assert catalog.location("neuron", "partitions", "cpu", "max_gpus") == round_it
     assert catalog.location("elsewhere", "x") is None
+
+
+def test_a_figure_carries_its_own_evidence(tmp_path: Path) -> None:
+    catalog = loader.load()
+    cap = catalog.cite("neuron", "policy", "cores", "rule")
+    assert cap.doubtful
+    assert cap.text.endswith(": observation: amd_a100nv_8, refusals that two users quote, 2026")
+    mem = catalog.cite("neuron", "policy", "forbidden_options", "mem")
+    assert mem.doubtful
+    assert mem.text.endswith(": advice: KISTI Neuron user guide, 2026-08-12")
+    for path in (("policy", "comment"), ("partitions", "cpu", "max_submit_jobs")):
+        assert not catalog.cite("neuron", *path).doubtful
+    # Whoever sets a value says what it rests on.
+    text = "clusters: {neuron: {%s policy: {cores: {rule: cap}}}}"
+    own = loader.load(str(write(tmp_path / "x.yaml", text % "source: mine, date: 2026,")))
+    assert own.cite("neuron", "policy", "cores", "rule").text.endswith("x.yaml:1: mine, 2026")
+    assert not own.cite("neuron", "policy", "cores", "rule").doubtful
+    seen = "evidence: {policy.cores: 'observation (here, today)'},"
+    own = loader.load(str(write(tmp_path / "y.yaml", text % seen)))
+    assert own.cite("neuron", "policy", "cores", "rule").doubtful
+    # A partition that is removed takes its evidence with it.
+    loader.load(str(write(tmp_path / "z.yaml", "clusters: {neuron: {partitions: {cpu: null}}}")))
+    gone = "clusters: {neuron: {partitions: {cas_v100nv_8: {memory_mb_per_node: null}}}}"
+    loader.load(str(write(tmp_path / "z.yaml", gone)))
+    gone = "clusters: {neuron: {partitions: {cas_v100nv_8: null}}}"
+    loader.load(str(write(tmp_path / "z.yaml", gone)))

@@ -8,10 +8,12 @@ import pytest
 from making import FIELDS, GPU, HOUR, cluster, directive, plan_of, policy, request
 
 from neuronctl import units
-from neuronctl.catalog.model import CommentPolicy, CorePolicy
+from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy
 from neuronctl.errors import UsageError
+from neuronctl.gate.assessment import assess
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import Origin, Source
+from neuronctl.rules import RuleContext
 
 
 def why(made: JobPlan, name: str) -> str:
@@ -373,3 +375,31 @@ def test_two_numbers_are_minutes_and_the_script_says_so() -> None:
         other = directive(plan_of(time_limit=plain), "time")
         assert other is not None
         assert other.remark == ""
+
+
+def test_several_partitions_get_the_cores_that_each_of_them_has() -> None:
+    made = plan_of(partition="gpu,old", gpus_per_node=2)
+    assert (made.partition.name, made.partition_list) == ("gpu", "gpu,old")
+    assert [one.name for one in made.alternatives] == ["old"]
+    assert made.cpus_per_task * made.ntasks_per_node == 16  # 8 per GPU in gpu, 10 in old
+    assert directive(made, "partition").value == "gpu,old"
+    assert plan_of(partition="old,gpu", gpus_per_node=2).cores_per_node == 16
+
+
+def test_a_list_of_partitions_is_judged_in_each() -> None:
+    catalog = Catalog({"toy": cluster()}, "toy", (), {})
+    # Slurm passes over the nodes that do not suit the job.
+    made = plan_of(partition="gpu,old", gpus_per_node=5, gpu_type="a100")
+    told = assess(RuleContext(made, catalog), None)
+    assert told.refusals == ()
+    assert [(one.code, one.message.partition(": ")[0]) for one in told.warnings[:2]] == [
+        ("NC121", "in old"),
+        ("NC123", "in old"),
+    ]
+    told = assess(RuleContext(plan_of(partition="gpu,old", gpus_per_node=9), catalog), None)
+    assert [one.code for one in told.refusals] == ["NC121", "NC121", "NC131"]
+    told = assess(RuleContext(plan_of(partition="gpu,old", nodes=3), catalog), None)
+    assert [one.message for one in told.refusals] == ["in old: requested 3 nodes; old has 2"]
+    # What is wrong wherever it runs is told once.
+    told = assess(RuleContext(plan_of(partition="gpu,old", conda="a", venv="b"), catalog), None)
+    assert [one.code for one in told.refusals] == ["NC311"]

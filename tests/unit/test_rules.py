@@ -10,10 +10,13 @@ from making import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
 
 from neuronctl.catalog.model import (
     Catalog,
+    Citation,
     Cluster,
     CommentField,
     CommentPolicy,
     CorePolicy,
+    Evidence,
+    Location,
     Partition,
 )
 from neuronctl.rule_codes import CODES
@@ -40,7 +43,6 @@ def here(**fields: Any) -> Dict[str, Any]:
 # code, what violates it, the words that must be said, what just does not violate it
 CASES: List[Case] = [
     ("NC101", {"partition": "gpus"}, ["'gpus'", "toy", "did you mean gpu"], {"partition": "gpu"}),
-    ("NC101", {"partition": "gpu,old"}, ["list of partitions", "-p auto"], {"partition": "old"}),
     ("NC101", {"partition": None}, ["no partition", "toy", "gpu, old, cpu"], {}),
     ("NC101", {"partition": "A100"}, ["a100 is a GPU", "-p auto --gpu a100", "-p gpu"], {}),
     ("NC102", {"partition": "closed"}, ["'closed'", "gpu"], {"partition": "cpu"}),
@@ -188,6 +190,48 @@ CASES: List[Case] = [
     ("NC202", on(WORD, comment="torch"), ["'torch'", "pytorch"], on(WORD, comment="python")),
     ("NC203", {"field": "nlp"}, ["--field", "toy"], {"comment": "nlp"}),
     ("NC203", on(WORD, field="nlp", appl="python"), ["--field"], on(WORD, appl="python")),
+    (
+        "NC307",
+        {"launcher": "torchrun", "launcher_options": ("--nproc_per_node=8",)},
+        ["--nproc_per_node=8", "torchrun"],
+        {"launcher": "torchrun", "launcher_options": ("--max-restarts=1",)},
+    ),
+    (
+        "NC308",
+        {"launcher": "python", "launcher_options": ("-l",)},
+        ["python has no options"],
+        {"launcher": "srun", "launcher_options": ("-l",)},
+    ),
+    (
+        "NC309",
+        {"nodes": 2, "max_nodes": 3, "launcher": "deepspeed"},
+        ["2 to 3 nodes", "deepspeed", "-N 2"],
+        {"nodes": 2, "max_nodes": 3, "launcher": "torchrun"},
+    ),
+    (
+        "NC301",
+        {"nodes": 2, "max_nodes": 3, "ntasks": 4},
+        ["on 2 to 3 nodes", "--ntasks-per-node"],
+        {"nodes": 2, "max_nodes": 3, "ntasks_per_node": 2},
+    ),
+    (
+        "NC314",
+        {"sbatch": ("het-group=1",)},
+        ["sbatch has no option --het-group"],
+        {"sbatch": ("prefer=x", "tres-bind=x", "segment=2")},
+    ),
+    (
+        "NC314",
+        {"sbatch": ("container-image=x",), **here()},
+        ["--container-image"],
+        {"sbatch": ("container-image=x",), **here(plugin_options=("container-image",))},
+    ),
+    (
+        "NC339",
+        {"args": ("\u2013lr", "1")},
+        ["an en dash (U+2013)", "did you mean --lr?"],
+        {"args": ("-lr", "\u2013", "1\u20132")},
+    ),
     ("NC211", on(FORBIDDEN, mem="80G"), ["--mem=80G", "it is unusable"], on(FORBIDDEN)),
     (
         "NC211",
@@ -538,6 +582,12 @@ CASES: List[Case] = [
         {"partition": "arm", "modules": ("ARM_gcc",), "where": ARM},
     ),
     ("NC401", here(problems={"NC401": ("there is no x.py", "")}), ["there is no x.py"], here()),
+    (
+        "NC311",
+        {"sbatch": ("export=NONE",), "env": (("HF_TOKEN", "hf_secret"),)},
+        ["export=NONE keeps HF_TOKEN out"],
+        {"sbatch": ("export=ALL",), "env": (("HF_TOKEN", "hf_secret"),)},
+    ),
     ("NC402", here(has_directives=True), ["train.py is a batch script"], here()),
     (
         "NC411",
@@ -567,6 +617,15 @@ def test_boundary(code: str, bad: Dict[str, Any], words: List[str], good: Dict[s
 def test_every_rule_has_cases() -> None:
     # NC103 and NC5xx look at what Slurm says: test_live_rules.py has their cases.
     assert {code for code in CODES if code < "NC5"} - {"NC103"} <= {code for code, *_ in CASES}
+
+
+def test_a_setup_line_may_provide_the_program() -> None:
+    missing = here(problems={"NC401": ("no file 'x.py'", "")})["here"]
+    (found,) = (
+        one for one in findings(here=missing, setup=("cd ../other",)) if one.code == "NC401"
+    )
+    assert found.severity == "warning"
+    assert found.message == "no file 'x.py', unless a setup line provides it"
 
 
 def test_codes_have_one_form_and_order() -> None:
@@ -659,3 +718,36 @@ def test_source_names_the_guide() -> None:
     (found,) = check(RuleContext(made, catalog))
     assert found.source == "toy guide, 2026-01"
     assert made.partition is V100
+
+
+def test_advice_and_observations_warn() -> None:
+    """An error only where somebody says that Slurm enforces it, or Slurm itself does."""
+    site = dataclasses.replace(
+        cluster(STRICT),
+        evidence={
+            "policy.forbidden_options": Evidence("advice"),
+            "policy.cores": Evidence("observation", "gpu, 2026"),
+        },
+    )
+    places = {
+        ("toy", *path): Location("toy.yaml", 1)
+        for path in (
+            ("policy", "cores", "rule"),
+            ("policy", "forbidden_options", "mem"),
+            ("evidence", "policy.cores"),
+            ("evidence", "policy.forbidden_options"),
+        )
+    }
+    plan = plan_of(site, gpus_per_node=1, cpus_per_task=9, mem="8G", time_limit="1")
+    catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), places)
+    found = {one.code: one for one in check(RuleContext(plan, catalog, HERE))}
+    for code, source in (("NC132", "observation: gpu, 2026"), ("NC211", "advice")):
+        assert (found[code].severity, found[code].doubtful) == ("warning", True)
+        assert found[code].source == f"toy.yaml:1: {source}"
+    assert "should not be used" in found["NC211"].message
+    assert found["NC201"].severity == "error"
+    # Slurm's own figure.
+    slurm = Citation("Slurm itself", by_slurm=True)
+    sources = {("policy", "cores", "rule"): slurm}
+    found = {one.code: one for one in check(RuleContext(plan, catalog, HERE, sources=sources))}
+    assert found["NC132"].severity == "error"

@@ -84,7 +84,7 @@ def test_a_dependency_that_cannot_be_met_is_told_with_its_job() -> None:
 @pytest.mark.parametrize(
     ("option", "kind"),
     [
-        ("nonsense=3", "not known"),
+        ("nonsense=3", "refused"),
         ("time-min=5", "not known"),
         ("nice=-100", "not known"),
         ("nice=100", "can start now"),

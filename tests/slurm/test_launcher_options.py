@@ -1,0 +1,139 @@
+"""A launcher's own options reach it, in every launcher; sbatch's and srun's words tell apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+from bench import IMAGE
+from harness import Sandbox
+from launching import JOB, TELL, kind_of, size, software
+
+SHOW = """\
+import json, os, sys
+names = "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "RANK"
+rank = next(os.environ[name] for name in names if name in os.environ)
+with open(f"shown/{rank}.json", "w") as file:
+    json.dump(dict(os.environ), file)
+print("line of", rank)
+"""
+CONFIG = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\n"
+ODD = """a  'b' "c" $HOME `id` ; & * \\ #"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "words", "variables"),
+    [
+        (
+            "torchrun",
+            ["--max-restarts=2", "--role", "a  'b' $HOME"],
+            {"TORCHELASTIC_MAX_RESTARTS": "2", "ROLE_NAME": "a  'b' $HOME"},
+        ),
+        ("torchrun_jsc", ["--role=trainer"], {"ROLE_NAME": "trainer"}),
+        ("accelerate", ["--mixed_precision", "bf16"], {"ACCELERATE_MIXED_PRECISION": "bf16"}),
+        ("accelerate", ["--config_file", "c.yaml"], {"ACCELERATE_MIXED_PRECISION": "bf16"}),
+        ("srun", ["--export", "ALL,SEEN=yes", "--label"], {"SEEN": "yes"}),
+        ("mpirun", ["-x", f"SEEN={ODD}", "--bind-to", "core"], {"SEEN": ODD}),
+        ("horovodrun", ["--cycle-time-ms", "7.5"], {"HOROVOD_CYCLE_TIME": "7.5"}),
+        ("horovodrun-mpi", ["--cycle-time-ms=7.5"], {"HOROVOD_CYCLE_TIME": "7.5"}),
+    ],
+)
+def test_options_reach_the_launcher(
+    launcher: str,
+    words: List[str],
+    variables: Dict[str, str],
+    bench: Sandbox,
+    horovod_venv: Path,
+) -> None:
+    bench.write("show.py", SHOW)
+    bench.write("c.yaml", CONFIG)
+    bench.exec(["sh", "-c", "rm -rf shown; mkdir shown"])
+    before, options = software(launcher, "venv", horovod_venv)
+    own = [f"--launcher-option={word}" for word in words]
+    command = [*before, "neuronctl", "submit", "--wait", *JOB, *size(launcher), *options]
+    command += [f"--launcher={launcher}", *own, "--output=shown/log", "show.py"]
+    result = bench.exec(command, check=False, timeout=300)
+    log = bench.exec(["cat", "shown/log"], check=False).stdout
+    assert result.returncode == 0, result.stderr + log
+    shown = bench.exec(["sh", "-c", 'for one in shown/*.json; do cat "$one"; echo; done']).stdout
+    processes = [json.loads(line) for line in shown.splitlines()]
+    assert len(processes) == 4
+    for name, value in variables.items():
+        assert {one.get(name) for one in processes} == {value}
+    labels = sorted(line.split(":")[0] for line in log.splitlines() if "line of" in line)
+    if launcher == "srun":
+        assert labels == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "torchrun_jsc", "accelerate", "srun", "mpirun"])
+def test_a_range_of_nodes(launcher: str, bench: Sandbox, horovod_venv: Path) -> None:
+    """As many processes as fit the nodes that Slurm gave, which all know of each other."""
+    bench.write("tell.py", TELL)
+    before, options = software(launcher, "venv", horovod_venv)
+    kind = kind_of(launcher, "venv")
+    options += [f"--env=TELL_KIND={kind}", f"--env=TELL_WHERE={bench.scratch}/told"]
+    # Of nodes that are all free, Slurm may give any number of the range.
+    both = "-w", "gpu[35-36]"
+    for choice, nodes in ((both, 2), (["--exclude=gpu36"], 1)):
+        bench.exec(["sh", "-c", "rm -rf told; mkdir told"])
+        command = [*before, "neuronctl", "submit", "--wait", *JOB, "-N1-2", "--gpus-per-node=2"]
+        command += [*choice, *options, f"--launcher={launcher}", "--output=told/log", "tell.py"]
+        result = bench.exec(command, check=False, timeout=300)
+        log = bench.exec(["cat", "told/log"], check=False).stdout
+        assert result.returncode == 0, result.stderr + log
+        told = bench.exec(["sh", "-c", "cat told/*.json"]).stdout.splitlines()
+        said = sorted((one["rank"], one["size"]) for one in map(json.loads, told))
+        assert said == [(rank, 2 * nodes) for rank in range(2 * nodes)], log
+        assert "Traceback" not in log
+
+
+def test_what_is_exported_reaches_srun_whatever_sbatch_exports(sandbox: Sandbox) -> None:
+    """sbatch's --export=NONE holds for each srun inside too, which then has no PATH."""
+    sandbox.write("env.sh", "#!/bin/sh\nenv\n")
+    for export in ("NONE", "NIL", "HOME,SEEN=yes"):
+        words = ["-p", "amd_a100nv_8", "-t", "5", "--field", "misc", "--appl", "pytorch"]
+        words += ["-N2", "--gpus-per-node=1", "--launcher=srun", f"--sbatch=export={export}"]
+        words += ["--env=MINE=1", "-o", "env.log", "bash", "env.sh"]
+        result = sandbox.exec(["neuronctl", "submit", "--wait", *words], check=False)
+        log = sandbox.exec(["cat", "env.log"]).stdout
+        assert result.returncode == 0, result.stderr + log
+        assert log.count("\nMINE=1\n") == 2
+        assert log.count("\nPATH=") == 2
+
+
+def test_a_module_is_a_program(bench: Sandbox, horovod_venv: Path) -> None:
+    bench.write(
+        "shown_pkg/__main__.py", "import os, sys\nprint(os.environ['RANK'], sys.argv[1:])\n"
+    )
+    for launcher in ("torchrun", "srun"):
+        before, options = software(launcher, "venv", horovod_venv)
+        command = [*before, "neuronctl", "submit", "--wait", *JOB, *size(launcher), *options]
+        command += ["-o", "module.log", f"--launcher={launcher}", "--", "-m", "shown_pkg", "-x"]
+        bench.exec(command, timeout=200)
+        log = bench.exec(["cat", "module.log"]).stdout
+        said = sorted(line for line in log.splitlines() if line.endswith("['-x']"))
+        assert said == [f"{rank} ['-x']" for rank in range(4)], log
+
+
+def test_an_allocation_without_a_shell(sandbox: Sandbox, no_jobs: None) -> None:
+    words = ["-p", "amd_a100nv_8", "-t", "5", "--field", "misc", "--appl", "pytorch"]
+    made = sandbox.exec(["neuronctl", "salloc", "--no-shell", "--gpus-per-node=1", *words])
+    granted = made.stderr.partition("Granted job allocation ")[2].split()[0]
+    inside = sandbox.exec(["srun", f"--jobid={granted}", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"])
+    assert inside.stdout.strip() == "0"
+    sandbox.exec(["scancel", granted])
+
+
+def test_options_reach_the_container(container_bench: Sandbox) -> None:
+    """singularity exec with an option whose value has blanks, and run: the image has no script."""
+    container_bench.write("seen.py", "import os\nprint('seen', [os.environ['SEEN']])\n")
+    words = [*JOB, "-N1", "--gpus-per-node=1", "--launcher=srun", f"--container={IMAGE}"]
+    words += ["--container-option=--env", "--container-option=SEEN=a  'b' c"]
+    for run, said in (([], """seen ["a  'b' c"]"""), (["--container-run"], "no runscript")):
+        command = ["neuronctl", "submit", "--wait", *words, *run, "-o", "seen.log", "seen.py"]
+        result = container_bench.exec(command, check=False, timeout=300)
+        log = container_bench.exec(["cat", "seen.log"], check=False).stdout
+        assert result.returncode == 0, result.stderr + log
+        assert said in log

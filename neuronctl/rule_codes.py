@@ -95,6 +95,8 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC336", "several modules in one word", WARNING),
         RuleCode("NC337", "cleanenv has no effect with Pyxis", WARNING),
         RuleCode("NC338", "secret that others can read", WARNING),
+        RuleCode("NC341", "variable that is not replaced", WARNING, of_launch=True),
+        RuleCode("NC342", "variable that cannot be replaced as meant", of_launch=True),
         RuleCode("NC401", "program cannot be run", of_launch=True, of_step=True),
         RuleCode("NC402", "program is a batch script itself", of_launch=True, of_step=True),
         RuleCode("NC403", "container image cannot be used", of_launch=True),
@@ -102,6 +104,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC405", "modules of another architecture", WARNING),
         RuleCode("NC406", "environment cannot be activated"),
         RuleCode("NC411", "log file cannot be written"),
+        RuleCode("NC412", "directory cannot be entered"),
         RuleCode(
             "NC501", "more jobs than a user may have", of_partition=True, closes_partition=True
         ),

@@ -13,6 +13,7 @@ from neuronctl.cli.job_options import JobCommand, catalog_option, force_option, 
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
 from neuronctl.errors import UsageError
+from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.store import RecordStore
 from neuronctl.request.options import OPTIONS
 
@@ -58,6 +59,8 @@ def command(
     store = RecordStore.default()
     record = recorded_job(job, store)
     notify(*store.warnings)
+    if options["chdir"]:  # begins where the user is, as with sbatch
+        options["chdir"] = os.path.join(working_directory(), options["chdir"])
     resubmission.enter_directory(record)
     changes = resubmission.changes_since(record)
     notify(*changes.notes)
@@ -83,7 +86,8 @@ def command(
         prepared = submission.judge_aloud(planned, force=force, how=how)
         from neuronctl.rendering.render import render_job
 
-        drafted = submission.draft_of(prepared, render_job(prepared.plan), record.cwd)
+        script = render_job(prepared.plan)
+        drafted = submission.draft_of(prepared, script, record.draft.submit_dir or record.cwd)
         for name, before, after in changed_decisions(record.draft.decisions, drafted.decisions):
             notify(f"{name}: {before or 'none'} -> {after or 'none'}")
         done = submission.submit(how, drafted, prepared.plan.secrets, lambda: planned, prepared)

@@ -14,7 +14,7 @@ from neuronctl.cli.say import print_script
 # What makes sense for one launch; the rest belongs to the allocation.
 _OPTIONS = (
     *("nodes", "nodelist", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "cluster"),
-    *("launcher", "env", "container", "container-runtime", "bind", "cleanenv"),
+    *("launcher", "env", "expand", "container", "container-runtime", "bind", "cleanenv"),
 )
 
 

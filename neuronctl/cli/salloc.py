@@ -52,7 +52,7 @@ def command(
     --container if given. The shell itself runs outside the image; 'neuronctl run --container'
     enters it.
     """
-    from neuronctl.shell import join, positional, quote
+    from neuronctl.shell import expanded, join, positional
 
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
         there = join([*(["python"] if words[0].endswith(".py") else []), *words])
@@ -67,20 +67,24 @@ def command(
     from neuronctl.rendering.render import render_shell
 
     job_output.show_verdict(job)
-    wiring = render_shell(job.plan, command=bool(words), template=template)
+    request, command = job.plan.request, '"$@"' if words else None
+    contained = request.container is not None
+    given = words
+    if words and (contained or request.expand):
+        # These words are evaluated on the first node: they stand in the wiring.
+        spelled = [expanded(word) if request.expand else word for word in words]
+        command = contained_command(job.plan, spelled) if contained else join(spelled)
+        given = ()
+    wiring = render_shell(job.plan, command=command, template=template)
     salloc_options = [f"--{option}" for option in job.plan.salloc_options]
-    contained = job.plan.request.container is not None
-    if not words:
+    if command is None:
         program = ["--pty", "bash", "-c", _SHELL]
-    elif contained:
-        inside = quote("exec " + contained_command(job.plan, words))
-        program = ["bash", "-c", f"set -- bash -c {inside}; {_COMMAND}"]
     else:
-        text, given = positional(words)
-        setting = "" if given == words else f"set -- {text}; "
-        program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *given]
+        text, arguments = positional(given)
+        setting = "" if arguments == given else f"set -- {text}; "
+        program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *arguments]
     if contained and not words:
-        notify(f"the shell runs outside the image; {_run_line(job.plan.request)}")
+        notify(f"the shell runs outside the image; {_run_line(request)}")
     argv = ["salloc", *salloc_options, *_STEP, *program]
     if dry_run:
         where = "in the shell on the first node" if not words else "on the first node, before CMD"

@@ -133,7 +133,7 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
     dirty = " with uncommitted changes" if around.git_dirty else ""
     rows = [
         ("command", " ".join(shlex.quote(word) for word in draft.command_line)),
-        ("from", f"{record.user}@{record.host}, {draft.cwd}"),
+        ("from", f"{record.user}@{record.host}, {draft.submit_dir or draft.cwd}"),
         ("at", _local(record.submitted_at or record.begun_at)),
         ("git", around.git_commit and f"{around.git_commit}{dirty}"),
         ("program", around.program and f"{around.program} (sha256 {around.program_sha256[:12]})"),

@@ -78,17 +78,21 @@ def judge_aloud(
         # On standard error: the script may go into a file.
         rows = [(one.name, one.value, one.source.value, one.why) for one in job.plan.decisions]
         job_output.print_decisions(rows, sys.stderr)
+    conda = job.plan.decision("conda")
+    if conda is not None and fresh:
+        notify(f"--conda {conda.value}: {conda.why}")
     job_output.show_findings(job)
     if not force:
         _refuse(job, how)
     return job
 
 
-def draft_of(job: PreparedJob, script: str, cwd: Optional[str] = None) -> RecordDraft:
+def draft_of(job: PreparedJob, script: str, submit_dir: str = "") -> RecordDraft:
     """The record of this command line's job, as it is before sbatch."""
     from neuronctl.submission.transaction import draft
 
-    return draft(job, script, command_line=["neuronctl", *sys.argv[1:]], cwd=cwd)
+    argv = ["neuronctl", *sys.argv[1:]]
+    return draft(job, script, command_line=argv, submit_dir=submit_dir)
 
 
 def submit(

@@ -12,10 +12,11 @@ from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.launch.containers import elf_arch, sif_arch
+from neuronctl.launch.environments import CONDA_PLACES, find_conda
 from neuronctl.paths import config_dir
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import is_python, python_file
-from neuronctl.request.job import Source
+from neuronctl.request.job import JobRequest, Source
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
 from neuronctl.users import login_name
@@ -23,18 +24,16 @@ from neuronctl.users import login_name
 
 def look(plan: JobPlan) -> LocalFacts:
     """What the rules may know of this machine; raises UsageError where it cannot be looked at."""
-    try:
-        directory = os.path.realpath(os.getcwd())
-    except FileNotFoundError:
-        raise UsageError("the current directory no longer exists", "cd to another") from None
-    script = plan.request.script
+    # salloc changes the directory of its command; the job is submitted from here.
+    given = None if plan.interactive else plan.request.chdir
+    directory = os.path.realpath(given or working_directory())
     text = _python_text(plan)
-    problems = {
-        "NC401": _script_problem(plan),
-        "NC403": _image_problem(plan),
-        "NC406": _environment_problem(plan),
-        "NC411": _log_problem(plan),
-    }
+    problems = {"NC412": _directory_problem(plan)}
+    if problems["NC412"] is None:
+        problems["NC401"] = _script_problem(plan)
+        problems["NC403"] = _image_problem(plan)
+        problems["NC406"] = _environment_problem(plan)
+        problems["NC411"] = _log_problem(plan)
     return LocalFacts(
         user=login_name(),
         directory=directory,
@@ -42,13 +41,22 @@ def look(plan: JobPlan) -> LocalFacts:
         problems={code: problem for code, problem in problems.items() if problem is not None},
         needs_ranks=_needs_ranks(text),
         uses_several_gpus=re.search(_SEVERAL_GPUS, text) is not None,
-        has_directives=script is not None and _is_file_name(script) and _has_directives(script),
+        has_directives=_has_directives(plan.request),
         imports=_imports(text) if is_python(plan.request) else (),
+        variables=frozenset(os.environ),
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
         of_steps=tuple(look(launch) for launch in plan.launches) if plan.steps else (),
         typed_secrets=tuple(_typed_secrets(plan)),
     )
+
+
+def working_directory() -> str:
+    """This process's directory; raises UsageError where it is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the current directory no longer exists", "cd to another") from None
 
 
 def _typed_secrets(plan: JobPlan) -> Iterator[str]:
@@ -62,8 +70,9 @@ def _is_file_name(script: str) -> bool:
     return "/" in script or script.endswith(".py")
 
 
-def _has_directives(script: str) -> bool:
-    return os.path.isfile(script) and b"\n#SBATCH " in _head(script, 20_000)
+def _has_directives(request: JobRequest) -> bool:
+    path = request.from_here(request.script or "")
+    return _is_file_name(path) and os.path.isfile(path) and b"\n#SBATCH " in _head(path, 20_000)
 
 
 def _imports(text: str) -> Tuple[str, ...]:
@@ -79,31 +88,47 @@ _Problem = Optional[Tuple[str, str]]
 """Why something cannot be used and what to do; None: nothing is known against it."""
 
 
+def _directory_problem(plan: JobPlan) -> _Problem:
+    directory = plan.request.chdir
+    if directory is None or os.access(os.path.join(directory, ""), os.X_OK):
+        return None
+    hint = f"create it first: mkdir -p {quote(directory)}; or name another"
+    if os.path.isdir(directory):
+        return f"you cannot enter the directory '{directory}': permission denied", hint
+    if "~" in directory.split("/"):
+        hint = "Slurm takes ~ as a name: write the home directory out"
+    return f"there is no directory '{directory}': Slurm would run the job in /tmp", hint
+
+
 def _script_problem(plan: JobPlan) -> _Problem:
     request, script = plan.request, plan.request.script
-    hint = "give a path that is valid on the nodes, relative to the current directory"
+    hint = "give a path that is valid on the nodes, relative to the job's directory"
     # A bare name may be one of the image's, or of what the job itself brings to PATH.
-    brought = request.container or request.modules or request.setup or request.conda
-    if script is None or (brought and not _is_file_name(script)):
+    brought = request.container or request.setup or request.conda or "PATH" in dict(request.env)
+    if script is None or ((brought or _may_bring(plan)) and not _is_file_name(script)):
         return None
-    if os.path.isdir(script):
+    path = request.from_here(script)
+    if os.path.isdir(path):
         return f"'{script}' is a directory, not a program", hint
     if not _is_file_name(script):
-        places = [os.path.expanduser(f"{request.venv}/bin")] if request.venv is not None else []
+        places = []
+        if request.venv is not None:
+            places.append(request.from_here(os.path.expanduser(f"{request.venv}/bin")))
         places.append(os.environ.get("PATH", os.defpath))
         if _which(script, os.pathsep.join(places)) is None:
-            return f"no program '{script}' in this directory or on PATH", hint
+            where = request.chdir or "this directory"
+            return f"no program '{script}' in {where} or on PATH", hint
         return None
-    if not os.path.exists(script):
-        return f"no file '{script}' in {os.getcwd()}{_like(script)}", hint
-    if not os.path.isfile(script):
+    if not os.path.exists(path):
+        return f"no file '{script}' in {request.chdir or os.getcwd()}{_like(path)}", hint
+    if not os.path.isfile(path):
         return f"'{script}' is not a file", hint
     try:
-        open(script, "rb").close()
+        open(path, "rb").close()
     except OSError as error:
         return f"cannot read '{script}': {error.strerror}", hint
-    executable = script.endswith(".py") or os.access(script, os.X_OK)
-    if not executable and not _has_directives(script):  # those are a rule of their own
+    executable = script.endswith(".py") or os.access(path, os.X_OK)
+    if not executable and not _has_directives(request):  # those are a rule of their own
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
         return f"'{script}' is not executable", hint
     return None
@@ -128,8 +153,9 @@ _SEVERAL_GPUS = (
 
 def _python_text(plan: JobPlan) -> str:
     """The text of the Python file that the job runs; "" where there is none, or it is not here."""
-    path = python_file(plan.request)
-    if path is None or not os.path.isfile(path):
+    file = python_file(plan.request)
+    path = plan.request.from_here(file or "")
+    if file is None or not os.path.isfile(path):
         return ""
     text = _head(path, 500_000).decode("utf-8", "replace")
     return re.sub(r"(?m)^\s*#.*", "", text)
@@ -172,9 +198,10 @@ def _image_problem(plan: JobPlan) -> _Problem:
     if plan.wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
         return None
     hint = f"the site's images are in {', '.join(directories)}" if directories else ""
-    if not os.path.exists(image):
+    path = plan.request.from_here(image)
+    if not os.path.exists(path):
         return f"no container image '{image}'", hint
-    if not os.access(image, os.R_OK):
+    if not os.access(path, os.R_OK):
         return f"cannot read the container image '{image}': permission denied", hint
     return None
 
@@ -183,7 +210,7 @@ def _environment_problem(plan: JobPlan) -> _Problem:
     """Nothing is said of what modules, setup lines or a login shell may bring on the node."""
     request = plan.request
     if request.venv is not None:
-        directory = os.path.expanduser(request.venv).rstrip("/")
+        directory = request.from_here(os.path.expanduser(request.venv)).rstrip("/")
         if not os.path.isdir(directory):
             hint = f"create it first: python3 -m venv {quote(directory)}; or name another"
             return f"no virtual environment '{directory}'", hint
@@ -191,16 +218,24 @@ def _environment_problem(plan: JobPlan) -> _Problem:
             words = f"'{directory}' is not a virtual environment: it has no bin/activate"
             return words, "name the directory that 'python3 -m venv' created"
     if request.conda is not None:
-        if "/" in request.conda and not os.path.isdir(os.path.expanduser(request.conda)):
+        path = request.from_here(os.path.expanduser(request.conda))
+        if "/" in request.conda and not os.path.isdir(path):
             hint = "name another; 'conda env list' lists yours"
             return f"no conda environment '{request.conda}'", hint
-        elsewhere = request.modules or request.setup or plan.cluster.policy.login_shell
-        if not elsewhere and _which("conda") is None:
+        if not _may_bring(plan) and find_conda(request.conda, request.from_here("")) is None:
             return (
-                "--conda needs 'conda', which is not on PATH (the job inherits it)",
-                "load the module that provides it (--module NAME), or set conda up in your shell",
+                "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
+                f"{', '.join(CONDA_PLACES)}",
+                "load the module that provides it (--module NAME), or name its file: --setup-first "
+                "'. /PATH/etc/profile.d/conda.sh'",
             )
     return None
+
+
+def _may_bring(plan: JobPlan) -> bool:
+    """Whether lines of the script that come before the environment may change PATH."""
+    request = plan.request
+    return bool(request.modules or request.setup_first or plan.cluster.policy.login_shell)
 
 
 def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
@@ -208,11 +243,12 @@ def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
     request = plan.request
     found = []
     if request.container is not None:
-        found.append((f"the image {request.container}", sif_arch(_head(request.container))))
+        image = request.from_here(request.container)
+        found.append((f"the image {request.container}", sif_arch(_head(image))))
     environment = request.venv or request.conda
     if environment is not None:
         # A conda environment is a path or a name; of a name nothing is known here.
-        python = os.path.join(os.path.expanduser(environment), "bin", "python")
+        python = request.from_here(os.path.join(os.path.expanduser(environment), "bin/python"))
         found.append((f"the environment {environment}", elf_arch(_head(python))))
     return [(what, arch) for what, arch in found if arch is not None]
 
@@ -241,6 +277,7 @@ def _log_problem(plan: JobPlan) -> _Problem:
             job_name=plan.job_name,
             user=login_name(),
         )
+        name = plan.request.from_here(name)
         made = os.path.dirname(pattern)
         if "\\" not in pattern and re.search(r"%[0-9]*[AjJ]", made.replace("%%", "")):
             return (

@@ -105,14 +105,15 @@ def elf_arch(head: bytes) -> Optional[str]:
     return _ELF_ARCH.get(int.from_bytes(head[18:20], order))  # type: ignore[arg-type]
 
 
-def find_image(image: str, directories: Sequence[str]) -> str:
+def find_image(image: str, directories: Sequence[str], here: str = "") -> str:
     """The path of an image; a bare name that is not a file here is looked up in ``directories``.
 
     If none of them has it (on another machine, say), the path is that in the first one. A name
     with a ``/`` stays as it is, and so does that of a registry (``ubuntu:22.04``). A file here
-    that is not a SIF gets a ``./``, by which Pyxis recognises a file.
+    that is not a SIF gets a ``./``, by which Pyxis recognises a file. here: the job's directory,
+    where that is not this process's.
     """
-    if os.path.exists(image):
+    if os.path.exists(os.path.join(here, image)):
         return image if image.startswith((".", "/")) or image.endswith(".sif") else f"./{image}"
     if "/" in image or ":" in image or not directories:
         return image

@@ -1,17 +1,26 @@
 """Where a job's software lives: small entries, each with the shell lines that activate it.
 
-The order in a script is modules, conda or venv, the address and port where the processes meet,
-the exported variables, the user's ``--setup`` lines, the launch. Modules come first because conda
-or an MPI may come from one. The user's variables and lines come last and so override the others,
-MASTER_PORT included.
+The order in a script is the user's ``--setup-first`` lines, modules, conda or venv, the address
+and port where the processes meet, the exported variables, the user's ``--setup`` lines, the launch.
+Modules come before conda, which like an MPI may come from one. The user's variables and lines come
+last and so override the others, MASTER_PORT included.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Mapping, Tuple
+import os
+from typing import Optional, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.shell import quote
+
+CONDA_PLACES = (
+    *("~/miniconda3", "~/miniforge3", "~/anaconda3", "~/mambaforge"),
+    *("/opt/conda", "/opt/miniconda3", "/opt/miniforge3", "/opt/anaconda3"),
+)
+"""Where conda is installed usually."""
+
+_CONDA_SH = "etc/profile.d/conda.sh"
 
 
 @dataclass(frozen=True)
@@ -27,42 +36,92 @@ class Step:
         return bool(self.defect)
 
 
-def _conda(name: str) -> Tuple[Step, ...]:
+@dataclass(frozen=True)
+class Conda:
+    """A conda that this machine has. base: its installation, "" where PATH leads to it.
+
+    given: whether the environment was named by a path in it; then no other conda is asked.
+    """
+
+    how: str
+    base: str = ""
+    given: bool = False
+
+
+def find_conda(environment: str, here: str = "") -> Optional[Conda]:
+    """The conda for an environment, given by name or path; None where this machine has none.
+
+    here: the job's directory, where that is not this process's.
+    """
+    if "/" in environment:
+        path = os.path.abspath(os.path.join(here, os.path.expanduser(environment)))
+        for base in (path, os.path.dirname(os.path.dirname(path))):
+            if _is_installation(base):
+                return Conda(f"by the path given: {base}", base, given=True)
+    # Imported with bz2 and lzma, which few submissions need.
+    from shutil import which
+
+    found = which("conda")
+    if found is not None:
+        return Conda(f"on PATH: {found}")
+    program = os.environ.get("CONDA_EXE", "")
+    base = os.path.dirname(os.path.dirname(program))
+    if _is_installation(base):
+        return Conda(f"by CONDA_EXE: {program}", base)
+    places = [place for place in CONDA_PLACES if _is_installation(os.path.expanduser(place))]
+    # The installation that has the environment, if there are several.
+    envs = (os.path.join(os.path.expanduser(place), "envs", environment) for place in places)
+    best = max(zip(map(os.path.isdir, envs), reversed(range(len(places))), places), default=None)
+    return None if best is None else Conda(f"in a usual place: {best[2]}", best[2])
+
+
+def _is_installation(directory: str) -> bool:
+    return os.path.isabs(directory) and os.path.isfile(f"{directory}/{_CONDA_SH}")
+
+
+def activate_conda(name: str, found: Optional[Conda]) -> Tuple[Step, ...]:
+    """The script lines that activate a conda environment.
+
+    found: the conda of this machine, for where the job's shell knows none by then.
+    """
+    file = f'"$(conda info --base)/{_CONDA_SH}"'
+    if found is not None and found.given:
+        file = quote(f"{found.base}/{_CONDA_SH}")
+    elif found is not None and found.base:
+        base = found.base if found.base.startswith("~/") else quote(found.base)
+        file = f'"$(conda info --base 2>/dev/null || echo {base})/{_CONDA_SH}"'
     return (
         Step("# 'conda activate' is a shell function, which a batch shell must load first."),
-        Step('. "$(conda info --base)/etc/profile.d/conda.sh"', "conda not found"),
+        Step(f". {file}", "conda not found"),
         Step(f"conda activate {quote(name)}", f"cannot activate the environment {name}"),
     )
 
 
-def _venv(directory: str) -> Tuple[Step, ...]:
+def activate_venv(directory: str) -> Tuple[Step, ...]:
+    """The script lines that activate a virtual environment."""
     path = directory.rstrip("/") + "/bin/activate"
     # A shell expands ~ on the command line; a job file is read by no shell.
     text = f'"$HOME"/{quote(path[2:])}' if path.startswith("~/") else quote(path)
     return (Step(f". {text}", f"cannot activate the environment {directory}"),)
 
 
-ENVIRONMENTS: Mapping[str, Callable[[str], Tuple[Step, ...]]] = {"conda": _conda, "venv": _venv}
-"""Kind of environment -> the script lines that activate the one of that name."""
-
-
-def load_modules(modules: Tuple[str, ...], login_shell: bool) -> Tuple[Step, ...]:
-    """The script lines that load ``modules`` after a purge.
-
-    A batch job inherits the modules of the submitting shell, hence the purge. Only a login shell
-    is certain to know ``module``; in others, /etc/profile defines it.
-    """
-    if not modules:
+def define_module(login_shell: bool) -> Tuple[Step, ...]:
+    """The script lines after which a shell knows ``module``, which only a login shell does."""
+    if login_shell:
         return ()
-    steps = []
-    if not login_shell:
-        # /etc/profile may replace PATH; Debian's does.
-        profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
-        steps = [
-            Step("# /etc/profile defines 'module'. Your own PATH entries stay in front."),
-            Step(f"type module >/dev/null 2>&1 || {profile}"),
-        ]
-    steps.append(Step("module purge"))
+    # /etc/profile may replace PATH; Debian's does.
+    profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
+    return (
+        Step("# /etc/profile defines 'module'. Your own PATH entries stay in front."),
+        Step(f"type module >/dev/null 2>&1 || {profile}"),
+    )
+
+
+def load_modules(modules: Tuple[str, ...], *, purge: bool) -> Tuple[Step, ...]:
+    """The script lines that load ``modules``.
+
+    purge: without the modules of the submitting shell, which a batch job inherits.
+    """
     names = " ".join(map(quote, modules))
-    steps.append(Step(f"module load {names}", f"cannot load the modules {' '.join(modules)}"))
-    return tuple(steps)
+    load = Step(f"module load {names}", f"cannot load the modules {' '.join(modules)}")
+    return (Step("module purge"), load) if purge else (load,)

@@ -40,7 +40,7 @@ def directives(
     add("dependency")
     if not interactive:
         lines += _batch_directives(request)
-    add("signal", "mail-type", "mail-user", "output", "error")
+    add("signal", "mail-type", "mail-user", "chdir", "output", "error")
     for option in request.sbatch:
         name, equals, value = option.partition("=")
         lines.append(Directive(name, value if equals else None))

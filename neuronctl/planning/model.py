@@ -14,7 +14,7 @@ from neuronctl.launch.environments import Step
 from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
-from neuronctl.shell import Word
+from neuronctl.shell import Word, is_reference
 from neuronctl.words import counted
 
 
@@ -38,7 +38,7 @@ class Export:
     """
 
     name: str
-    value: Optional[str]
+    value: Optional[Word]
     remark: str = ""
 
 
@@ -173,7 +173,12 @@ class JobPlan:
     @property
     def secrets(self) -> Dict[str, str]:
         """Variables of the request that go into the job's environment and never into a script."""
-        return {name: value for name, value in self.request.env if is_secret(name, value)}
+        expand = self.request.expand
+        return {
+            name: value.replace("$$", "$") if expand else value
+            for name, value in self.request.env
+            if is_secret(name, value, expand)
+        }
 
     @property
     def signal(self) -> Optional[Signal]:
@@ -252,9 +257,14 @@ def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
     return signal.to_batch_shell or has_steps or not by_srun
 
 
-def is_secret(name: str, value: str) -> bool:
-    """Whether this variable must not stand in a script; an empty value gives nothing away."""
-    return bool(value) and (is_secret_name(name) or is_secret_value(value))
+def is_secret(name: str, value: str, expand: Optional[bool] = None) -> bool:
+    """Whether this variable must not stand in a script; an empty value gives nothing away.
+
+    expand: whether ``$NAME`` in it is a variable; a value that is nothing else gives nothing away.
+    """
+    if not value or (expand and is_reference(value)):
+        return False
+    return is_secret_name(name) or is_secret_value(value)
 
 
 def gpus_held(plan: JobPlan) -> int:

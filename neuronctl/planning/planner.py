@@ -16,9 +16,10 @@ from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass, field
 from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
+from neuronctl.launch.environments import Conda
 from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.directives import directives
-from neuronctl.planning.model import Decision, JobPlan, JobStep, Place, passes, signal_of
+from neuronctl.planning.model import Decision, JobPlan, JobStep, Place, is_secret, passes, signal_of
 from neuronctl.planning.software import (
     activation,
     exports,
@@ -28,7 +29,7 @@ from neuronctl.planning.software import (
 )
 from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.options import one_line
-from neuronctl.shell import Shell
+from neuronctl.shell import Shell, references
 from neuronctl.words import counted
 
 
@@ -39,6 +40,7 @@ def plan(
     interactive: bool = False,
     place: Optional[Place] = None,
     recognised: str = "",
+    conda: Optional[Conda] = None,
 ) -> JobPlan:
     """Settle every value of ``request`` for ``cluster``.
 
@@ -48,6 +50,8 @@ def plan(
         The part of an allocation to launch on, where the plan is not for a job of its own.
     recognised
         How the cluster was recognised, if it was not requested.
+    conda
+        The conda of this machine, if the request is for one of its environments.
 
     Raises UsageError for a launcher or a container runtime that does not exist, and for a program
     whose name is not one line.
@@ -58,7 +62,7 @@ def plan(
             one_line(request.script)
         except ValueError as error:
             raise UsageError(f"the program's name {error}", "rename the file") from None
-    return _Planner(request, cluster, interactive, place, recognised).plan()
+    return _Planner(request, cluster, interactive, place, recognised, conda).plan()
 
 
 T = TypeVar("T")
@@ -107,6 +111,7 @@ class _Planner:
     interactive: bool
     place: Optional[Place]
     recognised: str
+    conda: Optional[Conda]
     decisions: Dict[str, Decision] = field(default_factory=dict)
 
     def decide(self, name: str, value: T, source: Source, why: str) -> T:
@@ -149,6 +154,8 @@ class _Planner:
         job_name = self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
+        self._software()
+        self._references()
         holds = partial(
             launchers.holds,
             nodes=nodes,
@@ -202,7 +209,7 @@ class _Planner:
             program=program(request, launcher, macros=holds(launcher.macros)),
             preflight=request.preflight is not False and not self.interactive,
             hosts=self.place.hosts if self.place else (),
-            activation=activation(request, self.cluster),
+            activation=activation(request, self.cluster, self.conda),
             exports=exported,
             directives=directives(
                 request,
@@ -286,7 +293,7 @@ class _Planner:
             nodelist=None,
         )
         place = Place(hosts=(), cores=share.cores_with(gpus), step_options=options, is_share=own)
-        launch = _Planner(request, self.cluster, False, place, "").plan()
+        launch = _Planner(request, self.cluster, False, place, "", self.conda).plan()
         if share.beside and launch.launcher.own_variables:
             raise UsageError(
                 f"steps: {launch.launcher.name} starts its processes without srun, which keeps "
@@ -504,6 +511,34 @@ class _Planner:
         pattern = ("%x_%A_%a" if request.array else "%x_%j") + suffix
         self.decide(name, pattern, Source.DERIVED, "job name and id")
         return pattern
+
+    def _software(self) -> None:
+        """Record where the software comes from, and which values refer to others."""
+        request = self.request
+        if request.modules:
+            kept = request.purge is False
+            why = "added to those of your shell" if kept else "after module purge"
+            origin = request.origin("modules")
+            self.decide("module", " ".join(request.modules), origin.source, why)
+        if request.conda is not None:
+            conda, lines = self.conda, request.modules or request.setup_first
+            why = "not found here" if conda is None else conda.how
+            if (lines or self.cluster.policy.login_shell) and not (conda and conda.given):
+                why += "; one that modules, --setup-first or the login shell bring goes first"
+            self.decide("conda", request.conda, request.origin("conda").source, f"conda {why}")
+
+    def _references(self) -> None:
+        """Record which variables the values refer to, and what becomes of that."""
+        request = self.request
+        env = [value for name, value in request.env if not is_secret(name, value, request.expand)]
+        found = dict.fromkeys(name for text in (*env, *request.args) for name in references(text))
+        names = ", ".join(f"${name}" for name in found)
+        if names and request.expand:
+            origin = self.request.origin("expand")
+            when = "by the batch shell on the first node, when the job starts"
+            self.decide("expand", names, origin.source, when)
+        elif names:
+            self.decide("expand", "no", Source.DERIVED, f"{names} as typed; --expand replaces it")
 
     def _wrapping(self, gpus: int) -> Wrapping:
         request = self.request

@@ -8,11 +8,18 @@ from typing import List, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.launch import launchers
-from neuronctl.launch.environments import ENVIRONMENTS, Step, load_modules
+from neuronctl.launch.environments import (
+    Conda,
+    Step,
+    activate_conda,
+    activate_venv,
+    define_module,
+    load_modules,
+)
 from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Export, is_secret
 from neuronctl.request.job import JobRequest
-from neuronctl.shell import Shell, Word
+from neuronctl.shell import Shell, Word, expanded
 from neuronctl.words import counted
 
 
@@ -74,7 +81,8 @@ def starts_once(request: JobRequest) -> str:
         return "a shell script"
     if name in _STARTS_OTHERS or called_launcher(script, request.args) is not None:
         return f"{name} starts the processes itself"
-    if "/" in script and os.path.isfile(script) and _interpreter(script) in _SHELLS:
+    here = request.from_here(script)
+    if "/" in script and os.path.isfile(here) and _interpreter(here) in _SHELLS:
         return "a shell script"
     return ""
 
@@ -107,19 +115,30 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[W
     # "--" right after it unless there is one before it.
     if not launcher.python and args[:1] == ("--",):
         words += ("--",)
-    if macros:
-        script = not_a_macro(script) if is_python(request) else script
-        args = tuple(map(not_a_macro, args))
-    return (*words, script, *args)
+    if macros and is_python(request):
+        script = not_a_macro(script)
+    expand = bool(request.expand) and request.body is None  # that is bash's to read
+    return (*words, script, *(_argument(arg, expand, macros) for arg in args))
 
 
-def activation(request: JobRequest, cluster: Cluster) -> Tuple[Step, ...]:
-    """The lines that load modules and switch to the environment."""
-    steps = list(load_modules(request.modules, cluster.policy.login_shell))
-    for kind, activate in ENVIRONMENTS.items():
-        name = getattr(request, kind)
-        if name is not None:
-            steps += activate(name)
+def _argument(text: str, expand: bool, macros: bool) -> Word:
+    word = expanded(text) if expand else text
+    if not macros:
+        return word
+    return expanded(text, dollar="$$") if isinstance(word, Shell) else not_a_macro(word)
+
+
+def activation(request: JobRequest, cluster: Cluster, conda: Optional[Conda]) -> Tuple[Step, ...]:
+    """The lines that load modules and switch to the environment, the user's own first."""
+    # Before the user's own lines, since `module use` may be among them.
+    steps = list(define_module(cluster.policy.login_shell) if request.modules else ())
+    steps += map(Step, request.setup_first)
+    if request.modules:
+        steps += load_modules(request.modules, purge=request.purge is not False)
+    if request.conda is not None:
+        steps += activate_conda(request.conda, conda)
+    if request.venv is not None:
+        steps += activate_venv(request.venv)
     return tuple(steps)
 
 
@@ -143,5 +162,6 @@ def exports(
         if name not in given:
             made.append(Export(name, value, f"{cluster.name} wants it"))
     for name, value in given.items():
-        made.append(Export(name, None if is_secret(name, value) else value))
+        shown = expanded(value) if request.expand else value
+        made.append(Export(name, None if is_secret(name, value, request.expand) else shown))
     return tuple(made)

@@ -34,7 +34,8 @@ class RecordDraft:
 
     request: JobRequest as plain JSON data. decisions: (name, value, source, why). findings:
     (code, severity, title, message, source, hint). output, error: absolute log patterns for
-    sbatch; error is None if standard error goes to output.
+    sbatch; error is None if standard error goes to output. cwd: the job's directory. submit_dir:
+    where sbatch runs, "" where that is the same.
     """
 
     cwd: str
@@ -56,6 +57,7 @@ class RecordDraft:
     forced: bool = False
     verdict: str = ""
     surroundings: Provenance = field(default_factory=_unknown_surroundings)
+    submit_dir: str = ""
 
 
 @dataclass(frozen=True)
@@ -171,11 +173,18 @@ class JobRecord:
 
 def without_secrets(draft: RecordDraft) -> RecordDraft:
     from neuronctl.masking import Masker, secret_values
+    from neuronctl.shell import is_reference
 
     env = draft.request.get("env", ())
     known = secret_values(draft.command_line, {name: value for name, value in env})
     known |= secret_values(draft.request.get("args", ()), {})
-    masker = Masker(known)
+    expand = draft.request.get("expand")
+    # What only names a variable gives nothing away.
+    masker = Masker({value for value in known if not (expand and is_reference(value))})
+    request = masker.data(draft.request)
+    if expand and env:
+        pairs = zip(env, request["env"])
+        request["env"] = [pair if is_reference(pair[1]) else masked for pair, masked in pairs]
     surroundings = draft.surroundings
     text = surroundings.program_text
     if text is not None and masker.text(text) != text:
@@ -184,7 +193,7 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
         draft,
         command_line=masker.words(draft.command_line),
         script=masker.text(draft.script),
-        request=masker.data(draft.request),
+        request=request,
         decisions=tuple(masker.words(row) for row in draft.decisions),
         findings=tuple(masker.words(row) for row in draft.findings),
         surroundings=surroundings,
@@ -276,7 +285,7 @@ def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
         decisions=tuple([_strings(row, 4) for row in rest["decisions"]]),
         findings=tuple([_strings(row, 6) for row in rest["findings"]]),
         surroundings=surroundings,
-        **_checked(rest, _DRAFT_KINDS),
+        **_checked({"submit_dir": "", **rest}, _DRAFT_KINDS),  # older records lack it
         **{name: getattr(record, name) for name in _SHARED},
     )
 

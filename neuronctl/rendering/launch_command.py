@@ -144,7 +144,10 @@ def _forwarded(plan: JobPlan, parts: LaunchParts) -> List[str]:
     names += [word.partition("=")[0] for word in parts.exports]
     names += ["MASTER_ADDR", "MASTER_PORT"] if plan.rendezvous else []
     names += ["CUDA_VISIBLE_DEVICES"] if plan.gpus_per_node else []
-    return [f'{prefix}_{name}="${name}"' for prefix in plan.wrapping.forward for name in names]
+    words = [f'{prefix}_{name}="${name}"' for prefix in plan.wrapping.forward for name in names]
+    # Otherwise a shell in the container would evaluate the values. A variable, since versions that
+    # lack the option ignore it.
+    return words + [f"{prefix[:-3]}_NO_EVAL=1" for prefix in plan.wrapping.forward]
 
 
 def _wrap(texts: Sequence[str], indent: str) -> str:

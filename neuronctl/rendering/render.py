@@ -31,10 +31,12 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     return _render("job.sh.j2", plan, template, steps=_steps(plan), starts=starts)
 
 
-def render_shell(plan: JobPlan, *, command: bool, template: Optional[str] = None) -> str:
+def render_shell(
+    plan: JobPlan, *, command: Optional[str] = None, template: Optional[str] = None
+) -> str:
     """What the shell on the first node of an interactive allocation reads at its start.
 
-    command: for a command instead of a shell, in which case the text ends by running its arguments.
+    command: shell text of the command that the text ends by running, in place of a shell.
     """
     return _render("salloc.sh.j2", plan, template, command=command)
 

@@ -8,6 +8,7 @@ plan and the rules do that.
 from __future__ import annotations
 
 import enum
+import os
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import frozen
@@ -101,12 +102,16 @@ class JobRequest:
     mail_user: Optional[str] = None
     output: Optional[str] = None
     error: Optional[str] = None
+    chdir: Optional[str] = None
+    """The job's directory, an absolute path once it is planned; None: where it is submitted."""
     sbatch: Tuple[str, ...] = ()
     """Other sbatch options, without dashes: ``"nice=100"``, ``"hold"``."""
 
     cluster: Optional[str] = None
     launcher: Optional[str] = None
     env: Tuple[Tuple[str, str], ...] = ()
+    expand: Optional[bool] = None
+    """Whether ``$NAME`` in ``env`` and ``args`` is that variable's value when the job starts."""
     modules: Tuple[str, ...] = ()
     container: Optional[str] = None
     """The image to run in."""
@@ -116,8 +121,12 @@ class JobRequest:
     cleanenv: Optional[bool] = None
     preflight: Optional[bool] = None
     """Whether to check every node before the launch; None: only with several nodes."""
+    purge: Optional[bool] = None
+    """Whether the modules of the submitting shell are unloaded first; None: yes."""
     conda: Optional[str] = None
     venv: Optional[str] = None
+    setup_first: Tuple[str, ...] = ()
+    """The user's own shell lines, run before modules and conda; never quoted."""
     setup: Tuple[str, ...] = ()
     """The user's own shell lines, run before the launch; never quoted."""
     field: Optional[str] = None
@@ -131,6 +140,10 @@ class JobRequest:
     def origin(self, name: str) -> Origin:
         """Where the field ``name`` came from; only for requested fields."""
         return self.origins.get(name, Origin(Source.ASKED))
+
+    def from_here(self, path: str) -> str:
+        """A path of the job's, which begins in its directory, as this process reaches it."""
+        return os.path.join(self.chdir or "", path)
 
 
 @dataclass(frozen=True)

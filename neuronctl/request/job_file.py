@@ -21,7 +21,7 @@ _PROGRAM_KEYS = ("script", "args", "run", "steps")
 _STEP_OPTIONS = ("launcher", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node")
 
 # These keys may contain a secret; a file that uses them is never cached.
-_PRIVATE_KEYS = ("env", "setup", "run", "steps")
+_PRIVATE_KEYS = ("env", "setup", "setup-first", "setup_first", "run", "steps")
 
 
 def read_job_file(path: str) -> Layer:

@@ -252,7 +252,7 @@ def _whole(name: str, known: Mapping[str, Option]) -> str:
 
 # sbatch's long options of Slurm 22.05 that stand nowhere else in this file.
 _SBATCH = """
-acctg-freq batch bb bbf begin chdir cluster cluster-constraint clusters container contiguous
+acctg-freq batch bb bbf begin cluster cluster-constraint clusters container contiguous
 core-spec cores-per-socket cpu-freq cpus-per-gpu deadline delay-boot distribution export export-file
 extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-socket gpus-per-task gres-flags
 hint hold ignore-pbs input kill-on-invalid-dep licenses mcs-label mem-bind mem-per-cpu mem-per-gpu
@@ -363,6 +363,13 @@ OPTIONS: Tuple[Option, ...] = (
         batch_only=True,
     ),
     Option(
+        "chdir",
+        "Directory to run in, where relative paths begin (default: this one).",
+        _text,
+        "D",
+        "DIR",
+    ),
+    Option(
         "sbatch", "Any other sbatch option, such as nice=100.", _sbatch, "", "OPTION", kind="list"
     ),
     Option("cluster", "Catalog cluster to plan for.", _text, metavar="NAME", group="Job"),
@@ -396,6 +403,22 @@ OPTIONS: Tuple[Option, ...] = (
         _ENV,
     ),
     Option(
+        "expand",
+        "Replace $NAME in --env and ARGS when the job starts ($$ is a dollar sign).",
+        _flag,
+        kind="flag",
+        group=_ENV,
+    ),
+    Option(
+        "setup-first",
+        "Shell line to run before modules and conda; repeatable.",
+        _setup,
+        "",
+        "LINE",
+        "list",
+        _ENV,
+    ),
+    Option(
         "module",
         "Load a module, after 'module purge'; repeatable.",
         _texts("modules"),
@@ -403,6 +426,13 @@ OPTIONS: Tuple[Option, ...] = (
         "NAME",
         "list",
         _ENV,
+    ),
+    Option(
+        "purge",
+        "Unload the modules of your shell first (default with --module).",
+        _flag,
+        kind="switch",
+        group=_ENV,
     ),
     Option("conda", "Activate a conda environment.", _text, "", "ENV", group=_ENV),
     Option("venv", "Activate a virtual environment.", _text, "", "DIR", group=_ENV),

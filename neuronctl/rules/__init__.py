@@ -15,6 +15,7 @@ from neuronctl.rules import (  # noqa: F401  (they register)
     local_files,
     policy,
     resources,
+    variables,
 )
 from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext
 

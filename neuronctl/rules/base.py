@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.frozen import dataclass, field
@@ -65,6 +65,8 @@ class LocalFacts:
     imports: Tuple[str, ...] = ()
     """The names in the import lines of a Python program, in lower case, without those of Python's
     own modules."""
+    variables: FrozenSet[str] = frozenset()
+    """The names of the variables that the job inherits."""
     environment_bytes: int = 0
     """How long the variables are that the job inherits, as ``NAME=VALUE`` words."""
     built_for: Tuple[Tuple[str, str], ...] = ()

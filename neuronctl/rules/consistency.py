@@ -161,7 +161,6 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
 
 # sbatch options for which neuronctl has its own; as --sbatch they would go unchecked.
 _OTHER_WORDS = {
-    "chdir": "cd there first: a job starts in the directory it is submitted from",
     "clusters": "log in to that cluster; --cluster NAME plans for it",
     "cpus-per-gpu": "request cores per task: -c",
     "gpus-per-socket": "request GPUs per node: --gpus-per-node",
@@ -399,6 +398,7 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
     for exposed, where in (
         (masker.words(args) != args, "the program's arguments contain"),
         (masker.text(text) != text, "the shell text contains"),
+        (masker.words(request.setup_first) != request.setup_first, "--setup-first contains"),
         (masker.words(request.setup) != request.setup, "--setup contains"),
         (masker.words(request.sbatch) != request.sbatch, "--sbatch contains"),
     ):

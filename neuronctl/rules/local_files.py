@@ -17,7 +17,7 @@ def _found(context: RuleContext, code: str) -> Iterator[Violation]:
         yield Violation(message, hint, severity=WARNING if context.reviewed else ERROR)
 
 
-for _code in ("NC401", "NC403", "NC406", "NC411"):
+for _code in ("NC401", "NC403", "NC406", "NC411", "NC412"):
     rule(_code)(partial(_found, code=_code))
 
 

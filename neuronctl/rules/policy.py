@@ -232,8 +232,9 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
     directory = here.directory.rstrip("/")
     if not any(directory == one or directory.startswith(one + "/") for one in places):
         yield Violation(
-            f"jobs on {plan.cluster.name} may be submitted only from {' or '.join(places)}; this "
-            f"is {here.directory}",
+            f"jobs on {plan.cluster.name} may be submitted only from {' or '.join(places)}; "
+            f"{'this' if plan.interactive or plan.request.chdir is None else '--chdir'} is "
+            f"{here.directory}",
             f"cd {places[0]}, and put the script and its data there",
             context.cite("policy", "submit_from"),
         )

@@ -53,8 +53,8 @@ def sbatch(
     """Submit a batch script, passed to sbatch's standard input.
 
     mark: a word without spaces that identifies the job later. timeout: seconds. cwd: the directory
-    to submit from (the job's working directory). environment: variables that the job inherits in
-    addition to the user's (secrets, which no script contains).
+    to submit from (the job's, unless the script has ``--chdir``). environment: variables that the
+    job inherits in addition to the user's (secrets, which no script contains).
 
     Raises SlurmRefusedError with Slurm's message, and SlurmUnavailableError if there is no sbatch,
     no slurmctld, or no response in time. In the last case it is unknown whether the job was

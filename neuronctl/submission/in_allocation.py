@@ -11,16 +11,15 @@ from neuronctl.catalog.loader import load
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.gate.local_facts import look
 from neuronctl.launch import launchers
-from neuronctl.launch.containers import find_image
 from neuronctl.planning import Place, plan
-from neuronctl.request.job import JobRequest, Layer, build_request
+from neuronctl.request.job import JobRequest, Layer
 from neuronctl.request.job_file import configuration
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext, check
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_control import job_gpus
-from neuronctl.submission.prepare import PreparedJob, options_layer
+from neuronctl.submission.prepare import PreparedJob, located, merged, options_layer
 from neuronctl.words import counted, verb
 
 
@@ -42,21 +41,19 @@ def prepare_launch(
     # Of the user's defaults only the cluster has to do with a launch.
     config = configuration()
     defaults = Layer({k: v for k, v in config.values.items() if k == "cluster"}, config.origins)
-    request = build_request([defaults, options_layer(options, words)])
+    request = merged([defaults, options_layer(options, words)], options)
     hosts = _hosts(allocation, request.nodelist, request.nodes)
     fewest, most = _gpus(allocation, hosts)
     gpus = _gpus_asked(request, fewest)
     catalog = load(catalog_file)
     cluster, _ = recognise(catalog, request.cluster)
-    image = request.container
     request = dataclasses.replace(
-        request,
+        located(request, cluster),
         partition=allocation.partition or None,
         nodes=len(hosts),
         nodelist=None,
         gpus_per_node=gpus or None,
         ntasks_per_node=request.ntasks_per_node or (None if gpus else allocation.ntasks_per_node),
-        container=image and find_image(image, cluster.containers.image_dirs),
     )
     # Where the variables do not count them, a step might ask for those of all nodes on its own.
     partial = gpus is not None and gpus != most

@@ -7,13 +7,21 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, PolicyError, UsageError
 from neuronctl.frozen import dataclass
-from neuronctl.gate.local_facts import look
+from neuronctl.gate.local_facts import look, working_directory
 from neuronctl.launch.containers import find_image
+from neuronctl.launch.environments import find_conda
 from neuronctl.planning import JobPlan, plan
-from neuronctl.request.job import Layer, Origin, Source, StepRequest, build_request
+from neuronctl.request.job import (
+    JobRequest,
+    Layer,
+    Origin,
+    Source,
+    StepRequest,
+    build_request,
+)
 from neuronctl.request.job_file import configuration, read_job_file
 from neuronctl.request.options import OPTIONS
 from neuronctl.rules import Finding, RuleContext, check
@@ -86,7 +94,7 @@ def plan_job(
     if job_file is not None:
         layers.append(read_job_file(job_file))
     layers.append(options_layer(options, words, body, steps))
-    request = build_request(layers)
+    request = merged(layers, options)
     if interactive:
         request = dataclasses.replace(request, body=None, steps=())
     elif request.script is None and request.body is None and not request.steps:
@@ -97,10 +105,9 @@ def plan_job(
         )
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
-    if request.container is not None:
-        image = find_image(request.container, cluster.containers.image_dirs)
-        request = dataclasses.replace(request, container=image)
-    made = plan(request, cluster, interactive=interactive, recognised=how)
+    request = located(request, cluster)
+    conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
+    made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
     if request.partition != "auto":
         return PlannedJob(made, catalog)
     from neuronctl.gate.partition_choice import choose
@@ -112,8 +119,19 @@ def plan_job(
     request = dataclasses.replace(request, partition=best[0].name, origins=origins)
     decision = made.decision("cluster")
     how = "" if decision is None else decision.why
-    made = plan(request, cluster, interactive=interactive, recognised=how)
+    made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
     return PlannedJob(made, catalog, (*best, *others))
+
+
+def merged(layers: Sequence[Layer], options: Mapping[str, Any]) -> JobRequest:
+    """One request of all layers, the last of which is that of ``options``."""
+    request = build_request(layers)
+    alone = [text for text in options.get("env") or () if "=" not in text]
+    if not (request.expand and alone):
+        return request
+    # A value that comes from this shell is expanded already.
+    pairs = ((n, v.replace("$", "$$") if n in alone else v) for n, v in request.env)
+    return dataclasses.replace(request, env=tuple(pairs))
 
 
 def options_layer(
@@ -153,7 +171,7 @@ def options_layer(
                 )
             values[name], origins[name] = parsed, origin
     if words:
-        values["script"], values["args"] = _program(words[0]), tuple(words[1:])
+        values["script"], values["args"] = _checked(words[0]), tuple(words[1:])
         origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
     for name, given in (("body", body), ("steps", steps)):
         if given:
@@ -182,7 +200,32 @@ def _from_environment(text: str) -> str:
     return f"{text}={os.environ[text]}"
 
 
-def _program(script: str) -> str:
+def located(request: JobRequest, cluster: Cluster) -> JobRequest:
+    """The request with what it names by less than a path found on this machine."""
+    found: Dict[str, Any] = {}
+    if request.chdir is not None and not os.path.isabs(request.chdir):
+        # As sbatch does it, which resolves neither `..` nor `~`.
+        found["chdir"] = os.path.join(working_directory(), request.chdir)
+        request = dataclasses.replace(request, **found)
+    image = request.container
+
+    def program(script: Optional[str]) -> Optional[str]:
+        # A program of the job's directory is not found through PATH on the nodes.
+        bare = script and "/" not in script and not script.endswith(".py")
+        return f"./{script}" if bare and os.path.isfile(request.from_here(script or "")) else script
+
+    def step(one: StepRequest) -> StepRequest:
+        together = tuple(map(step, one.together))
+        return dataclasses.replace(one, script=program(one.script), together=together)
+
+    found["script"], found["steps"] = program(request.script), tuple(map(step, request.steps))
+    if image is not None:
+        directories = cluster.containers.image_dirs
+        found["container"] = find_image(image, directories, request.from_here(""))
+    return dataclasses.replace(request, **found)
+
+
+def _checked(script: str) -> str:
     if not script:
         raise UsageError("SCRIPT is empty", "name the program to run")
     if script == ":":
@@ -190,9 +233,6 @@ def _program(script: str) -> str:
             "':' starts another component of a heterogeneous job, which neuronctl does not support",
             "submit such a job with sbatch itself",
         )
-    # A program of this directory is not found through PATH on the nodes.
-    if "/" not in script and not script.endswith(".py") and os.path.isfile(script):
-        return f"./{script}"
     return script
 
 

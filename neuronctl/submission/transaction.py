@@ -9,6 +9,7 @@ from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
+from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.provenance import look
 from neuronctl.records.recovery import recover
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
@@ -42,14 +43,15 @@ class Submission:
 
 
 def draft(
-    job: PreparedJob, script: str, *, command_line: Sequence[str], cwd: Optional[str] = None
+    job: PreparedJob, script: str, *, command_line: Sequence[str], submit_dir: str = ""
 ) -> RecordDraft:
     """The record of a prepared job as it is before sbatch.
 
-    command_line: what the user called. cwd: where to submit from, by default this directory.
+    command_line: what the user called. submit_dir: where to submit from, by default this directory.
     """
     plan = job.plan
-    cwd = cwd or os.getcwd()
+    submit_dir = submit_dir or working_directory()
+    cwd = plan.request.chdir or submit_dir
     request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
     del request["origins"]
     return RecordDraft(
@@ -74,6 +76,7 @@ def draft(
         forced=bool(job.errors),
         verdict="" if job.verdict is None else str(job.verdict),
         surroundings=look(plan.request.script, cwd),
+        submit_dir="" if submit_dir == cwd else submit_dir,
     )
 
 
@@ -108,7 +111,8 @@ def submit_draft(
             warn(note)
         key = store.begin(draft)
     try:
-        submitted = sbatch(draft.script, mark=key or "", cwd=draft.cwd, environment=secrets)
+        place = draft.submit_dir or draft.cwd
+        submitted = sbatch(draft.script, mark=key or "", cwd=place, environment=secrets)
     except KeyboardInterrupt:
         warn(
             "interrupted while sbatch was running: the job may be in the queue "

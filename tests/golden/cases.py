@@ -222,9 +222,19 @@ CASES: Dict[str, List[str]] = {
         *["--env", "HF_TOKEN", "train.py"],
     ],
     "neuron-arguments.sh": [
-        *[*TWO_NODES, *PYTORCH, "train.py", "", "two words", "$HOME", "$(touch seen)"],
+        *[*TWO_NODES, *PYTORCH, "train.py", "", "two words", "$five", "$(touch seen)"],
         *["`touch seen`", "it's", 'say "no"', "a\nb", "tab\there", "back\\slash", "*", "~", "!"],
         *["a;b", "a&b", "-p", "--help", "--", "--name=with blank", "\uc2e4\ud5d8"],
+    ],
+    "neuron-expand.sh": [
+        *[*TWO_NODES, *PYTORCH, "--expand", "--env", "PATH=/opt/x/bin:$PATH"],
+        *["--env", "COST=5$$ &", "train.py"],
+        *["--id=$SLURM_JOB_ID", '${SLURM_JOB_USER}_$$x "two" words', "$$"],
+    ],
+    "neuron-software.sh": [
+        *[*ONE_GPU, "--setup-first", "module use /apps/x/modules", "--module", "cuda/12.9.1"],
+        *["--setup-first", "export CONDA_ENVS_PATH=/apps/x/envs", "--no-purge"],
+        *["--conda", "my env", "--setup", "ulimit -c 0", "train.py"],
     ],
     "neuron-every-option.sh": [
         *["generate", "-J", "every option", "-p", "amd_a100nv_8", "-A", "acc", "-q", "long"],

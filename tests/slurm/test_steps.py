@@ -43,8 +43,12 @@ def submitted(sandbox: Sandbox, jobs: Dict[str, Dict[str, object]]) -> Dict[str,
     wait_until(lambda: not sandbox.exec(["squeue", "-h"]).stdout.strip(), seconds=300)
     names = ",".join(jobs)
     query = ["sacct", "-X", "-n", "-P", "--name", names, "-o", "JobName,State,ExitCode"]
-    wait_until(lambda: "RUNNING" not in sandbox.exec(query).stdout)
-    ended = [line.split("|") for line in sandbox.exec(query).stdout.splitlines()]
+
+    def known() -> List[List[str]]:
+        return [line.split("|") for line in sandbox.exec(query).stdout.splitlines()]
+
+    wait_until(lambda: {name for name, state, _ in known() if state != "RUNNING"} == {*jobs})
+    ended = known()
     return {
         name: [state, code, sandbox.exec(["cat", f"{name}.log"]).stdout]
         for name, state, code in ended

@@ -13,7 +13,9 @@ from making import plan_of
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import UsageError
 from neuronctl.gate import local_facts
+from neuronctl.launch import environments
 from neuronctl.launch.containers import find_image
+from neuronctl.launch.environments import Conda, find_conda
 from neuronctl.rules import LocalFacts, RuleContext, check
 from neuronctl.users import login_name
 
@@ -160,9 +162,71 @@ def test_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(here))
     assert "--conda needs 'conda'" in problem(seen(conda="base"), "NC406")
     assert "--module NAME" in seen(conda="base").problems["NC406"][1]
+    assert problem(seen(conda="base", setup=(". conda.sh",)), "NC406") != "", "too late"
+    assert problem(seen(conda="base", setup_first=(". conda.sh",)), "NC406") == ""
     assert problem(seen(conda="base", modules=("conda",)), "NC406") == ""
     (here / "conda").touch(mode=0o755)
     assert problem(seen(conda="base"), "NC406") == ""
+
+
+def test_where_conda_is_found(
+    here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", str(here / "bin"))
+    monkeypatch.delenv("CONDA_EXE", raising=False)
+    monkeypatch.setattr(environments, "CONDA_PLACES", ("~/miniconda3", "~/miniforge3"))
+
+    def install(base: Path, env: str) -> None:
+        (base / "etc/profile.d").mkdir(parents=True)
+        (base / "etc/profile.d/conda.sh").touch()
+        (base / "envs" / env).mkdir(parents=True)
+
+    assert find_conda("a") is None
+    install(home / "miniconda3", "a")
+    install(home / "miniforge3", "b")
+    for name, place in (("a", "~/miniconda3"), ("b", "~/miniforge3"), ("c", "~/miniconda3")):
+        assert find_conda(name) == Conda(f"in a usual place: {place}", place)
+    install(here / "own", "c")
+    monkeypatch.setenv("CONDA_EXE", f"{here}/own/bin/conda")
+    assert find_conda("a") == Conda(f"by CONDA_EXE: {here}/own/bin/conda", f"{here}/own")
+    monkeypatch.setenv("CONDA_EXE", "gone/bin/conda")
+    assert find_conda("a") == Conda("in a usual place: ~/miniconda3", "~/miniconda3")
+    (here / "bin").mkdir()
+    (here / "bin/conda").touch(mode=0o755)
+    assert find_conda("a") == Conda(f"on PATH: {here}/bin/conda")
+    for path in (f"{here}/own", f"{here}/own/envs/c/", "./own/envs/c", "own/envs/c"):
+        given = Conda(f"by the path given: {here}/own", f"{here}/own", given=True)
+        assert find_conda(path) == given
+    assert find_conda("envs/c", f"{here}/own") == given, "below the job's directory"
+    assert find_conda("~/miniforge3/envs/b").base == f"{home}/miniforge3"  # type: ignore[union-attr]
+    (home / "others/d").mkdir(parents=True)
+    assert find_conda("~/others/d") == Conda(f"on PATH: {here}/bin/conda")
+
+
+def test_everything_is_looked_up_in_the_jobs_directory(here: Path) -> None:
+    project = here / "project"
+    (project / "logs").mkdir(parents=True)
+    (project / "venv/bin").mkdir(parents=True)
+    (project / "venv/bin/activate").touch()
+    (project / "own.py").write_text("dist.init_process_group()\n")
+    (project / "image.sif").write_bytes(SIF_X86)
+    fields = {"script": "own.py", "output": "logs/%j", "chdir": str(project)}
+    facts = seen(**fields, venv="venv")
+    assert facts.problems == {} and facts.directory == str(project.resolve())
+    assert facts.needs_ranks == "calls init_process_group"
+    facts = seen(**fields, container="image.sif")
+    assert facts.problems == {} and facts.built_for == (("the image image.sif", "x86_64"),)
+    assert problem(seen(**{**fields, "script": "train.py"}), "NC401").startswith(
+        f"no file 'train.py' in {project}"
+    )
+    assert problem(seen(**{**fields, "output": "x/%j"}), "NC411").startswith(
+        f"the log directory '{project}/x' does not exist"
+    )
+    facts = seen(**{**fields, "chdir": f"{here}/~/x"})
+    assert set(facts.problems) == {"NC412"}, "the rest is in a directory that is not there"
+    assert "Slurm takes ~ as a name" in facts.problems["NC412"][1]
 
 
 @pytest.mark.parametrize("option", ["venv", "conda"])

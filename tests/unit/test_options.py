@@ -145,7 +145,7 @@ SBATCH_SHORT = {
     **{"job-name": "J", "partition": "p", "nodes": "N", "ntasks": "n", "cpus-per-task": "c"},
     **{"time": "t", "account": "A", "qos": "q", "nodelist": "w", "exclude": "x"},
     **{"dependency": "d", "output": "o", "error": "e", "constraint": "C", "array": "a"},
-    **{"gpus": "G"},
+    **{"gpus": "G", "chdir": "D"},
 }
 
 

@@ -284,7 +284,6 @@ CASES: List[Case] = [
     ),
     ("NC134", {"mem": "501G"}, ["513024 MB", "gpu has 512000 MB"], {"mem": "500G"}),
     ("NC313", {"sbatch": ("gpus-per-task=1",)}, ["--gpus-per-node"], {"sbatch": ("nice=1",)}),
-    ("NC313", {"sbatch": ("chdir=/x",)}, ["--sbatch chdir=/x", "cd there"], {"sbatch": ()}),
     (
         "NC322",
         {"launcher": "horovodrun", "args": ("x" * 130754,), **here(environment_bytes=1)},
@@ -319,6 +318,77 @@ CASES: List[Case] = [
         "NC338",
         here(typed_secrets=("HF_TOKEN",)),
         ["--env HF_TOKEN=…", "export HF_TOKEN"],
+        here(),
+    ),
+    (
+        "NC341",
+        {"env": (("PATH", "/opt/x/bin:$PATH"),)},
+        ["--env PATH refers to itself, and $PATH is passed on as typed", "--expand"],
+        {"env": (("PATH", "/opt/x/bin:$PATH"),), "expand": True},
+    ),
+    (
+        "NC341",
+        {"env": (("HF_HOME", "/scratch/${USER}/hf:$X"),)},
+        ["--env HF_HOME: $USER, $X are passed on as typed"],
+        {"env": (("LD_LIBRARY_PATH", "$ORIGIN/lib"), ("PRICE", "5$ or $5"), ("MY_KEY", "a$b"))},
+    ),
+    (
+        "NC341",
+        {"args": ("--id", "$SLURM_JOB_ID:$HOME:$x"), **here(variables=frozenset({"HOME"}))},
+        ["$SLURM_JOB_ID, $HOME in the program's arguments are passed on"],
+        {"args": ("^a$", "$x", "$HOME"), **here()},
+    ),
+    (
+        "NC341",
+        {"args": ("$SLURM_JOB_ID",)},
+        ["$SLURM_JOB_ID in the program's arguments is passed on"],
+        {"script": "/bin/bash", "args": ("-c", "echo $SLURM_JOB_ID")},
+    ),
+    (
+        "NC342",
+        {"args": ("--rank=$SLURM_PROCID",), "expand": True, "nodes": 2},
+        ["argument 1: $SLURM_PROCID is another in each of the 2 processes", "$$SLURM_PROCID"],
+        {"args": ("--rank=$SLURM_PROCID",), "expand": True},
+    ),
+    (
+        "NC342",
+        {"env": (("MY_RANK", "${RANK}"),), "expand": True, "nodes": 2},
+        ["--env MY_RANK: $RANK is another in each"],
+        {"env": (("MY_RANK", "${RANK}"),), "nodes": 2},
+    ),
+    (
+        "NC342",
+        {"env": (("MY_TOKEN", "x$HOME"),), "expand": True},
+        ["--env MY_TOKEN is a secret", "--env MY_TOKEN"],
+        {"env": (("MY_TOKEN", "$HF_TOKEN"), ("B_TOKEN", "x$$HOME")), "expand": True},
+    ),
+    (
+        "NC342",
+        {"args": ("$(hostname)",), "expand": True},
+        ["argument 1: --expand replaces $NAME and ${NAME} only", "--setup"],
+        {"args": ("$HOSTNAME", "100$"), "expand": True},
+    ),
+    (
+        "NC342",
+        {"args": ("$SLURM_ARRAY_TASK_ID", "$HOM", "$MASTER_PORT"), "expand": True, **here()},
+        ["$SLURM_ARRAY_TASK_ID, $HOM, $MASTER_PORT are not set here"],
+        {
+            "args": ("$SLURM_ARRAY_TASK_ID", "$SLURM_JOB_ID"),
+            "array": "1-3",
+            "expand": True,
+            **here(),
+        },
+    ),
+    (
+        "NC342",
+        {"args": ("$HOM",), "expand": True, **here()},
+        ["$HOM is not set here"],
+        {"args": ("$HOM",), "expand": True, "setup": ("HOM=1",), **here()},
+    ),
+    (
+        "NC412",
+        here(problems={"NC412": ("there is no directory", "x")}),
+        ["there is no directory", "x"],
         here(),
     ),
     (
@@ -367,7 +437,6 @@ CASES: List[Case] = [
         + ["train.py '--a b'"],
         {
             "gpus_per_node": 2,
-            "launcher": "srun",
             "script": "torchrun",
             "args": ("--nproc-per-node=2", "train.py"),
         },

@@ -84,7 +84,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
       "$@"
   code=$?
-  exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py '' 'two words' '$HOME' '$(touch seen)' '`touch seen`' 'it'"'"'s' 'say "no"' \
+  exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py '' 'two words' '$five' '$(touch seen)' '`touch seen`' 'it'"'"'s' 'say "no"' \
     'a
 b' 'tab	here' 'back\slash' '*' '~' '!' 'a;b' 'a&b' -p --help -- --name='with blank' \
     '실험'

@@ -19,4 +19,12 @@ unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export TOKENIZERS_PARALLELISM=false
 
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r main.py ] || defect 'cannot read main.py'
+[ -x "$VIRTUAL_ENV/bin/python" ] || defect "cannot run $VIRTUAL_ENV/bin/python"
+[ "$failed" -eq 0 ] || exit 1
+
 python main.py

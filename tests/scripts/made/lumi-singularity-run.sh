@@ -13,17 +13,25 @@
 module use /appl/local/training/modules
 module load singularity-bindings
 
-# All processes run on one node and meet there, on this job's own port.
-export MASTER_ADDR=127.0.0.1
-export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=7 --kill-on-bad-exit=1 bash -c '
-  export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
-      LOCAL_WORLD_SIZE=1
-  # Tasks that Slurm stops because another one failed must not hide its exit code.
-  trap stopped=1 TERM; trap : HUP INT USR1 USR2
-  "$@"
-  code=$?
-  exit "$((stopped && code > 128 ? 1 : code))"' task singularity run --rocm --writable-tmpfs torch.sif train.py
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v singularity >/dev/null || defect 'no program on PATH: singularity'
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
+# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+[ "$gpus" -eq 0 ] || [ "$gpus" -ge 1 ] || defect "1 GPUs requested, $gpus available"
+if command -v nvidia-smi >/dev/null; then
+    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+elif command -v rocm-smi >/dev/null; then
+    # Its exit code is 0 in any case.
+    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
+fi
+[ "$failed" -eq 0 ] || exit 1
+
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=7 --kill-on-bad-exit=1 \
+    singularity run --rocm --writable-tmpfs torch.sif train.py

@@ -15,4 +15,10 @@ unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export FLASK_APP=app.py
 
-flask run --host "$HOSTNAME" --port 5050
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v ./flask >/dev/null || defect 'cannot run ./flask'
+[ "$failed" -eq 0 ] || exit 1
+
+./flask run --host "$HOSTNAME" --port 5050

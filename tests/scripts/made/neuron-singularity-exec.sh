@@ -23,5 +23,24 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 # Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
 
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v singularity >/dev/null || defect 'no program on PATH: singularity'
+[ -r train.py ] || defect 'cannot read train.py'
+[ -r llama.sif ] || defect 'cannot read llama.sif'
+[ -e data ] || defect 'cannot bind data: not found'
+[ -e out ] || defect 'cannot bind out: not found'
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
+# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+[ "$gpus" -eq 0 ] || [ "$gpus" -ge 1 ] || defect "1 GPUs requested, $gpus available"
+if command -v nvidia-smi >/dev/null; then
+    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+elif command -v rocm-smi >/dev/null; then
+    # Its exit code is 0 in any case.
+    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
+fi
+[ "$failed" -eq 0 ] || exit 1
+
 singularity exec --nv --bind "$BINDS" --bind data:/data --bind out:/out --pwd "$PWD" llama.sif \
     python train.py --data /data

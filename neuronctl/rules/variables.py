@@ -1,0 +1,137 @@
+"""NC341, NC342: values that refer to variables, and what the job's shell would make of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, List, Sequence, Tuple
+
+from neuronctl.planning import JobPlan
+from neuronctl.rule_codes import ERROR, WARNING
+from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.shell import BASHS_OWN, references
+from neuronctl.words import verb
+
+_DOLLAR = "$$ is a dollar sign"
+
+# ld.so replaces these itself.
+_LINKERS = ("ORIGIN", "LIB", "PLATFORM")
+
+# Programs that replace variables in their arguments, or have a $ of their own.
+_READ_DOLLARS = r"(?:ba|da|z|k|c|tc|fi)?sh|[gmn]?awk|perl|envsubst|sed|make"
+
+# Different in each task, or set in tasks only.
+_TASKS = (
+    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK_PID"),
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"),
+)
+_LAUNCHS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_BASHS = {*BASHS_OWN, "HOSTNAME", "PWD", "SECONDS", "BASH_VERSION"}
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"${name}" for name in names)
+
+
+@rule("NC341")
+def stands_literally(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    if plan.request.expand:
+        return
+    for name, value in plan.request.env:
+        names = [one for one in references(value) if not _is_linkers(name, one)]
+        if not names or name in plan.secrets:
+            continue
+        to_itself = name in names
+        what = f"--env {name} refers to itself, and" if to_itself else f"--env {name}:"
+        yield Violation(
+            f"{what} {_named(names)} {verb(len(names))} passed on as typed, without the value",
+            f"--expand replaces it when the job starts, in --env and the arguments; {_DOLLAR} then",
+            severity=ERROR if to_itself else WARNING,
+        )
+    words = [plan.request.script or "", *plan.request.args]
+    if any(re.fullmatch(_READ_DOLLARS, word.rpartition("/")[2]) for word in words):
+        return
+    known = context.local.variables if context.local is not None else frozenset()
+    names = [
+        one
+        for one in dict.fromkeys(one for word in words[1:] for one in references(word))
+        if one in known or one.startswith(("SLURM_", "SLURMD_", "MASTER_"))
+    ]
+    if names:
+        yield Violation(
+            f"{_named(names)} in the program's arguments {verb(len(names))} passed on as typed, "
+            "without the value",
+            f"--expand replaces it when the job starts, in the arguments and --env; {_DOLLAR} then",
+        )
+
+
+def _is_linkers(name: str, reference: str) -> bool:
+    return name.startswith("LD_") and reference in _LINKERS
+
+
+@rule("NC342")
+def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
+    plan, request = context.plan, context.plan.request
+    if not request.expand:
+        return
+    places = [(f"--env {name}", name, value) for name, value in request.env]
+    places += [(f"argument {index}", "", arg) for index, arg in enumerate(request.args, 1)]
+    unset: List[str] = []
+    for place, name, value in places:
+        names = references(value)
+        if name in plan.secrets:
+            if names:
+                yield Violation(
+                    f"{place} is a secret, which the script must not contain: no variable in it "
+                    "is replaced",
+                    f"export the whole value before you submit, and pass it on with --env {name}",
+                )
+            continue
+        by_task = [one for one in names if one in _TASKS]
+        if by_task and plan.processes > 1:
+            yield Violation(
+                f"{place}: {_named(by_task)} {verb(len(by_task))} another in each of the "
+                f"{plan.processes} processes, and --expand replaces it once, before they start",
+                "let the program read the variable, or a shell in each task: bash -c "
+                f"'exec PROGRAM $${by_task[0]}'",
+            )
+        elif not _may_be_set(plan):
+            unset += [one for one in names if one != name and not _is_set(context, one)]
+        if re.search(r"`|\$\(|\$\{(?![A-Za-z_]\w*\})", value):
+            yield Violation(
+                f"{place}: --expand replaces $NAME and ${{NAME}} only; $(…), `…` and other forms "
+                "stand as typed",
+                "set a variable in a line of shell: --setup 'NAME=$(…)', and refer to it",
+                severity=WARNING,
+            )
+    if unset:
+        names = tuple(dict.fromkeys(unset))
+        yield Violation(
+            f"{_named(names)} {verb(len(names))} not set here, and nothing in the job sets it: it "
+            "would be empty",
+            f"correct the name, or give a value: --env {names[0]}=VALUE",
+            severity=WARNING,
+        )
+
+
+def _may_be_set(plan: JobPlan) -> bool:
+    """Whether lines of the user's or of the site's may set any variable."""
+    request = plan.request
+    lines: Tuple[object, ...] = (request.setup_first, request.modules, request.setup)
+    return any((*lines, request.conda, request.venv, plan.cluster.policy.login_shell))
+
+
+def _is_set(context: RuleContext, name: str) -> bool:
+    """Whether the batch shell has the variable, as far as is known."""
+    plan = context.plan
+    if name in _BASHS or any(export.name == name for export in plan.exports):
+        return True
+    if name in _LAUNCHS:
+        return plan.rendezvous and name.startswith("MASTER_")
+    if name.startswith("SLURM_ARRAY_"):
+        return plan.request.array is not None
+    if name.startswith(("SLURM_", "SLURMD_")):
+        return True
+    if name == "CUDA_VISIBLE_DEVICES":
+        return plan.gpus_per_node > 0
+    return context.local is None or name in context.local.variables

@@ -1,0 +1,47 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1  # one process
+#SBATCH --cpus-per-task=8    # 8 cores per GPU
+#SBATCH --gres=gpu:1
+#SBATCH --time=2:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
+# /etc/profile defines 'module'. Your own PATH entries stay in front.
+type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
+module use /apps/x/modules
+export CONDA_ENVS_PATH=/apps/x/envs
+module load cuda/12.9.1 || stop 'cannot load the modules cuda/12.9.1'
+# 'conda activate' is a shell function, which a batch shell must load first.
+. "$(conda info --base)/etc/profile.d/conda.sh" || stop 'conda not found'
+conda activate 'my env' || stop 'cannot activate the environment my env'
+
+# A single process: ignore the variables of another training in the submitting shell.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+
+ulimit -c 0
+
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v python >/dev/null || defect 'no program on PATH: python'
+[ -r train.py ] || defect 'cannot read train.py'
+[ -d "$CONDA_PREFIX" ] || defect "no conda environment $CONDA_PREFIX"
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
+# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+[ "$gpus" -eq 0 ] || [ "$gpus" -ge 1 ] || defect "1 GPUs requested, $gpus available"
+if command -v nvidia-smi >/dev/null; then
+    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+elif command -v rocm-smi >/dev/null; then
+    # Its exit code is 0 in any case.
+    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
+fi
+[ "$failed" -eq 0 ] || exit 1
+
+python train.py

@@ -1,0 +1,342 @@
+"""Where a job runs and what it finds there: the order in which its environment is made, with each
+of the usual ways to have conda; values that refer to variables; ``--chdir``.
+
+The stand-in for conda has its shape: ``bin/conda``, which tells the installation and writes the
+shell text of an activation, and ``etc/profile.d/conda.sh``, a function around it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+import pytest
+from bench import cannot
+from harness import Sandbox
+
+SUBMIT = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5"]
+SUBMIT += ["--field", "misc", "--appl", "pytorch-ddp"]
+ONE = [*SUBMIT, "--launcher", "python"]
+
+CONDA_SH = """\
+export CONDA_EXE='@BASE@/bin/conda'
+conda() {
+    case $1 in
+        activate) eval "$("$CONDA_EXE" shell.posix "$@" || echo false)" ;;
+        *) "$CONDA_EXE" "$@" ;;
+    esac
+}
+"""
+CONDA = """\
+#!/bin/sh
+case "$1 $2" in
+    "info --base") echo '@BASE@'; exit ;;
+    "shell.posix activate") ;;
+    *) exit 2 ;;
+esac
+for prefix in "$3" "@BASE@/envs/$3" "$CONDA_ENVS_PATH/$3"; do
+    [ -d "$prefix/conda-meta" ] || continue
+    prefix=$(cd "$prefix" && pwd)
+    echo "export CONDA_PREFIX='$prefix' CONDA_BY='@BASE@' TRACE=\\"\\$TRACE conda\\""
+    echo "export PATH='$prefix/bin':\\"\\$PATH\\""
+    exit
+done
+echo "EnvironmentNameNotFound: Could not find conda environment: $3" >&2
+exit 1
+"""
+MODULE = '#%Module1.0\nsetenv TRACE "$::env(TRACE) module"\n'
+
+TELL = """\
+import json, os, sys
+told = {name: value for name, value in os.environ.items() if "SECRET" not in name}
+print(json.dumps({**told, "args": sys.argv[1:], "cwd": os.getcwd()}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(sandbox: Sandbox, no_jobs: None) -> None:
+    """A program that tells what it got; each test ends with an empty queue."""
+    sandbox.write("tell.py", TELL)
+
+
+def install(sandbox: Sandbox, base: str, env: str = "torch") -> None:
+    """A conda with one environment; ``base`` is an absolute path or below ``~``."""
+    base = base.replace("~", home(sandbox))
+    sandbox.write(f"{base}/etc/profile.d/conda.sh", CONDA_SH.replace("@BASE@", base))
+    sandbox.write(f"{base}/bin/conda", CONDA.replace("@BASE@", base))
+    sandbox.write(f"{base}/envs/{env}/conda-meta/history", "")
+    sandbox.exec(["chmod", "+x", f"{base}/bin/conda"])
+
+
+def home(sandbox: Sandbox) -> str:
+    return sandbox.exec(["sh", "-c", "echo ~"]).stdout.strip()
+
+
+def told_by(sandbox: Sandbox, *words: str, before: str = "true") -> List[Dict[str, Any]]:
+    """What each process of a submitted job told; ``before`` are lines of the submitting shell."""
+    line = f'{before}\nexec neuronctl submit --wait --json -o log "$@"'
+    sandbox.exec(["rm", "-f", "log"])
+    result = sandbox.exec(["bash", "-c", line, "bash", *words])
+    log = json.loads(result.stdout)["logs"]["output"]
+    lines = sandbox.exec(["cat", log]).stdout.splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+WAYS = {
+    # How conda is there: options, lines of the submitting shell, lines of the modulefile, what a
+    # dry run says.
+    "on PATH": ([], "PATH=$PWD/conda/bin:$PATH", "", "on PATH: @HERE@/conda/bin/conda"),
+    "a module": ([], "true", "prepend-path PATH @HERE@/conda/bin", "not found here"),
+    "a line before": (
+        ["--setup-first", ". @HERE@/conda/etc/profile.d/conda.sh"],
+        *("true", "", "not found here"),
+    ),
+    "CONDA_EXE": (
+        *([], "export CONDA_EXE=$PWD/conda/bin/conda", ""),
+        "by CONDA_EXE: @HERE@/conda/bin/conda",
+    ),
+    "a usual place": ([], "true", "", "in a usual place: ~/miniforge3"),
+    "the path given": (
+        *(["--conda", "@HERE@/conda/envs/torch"], "true", ""),
+        "by the path given: @HERE@/conda",
+    ),
+    "a path below the directory": (
+        *(["--conda", "conda/envs/torch"], "true", ""),
+        "by the path given: @HERE@/conda",
+    ),
+    "an environment elsewhere": (
+        ["--setup-first", "export CONDA_ENVS_PATH=@HERE@/others", "--conda", "own"],
+        *("PATH=$PWD/conda/bin:$PATH", "", "on PATH: @HERE@/conda/bin/conda"),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_order_with_each_way_to_have_conda(sandbox: Sandbox, way: str) -> None:
+    if not sandbox.status()["modules"]:
+        cannot("environment-modules or procps is not installed")
+    here = sandbox.scratch
+    options, before, of_module, says = WAYS[way]
+    base = "~/miniforge3" if way == "a usual place" else f"{here}/conda"
+    sandbox.exec(["sh", "-c", "rm -rf conda ~/miniforge3 ~/miniconda3"])
+    install(sandbox, base)
+    if way == "a usual place":
+        install(sandbox, "~/miniconda3", "other")
+    sandbox.write("others/own/conda-meta/history", "")
+    sandbox.write("modulefiles/mine/1.0", MODULE + of_module.replace("@HERE@", here) + "\n")
+    words = [*ONE, "--conda", "torch", "--module", "mine/1.0", "--expand"]
+    words += ["--setup-first", "export TRACE=first; module use $PWD/modulefiles"]
+    words += ["--env", "TRACE=$TRACE variables", "--setup", 'export TRACE="$TRACE setup"']
+    words += [*(word.replace("@HERE@", here) for word in options), "tell.py"]
+    shell = ["bash", "-c", f'{before}; exec neuronctl submit --dry-run "$@"', "bash", *words]
+    assert f": conda {says.replace('@HERE@', here)}" in sandbox.exec(shell).stderr
+    (told,) = told_by(sandbox, *words, before=before)
+    assert told["TRACE"] == "first module conda variables setup"
+    prefix = f"{here}/others/own" if "own" in words else f"{base}/envs/torch"
+    assert told["CONDA_PREFIX"] == prefix.replace("~", home(sandbox))
+    assert told["CONDA_BY"] == base.replace("~", home(sandbox))
+    assert told["PATH"].startswith(f"{told['CONDA_PREFIX']}/bin:")
+
+
+def test_a_conda_that_the_job_brings_goes_before_a_usual_place(sandbox: Sandbox) -> None:
+    sandbox.exec(["sh", "-c", "rm -rf conda ~/miniforge3 ~/miniconda3"])
+    install(sandbox, "~/miniconda3")
+    install(sandbox, f"{sandbox.scratch}/conda")
+    line = f"PATH={sandbox.scratch}/conda/bin:$PATH"
+    (told,) = told_by(sandbox, *ONE, "--conda", "torch", "--setup-first", line, "tell.py")
+    assert told["CONDA_BY"] == f"{sandbox.scratch}/conda"
+
+
+def test_lines_that_come_too_late_bring_no_conda(sandbox: Sandbox) -> None:
+    sandbox.exec(["sh", "-c", "rm -rf conda ~/miniforge3 ~/miniconda3"])
+    install(sandbox, f"{sandbox.scratch}/conda")
+    line = ". conda/etc/profile.d/conda.sh"
+    submit = ["neuronctl", "submit", *ONE, "--conda", "torch"]
+    late = sandbox.exec([*submit, "--setup", line, "tell.py"], check=False)
+    assert late.returncode == 4 and "error NC406: --conda needs 'conda'" in late.stderr
+    assert told_by(sandbox, *ONE, "--conda", "torch", "--setup-first", line, "tell.py")
+
+
+@pytest.mark.parametrize("purge", [True, False])
+def test_modules_of_the_submitting_shell(sandbox: Sandbox, purge: bool) -> None:
+    if not sandbox.status()["modules"]:
+        cannot("environment-modules or procps is not installed")
+    for name in ("mine", "other"):
+        sandbox.write(f"modulefiles/{name}/1.0", "#%Module1.0\n")
+    before = "path=$PATH; . /etc/profile; PATH=$path:$PATH"
+    before += "; module use $PWD/modulefiles; module load other/1.0"
+    words = ["--module", "mine/1.0", "--setup-first", "module use $PWD/modulefiles"]
+    words += [] if purge else ["--no-purge"]
+    (told,) = told_by(sandbox, *ONE, *words, "tell.py", before=before)
+    assert told["LOADEDMODULES"] == ("mine/1.0" if purge else "other/1.0:mine/1.0")
+
+
+# --------------------------------------------------------------------------- --expand
+
+VALUES = ["A=$SLURM_JOB_ID:$MINE", "B=${A}/`id` $(id) '\"\\", "HOST=$SLURMD_NODENAME", "D=$$A$$$A"]
+ARGS = ["--id=$SLURM_JOB_ID", "${MINE}x", "$$MINE $A", "100$", "$(id)", "-$MINE", ":", "*$MINE"]
+MINE = '$x `id` "two"  words\'\n* ${local_rank} $$ \\'
+
+
+@pytest.mark.parametrize("launcher", ["python", "srun", "torchrun"])
+def test_variables_are_replaced_when_the_job_starts(sandbox: Sandbox, launcher: str) -> None:
+    if launcher == "torchrun":  # which has variables of its own
+        pytest.importorskip("torch")
+    words = [*SUBMIT, "--launcher", launcher, "--expand"]
+    words += [word for value in VALUES for word in ("--env", value)]
+    words += ["-N", "1" if launcher == "python" else "2", "tell.py", *ARGS]
+    quoted = MINE.replace("'", "'\\''")
+    processes = told_by(sandbox, *words, before=f"export MINE='{quoted}'")
+    assert len(processes) == (1 if launcher == "python" else 2)
+    for told in processes:
+        job = told["SLURM_JOB_ID"]
+        assert told["A"] == f"{job}:{MINE}"
+        assert told["B"] == f"{job}:{MINE}/`id` $(id) '\"\\"
+        assert told["HOST"] == "gpu35", "the first node's, in every task"
+        assert told["D"] == f"$A${told['A']}"
+        assert told["args"] == [
+            *(f"--id={job}", f"{MINE}x", f"$MINE {told['A']}", "100$", "$(id)", f"-{MINE}", ":"),
+            f"*{MINE}",
+        ]
+
+
+def test_a_path_that_refers_to_itself(sandbox: Sandbox) -> None:
+    """Literally, the job would end with 127; replaced, its program is found."""
+    sandbox.write("tools/own-tool", f"#!/bin/sh\nexec python3 {sandbox.scratch}/tell.py\n")
+    sandbox.exec(["chmod", "+x", "tools/own-tool"])
+    words = [*ONE, "--env", f"PATH={sandbox.scratch}/tools:$PATH"]
+    result = sandbox.exec(["neuronctl", "submit", *words, "own-tool"], check=False)
+    assert result.returncode == 4 and "error NC341: --env PATH refers to itself" in result.stderr
+    (told,) = told_by(sandbox, *words, "--expand", "own-tool")
+    assert told["PATH"].startswith(f"{sandbox.scratch}/tools:/")
+
+
+def test_a_job_array_a_secret_and_resubmission(sandbox: Sandbox) -> None:
+    words = [*ONE, "--expand", "--env", "COPY_TOKEN=$MY_TOKEN", "--env", "MY_TOKEN", "--env", "P"]
+    words += ["--array", "3-4", "-o", "log-%a", "tell.py", "seed-$SLURM_ARRAY_TASK_ID"]
+    before = "export MY_TOKEN='a$b$$c' P='$HOME$$'"
+    shell = ["bash", "-c", f'{before}; exec neuronctl "$@"', "bash"]
+    submitted = sandbox.exec([*shell, "submit", "--wait", "--json", *words])
+    job = json.loads(submitted.stdout)["job_id"]
+    sandbox.exec([*shell, "resubmit", "--wait", str(job)])
+    # And planned anew.
+    sandbox.exec([*shell, "resubmit", "--wait", str(job), "--array", "5", "-o", "log-%a"])
+    for task in (3, 4, 5):
+        told = json.loads(sandbox.exec(["cat", f"log-{task}"]).stdout)
+        assert told["args"] == [f"seed-{task}"]
+        assert told["COPY_TOKEN"] == told["MY_TOKEN"] == "a$b$$c"
+        assert told["P"] == "$HOME$$", "a value of this shell is expanded already"
+    shown = sandbox.exec(["neuronctl", "show", "--json", str(job)]).stdout
+    assert "a$b" not in shown
+
+
+def test_in_an_allocation(sandbox: Sandbox) -> None:
+    """salloc with a command, and run inside it."""
+    salloc = ["neuronctl", "salloc", *SUBMIT, "--expand", "--env", "A=$SLURM_JOB_ID-$MASTER_PORT"]
+    program = ["python3", "tell.py", "$A", "$$A", "two  $SLURM_JOB_ID"]
+    (line,) = sandbox.exec([*salloc, "--", *program]).stdout.splitlines()
+    told = json.loads(line)
+    job = told["SLURM_JOB_ID"]
+    assert told["A"] == f"{job}-{told['MASTER_PORT']}"
+    assert told["args"] == [told["A"], "$A", f"two  {job}"]
+
+    run = ["neuronctl", "run", "--launcher", "srun", "--expand", "--env", "A=x$SLURM_JOB_ID"]
+    inside = ["neuronctl", "salloc", *SUBMIT, "--", *run, "tell.py", "$A", "$$A"]
+    told = json.loads(sandbox.exec(inside).stdout.splitlines()[-1])
+    assert told["args"] == [f"x{told['SLURM_JOB_ID']}", "$A"]
+
+
+# --------------------------------------------------------------------------- --chdir
+
+
+def test_chdir_is_sbatchs(sandbox: Sandbox) -> None:
+    """The program, the log and what a later command looks for are in the job's directory."""
+    here = sandbox.scratch
+    sandbox.exec(["rm", "-rf", "project"])
+    sandbox.write("project/a dir/own.py", TELL)
+    sandbox.exec(["mkdir", "-p", "project/a dir/logs"])
+    submit = ["neuronctl", "submit", "--wait", "--json", *ONE, "-o", "logs/%j.log"]
+    result = sandbox.exec([*submit, "-D", "project/a dir", "own.py", "x"])
+    data = json.loads(result.stdout)
+    job, directory = data["job_id"], f"{here}/project/a dir"
+    assert data["logs"]["output"] == f"{directory}/logs/{job}.log"
+    told = json.loads(sandbox.exec(["neuronctl", "logs", str(job)]).stdout)
+    assert (told["cwd"], told["SLURM_SUBMIT_DIR"]) == (directory, here)
+    shown = json.loads(sandbox.exec(["neuronctl", "show", "--json", str(job)]).stdout)
+    assert shown["record"]["cwd"] == directory
+    assert shown["record"]["draft"]["submit_dir"] == here
+    work_dir = sandbox.exec(["scontrol", "show", "job", str(job)]).stdout
+    assert f"WorkDir={directory}\n" in work_dir
+
+    # From anywhere, byte for byte and planned anew.
+    for more in ([], ["-t", "6"]):
+        line = f'cd / && exec neuronctl resubmit --wait --json {job} "$@"'
+        again = json.loads(sandbox.exec(["sh", "-c", line, "sh", *more]).stdout)["job_id"]
+        told = json.loads(sandbox.exec(["neuronctl", "logs", str(again)]).stdout)
+        assert (told["cwd"], told["SLURM_SUBMIT_DIR"]) == (directory, here)
+    sandbox.write("moved/own.py", TELL)
+    moved = ["neuronctl", "resubmit", "--wait", "--json", str(job), "-D", "moved", "-o", "log"]
+    sandbox.exec(moved)
+    assert json.loads(sandbox.exec(["cat", "moved/log"]).stdout)["cwd"] == f"{here}/moved"
+
+    sandbox.exec(["rm", f"{directory}/own.py"])
+    result = sandbox.exec([*submit, "-D", "project/a dir", "own.py"], check=False)
+    assert f"error NC401: no file 'own.py' in {directory}" in result.stderr
+
+
+def test_chdir_and_where_jobs_may_be_submitted(sandbox: Sandbox) -> None:
+    """Slurm judges the job's directory, and salloc's own."""
+    sandbox.write("place/tell.py", TELL)
+    job = ["--field", "misc", "--appl", "pytorch", "-p", "amd_a100nv_8", "--gpus-per-node=1"]
+    for line, code in (
+        (f"cd; neuronctl submit --wait -D {sandbox.scratch}/place --launcher python", 0),
+        ("cp tell.py ~; neuronctl submit -D ~ --launcher python", 4),
+    ):
+        result = sandbox.exec(["sh", "-c", f'{line} -t 5 "$@"', "sh", *job, "tell.py"], check=False)
+        assert result.returncode == code, result.stderr
+        assert ("NC221" in result.stderr) == (code != 0)
+        assert ("--chdir is /home" in result.stderr) == (code != 0)
+    forced = 'neuronctl submit --force -D ~ --launcher python -t 5 "$@"'
+    result = sandbox.exec(["sh", "-c", forced, "sh", *job, "tell.py"], check=False)
+    assert "jobs may be submitted from" in result.stderr, "Slurm refuses it too"
+
+    salloc = f'cd; neuronctl salloc -D {sandbox.scratch}/place -t 5 "$@" -- pwd'
+    result = sandbox.exec(["sh", "-c", salloc, "sh", *job], check=False)
+    assert "NC221" in result.stderr and "this is /home" in result.stderr
+    salloc = 'neuronctl salloc -D place -t 5 "$@" -- pwd'
+    result = sandbox.exec(["sh", "-c", salloc, "sh", *job])
+    assert result.stdout == f"{sandbox.scratch}/place\n"
+
+
+@pytest.mark.parametrize(
+    ("directory", "words"),
+    [
+        ("nowhere", "there is no directory '@HERE@/nowhere'"),
+        ("~", "there is no directory '@HERE@/~'"),
+        ("tell.py", "there is no directory '@HERE@/tell.py'"),
+        ("closed", "you cannot enter the directory '@HERE@/closed'"),
+    ],
+)
+def test_a_directory_that_slurm_would_leave_for_tmp(
+    sandbox: Sandbox, directory: str, words: str
+) -> None:
+    """As sbatch, neuronctl takes ~ as a name; the job would run in /tmp."""
+    sandbox.exec(["sh", "-c", "mkdir -p closed && chmod 000 closed"])
+    submit = ["neuronctl", "submit", *ONE, "-D", directory, "-o", f"{sandbox.scratch}/tmp.log"]
+    result = sandbox.exec([*submit, "tell.py"], check=False)
+    assert result.returncode == 4
+    assert f"error NC412: {words.replace('@HERE@', sandbox.scratch)}" in result.stderr
+    forced = [*submit, "--force", "--wait", f"{sandbox.scratch}/tell.py"]
+    sandbox.exec(forced, check=False)
+    log = sandbox.exec(["cat", "tmp.log"]).stdout
+    assert '"cwd": "/tmp"' in log and "couldn't chdir to" in log
+
+
+def test_attach_to_a_job_of_another_directory(sandbox: Sandbox) -> None:
+    sandbox.write("project/wait.py", "import time; time.sleep(300)\n")
+    submit = ["neuronctl", "submit", "--json", *ONE, "-D", "project", "wait.py"]
+    job = str(json.loads(sandbox.exec(submit).stdout)["job_id"])
+    running = ["sh", "-c", f"until squeue -hj {job} -t R | grep -q .; do sleep 0.2; done"]
+    sandbox.exec(running)
+    said = sandbox.exec(["neuronctl", "attach", job, "sh", "-c", "echo $SLURM_JOB_ID"]).stdout
+    assert said == f"{job}\n"

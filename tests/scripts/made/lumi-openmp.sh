@@ -14,11 +14,19 @@
 export MASTER_ADDR=127.0.0.1
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}  # 8 cores / 2 processes, unless you exported it
 
 export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
 export OMP_PLACES=cores
 
+# Check the node first and report each defect.
+failed=0
+defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+command -v ./solver >/dev/null || defect 'cannot run ./solver'
+[ "$failed" -eq 0 ] || exit 1
+
+# srun starts 2 tasks of ./solver.
 srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --cpus-per-task=4 --kill-on-bad-exit=1 \
     --cpu-bind=none bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \

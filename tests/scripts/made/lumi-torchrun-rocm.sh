@@ -12,7 +12,15 @@
 
 # The processes meet on the first node, on this job's own port.
 first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_ADDR=$(getent ahostsv4 "$first_node" | awk '{ print $1; exit }')
+address() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
+MASTER_ADDR=$(address "$first_node")
+if [[ $MASTER_ADDR == 127.* ]]; then
+    # It is so in the node's own /etc/hosts (Debian writes 127.0.1.1): take the address, and for Gloo
+    # the interface, by which this node reaches the last one.
+    route=$(ip route get "$(address "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+    MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+    export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+fi
 case $MASTER_ADDR in
     '' | 127.*)
         echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2
@@ -22,7 +30,8 @@ esac
 export MASTER_ADDR
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 
-export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-7}  # 56 cores / 8 processes, unless you exported it
 export NCCL_SOCKET_IFNAME=hsn
 
 # Check every node first and report each defect, instead of letting the training hang.
@@ -57,9 +66,15 @@ command -v singularity >/dev/null || defect 'no program on PATH: singularity'
 [ -r train.py ] || defect 'cannot read train.py'
 [ -r torch.sif ] || defect 'cannot read torch.sif'
 [ -e /scratch ] || defect 'cannot bind /scratch: not found'
-gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
-[ "$gpus" -ge 8 ] || defect "8 GPUs requested, $gpus available"
-! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
+# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+[ "$gpus" -eq 0 ] || [ "$gpus" -ge 8 ] || defect "8 GPUs requested, $gpus available"
+if command -v nvidia-smi >/dev/null; then
+    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
+elif command -v rocm-smi >/dev/null; then
+    # Its exit code is 0 in any case.
+    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
+fi
 if [ "$failed" -eq 0 ]; then
     said=$(timeout 30 singularity exec --rocm --bind "$PWD" --bind /scratch:/scratch --pwd "$PWD" torch.sif sh -c '
         for one; do command -v "$one" >/dev/null || echo "no program in the image: $one"; done' \
@@ -73,6 +88,7 @@ exit "$failed"
 PREFLIGHT
 echo "preflight: all is well"
 
+# torchrun starts 8 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=56 --kill-on-bad-exit=1 bash -c '
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2

@@ -149,11 +149,18 @@ def _too_small(reservation: Reservation, prospect: Prospect) -> Iterator[Tuple[s
     has = sum(1 for node in prospect.pool if node.name in names)
     others = sorted(prospect.required_hosts - names)
     hint = f"its nodes are {reservation.node_list}"
+    begun = reservation.start <= prospect.snapshot.asked_at
     if has < plan.nodes:
         yield (
             f"requested {counted(plan.nodes, 'node')}; reservation {reservation.name} has {has} of "
             f"the nodes of {plan.partition.name}",
             hint,
+        )
+    elif begun and has - len(names & set(hosts(plan.request.exclude))) < plan.nodes:
+        yield (
+            f"requested {counted(plan.nodes, 'node')}; --exclude={plan.request.exclude} leaves "
+            f"fewer of reservation {reservation.name}",
+            f"{hint}: exclude fewer",
         )
     elif others:
         yield (

@@ -48,13 +48,18 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
             f"--expand replaces it when the job starts, in --env and the arguments; {_DOLLAR} then",
             severity=ERROR if to_itself else WARNING,
         )
-    words = [plan.request.script or "", *plan.request.args]
-    if any(re.fullmatch(_READ_DOLLARS, word.rpartition("/")[2]) for word in words):
-        return
+    words = [
+        word
+        for launch in plan.launches
+        if not any(
+            _reads_dollars(word) for word in (launch.request.script or "", *launch.request.args)
+        )
+        for word in launch.request.args
+    ]
     known = context.local.variables if context.local is not None else frozenset()
     names = [
         one
-        for one in dict.fromkeys(one for word in words[1:] for one in references(word))
+        for one in dict.fromkeys(one for word in words for one in references(word))
         if one in known or one.startswith(("SLURM_", "SLURMD_", "MASTER_"))
     ]
     if names:
@@ -63,6 +68,10 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
             "without the value",
             f"--expand replaces it when the job starts, in the arguments and --env; {_DOLLAR} then",
         )
+
+
+def _reads_dollars(word: str) -> bool:
+    return re.fullmatch(_READ_DOLLARS, word.rpartition("/")[2]) is not None
 
 
 def _is_linkers(name: str, reference: str) -> bool:
@@ -74,10 +83,15 @@ def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if not request.expand:
         return
-    places = [(f"--env {name}", name, value) for name, value in request.env]
-    places += [(f"argument {index}", "", arg) for index, arg in enumerate(request.args, 1)]
+    most = max(launch.processes for launch in plan.launches)
+    places = [(f"--env {name}", name, value, most) for name, value in request.env]
+    places += [
+        (f"argument {index}", "", arg, launch.processes)
+        for launch in plan.launches
+        for index, arg in enumerate(launch.request.args, 1)
+    ]
     unset: List[str] = []
-    for place, name, value in places:
+    for place, name, value, processes in places:
         names = references(value)
         if name in plan.secrets:
             if names:
@@ -88,10 +102,10 @@ def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
                 )
             continue
         by_task = [one for one in names if one in _TASKS]
-        if by_task and plan.processes > 1:
+        if by_task and processes > 1:
             yield Violation(
                 f"{place}: {_named(by_task)} {verb(len(by_task))} another in each of the "
-                f"{plan.processes} processes, and --expand replaces it once, before they start",
+                f"{processes} processes, and --expand replaces it once, before they start",
                 "let the program read the variable, or a shell in each task: bash -c "
                 f"'exec PROGRAM $${by_task[0]}'",
             )

@@ -8,7 +8,7 @@ from typing import Any, List
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import plan_of
+from making import findings, plan_of
 
 from neuronctl import library
 from neuronctl.errors import JobFileError, NeuronctlError, UsageError
@@ -196,3 +196,14 @@ def test_steps_of_python_are_those_of_a_job_file(tmp_path: Path) -> None:
             {"script": "a.py", "args": ["0.10", "x"], "nodes": 1},
         ]
     )
+
+
+def test_the_arguments_of_every_step_are_judged() -> None:
+    steps = (
+        StepRequest(body="echo $SLURM_PROCID"),
+        StepRequest(script="t.py", launcher="srun", args=("$SLURM_PROCID",)),
+    )
+    for expand, code, words in ((None, "NC341", "as typed"), (True, "NC342", "4 processes")):
+        judged = findings(steps=steps, gpus_per_node=4, expand=expand)
+        found = [one.message for one in judged if one.code == code]
+        assert len(found) == 1 and words in found[0]

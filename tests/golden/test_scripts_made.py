@@ -17,6 +17,7 @@ from neuronctl.cli.root import root as command_line
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 MADE = SCRIPTS / "made"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.yaml") if path.stem != "catalog")
+ON_PATH = ("mytool", "flask", "ray", "conda")
 DIRECTORY = "/the/directory"
 """Stands for the directory of submission, which --chdir makes part of a script."""
 
@@ -28,9 +29,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in NAMES:
         for file in re.findall(r"[\w./]+\.(?:py|sif)\b", (SCRIPTS / f"{name}.yaml").read_text()):
             (directory / file).write_text("")
-    for file in ("solver", "mytool", "flask", "ray", "conda"):
-        (directory / file).write_text("#!/bin/sh\n")
-        (directory / file).chmod(0o755)
+    programs = tmp_path_factory.mktemp("programs")
+    for file in (directory / "solver", *(programs / one for one in ON_PATH)):
+        file.write_text("#!/bin/sh\n")
+        file.chmod(0o755)
     for folder in ("data", "logs", "out", "project", "venv/bin"):
         (directory / folder).mkdir(parents=True)
     (directory / "project" / "main.py").write_text("")
@@ -48,7 +50,8 @@ def test_script_of_a_job_file(
 ) -> None:
     monkeypatch.chdir(project)
     monkeypatch.setenv("NEURONCTL_CATALOG", str(SCRIPTS / "catalog.yaml"))
-    monkeypatch.setenv("PATH", str(project), prepend=":")
+    programs = next(project.parent.glob("programs*"))
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
     monkeypatch.setenv("USER", "you")
     file = str(SCRIPTS / f"{name}.yaml")
     code = command_line.main(["generate", "-f", file], prog_name="neuronctl", standalone_mode=False)

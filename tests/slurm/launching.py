@@ -134,7 +134,7 @@ def kind_of(launcher: str, wrapper: str) -> str:
         return "horovod"
     if wrapper in ("plain", "modules") and launcher != "deepspeed":
         return "mpi" if launcher == "mpirun" else "own"
-    return {"python": "own", "mpirun": "horovod"}.get(launcher, "torch")
+    return {"python": "own", "none": "own", "mpirun": "horovod"}.get(launcher, "torch")
 
 
 @dataclass(frozen=True)

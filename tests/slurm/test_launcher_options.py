@@ -105,7 +105,8 @@ def test_what_is_exported_reaches_srun_whatever_sbatch_exports(sandbox: Sandbox)
 
 def test_a_module_is_a_program(bench: Sandbox, horovod_venv: Path) -> None:
     bench.write(
-        "shown_pkg/__main__.py", "import os, sys\nprint(os.environ['RANK'], sys.argv[1:])\n"
+        "shown_pkg/__main__.py",
+        "import os, sys\nsys.stdout.write(f\"{os.environ['RANK']} {sys.argv[1:]}\\n\")\n",
     )
     for launcher in ("torchrun", "srun"):
         before, options = software(launcher, "venv", horovod_venv)

@@ -53,6 +53,7 @@ SHARED = {
     "lib.sh": 'run_fold() { python train.py --fold "$1"; }\n',
     "samples.txt": "alpha\nbeta\n",
     "logs/here": "",
+    "out/here": "",
     "project/main.py": "echo project >project.txt\n",
     "project/deep/none": "",
     "data/x.csv": "1,2\n",

@@ -49,7 +49,13 @@ MODULE = '#%Module1.0\nsetenv TRACE "$::env(TRACE) module"\n'
 TELL = """\
 import json, os, sys
 told = {name: value for name, value in os.environ.items() if "SECRET" not in name}
-print(json.dumps({**told, "args": sys.argv[1:], "cwd": os.getcwd()}))
+said = json.dumps({**told, "args": sys.argv[1:], "cwd": os.getcwd()})
+# In the log, long lines of several processes mix.
+if "TOLD" in os.environ:
+    with open(f"{os.environ['TOLD']}/{os.uname().nodename}.{os.getpid()}", "w") as file:
+        file.write(said)
+else:
+    print(said)
 """
 
 
@@ -74,12 +80,11 @@ def home(sandbox: Sandbox) -> str:
 
 def told_by(sandbox: Sandbox, *words: str, before: str = "true") -> List[Dict[str, Any]]:
     """What each process of a submitted job told; ``before`` are lines of the submitting shell."""
-    line = f'{before}\nexec neuronctl submit --wait --json -o log "$@"'
-    sandbox.exec(["rm", "-f", "log"])
-    result = sandbox.exec(["bash", "-c", line, "bash", *words])
-    log = json.loads(result.stdout)["logs"]["output"]
-    lines = sandbox.exec(["cat", log]).stdout.splitlines()
-    return [json.loads(line) for line in lines if line.startswith("{")]
+    line = "rm -rf log told; mkdir told; export TOLD=$PWD/told\n"
+    line += f'{before}\nexec neuronctl submit --wait --json -o log "$@"'
+    sandbox.exec(["bash", "-c", line, "bash", *words])
+    texts = sandbox.exec(["sh", "-c", "for one in told/*; do cat $one; echo; done"]).stdout
+    return [json.loads(line) for line in texts.splitlines()]
 
 
 WAYS = {

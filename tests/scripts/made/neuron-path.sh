@@ -23,7 +23,7 @@ export HF_HOME=/scratch/$USER/hf
 # Check the node first and report each defect.
 failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v ./mytool >/dev/null || defect 'cannot run ./mytool'
+command -v mytool >/dev/null || defect 'no program on PATH: mytool'
 gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
 # 0: Slurm sets no list of GPUs here, and a program sees all of them.
 [ "$gpus" -eq 0 ] || [ "$gpus" -ge 1 ] || defect "1 GPUs requested, $gpus available"
@@ -35,4 +35,4 @@ elif command -v rocm-smi >/dev/null; then
 fi
 [ "$failed" -eq 0 ] || exit 1
 
-./mytool --input x.dat
+mytool --input x.dat

@@ -49,23 +49,25 @@ def check_text(
     *,
     ask_slurm: bool = True,
     environment: Optional[Mapping[str, str]] = None,
-    command_line: Sequence[str] = (),
+    command_line: Optional[Sequence[str]] = None,
 ) -> CheckedScript:
     """Check a script for a cluster.
 
     ask_slurm: whether to judge it by what the Slurm of this machine says, where there is one.
     environment: variables of the submitting shell, os.environ by default. command_line: options of
-    sbatch's.
+    sbatch's; None where it is not known. A script without any option is then not judged as a job:
+    its options are on that command line.
     """
     header = read_header(
         text,
         environment=os.environ if environment is None else environment,
-        command_line=command_line,
+        command_line=command_line or (),
     )
+    known = bool(header.given) or command_line is not None
     shell = read_shell(text.replace("\r\n", "\n"))
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
-    if not header.refusals and not header.foreign and header.components == 1:
+    if known and not header.refusals and not header.foreign and header.components == 1:
         made, judged = _judged(header, name, catalog, cluster, ask_slurm)
     facts = ScriptFacts(text.replace("\r\n", "\n"), header, shell, made)
     forbidden = cluster.policy.forbidden_options

@@ -36,6 +36,7 @@ def command(
     FILE - is standard input. Nothing is submitted or changed.
     """
     from neuronctl.catalog.loader import load
+    from neuronctl.gate.ask import AskedOnce
     from neuronctl.slurm.cluster import recognise
     from neuronctl.submission.script_check import check_line, check_text
 
@@ -44,8 +45,9 @@ def command(
     loaded = load(catalog)
     chosen, _ = recognise(loaded, cluster or configured_cluster())
     checked = []
+    asked = AskedOnce()
     for name in files:
-        checked.append(check_text(shown_name(name), _text(name), loaded, chosen))
+        checked.append(check_text(shown_name(name), _text(name), loaded, chosen, asked=asked))
     if line is not None:
         checked.append(check_line(line, loaded, chosen))
     if as_json:

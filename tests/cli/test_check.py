@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
+from fake_slurm import FakeSlurm
 
 RIGHT = """\
 #!/bin/bash
@@ -116,3 +117,12 @@ def test_explain(run: Run) -> None:
     assert "Wrong:\n\n    #!/bin/bash" in page and "Right:" in page
     assert "More nodes than the partition has." in run("explain", "NC111").stdout
     assert "did you mean" in run("explain", "NC99", code=2).stderr
+
+
+def test_slurm_is_asked_once_for_many_scripts(
+    run: Run, tmp_path: Path, fake_slurm: FakeSlurm
+) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=neuron\n", encoding="utf-8")
+    names = scripts(tmp_path, **{f"job{number}": RIGHT for number in range(5)})
+    run("check", *names, env={"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    assert len(fake_slurm.calls("squeue")) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
@@ -58,8 +57,6 @@ def command(
 
 
 def _text(name: str) -> str:
-    if name == "-":
-        return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     try:
         return read_file(name)
     except OSError as error:

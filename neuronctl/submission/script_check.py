@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request
-from neuronctl.batchscript.header import Header, read_command, read_file, read_header
+from neuronctl.batchscript.header import Header, is_too_long, read_command, read_file, read_header
 from neuronctl.batchscript.option_tables import SALLOC, SBATCH, SRUN
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
@@ -69,6 +69,7 @@ def check_text(
         command_line=command_line or (),
     )
     known = bool(header.given) or command_line is not None
+    text = "" if is_too_long(text) else text
     shell = read_shell(text.replace("\r\n", "\n"))
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None

@@ -106,6 +106,18 @@ def test_what_cannot_be_read(run: Run) -> None:
     assert "is not salloc" in run("check", "--line", "rm -rf x", code=2).stderr
 
 
+def test_a_file_that_is_too_long_is_not_read_to_its_end(run: Run, tmp_path: Path) -> None:
+    (name,) = scripts(tmp_path, job=RIGHT + "#" * (4 * 1024 * 1024 - len(RIGHT)))
+    assert "nothing found" in run("check", name).stdout  # as long as slurmctld takes
+    (name,) = scripts(tmp_path, job=RIGHT + "é" * (2 * 1024 * 1024))
+    for endless in (name, "/dev/zero"):
+        (finding,) = json.loads(run("check", "--json", endless, code=4).stdout)["files"][0][
+            "findings"
+        ]
+        assert (finding["code"], finding["line"]) == ("NC602", 1)
+        assert "more than 4,194,304 bytes" in finding["message"]
+
+
 def test_nothing_in_a_script_steers_the_terminal(run: Run, tmp_path: Path) -> None:
     (name,) = scripts(tmp_path, job=RIGHT.replace("=gpu:1", "=gpu:9 -J '\x1b[2J\u202e'"))
     assert "\x1b" not in run("check", name, code=None).stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -52,6 +53,34 @@ def test_several_files_and_standard_input(run: Run, tmp_path: Path) -> None:
     assert "right.sh: nothing found" in result.stdout
     assert "wrong.sh: 1 error" in result.stdout
     assert "<stdin>:1:1: error NC602" in result.stdout
+    assert result.stdout.endswith("\n3 scripts, 1 of them clean: 2 errors\n")
+
+
+def test_a_folder_and_a_pattern(run: Run, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    (jobs / "old" / ".git").mkdir(parents=True)
+    scripts(jobs, right=RIGHT, library="#!/bin/bash\nmodule load cuda\n")
+    scripts(jobs / "old", wrong=WRONG)
+    scripts(jobs / "old" / ".git", hidden=WRONG)
+    (jobs / "README.md").write_text(f"```\n{WRONG}```\n", encoding="utf-8")
+    (jobs / "make.py").write_text(f'#!/usr/bin/python3\nTEXT = """\n{WRONG}"""\n', encoding="utf-8")
+    (jobs / "job.py").write_text(
+        "#!/usr/bin/python3\n" + RIGHT.partition("\n")[2].replace("python train.py", "pass"),
+        encoding="utf-8",
+    )
+    os.mkfifo(jobs / "pipe.sh")
+
+    def checked(*names: str) -> List[str]:
+        files = json.loads(run("check", "--json", *names, code=None).stdout)["files"]
+        return [file["file"] for file in files]
+
+    assert checked("jobs") == ["jobs/job.py", "jobs/right.sh", "jobs/old/wrong.sh"]
+    assert checked("jobs/right.sh", "jobs/old") == ["jobs/right.sh", "jobs/old/wrong.sh"]
+    assert checked("jobs", "jobs/right.sh") == checked("jobs")
+    assert checked("jobs/*/wr*.sh") == checked("jobs/**/wrong.sh") == ["jobs/old/wrong.sh"]
+    assert "no batch script at 'jobs/*.slurm'" in run("check", "jobs/*.slurm", code=2).stderr
+    (jobs / "none").mkdir()
+    assert "no batch script at 'jobs/none'" in run("check", "jobs/none", code=2).stderr
 
 
 def test_json(run: Run, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def read_header(
     whole = _whole_file(text)
     if whole is not None:
         refusals.append(whole)
-        text = text.replace("\r\n", "\n").lstrip("\ufeff")
+        text = "" if is_too_long(text) else text.replace("\r\n", "\n").lstrip("\ufeff")
         lines = text.split("\n")
         first_command = _first_command(lines)
     components = 1
@@ -260,6 +260,13 @@ def read_command(
 
 def _whole_file(text: str) -> Optional[Refusal]:
     """Why sbatch refuses the file whatever its directives say."""
+    if is_too_long(text):
+        return Refusal(
+            f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)",
+            Place(1),
+            "leave the data out: let the script read them from another file",
+            whole=True,
+        )
     if not text.strip(BLANKS):
         return Refusal("the script is empty", Place(1), whole=True)
     first = text.partition("\n")[0]
@@ -543,10 +550,23 @@ def _overridden(given: Sequence[Given]) -> List[Ignored]:
     return found
 
 
+MAX_BYTES = 4 * 1024 * 1024
+"""The longest script that slurmctld takes where the site does not say otherwise."""
+
+
+def is_too_long(text: str) -> bool:
+    """Whether a script has more than MAX_BYTES."""
+    # No character has more than four bytes.
+    return len(text) * 4 > MAX_BYTES and len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES
+
+
 def read_file(path: str) -> str:
-    """The text of a script, every byte of it; raises OSError."""
-    with open(path, "rb") as file:
-        return file.read().decode("utf-8", "surrogateescape")
+    """The text of a script, ``-`` for standard input; of one that is too long, only the beginning.
+
+    Bytes that are not UTF-8 become surrogates. Raises OSError.
+    """
+    with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
+        return file.read(MAX_BYTES + 1).decode("utf-8", "surrogateescape")
 
 
 def shown_name(path: str) -> str:

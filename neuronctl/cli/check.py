@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
@@ -33,9 +32,11 @@ def command(
 ) -> int:
     """Check batch scripts: how sbatch reads them, and what would happen to the jobs.
 
-    FILE - is standard input. Nothing is submitted or changed.
+    FILE - is standard input. Of a folder, all batch scripts in it and below are checked. Nothing is
+    submitted or changed.
     """
     from neuronctl.catalog.loader import load
+    from neuronctl.gate.ask import AskedOnce
     from neuronctl.slurm.cluster import recognise
     from neuronctl.submission.script_check import check_line, check_text
 
@@ -44,8 +45,9 @@ def command(
     loaded = load(catalog)
     chosen, _ = recognise(loaded, cluster or configured_cluster())
     checked = []
-    for name in files:
-        checked.append(check_text(shown_name(name), _text(name), loaded, chosen))
+    asked = AskedOnce()
+    for name in _named(files):
+        checked.append(check_text(shown_name(name), _text(name), loaded, chosen, asked=asked))
     if line is not None:
         checked.append(check_line(line, loaded, chosen))
     if as_json:
@@ -55,9 +57,23 @@ def command(
     return PolicyError.exit_code if any(one.has_errors for one in checked) else 0
 
 
+def _named(files: Sequence[str]) -> List[str]:
+    """The scripts that are meant, each once."""
+    from neuronctl.batchscript.find import scripts_at
+
+    found: Dict[str, None] = {}
+    for name in files:
+        scripts = ["-"] if name == "-" else scripts_at(name)
+        if not scripts:
+            raise UsageError(
+                f"no batch script at '{name}'",
+                "in a folder, files that begin with #! and have #SBATCH lines are checked",
+            )
+        found.update(dict.fromkeys(scripts))
+    return list(found)
+
+
 def _text(name: str) -> str:
-    if name == "-":
-        return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     try:
         return read_file(name)
     except OSError as error:
@@ -69,6 +85,10 @@ def _print(checked: Sequence[CheckedScript]) -> None:
         for one in script.findings:
             _print_finding(script, one)
         print_line(f"{script.name}: {_summary(script.findings)}")
+    if len(checked) > 1:
+        clean = sum(1 for script in checked if not script.findings)
+        every = [one for script in checked for one in script.findings]
+        print_line(f"{len(checked)} scripts, {clean} of them clean: {_summary(every)}")
 
 
 def _summary(findings: Sequence[ScriptFinding]) -> str:

@@ -6,9 +6,9 @@ import contextlib
 import dataclasses
 import os
 import time
-from typing import Callable, Optional, Tuple
+from typing import Callable, Dict, Optional, Tuple, Union
 
-from neuronctl.errors import SlurmUnavailableError
+from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
@@ -86,6 +86,38 @@ def ask_slurm(
         user=login_name(),
         host=os.uname().nodename.partition(".")[0],
     )
+
+
+class AskedOnce:
+    """ask_slurm() for many plans: for those of one partition, Slurm is asked once.
+
+    What it said first, or that it did not answer, then holds for all of them.
+    """
+
+    def __init__(self) -> None:
+        self._answers: Dict[object, Union[Snapshot, Exception]] = {}
+
+    def __call__(
+        self,
+        plan: JobPlan,
+        *,
+        fresh: bool = False,
+        meanwhile: Optional[Callable[[], None]] = None,
+    ) -> Snapshot:
+        """As ask_slurm()."""
+        key = (
+            *(plan.cluster.name, plan.partition.name, bool(plan.alternatives), fresh),
+            *(tuple(dependency_ids(plan)), is_singleton(plan)),
+        )
+        if key not in self._answers:
+            try:
+                self._answers[key] = ask_slurm(plan, fresh=fresh, meanwhile=meanwhile)
+            except (SlurmUnavailableError, SlurmRefusedError) as error:
+                self._answers[key] = error
+        answer = self._answers[key]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Tuple[Limits, Tuple[LimitedGroup, ...]]:

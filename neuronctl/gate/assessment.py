@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Callable, Dict, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Set, Tuple
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
@@ -20,6 +20,9 @@ from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, WARNING, RuleCode
 from neuronctl.rules import Finding, LocalFacts, RuleContext, check
 from neuronctl.words import counted
+
+if TYPE_CHECKING:
+    from neuronctl.gate.ask import AskedOnce
 
 
 @dataclass(frozen=True)
@@ -111,21 +114,24 @@ def assess_now(
     meanwhile: Optional[Callable[[], None]] = None,
     *,
     fresh: bool = False,
+    asked: Optional[AskedOnce] = None,
 ) -> Assessment:
     """Judge a plan with Slurm's own figures; by the catalog alone where it does not answer.
 
-    meanwhile: called while Slurm is asked. fresh: read its limits anew.
+    meanwhile: called while Slurm is asked. fresh: read its limits anew. asked: what it has said of
+    the plans before this one.
     """
     from neuronctl.gate.ask import ask_slurm
 
+    ask = asked or ask_slurm
     context = RuleContext(plan, catalog, local)
     try:
-        snapshot = ask_slurm(plan, fresh=fresh, meanwhile=meanwhile)
+        snapshot = ask(plan, fresh=fresh, meanwhile=meanwhile)
         assessment = assess(context, snapshot)
         old = snapshot.limits_at < snapshot.asked_at
         if old and any(finding.by_slurm for finding in assessment.refusals):
             # Nothing is refused by a limit that was read an hour ago.
-            assessment = assess(context, ask_slurm(plan, fresh=True))
+            assessment = assess(context, ask(plan, fresh=True))
         return assessment
     except (SlurmUnavailableError, SlurmRefusedError) as error:
         from neuronctl.sandbox_address import is_up

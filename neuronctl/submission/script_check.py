@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Iterable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request
-from neuronctl.batchscript.header import Header, read_command, read_file, read_header
+from neuronctl.batchscript.header import Header, is_too_long, read_command, read_file, read_header
 from neuronctl.batchscript.option_tables import SALLOC, SBATCH, SRUN
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
@@ -20,6 +20,9 @@ from neuronctl.rules import Finding, RuleContext, check
 from neuronctl.rules.script import ScriptFinding, check_script, has_errors
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.slurm.cluster import local_cluster
+
+if TYPE_CHECKING:
+    from neuronctl.gate.ask import AskedOnce
 
 
 @dataclass(frozen=True)
@@ -48,25 +51,30 @@ def check_text(
     cluster: Cluster,
     *,
     ask_slurm: bool = True,
+    asked: Optional[AskedOnce] = None,
     environment: Optional[Mapping[str, str]] = None,
-    command_line: Sequence[str] = (),
+    command_line: Optional[Sequence[str]] = None,
 ) -> CheckedScript:
     """Check a script for a cluster.
 
     ask_slurm: whether to judge it by what the Slurm of this machine says, where there is one.
-    environment: variables of the submitting shell, os.environ by default. command_line: options of
-    sbatch's.
+    asked: what it has said of the scripts before this one. environment: variables of the submitting
+    shell, os.environ by default. command_line: options of
+    sbatch's; None where it is not known. A script without any option is then not judged as a job:
+    its options are on that command line.
     """
     header = read_header(
         text,
         environment=os.environ if environment is None else environment,
-        command_line=command_line,
+        command_line=command_line or (),
     )
+    known = bool(header.given) or command_line is not None
+    text = "" if is_too_long(text) else text
     shell = read_shell(text.replace("\r\n", "\n"))
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
-    if not header.refusals and not header.foreign and header.components == 1:
-        made, judged = _judged(header, name, catalog, cluster, ask_slurm)
+    if known and not header.refusals and not header.foreign and header.components == 1:
+        made, judged = _judged(header, name, catalog, cluster, ask_slurm, asked=asked)
     facts = ScriptFacts(text.replace("\r\n", "\n"), header, shell, made)
     forbidden = cluster.policy.forbidden_options
     return CheckedScript(name, text, check_script(facts, judged, forbidden))
@@ -119,6 +127,7 @@ def _judged(
     cluster: Cluster,
     ask_slurm: bool,
     interactive: bool = False,
+    asked: Optional[AskedOnce] = None,
 ) -> Tuple[Optional[JobPlan], Sequence[Finding]]:
     """The plan, and what the rules have against it: of several partitions, in the best one."""
     request = as_request(header, name, cluster)
@@ -128,7 +137,7 @@ def _judged(
     for partition in partitions:
         one = dataclasses.replace(request, partition=partition or None)
         try:
-            made, found = _judge_one(one, catalog, cluster, ask_slurm, interactive)
+            made, found = _judge_one(one, catalog, cluster, ask_slurm, interactive, asked)
         except NeuronctlError:
             continue  # what cannot be planned, such as a name with a control character
         count = sum(1 for finding in found if finding.refuses)
@@ -138,7 +147,12 @@ def _judged(
 
 
 def _judge_one(
-    request: JobRequest, catalog: Catalog, cluster: Cluster, ask_slurm: bool, interactive: bool
+    request: JobRequest,
+    catalog: Catalog,
+    cluster: Cluster,
+    ask_slurm: bool,
+    interactive: bool,
+    asked: Optional[AskedOnce],
 ) -> Tuple[JobPlan, Sequence[Finding]]:
     made = plan(request, cluster, interactive=interactive)
     local = dataclasses.replace(look(made), of_script=True)
@@ -147,5 +161,5 @@ def _judge_one(
         return made, check(RuleContext(made, catalog, local, reviewed=True))
     from neuronctl.gate.assessment import assess_now
 
-    assessment = assess_now(made, catalog, local)
+    assessment = assess_now(made, catalog, local, asked=asked)
     return made, assessment.findings

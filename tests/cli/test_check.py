@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
+from fake_slurm import FakeSlurm
 
 RIGHT = """\
 #!/bin/bash
@@ -51,6 +53,34 @@ def test_several_files_and_standard_input(run: Run, tmp_path: Path) -> None:
     assert "right.sh: nothing found" in result.stdout
     assert "wrong.sh: 1 error" in result.stdout
     assert "<stdin>:1:1: error NC602" in result.stdout
+    assert result.stdout.endswith("\n3 scripts, 1 of them clean: 2 errors\n")
+
+
+def test_a_folder_and_a_pattern(run: Run, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    (jobs / "old" / ".git").mkdir(parents=True)
+    scripts(jobs, right=RIGHT, library="#!/bin/bash\nmodule load cuda\n")
+    scripts(jobs / "old", wrong=WRONG)
+    scripts(jobs / "old" / ".git", hidden=WRONG)
+    (jobs / "README.md").write_text(f"```\n{WRONG}```\n", encoding="utf-8")
+    (jobs / "make.py").write_text(f'#!/usr/bin/python3\nTEXT = """\n{WRONG}"""\n', encoding="utf-8")
+    (jobs / "job.py").write_text(
+        "#!/usr/bin/python3\n" + RIGHT.partition("\n")[2].replace("python train.py", "pass"),
+        encoding="utf-8",
+    )
+    os.mkfifo(jobs / "pipe.sh")
+
+    def checked(*names: str) -> List[str]:
+        files = json.loads(run("check", "--json", *names, code=None).stdout)["files"]
+        return [file["file"] for file in files]
+
+    assert checked("jobs") == ["jobs/job.py", "jobs/right.sh", "jobs/old/wrong.sh"]
+    assert checked("jobs/right.sh", "jobs/old") == ["jobs/right.sh", "jobs/old/wrong.sh"]
+    assert checked("jobs", "jobs/right.sh") == checked("jobs")
+    assert checked("jobs/*/wr*.sh") == checked("jobs/**/wrong.sh") == ["jobs/old/wrong.sh"]
+    assert "no batch script at 'jobs/*.slurm'" in run("check", "jobs/*.slurm", code=2).stderr
+    (jobs / "none").mkdir()
+    assert "no batch script at 'jobs/none'" in run("check", "jobs/none", code=2).stderr
 
 
 def test_json(run: Run, tmp_path: Path) -> None:
@@ -105,6 +135,18 @@ def test_what_cannot_be_read(run: Run) -> None:
     assert "is not salloc" in run("check", "--line", "rm -rf x", code=2).stderr
 
 
+def test_a_file_that_is_too_long_is_not_read_to_its_end(run: Run, tmp_path: Path) -> None:
+    (name,) = scripts(tmp_path, job=RIGHT + "#" * (4 * 1024 * 1024 - len(RIGHT)))
+    assert "nothing found" in run("check", name).stdout  # as long as slurmctld takes
+    (name,) = scripts(tmp_path, job=RIGHT + "é" * (2 * 1024 * 1024))
+    for endless in (name, "/dev/zero"):
+        (finding,) = json.loads(run("check", "--json", endless, code=4).stdout)["files"][0][
+            "findings"
+        ]
+        assert (finding["code"], finding["line"]) == ("NC602", 1)
+        assert "more than 4,194,304 bytes" in finding["message"]
+
+
 def test_nothing_in_a_script_steers_the_terminal(run: Run, tmp_path: Path) -> None:
     (name,) = scripts(tmp_path, job=RIGHT.replace("=gpu:1", "=gpu:9 -J '\x1b[2J\u202e'"))
     assert "\x1b" not in run("check", name, code=None).stdout
@@ -116,3 +158,12 @@ def test_explain(run: Run) -> None:
     assert "Wrong:\n\n    #!/bin/bash" in page and "Right:" in page
     assert "More nodes than the partition has." in run("explain", "NC111").stdout
     assert "did you mean" in run("explain", "NC99", code=2).stderr
+
+
+def test_slurm_is_asked_once_for_many_scripts(
+    run: Run, tmp_path: Path, fake_slurm: FakeSlurm
+) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=neuron\n", encoding="utf-8")
+    names = scripts(tmp_path, **{f"job{number}": RIGHT for number in range(5)})
+    run("check", *names, env={"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    assert len(fake_slurm.calls("squeue")) == 1

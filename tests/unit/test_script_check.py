@@ -75,6 +75,19 @@ def test_the_tutorials_script_in_its_year_and_now() -> None:
     assert [(one.finding.code, one.place.line) for one in errors] == [("NC202", 4)]
 
 
+def test_without_a_directive_the_options_are_on_a_command_line() -> None:
+    text = "#!/bin/bash\nsrun -N2 python train.py\n"
+    assert checked(text, "neuron").findings == ()
+    catalog = load(None)
+    submitted = check_text(
+        *("job.sh", text, catalog, catalog.clusters["neuron"]),
+        ask_slurm=False,
+        environment={},
+        command_line=[],
+    )
+    assert {one.finding.code for one in submitted.findings} >= {"NC101", "NC201"}
+
+
 def test_a_courses_first_script_leaves_three_gpus_idle() -> None:
     (one,) = checked(COURSE, "jureca").findings
     assert (one.finding.code, one.place.line) == ("NC625", 12)

@@ -82,15 +82,14 @@ PREFLIGHT
 echo "preflight: all is well"
 
 # torchrun starts 2 processes of train.py on each of 2 nodes.
-# In a subshell: bash starts a plain background command with INT and QUIT ignored.
-(exec srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c '
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c '
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
       "$@"
   code=$?
-  exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py) &
+  exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py &
 program=$!
 # A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
 while kill -0 "$program" 2>/dev/null; do

@@ -83,15 +83,14 @@ echo "preflight: all is well"
 trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
 
 # srun starts 2 tasks of train.py on each of 2 nodes.
-# In a subshell: bash starts a plain background command with INT and QUIT ignored.
-(exec srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
+srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=2
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap stopped=1 TERM; trap : HUP INT USR1 USR2
   "$@"
   code=$?
-  exit "$((stopped && code > 128 ? 1 : code))"' task python train.py) &
+  exit "$((stopped && code > 128 ? 1 : code))"' task python train.py &
 program=$!
 # A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
 while kill -0 "$program" 2>/dev/null; do

@@ -35,8 +35,7 @@ fi
 # Slurm signals this shell before the end; pass the signal on to the program.
 trap 'kill -s TERM "$program"' TERM
 
-# In a subshell: bash starts a plain background command with INT and QUIT ignored.
-(exec python train.py) &
+python train.py &
 program=$!
 # A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
 while kill -0 "$program" 2>/dev/null; do

@@ -137,11 +137,11 @@ def _shell_text(
     name = "standard input" if file == "-" else f"'{file}'"
     try:
         with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
-            text = stream.read(_LONGEST + 1).decode()
+            text = stream.read(_LONGEST + 1).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"--body: cannot read {name}: {why}") from None
-    first, _, rest = text.lstrip("\ufeff").partition("\n")
+    first, _, rest = text.partition("\n")
     if first.startswith("#!"):
         if not re.search(r"\b(ba)?sh\b", first):
             raise UsageError(

@@ -203,10 +203,12 @@ def _summary(plan: JobPlan) -> str:
     if time is not None:
         remark = f" ({time.remark})" if time.remark and _derived(plan, "time") else ""
         parts.append(f"at most {time.value}{remark}")
-    starts = [launch.starts for launch in plan.launches]
-    if len(starts) > 3:
-        starts[2:] = [f"and {len(starts) - 2} more"]
-    return "; ".join([", ".join(parts), *starts])
+    # What starts several times is always named.
+    several = [launch.starts for launch in plan.launches if launch.starts_several]
+    once = [launch.starts for launch in plan.launches if not launch.starts_several]
+    if len(once) > 2:
+        once[1:] = [f"and {len(once) - 1} more start once"]
+    return "; ".join([", ".join(parts), *dict.fromkeys(several), *once])
 
 
 def _derived(plan: JobPlan, name: str) -> bool:

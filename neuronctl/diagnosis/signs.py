@@ -147,6 +147,13 @@ CAUSES: Tuple[Sign, ...] = (
         "do not request more nodes, tasks, cores, or GPUs from srun than the job has",
     ),
     _sign(
+        "syntax",
+        r"line \d+: ((?:syntax error[: ]|unexpected EOF while looking for).*)",
+        "bash cannot read the job's shell text: {0}",
+        "look for an open quote, bracket, or block at or before that line; 'bash -n FILE' "
+        "finds it before the job runs",
+    ),
+    _sign(
         "missing-file",
         r"(?:FileNotFoundError:.*No such file or directory: |can't open file |cannot access )"
         r"'([^']+)'",

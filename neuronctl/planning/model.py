@@ -162,6 +162,11 @@ class JobPlan:
         return self.request.body is not None and plain
 
     @property
+    def starts_several(self) -> bool:
+        """Whether the launcher starts more than one process."""
+        return self.launcher.distributed and self.most_nodes * self.processes_per_node > 1
+
+    @property
     def starts(self) -> str:
         """How often what is started: ``srun starts 4 tasks of train.py on each of 2 nodes``."""
         launcher, each = self.launcher, self.processes_per_node

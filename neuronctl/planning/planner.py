@@ -168,6 +168,12 @@ class _Planner:
             self._step(one, _Share(nodes, gpus, cores, gpus, cores)) for one in request.steps
         )
         launches = [launch for step in steps for launch in step.launches]
+        most = max((one.cores_per_node for one in launches if one.request.cpus_per_task), default=0)
+        if most > cores:
+            raise UsageError(
+                f"steps: a step requests {counted(most, 'core')} per node; the job has {cores}",
+                f"request at most {cores} for the step, or more for the job",
+            )
         for number, step in enumerate(steps, start=1):
             says = "; ".join(launch.starts for launch in step.launches)
             self.decide(f"step {number}", says, Source.DERIVED, "")
@@ -430,6 +436,18 @@ class _Planner:
                 f" / {counted(ntasks_per_node, 'task')}"
             )
             return self.decide("cpus-per-task", value, Source.DERIVED, why)
+        value, why = self._derived_cores(partitions, ntasks_per_node, gpus)
+        launches = self._launches(self.request.nodes or 1, gpus, 1) if self.request.steps else []
+        sized = [one.cores_per_node for one in launches if one.request.cpus_per_task is not None]
+        needed = -(-max(sized, default=0) // ntasks_per_node)
+        if needed > value:
+            value, why = needed, "the most that a step needs"
+        return self.decide("cpus-per-task", value, Source.DERIVED, why)
+
+    def _derived_cores(
+        self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
+    ) -> Tuple[int, str]:
+        """The cores of each task that come with the GPUs, and why."""
         # Of several partitions, Slurm may choose any.
         shares = [(self.cluster.cores_per_gpu(one), one) for one in partitions]
         each, partition = min(
@@ -446,12 +464,10 @@ class _Planner:
                 why = f"{held} GPUs x {why}"
             if ntasks_per_node > 1:
                 why += f" / {ntasks_per_node} tasks"
-            value = max(1, cores // ntasks_per_node)
-            return self.decide("cpus-per-task", value, Source.DERIVED, why)
+            return max(1, cores // ntasks_per_node), why
         # Each GPU needs at least one core; the catalog does not say how many more it gets.
-        value = max(1, -(-gpus // ntasks_per_node))
         why = "one core per GPU by default" if gpus > 1 else "one core per task by default"
-        return self.decide("cpus-per-task", value, Source.DERIVED, why)
+        return max(1, -(-gpus // ntasks_per_node)), why
 
     def _memory(self, partition: Partition, cores: int) -> None:
         request = self.request

@@ -57,6 +57,17 @@ def test_program_of_this_directory(run: Run, tmp_path: Path) -> None:
     assert run("generate", *ONE, "hostname").stdout.endswith("\nhostname\n")
 
 
+def test_a_byte_order_mark_before_shell_text(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "body.sh").write_text("\ufeffecho one\n")
+    assert run("generate", *ONE, "--body", "body.sh").stdout.endswith("\n\necho one\n")
+
+
+@pytest.mark.parametrize("signal", ["INT@60", "2@60", "SIGQUIT@60"])
+def test_a_signal_that_bash_ignores_in_the_background(run: Run, signal: str) -> None:
+    script = run("generate", *ONE, "--signal", signal, "train.py").stdout
+    assert "\n(exec python train.py) &\nprogram=$!\n" in script
+
+
 def test_write(run: Run, tmp_path: Path) -> None:
     shown = run("generate", *ONE, "train.py").stdout
     result = run("generate", *ONE, "--write", "job.sh", "train.py")

@@ -35,6 +35,15 @@ sys.exit(3)
 """
 
 
+INTERRUPTED = """
+import time
+try:
+    time.sleep(300)
+except KeyboardInterrupt:
+    print("saved", flush=True)
+"""
+
+
 def submitted(sandbox: Sandbox, jobs: Dict[str, Dict[str, object]]) -> Dict[str, List[str]]:
     """State, exit code and log of each job once all have ended, by name."""
     for name, job in jobs.items():
@@ -107,6 +116,7 @@ def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None
     sandbox.write("save.py", SAVE)
     sandbox.write("wrapper.sh", "#!/bin/bash\npython save.py\necho after $?\n")
     sandbox.exec(["chmod", "+x", "wrapper.sh"])
+    sandbox.write("interrupted.py", INTERRUPTED)
     usr1: Dict[str, object] = {"gpus-per-node": 1, "signal": "USR1@50"}
     term: Dict[str, object] = {**usr1, "signal": "TERM@50", "env": {"WITH": "TERM"}}
     forms: Dict[str, Dict[str, object]] = {
@@ -114,6 +124,8 @@ def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None
         "srun": {**usr1, "script": "save.py", "launcher": "srun"},
         "to-shell": {**usr1, "signal": "B:USR1@50", "script": "save.py", "setup": "set -e"},
         "wrapper": {**usr1, "script": "./wrapper.sh"},
+        # Python and bash leave a signal alone that was ignored when they started.
+        "interrupt": {"gpus-per-node": 1, "signal": "INT@50", "script": "interrupted.py"},
         "bash-term": {**term, "script": "bash", "args": ["wrapper.sh"]},
         "text": {**usr1, "run": "set -euo pipefail\npython save.py | cat\necho after $?"},
         "text-srun": {**term, "run": "srun -n 1 python save.py\necho after $?"},

@@ -267,6 +267,10 @@ LINES = [
     (["srun: error: Unable to create step for job 7: More processors requested than permitted"],
      "step", "could not start its processes: More processors"),
     (["srun: error: Only allocated 1 nodes asked for 2"], "step", "1 nodes asked for 2"),
+    (["/var/spool/job7/slurm_script: line 18: unexpected EOF while looking for matching `\"'"],
+     "syntax", "cannot read the job's shell text: unexpected EOF"),
+    (["slurm_script: line 9: syntax error near unexpected token `)'"], "syntax", "token `)'"),
+    (["x.sh: line 9: syntax error: unexpected end of file"], "syntax", "end of file"),
     ([*TRACE, "KeyError: 'model'"], "exception", "exception"),
     ([*TRACE, "KeyError: 'LOCAL_RANK'"], "no-ranks", "needs LOCAL_RANK"),
     (

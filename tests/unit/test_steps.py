@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any, List
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from making import findings, plan_of
 
 from neuronctl import library
+from neuronctl.cli.submission import _summary as summary
 from neuronctl.errors import JobFileError, NeuronctlError, UsageError
 from neuronctl.request.job import StepRequest
 from neuronctl.request.job_file import parse_steps, read_job_file
@@ -118,6 +120,26 @@ def test_a_step_has_what_the_job_has_unless_it_says_otherwise() -> None:
     ]
 
 
+def test_the_job_has_the_cores_that_a_step_requests() -> None:
+    step = StepRequest(script="a.out", launcher="srun", ntasks_per_node=2, cpus_per_task=20)
+    made = plan_of(steps=(step, StepRequest(body="x")), gpus_per_node=1)
+    assert (made.ntasks_per_node, made.cpus_per_task) == (2, 20)
+    assert made.decision("cpus-per-task").why == "the most that a step needs"
+    assert plan_of(steps=(step,), ntasks_per_node=1).cpus_per_task == 40
+    few = dataclasses.replace(step, cpus_per_task=1)
+    assert plan_of(steps=(few,), gpus_per_node=1).cores_per_node == 8
+
+
+def test_the_summary_names_all_that_starts_several_times() -> None:
+    once, several = StepRequest(body="x"), StepRequest(script="a.out", launcher="srun")
+    said = summary(plan_of(steps=(once, once, several, once, several), nodes=2)).split("; ")[1:]
+    assert said == [
+        "srun starts 1 task of a.out on each of 2 nodes",
+        "the shell text starts once, on the first node",
+        "and 2 more start once",
+    ]
+
+
 def test_steps_side_by_side_share_evenly() -> None:
     for count, nodes, gpus in ((4, 1, 1), (2, 1, 2), (3, 1, 1), (4, 2, 2), (8, 2, 1), (5, 1, 1)):
         steps = tuple(StepRequest(body="x") for _ in range(count))
@@ -135,6 +157,7 @@ def test_steps_side_by_side_share_evenly() -> None:
     [
         ((StepRequest(body="x", nodes=3),), "3 nodes; the job has 2"),
         ((StepRequest(body="x", gpus_per_node=5),), "5 GPUs per node; the job has 4"),
+        ((StepRequest(body="x", cpus_per_task=9),), "9 cores per node; the job has 8"),
         ((StepRequest(together=(StepRequest(body="x", nodes=2),)),), "one node each"),
         (
             (StepRequest(together=(StepRequest(script="x.py", launcher="mpirun"),)),),
@@ -144,7 +167,7 @@ def test_steps_side_by_side_share_evenly() -> None:
 )
 def test_steps_that_cannot_be(steps: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        plan_of(steps=steps, nodes=2, gpus_per_node=4)
+        plan_of(steps=steps, nodes=2, gpus_per_node=4, ntasks_per_node=2, cpus_per_task=4)
 
 
 @pytest.mark.parametrize(

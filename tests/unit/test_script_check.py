@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Set
 
 import pytest
 
@@ -92,6 +93,27 @@ def test_a_courses_first_script_leaves_three_gpus_idle() -> None:
     (one,) = checked(COURSE, "jureca").findings
     assert (one.finding.code, one.place.line) == ("NC625", 12)
     assert "3 GPUs stay idle" in one.finding.message
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("python train.py", {"NC625"}),
+        ("nvidia-smi -l 60 > use.log &\npython train.py", {"NC625"}),
+        ("vllm serve m --tensor-parallel-size 4 &\npython ask.py\nkill %1", set()),
+        ("singularity exec --nv a.sif serve &\npython ask.py", set()),
+        ("python train.py --trainer.devices=4", set()),
+        ("python train.py --num-gpus 4", set()),
+        ("srun python -u train.py --n_gpu 4", set()),
+        ("python train.py --device cuda", {"NC625"}),
+    ],
+)
+def test_what_uses_several_gpus_by_itself_is_not_said_to_idle(body: str, found: Set[str]) -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 -N 1 --gres=gpu:4\n"
+        '#SBATCH --comment="field=misc;appl=pytorch"\n' + body + "\n"
+    )
+    assert {one.finding.code for one in checked(text, "neuron").findings} == found
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,32 @@ def test_without_a_directive_the_options_are_on_a_command_line() -> None:
     assert {one.finding.code for one in submitted.findings} >= {"NC101", "NC201"}
 
 
+@pytest.mark.parametrize(
+    ("directives", "line", "found"),
+    [
+        ("-o /no-such-file-system/%u/%j.out", "./x", set()),
+        ("-o /tmp/no-such-directory/%j.out", "./x", {"NC411"}),
+        ("--gres=gpu:0", "export CUDA_VISIBLE_DEVICES=0", set()),
+        ("-J x", "export CUDA_VISIBLE_DEVICES=1", {"NC633"}),
+        ("-J x", "export HF_TOKEN='<your-token-here>'", set()),
+        ("-J x", "export HF_TOKEN=<your-token-here>", set()),
+        ("-J x", "export WANDB_API_KEY=your_api_key_here", set()),
+        ("-J x", "export HF_TOKEN=hf_xxxxxxxxxxxxxxxx", set()),
+        ("-J x", "export WANDB_API_KEY=yours0123456789", {"NC640"}),
+        ("-J x", "export HF_TOKEN=hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", {"NC640"}),
+    ],
+)
+def test_what_is_not_known_or_not_meant_is_not_reported(
+    directives: str, line: str, found: Set[str]
+) -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 --gres=gpu:1\n"
+        f'#SBATCH --comment="field=misc;appl=pytorch"\n#SBATCH {directives}\n{line}\n'
+    )
+    codes = {one.finding.code for one in checked(text, "neuron").findings}
+    assert codes - {"NC122", "NC605"} == found
+
+
 def test_a_courses_first_script_leaves_three_gpus_idle() -> None:
     (one,) = checked(COURSE, "jureca").findings
     assert (one.finding.code, one.place.line) == ("NC625", 12)

@@ -8,7 +8,7 @@ import click
 
 from neuronctl.batchscript.header import read_file, shown_name
 from neuronctl.cli.job_options import catalog_option, complete_files
-from neuronctl.console import print_line, printable
+from neuronctl.console import print_line, print_text, printable
 from neuronctl.errors import PolicyError, UsageError
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rule_codes import ERROR
@@ -23,12 +23,14 @@ from neuronctl.words import counted
 @click.option("--cluster", metavar="NAME", help="Catalog cluster to check for.")
 @catalog_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.check/1).")
+@click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, which code hosts and editors read.")
 def command(
     files: Tuple[str, ...],
     line: Optional[str],
     cluster: Optional[str],
     catalog: Optional[str],
     as_json: bool,
+    sarif: bool,
 ) -> int:
     """Check batch scripts: how sbatch reads them, and what would happen to the jobs.
 
@@ -50,7 +52,11 @@ def command(
         checked.append(check_text(shown_name(name), _text(name), loaded, chosen, asked=asked))
     if line is not None:
         checked.append(check_line(line, loaded, chosen))
-    if as_json:
+    if as_json and sarif:
+        raise UsageError("--json and --sarif exclude each other", "leave one of them out")
+    if sarif:
+        _print_sarif(checked)
+    elif as_json:
         _print_json(checked, chosen.name)
     else:
         _print(checked)
@@ -143,3 +149,45 @@ def _print_json(checked: Sequence[CheckedScript], cluster: str) -> None:
         for script in checked
     ]
     print_json("neuronctl.check/1", {"cluster": cluster, "files": files})
+
+
+def _print_sarif(checked: Sequence[CheckedScript]) -> None:
+    import json
+    from urllib.parse import quote
+
+    from neuronctl import __version__
+    from neuronctl.rule_codes import CODES
+
+    results: List[Dict[str, Any]] = []
+    for script in checked:
+        for one in script.findings:
+            finding, place = one.finding, one.place
+            region = {"startLine": place.line, "startColumn": place.column}
+            if place.end > place.column:
+                region["endColumn"] = place.end
+            hint = f"\nhint: {finding.hint}" if finding.hint else ""
+            location = {
+                "artifactLocation": {"uri": quote(script.name, errors="surrogateescape")},
+                "region": region,
+            }
+            results.append(
+                {
+                    "ruleId": finding.code,
+                    "level": finding.severity,
+                    "message": {"text": finding.message + hint},
+                    "locations": [{"physicalLocation": location}],
+                }
+            )
+    rules = [
+        {"id": code, "shortDescription": {"text": CODES[code].title}}
+        for code in sorted({result["ruleId"] for result in results})
+    ]
+    driver = {"name": "neuronctl", "version": __version__, "rules": rules}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    log = {"$schema": schema, "version": "2.1.0", "runs": [run]}
+    print_text(json.dumps(log, indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.batchscript.launches import (
@@ -165,8 +166,10 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         return
     gpus = plan.gpus_per_node * plan.nodes
     starts = [one for one in facts.launches if one.kind in (SRUN_KIND, PYTHON)]
-    # Several side by side, or one after the other with its share each, are another matter.
-    if any(one.command.background or one.command.looped for one in starts):
+    # Several side by side, or one after the other with its share each, are another matter; so is
+    # the client of a server that has them.
+    beside = [one for one in facts.launches if one.command.background and not _is_trifle(one)]
+    if beside or any(one.command.looped for one in starts):
         return
     for one in starts:
         if one.kind == SRUN_KIND:
@@ -180,7 +183,7 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             own, count = [one], 1
         else:
             continue
-        if count < gpus:
+        if count < gpus and not any(_takes_several(program) for program in own):
             # A program may use several GPUs by itself; many processes rarely do.
             idle = gpus - count
             yield ScriptViolation(
@@ -193,7 +196,22 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             return
 
 
+_SEVERAL = re.compile(r"--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world[_-]size)", re.I)
+
+
+def _takes_several(program: Launch) -> bool:
+    """Whether it is told how many GPUs to use."""
+    words = program.command.words
+    own = words[words.index(program.word) + 1 :]
+    return any(_SEVERAL.match(word.raw) for word in own)
+
+
 _TRIFLES = ("hostname", "nvidia-smi", "echo", "date", "env", "printenv", "ls", "uname", "which")
+
+
+def _is_trifle(one: Launch) -> bool:
+    """Whether it does no work of the job's."""
+    return (one.word.value or "").rpartition("/")[2] in _TRIFLES
 
 
 @script_rule("NC626")
@@ -209,7 +227,7 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if one.has("cpus_per_task", "exact", "exclusive", "whole", "overlap", "cpus_per_gpu"):
             continue
         what = [inner for inner in one.below() if inner.kind != SHELL]
-        if what and (what[0].word.value or "").rpartition("/")[2] not in _TRIFLES:
+        if what and not _is_trifle(what[0]):
             yield ScriptViolation(
                 "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
                 f"get 1 core and not {facts.plan.cpus_per_task}",

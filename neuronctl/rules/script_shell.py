@@ -95,7 +95,8 @@ def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 
 @script_rule("NC633")
 def gpus_by_hand(facts: ScriptFacts) -> Iterator[ScriptViolation]:
-    if facts.plan is None:
+    # Without a request for GPUs, Slurm sets nothing; a node may have some all the same.
+    if facts.plan is None or not facts.plan.gpus_per_node:
         return
     has = facts.plan.gpus_per_node
     of_commands = [one for command in facts.shell.commands for one in command.assigned]
@@ -262,6 +263,12 @@ def modules(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         )
 
 
+_PLACEHOLDER = re.compile(
+    r"<.*|\W*(your|insert|replace|change|paste|put)(?![a-z]).*|\w{0,4}[xX*.]{4,}", re.IGNORECASE
+)
+"""What stands in a template for a secret: ``<your token>``, ``hf_xxxxxxxx``."""
+
+
 @script_rule("NC640")
 def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     told = "anybody who reads the file, the job's record or 'scontrol show job' has it"
@@ -275,6 +282,8 @@ def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     lines = set()
     for one in assigned:
         value = one.word.value or ""
+        if _PLACEHOLDER.fullmatch(value):
+            continue
         named = is_secret_name(one.name) and len(value) >= 8 and not value.startswith(("/", "~"))
         if value and (named or is_secret_value(value)):
             lines.add(one.place.line)

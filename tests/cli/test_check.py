@@ -93,6 +93,23 @@ def test_json(run: Run, tmp_path: Path) -> None:
     assert (finding["line"], finding["column"], finding["end_column"]) == (2, 45, 52)
 
 
+def test_sarif(run: Run, tmp_path: Path) -> None:
+    names = scripts(tmp_path, right=RIGHT, **{"my wrong": WRONG})
+    log = json.loads(run("check", "--sarif", *names, code=4).stdout)
+    (one,) = log["runs"]
+    assert (log["version"], one["tool"]["driver"]["name"]) == ("2.1.0", "neuronctl")
+    (result,) = one["results"]
+    assert (result["ruleId"], result["level"]) == ("NC141", "error")
+    (location,) = result["locations"]
+    assert location["physicalLocation"] == {
+        "artifactLocation": {"uri": "my%20wrong.sh"},
+        "region": {"startLine": 2, "startColumn": 45, "endColumn": 52},
+    }
+    assert [rule["id"] for rule in one["tool"]["driver"]["rules"]] == ["NC141"]
+    assert json.loads(run("check", "--sarif", names[0]).stdout)["runs"][0]["results"] == []
+    assert "exclude each other" in run("check", "--sarif", "--json", names[0], code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("line", "codes"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Set
 
 import pytest
 
@@ -88,10 +89,57 @@ def test_without_a_directive_the_options_are_on_a_command_line() -> None:
     assert {one.finding.code for one in submitted.findings} >= {"NC101", "NC201"}
 
 
+@pytest.mark.parametrize(
+    ("directives", "line", "found"),
+    [
+        ("-o /no-such-file-system/%u/%j.out", "./x", set()),
+        ("-o /tmp/no-such-directory/%j.out", "./x", {"NC411"}),
+        ("--gres=gpu:0", "export CUDA_VISIBLE_DEVICES=0", set()),
+        ("-J x", "export CUDA_VISIBLE_DEVICES=1", {"NC633"}),
+        ("-J x", "export HF_TOKEN='<your-token-here>'", set()),
+        ("-J x", "export HF_TOKEN=<your-token-here>", set()),
+        ("-J x", "export WANDB_API_KEY=your_api_key_here", set()),
+        ("-J x", "export HF_TOKEN=hf_xxxxxxxxxxxxxxxx", set()),
+        ("-J x", "export WANDB_API_KEY=yours0123456789", {"NC640"}),
+        ("-J x", "export HF_TOKEN=hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", {"NC640"}),
+    ],
+)
+def test_what_is_not_known_or_not_meant_is_not_reported(
+    directives: str, line: str, found: Set[str]
+) -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 --gres=gpu:1\n"
+        f'#SBATCH --comment="field=misc;appl=pytorch"\n#SBATCH {directives}\n{line}\n'
+    )
+    codes = {one.finding.code for one in checked(text, "neuron").findings}
+    assert codes - {"NC122", "NC605"} == found
+
+
 def test_a_courses_first_script_leaves_three_gpus_idle() -> None:
     (one,) = checked(COURSE, "jureca").findings
     assert (one.finding.code, one.place.line) == ("NC625", 12)
     assert "3 GPUs stay idle" in one.finding.message
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("python train.py", {"NC625"}),
+        ("nvidia-smi -l 60 > use.log &\npython train.py", {"NC625"}),
+        ("vllm serve m --tensor-parallel-size 4 &\npython ask.py\nkill %1", set()),
+        ("singularity exec --nv a.sif serve &\npython ask.py", set()),
+        ("python train.py --trainer.devices=4", set()),
+        ("python train.py --num-gpus 4", set()),
+        ("srun python -u train.py --n_gpu 4", set()),
+        ("python train.py --device cuda", {"NC625"}),
+    ],
+)
+def test_what_uses_several_gpus_by_itself_is_not_said_to_idle(body: str, found: Set[str]) -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 -N 1 --gres=gpu:4\n"
+        '#SBATCH --comment="field=misc;appl=pytorch"\n' + body + "\n"
+    )
+    assert {one.finding.code for one in checked(text, "neuron").findings} == found
 
 
 @pytest.mark.parametrize(

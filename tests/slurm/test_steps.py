@@ -104,7 +104,7 @@ def test_steps_run_in_order_and_side_by_side(sandbox: Sandbox, no_jobs: None) ->
     state, code, log = ended["beside"]
     assert (state, code) == ("FAILED", "5:0"), log
     gpus = sorted(line.split()[1] for line in log.splitlines() if line.startswith("GPUs "))
-    assert sorted(",".join(gpus).split(",")) == ["0", "1", "2", "3"]
+    assert len(set(",".join(gpus).split(","))) == 4, gpus
     assert "never" not in log
 
 

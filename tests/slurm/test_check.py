@@ -39,13 +39,14 @@ def test_a_right_script_is_taken_by_both(sandbox: Sandbox, no_jobs: None) -> Non
 
 def test_many_scripts_ask_slurm_once(sandbox: Sandbox) -> None:
     right = SCRIPT.replace("-5000000", "-5").replace("#SBATCH --qos", "#")
-    sandbox.write("many/one.sh", right)
-    sandbox.write("many/other.sh", SCRIPT)
+    for number in range(3):
+        sandbox.write(f"many/{number}-one.sh", right)
+        sandbox.write(f"many/{number}-other.sh", SCRIPT)
     for name in ("squeue", "scontrol"):
         real = sandbox.exec(["sh", "-c", f"command -v {name}"]).stdout.strip()
         counting = f'#!/bin/sh\necho {name} >> "$PWD/many/calls"\nexec {real} "$@"\n'
         sandbox.write(f"many/bin/{name}", counting)
-    line = 'chmod +x many/bin/*; PATH="$PWD/many/bin:$PATH" exec "$@" many/*.sh many/*.sh many/*.sh'
+    line = 'chmod +x many/bin/*; PATH="$PWD/many/bin:$PATH" exec "$@" many/*.sh'
     argv = ["sh", "-c", line, "sh", *PATIENT, "check", "--json"]
     files = json.loads(sandbox.exec(argv, check=False).stdout)["files"]
     codes = [[one["code"] for one in file["findings"]] for file in files]

@@ -101,6 +101,8 @@ def plan(
     ``partition="auto"`` asks Slurm. Raises UsageError, JobFileError, CatalogError, PolicyError.
     """
     words = [] if script is None else [script, *args]
+    if not isinstance(body, (str, type(None))):
+        raise UsageError(f"body: expected text, got {body!r}")
     try:
         text = None if body is None else shell_text(body)
     except ValueError as error:

@@ -79,7 +79,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC304", "processes and GPUs differ", WARNING, of_step=True),
         RuleCode("NC305", "launcher started by a launcher", of_launch=True, of_step=True),
         RuleCode(
-            "NC306", "one process where several may be meant", WARNING, of_launch=True, of_step=True
+            "NC306", "other processes than may be meant", WARNING, of_launch=True, of_step=True
         ),
         RuleCode(
             "NC307", "launcher's option that neuronctl sets itself", of_launch=True, of_step=True

@@ -73,6 +73,11 @@ class Launcher:
         """Whether it starts several processes in one task."""
         return self.distributed and self.one_task_per_node
 
+    @property
+    def by_srun(self) -> bool:
+        """Whether srun starts its processes, so that they are a step of Slurm's."""
+        return self.distributed and not self.own_variables
+
 
 def holds(when: str, *, nodes: int, processes: int, python: bool) -> bool:
     """Whether a trait that depends on the job applies.

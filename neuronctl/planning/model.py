@@ -303,8 +303,7 @@ def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
     """
     if signal.trapped_by_setup or signal.trapped_by_body:
         return False
-    by_srun = launcher.distributed and not launcher.own_variables
-    return signal.to_batch_shell or has_steps or not by_srun
+    return signal.to_batch_shell or has_steps or not launcher.by_srun
 
 
 def is_secret(name: str, value: str, expand: Optional[bool] = None) -> bool:

@@ -77,13 +77,15 @@ def one_process(context: RuleContext) -> Iterator[Violation]:
 @rule("NC304")
 def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
+    if not plan.launcher.distributed:  # what the program starts is its own business
+        return
     if plan.gpus_per_node and plan.processes_per_node > plan.gpus_per_node:
         yield Violation(
             f"{plan.processes_per_node} processes share {counted(plan.gpus_per_node, 'GPU')} per "
             "node",
             f"one process per GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
         )
-    elif plan.launcher.distributed and 1 <= plan.processes_per_node < plan.gpus_per_node:
+    elif 1 <= plan.processes_per_node < plan.gpus_per_node:
         yield Violation(
             f"{counted(plan.processes_per_node, 'process')} for {plan.gpus_per_node} GPUs per "
             "node: some GPUs may stay idle",

@@ -100,6 +100,7 @@ def test_steps_run_in_order_and_side_by_side(sandbox: Sandbox, no_jobs: None) ->
     assert "ran 0 - - 0\n" in log
     assert "not here" not in log and "never" not in log
     assert "step 4 ended with exit code 1; the job goes on" in log
+    assert "step 5 ended with exit code 7, and so the job" in log
     assert f"unset {sandbox.scratch}\n" in log and log.count("both\n") == 2
     state, code, log = ended["beside"]
     assert (state, code) == ("FAILED", "5:0"), log

@@ -293,7 +293,7 @@ CASES: List[Case] = [
         "NC304",
         {"launcher": "srun", "ntasks_per_node": 3, "gpus_per_node": 2},
         ["3 processes share 2 GPUs", "--ntasks-per-node 2"],
-        {"launcher": "srun", "ntasks_per_node": 2, "gpus_per_node": 2},
+        {"launcher": "none", "ntasks_per_node": 40, "gpus_per_node": 2},
     ),
     (
         "NC304",

@@ -204,6 +204,9 @@ def test_a_program_and_not_two() -> None:
             library.plan("train.py", partition="p", **more)  # type: ignore[arg-type]
     made = library.plan(body="echo $SLURM_JOB_ID\r\n", partition="amd_a100nv_8", appl="pytorch")
     assert library.render(made).endswith("\necho $SLURM_JOB_ID\n")
+    for body in (5, b"x", ["x"]):
+        with pytest.raises(UsageError, match="body: expected text"):
+            library.plan(body=body)  # type: ignore[arg-type]
     for wrong in ([{"run": 1.5}, 7], [{"script": "x", "x": 1}], [{}]):
         with pytest.raises(NeuronctlError):
             library.plan(steps=wrong)  # type: ignore[arg-type]

@@ -82,6 +82,8 @@ finish() {
     done
     return "$code"
 }
+end_job() { echo "step $1 ended with exit code $2, and so the job" >&2; exit "$2"; }
+failed() { echo "step $1 ended with exit code $2; the job goes on" >&2; }
 
 # Step 1 of 4: the shell text starts once, on the first node.
 (
@@ -89,7 +91,7 @@ for part in a b; do
   tar xf "data-$part.tar"
 done
 ) &
-finish $! || exit
+finish $! || end_job 1 $?
 
 # Step 2 of 4: torchrun starts 4 processes of train.py on each of 2 nodes.
 (
@@ -103,7 +105,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-e
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py --epochs 20 'two words'
 ) &
-finish $! || exit
+finish $! || end_job 2 $?
 
 # Step 3 of 4, side by side:
 # - the shell text starts once.
@@ -125,10 +127,10 @@ srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --gres=gpu:2 --
     --kill-on-bad-exit=1 torchrun --standalone --nproc-per-node=2 eval.py
 ) &
 together+=($!)
-finish "${together[@]}" || exit
+finish "${together[@]}" || end_job 3 $?
 
 # Step 4 of 4: bash starts once, on the first node.
 (
 bash report.sh
 ) &
-finish $! || echo "step 4 ended with exit code $?; the job goes on" >&2
+finish $! || failed 4 $?

@@ -40,6 +40,7 @@ finish() {
     done
     return "$code"
 }
+end_job() { echo "step $1 ended with exit code $2, and so the job" >&2; exit "$2"; }
 
 # Step 1 of 1, side by side:
 # - train.py starts once.
@@ -66,4 +67,4 @@ srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --e
     --kill-on-bad-exit=1 python train.py --lr 0.0001
 ) &
 together+=($!)
-finish "${together[@]}" || exit
+finish "${together[@]}" || end_job 1 $?

@@ -20,9 +20,6 @@ failed=0
 defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r prepare.py ] || defect 'cannot read prepare.py'
-gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
-# 0: Slurm sets no list of GPUs here, and a program sees all of them.
-[ "$gpus" -eq 0 ] || [ "$gpus" -ge 1 ] || defect "1 GPUs requested, $gpus available"
 if command -v nvidia-smi >/dev/null; then
     timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
 elif command -v rocm-smi >/dev/null; then
@@ -40,21 +37,23 @@ finish() {
     done
     return "$code"
 }
+end_job() { echo "step $1 ended with exit code $2, and so the job" >&2; exit "$2"; }
+failed() { echo "step $1 ended with exit code $2; the job goes on" >&2; }
 
 # Step 1 of 3: prepare.py starts once.
 (
 python prepare.py
 ) &
-finish $! || exit
+finish $! || end_job 1 $?
 
 # Step 2 of 3: fail.py starts once.
 (
 python fail.py --code 7
 ) &
-finish $! || echo "step 2 ended with exit code $?; the job goes on" >&2
+finish $! || failed 2 $?
 
 # Step 3 of 3: evaluate.py starts once.
 (
 python evaluate.py
 ) &
-finish $! || exit
+finish $! || end_job 3 $?

@@ -39,12 +39,13 @@ finish() {
     done
     return "$code"
 }
+end_job() { echo "step $1 ended with exit code $2, and so the job" >&2; exit "$2"; }
 
 # Step 1 of 3: prepare.py starts once.
 (
 python prepare.py --split train --out data
 ) &
-finish $! || exit
+finish $! || end_job 1 $?
 
 # Step 2 of 3: torchrun starts 2 processes of train.py.
 (
@@ -52,10 +53,10 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless y
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 torchrun \
     --standalone --nproc-per-node=2 train.py --data data
 ) &
-finish $! || exit
+finish $! || end_job 2 $?
 
 # Step 3 of 3: evaluate.py starts once.
 (
 python evaluate.py --data data --ckpt out/model.pt
 ) &
-finish $! || exit
+finish $! || end_job 3 $?

@@ -35,10 +35,10 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
         )
     if here is not None and here.has_directives:
         yield Violation(
-            f"{context.plan.request.script} is a batch script: as a program its #SBATCH lines are "
-            "ignored, and what it launches would be launched in every task",
-            f"'sbatch {context.plan.request.script}' runs it as it is; or give its options to "
-            "neuronctl, and the program that it starts as SCRIPT",
+            f"{request.script} is a batch script: Slurm ignores the #SBATCH lines of a program",
+            f"'sbatch {request.script}' runs it as it is, and 'neuronctl check {request.script}' "
+            "reads it first; or give its options to neuronctl, and the program that it starts as "
+            "SCRIPT",
         )
 
 

@@ -118,21 +118,22 @@ def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None
     sandbox.write("wrapper.sh", "#!/bin/bash\npython save.py\necho after $?\n")
     sandbox.exec(["chmod", "+x", "wrapper.sh"])
     sandbox.write("interrupted.py", INTERRUPTED)
-    usr1: Dict[str, object] = {"gpus-per-node": 1, "signal": "USR1@50"}
-    term: Dict[str, object] = {**usr1, "signal": "TERM@50", "env": {"WITH": "TERM"}}
+    # Slurm may be 60 s early: the programs have 20 s to begin.
+    usr1: Dict[str, object] = {"gpus-per-node": 1, "time": "2", "signal": "USR1@40"}
+    term: Dict[str, object] = {**usr1, "signal": "TERM@40", "env": {"WITH": "TERM"}}
     forms: Dict[str, Dict[str, object]] = {
         "python": {**usr1, "script": "save.py", "setup": "set -euo pipefail"},
         "srun": {**usr1, "script": "save.py", "launcher": "srun"},
-        "to-shell": {**usr1, "signal": "B:USR1@50", "script": "save.py", "setup": "set -e"},
+        "to-shell": {**usr1, "signal": "B:USR1@40", "script": "save.py", "setup": "set -e"},
         "wrapper": {**usr1, "script": "./wrapper.sh"},
         # Python and bash leave a signal alone that was ignored when they started.
-        "interrupt": {"gpus-per-node": 1, "signal": "INT@50", "script": "interrupted.py"},
+        "interrupt": {"gpus-per-node": 1, "signal": "INT@40", "script": "interrupted.py"},
         "bash-term": {**term, "script": "bash", "args": ["wrapper.sh"]},
         "text": {**usr1, "run": "set -euo pipefail\npython save.py | cat\necho after $?"},
         "text-srun": {**term, "run": "srun -n 1 python save.py\necho after $?"},
         "text-trap": {
             **usr1,
-            "signal": "B:USR1@50",
+            "signal": "B:USR1@40",
             "run": "trap 'kill -s USR1 $!' USR1\npython save.py &\nwait $!; wait $!\necho after $?",
         },
         "steps": {**usr1, "steps": [{"run": "python save.py"}, {"run": "echo never"}]},

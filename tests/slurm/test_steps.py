@@ -127,7 +127,7 @@ def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None
         "to-shell": {**usr1, "signal": "B:USR1@40", "script": "save.py", "setup": "set -e"},
         "wrapper": {**usr1, "script": "./wrapper.sh"},
         # Python and bash leave a signal alone that was ignored when they started.
-        "interrupt": {"gpus-per-node": 1, "signal": "INT@40", "script": "interrupted.py"},
+        "interrupt": {**usr1, "signal": "INT@40", "script": "interrupted.py"},
         "bash-term": {**term, "script": "bash", "args": ["wrapper.sh"]},
         "text": {**usr1, "run": "set -euo pipefail\npython save.py | cat\necho after $?"},
         "text-srun": {**term, "run": "srun -n 1 python save.py\necho after $?"},

@@ -11,11 +11,11 @@ import contextlib
 from typing import Any, Dict, List, Optional, Tuple
 
 from neuronctl.batchscript.header import SCRIPT, Header
-from neuronctl.batchscript.option_tables import EARLY
 from neuronctl.batchscript.values import node_count, whole_number
 from neuronctl.catalog.model import Cluster
 from neuronctl.request.job import JobRequest, Origin, Source
 from neuronctl.request.options import BY_NAME
+from neuronctl.sbatch_options import EARLY
 
 # Options whose value a request has under the same name, as it is.
 _AS_THEY_ARE = (

@@ -14,7 +14,9 @@ import os
 import re
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.option_tables import (
+from neuronctl.batchscript.values import ACCUMULATED, check_value, excluding
+from neuronctl.frozen import dataclass
+from neuronctl.sbatch_options import (
     EARLY,
     NO_VALUE,
     OPTIONAL_VALUE,
@@ -26,8 +28,6 @@ from neuronctl.batchscript.option_tables import (
     getopt,
     variables,
 )
-from neuronctl.batchscript.values import ACCUMULATED, check_value, excluding
-from neuronctl.frozen import dataclass
 
 BLANKS = " \t\n\v\f\r"
 """What C's isspace() takes for a blank: no other characters, such as a no-break space."""

@@ -6,9 +6,9 @@ import re
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.header import Place
-from neuronctl.batchscript.option_tables import SRUN, GetoptError, getopt
 from neuronctl.batchscript.shell_text import Command, Word, read_shell
 from neuronctl.frozen import dataclass, field
+from neuronctl.sbatch_options import SRUN, GetoptError, getopt
 
 SRUN_KIND, MPIRUN, TORCHRUN, ACCELERATE = "srun", "mpirun", "torchrun", "accelerate launch"
 DEEPSPEED, HOROVODRUN, PYTHON, SHELL, PROGRAM = (

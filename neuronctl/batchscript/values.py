@@ -6,8 +6,8 @@ import re
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
 from neuronctl import units
-from neuronctl.batchscript.option_tables import Release
 from neuronctl.request.begin_time import moment
+from neuronctl.sbatch_options import Release
 
 ACCUMULATED = ("mail-type", "verbose")
 """Each of these adds to those before it; of any other option the last holds."""

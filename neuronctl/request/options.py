@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 from neuronctl import units
 from neuronctl.errors import did_you_mean
 from neuronctl.frozen import dataclass
+from neuronctl.sbatch_options import SBATCH, SRUN
 from neuronctl.shell import BASHS_OWN, join
 from neuronctl.words import other_dash
 
@@ -273,7 +274,7 @@ def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
             raise ValueError(f"neuronctl has this option itself: write --{option}")
         if name in _NOT_IN_A_SCRIPT:
             raise ValueError(f"--{name} cannot be used in a job script: {_NOT_IN_A_SCRIPT[name]}")
-        if name in _OF_SRUN:
+        if name in _ONLY_OF_SRUN:
             raise ValueError(
                 f"--{name} is an option of srun, which sbatch does not know: with --launcher srun, "
                 f"write --launcher-option=--{option}"
@@ -284,7 +285,7 @@ def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
 
 def _whole(name: str, known: Mapping[str, Option]) -> str:
     """The option that sbatch takes ``name`` for: it may be abbreviated, if only one begins so."""
-    every = {*_SBATCH, *_NOT_IN_A_SCRIPT, *known}
+    every = {*_ALL_OF_SBATCH, *known}
     longer = [one for one in every if one.startswith(name)]
     return longer[0] if name not in every and len(longer) == 1 else name
 
@@ -294,31 +295,11 @@ def unknown_to_sbatch(name: str) -> Optional[str]:
 
     A site's own plugins may add others.
     """
-    known = {*_SBATCH, *(one.long for one in OPTIONS if one.group == "Slurm")}
-    return None if name in known else did_you_mean(name, sorted(known))
+    return None if name in _ALL_OF_SBATCH else did_you_mean(name, sorted(_ALL_OF_SBATCH))
 
 
-# sbatch's long options of Slurm 22.05 to 26.05 that stand nowhere else in this file.
-_SBATCH = """
-acctg-freq autocomplete batch bb bbf begin cluster cluster-constraint clusters
-consolidate-segments container container-id container-type contiguous core-spec cores-per-socket
-cpu-freq cpus-per-gpu deadline delay-boot distribution export export-file extern external
-extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-socket gpus-per-task gres-flags
-hint hold ignore-pbs input kill-on-invalid-dep licenses mcs-label mem-bind mem-per-cpu mem-per-gpu
-mem-update mincpus network nice no-kill no-requeue nodefile ntasks-per-core ntasks-per-gpu
-ntasks-per-socket oom-kill-step open-mode overcommit oversubscribe power prefer priority profile
-propagate quiet reboot resv-ports segment sockets-per-node spread-job spread-segments stepmgr
-switches thread-spec threads-per-core time-min tmp tres-bind tres-per-task uid use-min-nodes verbose
-wait-all-nodes wckey
-""".split()  # noqa: SIM905
-
-# srun's long options that no sbatch from 22.05 to 26.05 knows.
-_OF_SRUN = """
-accel-bind async bcast bcast-exclude compress cpu-bind disable-status epilog exact immediate
-interactive jobid kill-on-bad-exit label mpi multi-prog no-allocate overlap preserve-env prolog pty
-quit-on-interrupt relative send-libs slurmd-debug task-epilog task-prolog treewidth unbuffered
-wait-for-children whole x11
-""".split()  # noqa: SIM905
+_ALL_OF_SBATCH = {one.long for one in SBATCH}
+_ONLY_OF_SRUN = {one.long for one in SRUN} - _ALL_OF_SBATCH
 
 # sbatch reads these from a script too, and then does not simply submit it.
 _NOT_IN_A_SCRIPT = {

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.batchscript.header import Header, is_too_long, read_command, read_file, read_header
-from neuronctl.batchscript.option_tables import SALLOC, SBATCH, SRUN
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, UsageError
@@ -19,6 +18,7 @@ from neuronctl.request.job import JobRequest
 from neuronctl.rules import Finding, RuleContext, check
 from neuronctl.rules.script import ScriptFinding, check_script, has_errors
 from neuronctl.rules.script_base import ScriptFacts
+from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN
 from neuronctl.slurm.cluster import local_cluster
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The options of sbatch and srun, as getopt_long reads them (Slurm 22.05 to 26.05)."""
+"""The options of sbatch, srun, and salloc, as getopt_long reads them (Slurm 22.05 to 26.05)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ accel-bind= bcast? bcast-exclude= compress? cpu-bind= cpu_bind= debugger-test di
 epilog= exact het-group= immediate:I? interactive jobid= kill-on-bad-exit:K? label:l mpi=
 msg-timeout= multi-prog no-allocate:Z overlap? pack-group= preserve-env:E prolog= pty?
 quit-on-interrupt relative:r= resv-ports? send-libs? slurmd-debug= task-epilog= task-prolog=
-threads:T= unbuffered:u wait:W= whole external-launcher?>23.11 treewidth=>23.11
+threads:T= unbuffered:u wait:W= whole x11? external-launcher?>23.11 treewidth=>23.11
 wait-for-children>25.5 async>26.5 ignore-signals=>26.5
 """
 
@@ -81,7 +81,7 @@ def _table(text: str) -> Tuple[Known, ...]:
     return tuple(found)
 
 
-_SALLOC = "bell no-bell no-shell get-user-env? immediate:I? kill-command:K? wait-all-nodes="
+_SALLOC = "bell no-bell no-shell get-user-env? immediate:I? kill-command:K? wait-all-nodes= x11?"
 
 SBATCH = _table(_BOTH + _SBATCH)
 SRUN = _table(_BOTH + _SRUN)

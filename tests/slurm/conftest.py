@@ -44,7 +44,8 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
         order = ("containers", "bench", "broken")
-        return order.index(group) if group in order else 3 + (not item.get_closest_marker("long"))
+        kind = group.partition("-")[0]
+        return order.index(kind) if kind in order else 3 + (not item.get_closest_marker("long"))
 
     items.sort(key=first)
 
@@ -56,7 +57,7 @@ def group_of(item: pytest.Item) -> str:
     if "container_bench" in fixtures or parameters.get("wrapper") == "container":
         return "containers"
     if "bench" in fixtures or "wrapper" in parameters:
-        return "bench"
+        return f"bench-{item.path.stem}"
     return next((name for name in ("broken", "on_the_safe_side") if name in fixtures), "")
 
 

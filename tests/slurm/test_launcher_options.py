@@ -86,7 +86,6 @@ def test_a_range_of_nodes(launcher: str, bench: Sandbox, horovod_venv: Path) -> 
         told = bench.exec(["sh", "-c", "cat told/*.json"]).stdout.splitlines()
         said = sorted((one["rank"], one["size"]) for one in map(json.loads, told))
         assert said == [(rank, 2 * nodes) for rank in range(2 * nodes)], log
-        assert "Traceback" not in log
 
 
 def test_what_is_exported_reaches_srun_whatever_sbatch_exports(sandbox: Sandbox) -> None:

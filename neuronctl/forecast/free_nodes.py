@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple, Union
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
@@ -19,6 +19,7 @@ from neuronctl.forecast.reservations import (
 )
 from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted
@@ -246,6 +247,12 @@ def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Dou
             "Slurm plans another job for some of these nodes; it starts earlier only where that "
         )
         yield Doubt(f"{room} {words}job is not delayed", cause="Priority")
+    elif prospect.lacking(_left_by_others(prospect, free)):
+        yield Doubt(
+            f"{room} jobs of others wait for these nodes before it; it starts earlier only where "
+            "they are not delayed",
+            cause="Priority",
+        )
     elif prospect.lacking(search_nodes(prospect, young.nodes).free or ()):
         yield Doubt(
             f"{room} your job {young.jobs[0].id} was submitted before it and takes of that first; "
@@ -270,18 +277,51 @@ def _ahead(prospect: Prospect) -> Tuple[MyJob, ...]:
     Slurm starts a later job earlier only where that delays none of them: for certain where it
     ends before Slurm expects them to start.
     """
-    plan, snapshot = prospect.plan, prospect.snapshot
-    ends = None
-    if plan.time_limit is not None and plan.time_limit != units.UNLIMITED:
-        ends = snapshot.asked_at + plan.time_limit
     return tuple(
         job
-        for job in snapshot.jobs
-        if job.state == "PENDING"
-        and job.reason in ("Resources", "Priority")
-        and plan.partition.name in job.partitions
-        and (job.start is None or ends is None or ends > job.start)
+        for job in prospect.snapshot.jobs
+        if _waits_for_nodes(job)
+        and prospect.plan.partition.name in job.partitions
+        and _would_delay(prospect, job)
     )
+
+
+def may_be_planned_for_others(search: NodeSearch) -> bool:
+    """Whether it depends on nodes that others' jobs may wait for without a word from scontrol.
+
+    Only nodes where nothing runs are marked PLANNED (Slurm 22.05 and 24.11).
+    """
+    idle = [node for node in search.free or () if not node.cores_used]
+    return search.prospect.lacking(idle)
+
+
+def _left_by_others(prospect: Prospect, free: Tuple[SiteNode, ...]) -> List[SiteNode]:
+    """The nodes on which this job would delay no waiting job of others.
+
+    None of them, where Slurm has not planned when such a job starts.
+    """
+    snapshot = prospect.snapshot
+    waiting = [
+        job
+        for job in snapshot.queue or ()
+        if job.user != snapshot.user and _waits_for_nodes(job) and _would_delay(prospect, job)
+    ]
+    if any(job.start is None for job in waiting):
+        return []
+    planned = {host for job in waiting for host in hosts(job.planned_nodes)}
+    return [node for node in free if node.name not in planned]
+
+
+def _waits_for_nodes(job: Union[MyJob, PartitionJob]) -> bool:
+    return job.state == "PENDING" and job.reason in ("Resources", "Priority")
+
+
+def _would_delay(prospect: Prospect, job: Union[MyJob, PartitionJob]) -> bool:
+    """Whether the plan's job, started now, may still run when Slurm expects to start that one."""
+    limit = prospect.plan.time_limit
+    if limit is None or limit == units.UNLIMITED or job.start is None:
+        return True
+    return prospect.snapshot.asked_at + limit > job.start
 
 
 def _crowded(prospect: Prospect, free: Tuple[SiteNode, ...]) -> str:

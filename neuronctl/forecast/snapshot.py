@@ -8,6 +8,7 @@ from typing import Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import Reservation, SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits, MyJob
@@ -47,6 +48,8 @@ class Snapshot:
     licenses: Optional[Mapping[str, Tuple[int, int]]] = None
     """(how many there are, how many are free) by name; None: not told."""
     user: str = ""
+    queue: Optional[Tuple[PartitionJob, ...]] = None
+    """All users' jobs in the partitions of the nodes; None: not asked."""
     host: str = ""
     """Where it is submitted: the first part of this machine's name."""
 

@@ -14,6 +14,7 @@ from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.cluster import is_cluster
+from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits
 
@@ -86,6 +87,17 @@ def ask_slurm(
         user=login_name(),
         host=os.uname().nodename.partition(".")[0],
     )
+
+
+def ask_queue(snapshot: Snapshot, *, timeout: float = TIMEOUT) -> Tuple[PartitionJob, ...]:
+    """All users' jobs in the partitions of the snapshot's nodes; raises as ask_slurm() does.
+
+    slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
+    """
+    from neuronctl.slurm.partition_queue import partition_queue
+
+    names = dict.fromkeys(name for node in snapshot.nodes for name in node.partitions)
+    return partition_queue(",".join(names), timeout=timeout)
 
 
 class AskedOnce:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Set, Tuple
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
 from neuronctl.forecast.forecast import Forecast, forecast
+from neuronctl.forecast.free_nodes import may_be_planned_for_others
 from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.overlay import overlay
 from neuronctl.forecast.snapshot import Snapshot
@@ -102,6 +103,13 @@ class Assessment:
         return (*self.refusals, *warnings)
 
     @property
+    def may_be_behind_others(self) -> bool:
+        """Whether only the queue of its nodes tells if the job can start where there is room."""
+        if self.forecast is None or self.verdict.kind != CAN_START:
+            return False
+        return may_be_planned_for_others(self.forecast.nodes)
+
+    @property
     def free_nodes(self) -> int:
         """How many nodes have room for one node's share of the job now; 0 where not known."""
         return 0 if self.forecast is None else len(self.forecast.nodes.free or ())
@@ -121,7 +129,7 @@ def assess_now(
     meanwhile: called while Slurm is asked. fresh: read its limits anew. asked: what it has said of
     the plans before this one.
     """
-    from neuronctl.gate.ask import ask_slurm
+    from neuronctl.gate.ask import ask_queue, ask_slurm
 
     ask = asked or ask_slurm
     context = RuleContext(plan, catalog, local)
@@ -131,7 +139,11 @@ def assess_now(
         old = snapshot.limits_at < snapshot.asked_at
         if old and any(finding.by_slurm for finding in assessment.refusals):
             # Nothing is refused by a limit that was read an hour ago.
-            assessment = assess(context, ask(plan, fresh=True))
+            snapshot = ask(plan, fresh=True)
+            assessment = assess(context, snapshot)
+        if asked is None and assessment.may_be_behind_others:
+            queue = ask_queue(snapshot)
+            assessment = assess(context, replace(snapshot, queue=queue))
         return assessment
     except (SlurmUnavailableError, SlurmRefusedError) as error:
         from neuronctl.sandbox_address import is_up

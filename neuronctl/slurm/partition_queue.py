@@ -14,7 +14,7 @@ from neuronctl.slurm.fields import (
     read_rows,
 )
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import answer
+from neuronctl.slurm.process import TIMEOUT, answer
 
 _COLUMNS: Columns = {
     "%i": ("id", JobId.read),
@@ -24,14 +24,19 @@ _COLUMNS: Columns = {
     "%e": ("end", parse_timestamp),
     "%u": ("user", str),
     "%E": ("dependency", lambda text: "" if text == "(null)" else text),
+    "%r": ("reason", str),
+    "%S": ("start", parse_timestamp),
+    "%Y": ("planned_nodes", lambda text: "" if text == "(null)" else text),
 }
 
 
 @dataclass(frozen=True)
 class PartitionJob:
-    """One job of the partition. priority: Slurm's number. end: expected end, epoch seconds.
+    """One job of the partition. priority: Slurm's number. start, end: also the expected ones, epoch
+    seconds.
 
     dependency: what remains of it (``afterok:12(unfulfilled)``), "" if there is none.
+    planned_nodes: the host list on which Slurm expects a pending job to start.
     """
 
     id: JobId
@@ -41,6 +46,9 @@ class PartitionJob:
     end: Optional[int]
     user: str
     dependency: str
+    reason: str = ""
+    start: Optional[int] = None
+    planned_nodes: str = ""
 
 
 def partition_queue_argv(partition: str) -> List[str]:
@@ -56,6 +64,6 @@ def parse_partition_queue(text: str) -> List[PartitionJob]:
     return [PartitionJob(**row) for row in read_rows(rows, _COLUMNS)]
 
 
-def partition_queue(partition: str) -> Tuple[PartitionJob, ...]:
-    """Query slurmctld. Raises SlurmUnavailableError and SlurmRefusedError."""
-    return tuple(parse_partition_queue(answer(partition_queue_argv(partition))))
+def partition_queue(partition: str, *, timeout: float = TIMEOUT) -> Tuple[PartitionJob, ...]:
+    """Query slurmctld. timeout: seconds. Raises SlurmUnavailableError and SlurmRefusedError."""
+    return tuple(parse_partition_queue(answer(partition_queue_argv(partition), timeout=timeout)))

@@ -96,10 +96,14 @@ def _is_scrubbed(name: str) -> bool:
     return name in _SCRUBBED or name.startswith(_SCRUBBED_BEGINNINGS)
 
 
+TIMEOUT = 10.0
+"""Seconds for Slurm to answer a query."""
+
+
 def run(
     argv: Sequence[str],
     *,
-    timeout: float = 10.0,
+    timeout: float = TIMEOUT,
     input: Optional[str] = None,
     cwd: Optional[str] = None,
     for_job: bool = False,
@@ -264,9 +268,9 @@ def _whole(text: str) -> int:
     return file
 
 
-def answer(argv: Sequence[str]) -> str:
+def answer(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
     """The output of a query; raises SlurmUnavailableError, and SlurmRefusedError if it fails."""
-    result = run(argv)
+    result = run(argv, timeout=timeout)
     if result.returncode != 0:
         raise failure(result)
     return result.stdout

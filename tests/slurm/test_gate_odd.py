@@ -291,6 +291,49 @@ def test_a_node_counts_once_for_all_jobs_on_it(sandbox: Sandbox, no_jobs: None, 
             assert seen(sandbox, answer["job_id"]).startswith(happens)
 
 
+def test_jobs_of_others_that_wait_for_a_node_in_use_come_first(
+    sandbox: Sandbox, no_jobs: None
+) -> None:
+    """Slurm marks a node for them only where nothing runs on it."""
+    sandbox.write("t.py", "import time; time.sleep(60)\n")
+    words = [*PATIENT, "submit", "-p", PARTITION, "--field", "misc", "--appl", "pytorch", "--json"]
+    words += ["--gpus-per-node", "1", "-w", "gpu06"]
+    theirs = [
+        "sbatch",
+        "--parsable",
+        "--uid=games",
+        "-A",
+        "sandbox",
+        f"-D{sandbox.scratch}",
+        "-o/dev/null",
+    ]
+    theirs += ["-p", PARTITION, "-t60", "-wgpu06", "--comment=field=misc;appl=pytorch"]
+    theirs += ["--gres=gpu:1", "--wrap=sleep 600"]
+    user = "sacctmgr -i {} user games account=sandbox"
+    sandbox.root("sh", "-c", user.format("add"))
+    try:
+        first = sandbox.root(*theirs).stdout
+        assert seen(sandbox, int(first)).startswith("R")
+        waits = sandbox.root(*theirs, "--exclusive").stdout.strip()
+        planned = ["squeue", "-h", "-j", waits, "-o", "%Y"]
+        wait_until(lambda: sandbox.root(*planned).stdout.strip() == "gpu06")
+        said, told = [], []
+        for limit in ("10", "2:00:00"):
+            answer = json.loads(sandbox.exec([*words, "-t", limit, "t.py"]).stdout)
+            said.append(f"{answer['verdict']['kind']} {answer['verdict']['cause']}".strip())
+            told.append(answer["job_id"])
+        assert said == ["can start now", "not known Priority"]
+        assert seen(sandbox, told[0]).startswith("R")
+        # Slurm has looked at the second, too, once it has started one that came later.
+        later = sandbox.root(*theirs, "-t10").stdout
+        assert seen(sandbox, int(later)).startswith("R")
+        assert sandbox.root("squeue", "-h", "-j", str(told[1]), "-o", "%T").stdout == "PENDING\n"
+    finally:
+        sandbox.root("scancel", "--user=games")
+        wait_until(lambda: not sandbox.root("squeue", "-h", "--user=games").stdout)
+        sandbox.root("sh", "-c", user.format("delete"))
+
+
 def test_of_more_names_than_nodes_a_later_slurm_chooses(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("t.py", "import time; time.sleep(60)\n")
     words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc", "--json"]

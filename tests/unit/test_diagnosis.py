@@ -207,10 +207,12 @@ def test_waiting_for_another_job() -> None:
 
 
 def test_the_partition_queue_is_read() -> None:
-    text = "\x1f".join(["7_[1-3]", "7", "PENDING", "42", "N/A", "kim", "afterok:5(unfulfilled)"])
+    fields = ["7_[1-3]", "7", "PENDING", "42", "N/A", "kim", "afterok:5(unfulfilled)", "Resources"]
+    text = "\x1f".join([*fields, "1970-01-01T00:00:09", "g[1-2]"])
     (row,) = parse_partition_queue(f"a site's message\n{text}\n")
     assert (row.id.tasks, row.priority, row.end) == ("1-3", 42, None)
     assert row.dependency == "afterok:5(unfulfilled)"
+    assert (row.reason, row.start, row.planned_nodes) == ("Resources", 9, "g[1-2]")
     assert "--partition=a,b" in partition_queue_argv("a,b")
 
 

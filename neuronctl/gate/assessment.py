@@ -68,9 +68,9 @@ class Assessment:
         if waits:
             known = [wait.until for wait in waits]
             until = None if None in known else max(at for at in known if at is not None)
-            return Verdict(
-                WILL_WAIT, "; ".join(wait.words for wait in waits), waits[0].cause, until
-            )
+            cause, *others = dict.fromkeys(wait.cause for wait in waits)
+            words = "; ".join(wait.words for wait in waits)
+            return Verdict(WILL_WAIT, words, cause, until, also=tuple(others))
         free = self.free_nodes
         words = f"{counted(free, 'node')} {'has' if free == 1 else 'have'} room for its share"
         limits = forecast.prospect.snapshot.limits

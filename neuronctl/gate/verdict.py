@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Tuple
 
 from neuronctl.frozen import dataclass
 
@@ -17,7 +17,8 @@ class Verdict:
     """kind: one of the four words above. cause: Slurm's reason, or the codes that refuse.
 
     until: epoch seconds by which it starts at the latest, as far as the user's own limits go;
-    None: not known. judged_by: ``"Slurm"``, or why it was the catalog alone.
+    None: not known. judged_by: ``"Slurm"``, or why it was the catalog alone. also: further reasons
+    to wait, any of which Slurm may show in place of ``cause``.
     """
 
     kind: str
@@ -25,6 +26,7 @@ class Verdict:
     cause: str = ""
     until: Optional[int] = None
     judged_by: str = "Slurm"
+    also: Tuple[str, ...] = ()
 
     @property
     def by_slurm(self) -> bool:

@@ -17,9 +17,12 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from harness import PATIENT, Sandbox, wait_until
 from states import LICENSES, OTHERS, State, ending_state, random_request, random_state
 
+from neuronctl.forecast.free_nodes import UNAVAILABLE
+
 Row = Dict[str, Any]
-"""state, request: how it came about. said: [verdict, cause, words, until]; happened: ["refused",
-message], ["starts", ""] or ["waits", reason]. wrong: what disagrees, "" where nothing does.
+"""state, request: how it came about. said: [verdict, cause, words, until, also]; happened:
+["refused", message], ["starts", ""] or ["waits", reason]. wrong: what disagrees, "" where nothing
+does.
 """
 
 QUEUE = "squeue -h --array -o '%F|%T|%r'"
@@ -27,8 +30,9 @@ QUEUE = "squeue -h --array -o '%F|%T|%r'"
 EVERY = 16
 """One state of so many is of jobs that end, to see when the next one starts."""
 
-BUSY = {"Resources", "Priority"}
-"""Slurm's two words for a partition without room: for the first in the queue, and behind it."""
+EITHER = ({"Resources", "Priority"}, {"ReqNodeNotAvail", UNAVAILABLE})
+"""Slurm's two words for a partition without room (for the first in the queue, and behind it), and
+for one with too few nodes in service (its two schedulers choose differently)."""
 
 ASKED = {"JobHeldUser", "BeginTime", "Dependency"}
 """What a job waits for because it was asked to."""
@@ -176,9 +180,9 @@ class Comparison:
         try:
             answer = json.loads(result.stdout)
         except ValueError:
-            return {**row, "said": ["no verdict", "", result.stderr, None], "script": None}
+            return {**row, "said": ["no verdict", "", result.stderr, None, []], "script": None}
         verdict = answer["verdict"]
-        said = [verdict[key] for key in ("kind", "cause", "words", "until")]
+        said = [verdict[key] for key in ("kind", "cause", "words", "until", "also")]
         return {**row, "said": said, "script": answer["script"]}
 
     def _put(self, row: Row, until_it_starts: bool) -> None:
@@ -241,8 +245,9 @@ def disagreement(row: Row) -> str:
         at = datetime.strptime(until, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
         if row["started"] > at.timestamp():
             return "late start"
-    same = _plain(cause) == _plain(reason) or {cause, reason} <= BUSY
-    return "" if same else "reason"
+    named = {_plain(one) for one in (cause, *row["said"][4])}
+    either = next((words for words in EITHER if _plain(reason) in words), {_plain(reason)})
+    return "" if named & either else "reason"
 
 
 def _plain(reason: str) -> str:

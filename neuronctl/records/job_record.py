@@ -277,10 +277,11 @@ def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
 
 def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
     from neuronctl.records.provenance import Provenance
+    from neuronctl.request.job import JobRequest
 
     surroundings = Provenance(**rest["surroundings"])
     _checked(vars(surroundings), _kinds(Provenance))
-    _check_request(rest["request"])
+    _check_request(rest["request"], JobRequest.__annotations__)
     return RecordDraft(
         command_line=_strings(rest["command_line"]),
         decisions=tuple([_strings(row, 4) for row in rest["decisions"]]),
@@ -291,17 +292,25 @@ def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
     )
 
 
-def _check_request(request: Mapping[str, Any]) -> None:
-    from neuronctl.request.job import JobRequest
+def _check_request(request: Any, annotations: Mapping[str, str]) -> None:
+    from neuronctl.request.job import StepRequest
 
-    kinds = {name: kind for name, kind in JobRequest.__annotations__.items() if name in request}
+    if not isinstance(request, dict):
+        raise TypeError(f"{request!r} is not a mapping")
+    kinds = {name: kind for name, kind in annotations.items() if name in request}
     _checked(request, {name: _TYPES[kind] for name, kind in kinds.items() if kind in _TYPES})
     for name, kind in kinds.items():
-        if kind == "Tuple[str, ...]":
-            _strings(request[name])
-        elif kind == "Tuple[Tuple[str, str], ...]":
-            for pair in request[name]:
-                _strings(pair, 2)
+        if not kind.startswith("Tuple["):
+            continue
+        if not isinstance(request[name], list):
+            raise TypeError(f"{name} is {request[name]!r}")
+        for item in request[name]:
+            if kind == "Tuple[StepRequest, ...]":
+                _check_request(item, StepRequest.__annotations__)
+            elif kind == "Tuple[Tuple[str, str], ...]":
+                _strings(item, 2)
+            else:
+                _strings([item])
 
 
 def _checked(data: Mapping[str, Any], kinds: Mapping[str, Tuple[type, ...]]) -> Dict[str, Any]:

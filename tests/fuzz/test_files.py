@@ -124,7 +124,13 @@ RECORD = JobRecord.of(
     states=(SeenState(1795221250, "PENDING", "Resources"), SeenState(1795221300, "RUNNING")),
     tasks={3: SeenState(1795221400, "COMPLETED", "", "0:0")},
 )
-RECORDS = (json.loads(encode(RECORD)),)
+RECORDS = (json.loads(encode(RECORD)), json.loads(encode(RECORD)))
+RECORDS[1]["draft"]["request"] = {
+    "steps": [
+        {"script": "t.py", "args": ["x"], "allow_failure": True},
+        {"together": [{"body": "true"}]},
+    ]
+}
 RECORD_TEXTS = (encode(RECORD).decode("ascii"), json.dumps(RECORDS[0], indent=1))
 
 

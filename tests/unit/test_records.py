@@ -254,6 +254,9 @@ def test_a_record_with_a_wrong_type_is_skipped(
         ("decisions", [1]),
         ("decisions", [["nodes"]]),
         ("request", []),
+        ("request", {"env": {}}),
+        ("request", {"steps": [{"args": {}}]}),
+        ("request", {"steps": [{"together": ["true"]}]}),
         ("surroundings", 1),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Optional
@@ -16,6 +17,7 @@ from neuronctl.errors import UsageError
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.store import RecordStore
 from neuronctl.request.options import OPTIONS
+from neuronctl.submission.prepare import judge
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import JobRecord
@@ -74,9 +76,8 @@ def command(
         drafted = resubmission.same_again(record, changes, ["neuronctl", *sys.argv[1:]])
         notify(f"the script of job {record.job_id}, byte for byte, from {drafted.cwd}")
         secrets = {name: os.environ[name] for name in variables}
-        done = submission.submit(
-            how, drafted, secrets, lambda: resubmission.plan_again(record, {"env": variables})
-        )
+        again = functools.partial(resubmission.plan_again, record, {"env": variables})
+        done = submission.submit(how, drafted, secrets, lambda: judge(again(), fresh=True))
         return submission.watch(how, done)
     resubmission.check_unmasked(record)
     with resubmission.program_as_recorded(record, program, notify, keep=not how.dry_run):
@@ -90,7 +91,10 @@ def command(
         drafted = submission.draft_of(prepared, script, record.draft.submit_dir or record.cwd)
         for name, before, after in changed_decisions(record.draft.decisions, drafted.decisions):
             notify(f"{name}: {before or 'none'} -> {after or 'none'}")
-        done = submission.submit(how, drafted, prepared.plan.secrets, lambda: planned, prepared)
+        secrets = prepared.plan.secrets
+        done = submission.submit(
+            how, drafted, secrets, lambda: judge(planned, fresh=True), prepared
+        )
     return submission.watch(how, done)
 
 

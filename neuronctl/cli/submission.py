@@ -194,7 +194,7 @@ def _print_data(
 
 
 def _summary(plan: JobPlan, launches: Sequence[JobPlan]) -> str:
-    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``; what the launches start."""
+    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts."""
     gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
     ranged = f"{plan.nodes} to {plan.most_nodes} nodes"
     parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]

@@ -50,7 +50,14 @@ def command(
     from neuronctl.rendering.render import render_job
 
     drafted = submission.draft_of(job, render_job(job.plan, template=template))
-    done = submission.submit(
-        how, drafted, job.plan.secrets, lambda: judge(planned, fresh=True), job
-    )
+    secrets = job.plan.secrets
+    done = submission.submit(how, drafted, secrets, lambda: judge(planned, fresh=True), job)
     return submission.watch(how, done)
+
+
+def _is_batch_script(file: str) -> bool:
+    if not os.path.isfile(file) or not os.access(file, os.R_OK):
+        return False
+    from neuronctl.batchscript.find import is_batch_script
+
+    return is_batch_script(file)

@@ -139,9 +139,9 @@ def judge_own(
     verdict, made = checked.verdict, checked.plan
     if verdict is None and ask_slurm:
         refused = next((one for one in findings if one.refuses), None)
-        verdict = Verdict(NOT_KNOWN, _not_judged(own, where), judged_by="the catalog alone")
+        verdict = Verdict(NOT_KNOWN, _not_judged(own, where))
         if refused is not None:
-            verdict = Verdict(REFUSED, refused.message, refused.code, judged_by="the catalog alone")
+            verdict = Verdict(REFUSED, refused.message, refused.code)
     if made is None:
         try:
             made = plan(request, cluster)
@@ -184,20 +184,26 @@ def cluster_of(own: OwnScript, catalog: Catalog, asked: Optional[str]) -> Tuple[
 
 
 def request_of(own: OwnScript, cluster: Cluster) -> JobRequest:
-    """What the script asks for, sbatch's defaults included."""
+    """What the script asks for, sbatch's defaults included, each with its line or option."""
     from neuronctl.batchscript.as_request import as_request
-    from neuronctl.request.job import JobRequest
+    from neuronctl.request.job import JobRequest, Origin, Source
 
     try:
         request = as_request(own.header, own.name, cluster)
     except ValueError:  # which sbatch refuses too
-        request = JobRequest(script=own.name, launcher="srun", cluster=cluster.name)
-    return dataclasses.replace(
+        request = JobRequest(script=own.name, launcher="srun")
+    asked = {name: Origin(Source.ASKED, one.where) for name, one in request.origins.items()}
+    default = Origin(Source.DERIVED, "Slurm's default")
+    request = dataclasses.replace(
         request,
         job_name=own.job_name,
         output=own.output,
         chdir=own.chdir if own.header.value("chdir") else None,
         sbatch=tuple(one for one in request.sbatch if not one.startswith("chdir=")),
+        cluster=None,
+    )
+    return dataclasses.replace(
+        request, origins={name: asked.get(name, default) for name in JobRequest.__annotations__}
     )
 
 
@@ -293,12 +299,15 @@ def choose_partition(
     from neuronctl.gate.local_facts import look
     from neuronctl.gate.partition_choice import choose
     from neuronctl.planning import plan
+    from neuronctl.rules.script import ABOUT, NOW
     from neuronctl.submission.prepare import PlannedJob
 
     cluster, _ = cluster_of(own, catalog, asked)
     request = dataclasses.replace(request_of(own, cluster), partition="auto")
     made = plan(request, cluster)
-    local = dataclasses.replace(look(made), of_script=True)
+    local = look(made)
+    problems = {code: one for code, one in local.problems.items() if code in NOW or code in ABOUT}
+    local = dataclasses.replace(local, of_script=True, has_directives=False, problems=problems)
     best, others = choose(request, catalog, cluster, local, interactive=False, ask=True)
     planned = PlannedJob(best[0].plan, catalog, (*best, *others))
     return own.with_words(f"--partition={best[0].name}"), planned

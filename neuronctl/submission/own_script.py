@@ -253,9 +253,7 @@ def _of_plan(own: OwnScript, job: PreparedJob) -> Dict[str, Any]:
         del request[name]
     given = {name: value for name, value in request.items() if value not in (None, ())}
     about_slurm = [
-        one
-        for one in plan.decisions
-        if one.name == "cluster" or (one.name in BY_NAME and BY_NAME[one.name].group == "Slurm")
+        one for one in plan.decisions if one.name in BY_NAME and BY_NAME[one.name].group == "Slurm"
     ]
     return {
         "request": {**given, "script": own.path} if own.path else given,

@@ -54,7 +54,8 @@ class OwnScript:
     @property
     def chdir(self) -> str:
         """The job's directory; sbatch resolves neither ``..`` nor ``~``."""
-        return os.path.join(working_directory(), self.header.value("chdir") or "")
+        here, given = working_directory(), self.header.value("chdir")
+        return os.path.join(here, given) if given else here
 
     @property
     def output(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 import click
 
@@ -68,9 +68,12 @@ def command(
     notify(*changes.notes)
     if changes.program_changed:
         _show_change(record, changes)
-    program = resubmission.program_copy(
+    from_record = resubmission.runs_recorded(
         record, changes, as_recorded=script_as_recorded, as_is=script_as_is
     )
+    if record.draft.sbatch:
+        return _own_again(record, from_record, options, how, force, catalog)
+    program = resubmission.program_copy(record) if from_record else None
     variables = resubmission.masked_variables(record, options)
     if program is None and all(value in (None, ()) for value in options.values()):
         drafted = resubmission.same_again(record, changes, ["neuronctl", *sys.argv[1:]])
@@ -95,6 +98,36 @@ def command(
         done = submission.submit(
             how, drafted, secrets, lambda: judge(planned, fresh=True), prepared
         )
+    return submission.watch(how, done)
+
+
+def _own_again(
+    record: JobRecord,
+    from_record: bool,
+    options: Mapping[str, Any],
+    how: submission.How,
+    force: bool,
+    catalog: Optional[str],
+) -> int:
+    """Submit somebody's own script again, with the options over those that it had."""
+    from neuronctl.cli import own_script
+    from neuronctl.records.recorded import changed_decisions
+    from neuronctl.submission.own_script import draft_of
+    from neuronctl.submission.resubmission import own_again
+
+    over = own_script.options_over(options)
+    own = own_script.read(*own_again(record, over, from_record=from_record))
+    job = None
+    if any(value not in (None, ()) for value in options.values()):
+        own, job = own_script.judge_aloud(
+            own, options, catalog_file=catalog, force=force, explain=False, how=how
+        )
+        decisions = draft_of(own, (), job).decisions
+        for name, before, after in changed_decisions(record.draft.decisions, decisions):
+            notify(f"{name}: {before or 'none'} -> {after or 'none'}")
+    else:
+        notify(f"the script of job {record.job_id}, byte for byte, from {working_directory()}")
+    done = own_script.submit(own, job, how, catalog, options["cluster"])
     return submission.watch(how, done)
 
 

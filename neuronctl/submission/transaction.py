@@ -12,7 +12,6 @@ from neuronctl.errors import RecordError, SlurmRefusedError, SlurmUnavailableErr
 from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.provenance import look
-from neuronctl.records.recovery import recover
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.process import installed
@@ -105,8 +104,11 @@ class Recording:
         self._warn = warn
         with self._tolerant():
             self.store = RecordStore.default()
-            for note in recover(self.store) if ask_slurm else ():
-                warn(note)
+            if ask_slurm:
+                from neuronctl.records.recovery import recover
+
+                for note in recover(self.store):
+                    warn(note)
             self.key = self.store.begin(draft, self.cluster)
 
     def taken(

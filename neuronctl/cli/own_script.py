@@ -59,19 +59,9 @@ def options_over(options: Mapping[str, Any], others: Sequence[str] = ()) -> Tupl
 def read(words: Sequence[str], stdin: Optional[str] = None) -> OwnScript:
     """Read a script as read_own() does; raises UsageError."""
     try:
-        own = read_own(words, stdin)
+        return read_own(words, stdin)
     except (GetoptError, OSError) as error:
         raise UsageError(f"the batch script cannot be submitted: {error}") from None
-    endless = {"wait", "test-only"} & set(own.header.options)
-    if endless:
-        name = "--" + endless.pop()
-        raise UsageError(
-            f"{own.name} is to be submitted with {name}, which belongs on a command line",
-            "use 'neuronctl submit --dry-run'"
-            if name == "--test-only"
-            else "leave it out, and use 'neuronctl submit --wait'",
-        )
-    return own
 
 
 def judge_aloud(
@@ -114,9 +104,20 @@ def submit(
 ) -> Optional[Submission]:
     """Submit a script and report it, or with --dry-run show it: None.
 
-    job: the script judged, None where it was not.
+    job: the script judged, None where it was not. Raises UsageError where sbatch would not return
+    with a job.
     """
     from neuronctl.catalog.loader import load
+
+    endless = {"wait", "test-only"} & set(own.header.options)
+    if endless:
+        name = "--" + endless.pop()
+        raise UsageError(
+            f"{own.name} is to be submitted with {name}, which belongs on a command line",
+            "use 'neuronctl submit --dry-run'"
+            if name == "--test-only"
+            else "leave it out, and use 'neuronctl submit --wait'",
+        )
 
     def again() -> PreparedJob:
         return judge_own(own, load(catalog_file), asked, ask_slurm=True, fresh=True)

@@ -97,7 +97,8 @@ def check_script(
             continue  # said better already
         options = about[finding.code] or tuple(forbidden)
         given = facts.given(*options)
-        elsewhere = NOWHERE if now and facts.has(*options) else facts.top
+        missing = finding.code in ABOUT and not facts.has(*options)
+        elsewhere = facts.top if missing or not now else NOWHERE
         found.append(ScriptFinding(finding, elsewhere if given is None else given.place))
     silenced = _silenced(facts)
     kept = [one for one in found if one.finding.code not in silenced.get(one.place.line, ())]

@@ -7,10 +7,21 @@ from typing import Tuple
 import click
 
 from neuronctl.cli.beside_sbatch import call
+from neuronctl.cli.job_options import complete_files
 
 
-@click.command("sbatch", add_help_option=False)
-@click.argument("words", metavar="[WORDS]...", nargs=-1, type=click.UNPROCESSED)
+@click.command(
+    "sbatch",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument(
+    "words",
+    metavar="[WORDS]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=complete_files,
+)
 def command(words: Tuple[str, ...]) -> int:
     """Call sbatch with these words, and check and record what it submits.
 

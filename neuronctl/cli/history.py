@@ -103,7 +103,11 @@ def _states(
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
     words = {record.key: state_word(record, states.get(record.key, [])) for record in records}
     # Of an array the state that matters most.
-    styles = {words[key]: state_style(known) for key, known in states.items() if len(known) > 1}
+    styles = {
+        words[key]: state_style(known)
+        for key, known in states.items()
+        if key in words and len(known) > 1
+    }
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),

@@ -37,6 +37,8 @@ IN_FLIGHT = 60
 SETTLED = 600
 """Seconds after which no sbatch is still retrying (it retries for about two minutes)."""
 
+_SHOWN = 5  # job ids in a message
+
 Row = Union[QueueJob, AccountingJob]
 
 
@@ -156,16 +158,18 @@ class Recovery:
     def _settle(self, record: JobRecord, accounting: Accounting) -> str:
         """Give a submission up, where it has no job; what to tell the user, if anything."""
         start = f"the submission of {_name(record)} was interrupted"
-        alike = {row.id.job for row in self._maybe.get(record.key, ())}
-        alike -= set(self.store.find(alike))
-        if alike:
-            names = ", ".join(sorted(map(str, alike)))
-            return f"{start}; job {names} has the same name and directory and may be this job"
         if record.failure:  # which sbatch told the user itself
             if self.now - record.begun_at > IN_FLIGHT:
                 with contextlib.suppress(RecordError):
                     self.store.failed(record.key, record.failure)
             return ""
+        alike = sorted({row.id.job for row in self._maybe.get(record.key, ())})
+        alike = [number for number in alike if number not in self.store.find(alike)]
+        if len(alike) == 1:
+            return f"{start}; job {alike[0]} has the same name and directory and may be this job"
+        if alike:
+            names = ", ".join(map(str, alike[:_SHOWN])) + ", …" * (len(alike) > _SHOWN)
+            return f"{start}; {len(alike)} jobs have the same name and directory: {names}"
         if self.now - record.begun_at < SETTLED:
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
         if not accounting.off:

@@ -514,7 +514,7 @@ def test_of_more_jobs_than_submissions_none_is_taken(
     fake_slurm.queue(*both)
     env = scripts_of_jobs(fake_slurm, tmp_path, j6=SCRIPT, j7=SCRIPT)
     said = run("status", env=env).stderr
-    assert "job 6, 7 has the same name and directory and may be this job" in said
+    assert "2 jobs have the same name and directory: 6, 7\n" in said
     assert [one["status"] for one in records()] == ["intent"]
     cut_off(run, fake_slurm, "job.sh")  # two of them, for two jobs
     fake_slurm.queue(*both)

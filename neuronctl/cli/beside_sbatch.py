@@ -11,6 +11,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Iterator, Optional, Sequence
 
+from neuronctl.errors import SlurmUnavailableError
 from neuronctl.slurm.pass_on import PassedOn, become, claimed_sbatch, die_of, find_sbatch
 
 if TYPE_CHECKING:
@@ -22,17 +23,18 @@ if TYPE_CHECKING:
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; returns sbatch's exit code, or dies as it did."""
     path = find_sbatch()
-    if claimed_sbatch() is not None:  # a neuronctl above this process records the job
-        become(path, words)
     attempt = _Attempt()
-    running = None
     try:
+        if claimed_sbatch() is not None:  # a neuronctl above this process records the job
+            become(path, words)
         with _in_spite_of_errors():
             attempt.begin(words)
         running = PassedOn(path, words, attempt.stdin)
     except KeyboardInterrupt:
         die_of(signal.SIGINT)
-    assert running is not None
+        raise
+    except OSError as error:
+        raise SlurmUnavailableError(f"cannot start {path}: {error.strerror}") from None
     with _in_spite_of_errors():
         attempt.check()
     unheard = False

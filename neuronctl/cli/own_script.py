@@ -60,8 +60,10 @@ def read(words: Sequence[str], stdin: Optional[str] = None) -> OwnScript:
     """Read a script as read_own() does; raises UsageError."""
     try:
         return read_own(words, stdin)
-    except (GetoptError, OSError) as error:
-        raise UsageError(f"the batch script cannot be submitted: {error}") from None
+    except GetoptError as error:
+        raise UsageError(f"sbatch does not take these words: {error}") from None
+    except OSError as error:
+        raise UsageError(f"the batch script cannot be read: {error.strerror or error}") from None
 
 
 def judge_aloud(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 import click
 
@@ -114,8 +114,8 @@ def submit(
     """
     if job is not None:
         would = "would submit" if how.dry_run else "submitting"
-        launches = () if drafted.sbatch else job.plan.launches
-        notify(f"{would} to {job.plan.partition_list}: {_summary(job.plan, launches)}")
+        summary = _summary(job.plan, of_script=bool(drafted.sbatch))
+        notify(f"{would} to {job.plan.partition_list}: {summary}")
         job_output.show_verdict(job)
     if how.dry_run:
         if how.as_json:
@@ -193,8 +193,12 @@ def _print_data(
     print_json("neuronctl.submit/1", submission_data(drafted, job, done, verdict))
 
 
-def _summary(plan: JobPlan, launches: Sequence[JobPlan]) -> str:
-    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts."""
+def _summary(plan: JobPlan, *, of_script: bool = False) -> str:
+    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts.
+
+    of_script: of somebody's own script, which starts what it starts.
+    """
+    launches = () if of_script else plan.launches
     gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
     ranged = f"{plan.nodes} to {plan.most_nodes} nodes"
     parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]

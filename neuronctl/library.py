@@ -154,7 +154,7 @@ def submit(
     try:
         return submit_draft(drafted, plan.secrets)
     except SlurmRefusedError as error:
-        now = None if job.errors else judge_refused(lambda: planned)
+        now = None if job.errors else judge_refused(lambda: judge_job(planned, fresh=True))
         if now is None:
             raise
         raise _refusal(now) from error

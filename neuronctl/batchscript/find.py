@@ -32,11 +32,11 @@ def _below(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = os.path.join(here, name)
-            if os.path.isfile(path) and _is_batch_script(path):
+            if os.path.isfile(path) and is_batch_script(path):
                 yield path
 
 
-def _is_batch_script(path: str) -> bool:
+def is_batch_script(path: str) -> bool:
     """Whether it is a script with directives: of another language's, those that sbatch reads."""
     try:
         with open(path, "rb") as file:

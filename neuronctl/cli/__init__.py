@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SECTIONS = {
     "Run a job": {
         "submit": "Check a job, submit it with sbatch and record it.",
+        "sbatch": "Call sbatch; check and record what it submits.",
         "generate": "Print the job script for review.",
         "salloc": "Open a shell in an allocation that is set up like a job.",
         "run": "Launch a program in the current allocation.",
@@ -120,6 +121,10 @@ def _run(words: List[str]) -> int:
     if not words:
         sys.stderr.write(HELP)
         return UsageError.exit_code
+    if words[0] == "sbatch":  # whose command line is not click's to parse
+        from neuronctl.cli.beside_sbatch import call
+
+        return call(words[1:])
     from neuronctl.cli.root import invoke
 
     return invoke(words)

@@ -94,9 +94,25 @@ def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
     from neuronctl.rendering.render import render_job
     from neuronctl.submission.prepare import plan_job
 
+    draft = record.draft
     with contextlib.suppress(OSError):  # what is gone, or closed, says little of the plan
-        os.chdir(record.cwd)
+        os.chdir((draft.sbatch and draft.submit_dir) or record.cwd)
+    if draft.sbatch:
+        return _own_today(record)
     layer = recorded.request_layer(record)
     job = plan_job({}, recorded=layer, ask_slurm=False)
     decisions = [(decision.name, decision.value) for decision in job.plan.decisions]
     return decisions, Masker().text(render_job(job.plan))
+
+
+def _own_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
+    """Of somebody's own script: what its directives mean today, and what it is today."""
+    from neuronctl.catalog.loader import load
+    from neuronctl.cli.own_script import read
+    from neuronctl.masking import Masker
+    from neuronctl.request.job_file import configured_cluster
+    from neuronctl.submission.own_script import draft_of, judge_own
+
+    own = read(record.draft.sbatch[1:], record.draft.script)
+    job = judge_own(own, load(), configured_cluster(), ask_slurm=False)
+    return draft_of(own, (), job).decisions, Masker().text(own.text)

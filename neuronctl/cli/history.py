@@ -103,7 +103,11 @@ def _states(
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
     words = {record.key: state_word(record, states.get(record.key, [])) for record in records}
     # Of an array the state that matters most.
-    styles = {words[key]: state_style(known) for key, known in states.items() if len(known) > 1}
+    styles = {
+        words[key]: state_style(known)
+        for key, known in states.items()
+        if key in words and len(known) > 1
+    }
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
@@ -135,7 +139,7 @@ def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> 
 
 def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
     """The state; ``3 COMPLETED, 1 FAILED`` for an array; REFUSED where Slurm did not take it."""
-    if record.status == "failed":
+    if record.status == "failed" or record.failure:
         return "REFUSED"
     if record.status == "intent":
         return "INTERRUPTED"
@@ -150,7 +154,7 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
     from neuronctl.slurm.pending_reasons import reason_words
     from neuronctl.tracking.endings import ending_words
 
-    if record.status == "failed":
+    if record.failure:
         return (record.failure.strip().splitlines() or [""])[0][:100]
     if len(known) != 1:
         return ""

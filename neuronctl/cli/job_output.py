@@ -80,7 +80,8 @@ def show_verdict(job: PreparedJob) -> None:
 
 def show_submission(submission: Submission) -> None:
     """Print the job's id, where it logs, and how to follow it."""
-    print_line(f"Submitted batch job {submission.job_id} to {submission.partition}")
+    where = submission.partition and f" to {submission.partition}"
+    print_line(f"Submitted batch job {submission.job_id}{where}")
     print_line(f"  log     {submission.output}")
     if submission.error != submission.output:
         print_line(f"  errors  {submission.error}")

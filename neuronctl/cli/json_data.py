@@ -76,7 +76,7 @@ def submission_data(
         "cpus_per_task": None if plan is None else plan.cpus_per_task,
         "gpus_per_node": draft.gpus_per_node,
         "time_limit": draft.time_limit,
-        "launcher": None if plan is None else plan.launcher.name,
+        "launcher": None if plan is None or draft.sbatch else plan.launcher.name,
         "logs": {"output": logs.output, "error": logs.error or logs.output},
         "decisions": [dict(zip(("name", "value", "source", "why"), d)) for d in draft.decisions],
         "verdict": verdict_data(verdict),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 
 import click
 
@@ -16,6 +17,7 @@ from neuronctl.errors import UsageError
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.store import RecordStore
 from neuronctl.request.options import OPTIONS
+from neuronctl.submission.prepare import judge
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import JobRecord
@@ -66,17 +68,19 @@ def command(
     notify(*changes.notes)
     if changes.program_changed:
         _show_change(record, changes)
-    program = resubmission.program_copy(
+    from_record = resubmission.runs_recorded(
         record, changes, as_recorded=script_as_recorded, as_is=script_as_is
     )
+    if record.draft.sbatch:
+        return _own_again(record, from_record, options, how, force, catalog)
+    program = resubmission.program_copy(record) if from_record else None
     variables = resubmission.masked_variables(record, options)
     if program is None and all(value in (None, ()) for value in options.values()):
         drafted = resubmission.same_again(record, changes, ["neuronctl", *sys.argv[1:]])
         notify(f"the script of job {record.job_id}, byte for byte, from {drafted.cwd}")
         secrets = {name: os.environ[name] for name in variables}
-        done = submission.submit(
-            how, drafted, secrets, lambda: resubmission.plan_again(record, {"env": variables})
-        )
+        again = functools.partial(resubmission.plan_again, record, {"env": variables})
+        done = submission.submit(how, drafted, secrets, lambda: judge(again(), fresh=True))
         return submission.watch(how, done)
     resubmission.check_unmasked(record)
     with resubmission.program_as_recorded(record, program, notify, keep=not how.dry_run):
@@ -90,7 +94,40 @@ def command(
         drafted = submission.draft_of(prepared, script, record.draft.submit_dir or record.cwd)
         for name, before, after in changed_decisions(record.draft.decisions, drafted.decisions):
             notify(f"{name}: {before or 'none'} -> {after or 'none'}")
-        done = submission.submit(how, drafted, prepared.plan.secrets, lambda: planned, prepared)
+        secrets = prepared.plan.secrets
+        done = submission.submit(
+            how, drafted, secrets, lambda: judge(planned, fresh=True), prepared
+        )
+    return submission.watch(how, done)
+
+
+def _own_again(
+    record: JobRecord,
+    from_record: bool,
+    options: Mapping[str, Any],
+    how: submission.How,
+    force: bool,
+    catalog: Optional[str],
+) -> int:
+    """Submit somebody's own script again, with the options over those that it had."""
+    from neuronctl.cli import own_script
+    from neuronctl.records.recorded import changed_decisions
+    from neuronctl.submission.own_script import draft_of
+    from neuronctl.submission.resubmission import own_again
+
+    over = own_script.options_over(options)
+    own = own_script.read(*own_again(record, over, from_record=from_record))
+    job = None
+    if any(value not in (None, ()) for value in options.values()):
+        own, job = own_script.judge_aloud(
+            own, options, catalog_file=catalog, force=force, explain=False, how=how
+        )
+        decisions = draft_of(own, (), job).decisions
+        for name, before, after in changed_decisions(record.draft.decisions, decisions):
+            notify(f"{name}: {before or 'none'} -> {after or 'none'}")
+    else:
+        notify(f"the script of job {record.job_id}, byte for byte, from {working_directory()}")
+    done = own_script.submit(own, job, how, catalog, options["cluster"])
     return submission.watch(how, done)
 
 

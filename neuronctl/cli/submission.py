@@ -14,6 +14,7 @@ from neuronctl.console import print_json
 from neuronctl.errors import PolicyError, SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
 from neuronctl.request.job import Source
+from neuronctl.shell import join
 from neuronctl.submission.prepare import PreparedJob, judge, judge_refused, review
 from neuronctl.words import counted
 
@@ -75,16 +76,19 @@ def judge_aloud(
     fresh = dry_run or (how is not None and how.dry_run)
     job = review(planned) if reviewed else judge(planned, fresh=fresh)
     if explain:
-        # On standard error: the script may go into a file.
-        rows = [(one.name, one.value, one.source.value, one.why) for one in job.plan.decisions]
-        job_output.print_decisions(rows, sys.stderr)
+        explain_plan(draft_of(job, ""))
     conda = job.plan.decision("conda")
     if conda is not None and fresh:
         notify(f"--conda {conda.value}: {conda.why}")
     job_output.show_findings(job)
     if not force:
-        _refuse(job, how)
+        refuse_errors(job, how, lambda: draft_of(job, ""))
     return job
+
+
+def explain_plan(drafted: RecordDraft) -> None:
+    """Print why every value is what it is, on standard error: the script may go into a file."""
+    job_output.print_decisions(drafted.decisions, sys.stderr)
 
 
 def draft_of(job: PreparedJob, script: str, submit_dir: str = "") -> RecordDraft:
@@ -99,30 +103,34 @@ def submit(
     how: How,
     drafted: RecordDraft,
     secrets: Mapping[str, str],
-    planned: Callable[[], PlannedJob],
+    again: Callable[[], PreparedJob],
     job: Optional[PreparedJob] = None,
+    cluster: Optional[str] = None,
 ) -> Optional[Submission]:
     """Submit a draft and report it, or with --dry-run show it: None.
 
-    planned: the job's plan, for a second look where sbatch refuses it. job: the judged job, None
-    where a recorded script is submitted byte for byte.
+    again: judges the job anew, for a second look where sbatch refuses it. job: the judged job, None
+    where a recorded script is submitted byte for byte. cluster: Slurm's, where it is not this one.
     """
     if job is not None:
         would = "would submit" if how.dry_run else "submitting"
-        notify(f"{would} to {job.plan.partition_list}: {_summary(job.plan)}")
+        summary = _summary(job.plan, of_script=bool(drafted.sbatch))
+        notify(f"{would} to {job.plan.partition_list}: {summary}")
         job_output.show_verdict(job)
     if how.dry_run:
         if how.as_json:
             _print_data(drafted, job)
         else:
             print_script(drafted.script)
+            if drafted.sbatch:
+                notify(f"the command is: {join(drafted.sbatch)}")
         return None
     from neuronctl.submission.transaction import submit_draft
 
     try:
-        done = submit_draft(drafted, secrets, notify)
+        done = submit_draft(drafted, secrets, notify, cluster=cluster)
     except SlurmRefusedError as error:
-        _explain_refusal(error, how, drafted, planned, job)
+        _explain_refusal(error, how, drafted, again, job)
         raise
     with said_if_possible(f"job {done.job_id} is submitted"):
         if how.as_json:
@@ -147,27 +155,28 @@ def _explain_refusal(
     error: SlurmRefusedError,
     how: How,
     drafted: RecordDraft,
-    planned: Callable[[], PlannedJob],
+    again: Callable[[], PreparedJob],
     job: Optional[PreparedJob],
 ) -> None:
     """Tell why sbatch refused, where a second look finds it; raises PolicyError then."""
     from neuronctl.gate.verdict import REFUSED, Verdict
 
-    now = None if job is not None and job.errors else judge_refused(planned)
+    now = None if job is not None and job.errors else judge_refused(again)
     if now is not None:
         notify(error.message)
         job_output.show_findings(now)
-        _refuse(now, how)
+        refuse_errors(now, how, lambda: drafted)
     if how.as_json:
         _print_data(drafted, job, verdict=Verdict(REFUSED, error.message))
 
 
-def _refuse(job: PreparedJob, how: Optional[How]) -> None:
+def refuse_errors(job: PreparedJob, how: Optional[How], drafted: Callable[[], RecordDraft]) -> None:
+    """Raise PolicyError where there are errors, with ``--json`` behind the data of the draft."""
     try:
         job.refuse_errors("use --force to override")
     except PolicyError:
         if how is not None and how.as_json:
-            _print_data(draft_of(job, ""), job)
+            _print_data(drafted(), job)
         raise
 
 
@@ -184,8 +193,12 @@ def _print_data(
     print_json("neuronctl.submit/1", submission_data(drafted, job, done, verdict))
 
 
-def _summary(plan: JobPlan) -> str:
-    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``."""
+def _summary(plan: JobPlan, *, of_script: bool = False) -> str:
+    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts.
+
+    of_script: of somebody's own script, which starts what it starts.
+    """
+    launches = () if of_script else plan.launches
     gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
     ranged = f"{plan.nodes} to {plan.most_nodes} nodes"
     parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]
@@ -204,8 +217,8 @@ def _summary(plan: JobPlan) -> str:
         remark = f" ({time.remark})" if time.remark and _derived(plan, "time") else ""
         parts.append(f"at most {time.value}{remark}")
     # What starts several times is always named.
-    several = [launch.starts for launch in plan.launches if launch.starts_several]
-    once = [launch.starts for launch in plan.launches if not launch.starts_several]
+    several = [launch.starts for launch in launches if launch.starts_several]
+    once = [launch.starts for launch in launches if not launch.starts_several]
     if len(once) > 2:
         once[1:] = [f"and {len(once) - 1} more start once"]
     return "; ".join([", ".join(parts), *dict.fromkeys(several), *once])

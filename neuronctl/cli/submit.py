@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Optional, Tuple
 
 from neuronctl.cli import submission
 from neuronctl.cli.job_options import body_option, job_command, program_arguments
-from neuronctl.submission.prepare import plan_job
+from neuronctl.submission.prepare import judge, plan_job
 
 
 @job_command("submit")
@@ -26,14 +27,37 @@ def command(
 ) -> int:
     """Check a job, submit it with sbatch, and record it.
 
+    Where SCRIPT is a batch script, with #SBATCH lines, sbatch gets it as it is, with ARGS; the
+    Slurm options go to sbatch, over those of the script.
+
     With --follow or --wait, neuronctl exits with the job's own exit code. Only a job that was
     submitted has its id printed on standard output: a refusal prints nothing there.
     """
+    if words and _is_batch_script(words[0]):
+        from neuronctl.cli import own_script
+
+        given = (("--file", job_file), ("--body", body), ("--template", template))
+        over = own_script.options_over(options, [name for name, value in given if value])
+        own = own_script.read([*over, *words])
+        own, judged = own_script.judge_aloud(
+            own, options, catalog_file=catalog, force=force, explain=explain, how=how
+        )
+        done = own_script.submit(own, judged, how, catalog, options["cluster"])
+        return submission.watch(how, done)
     planned = plan_job(options, words=words, catalog_file=catalog, job_file=job_file, body=body)
     job = submission.judge_aloud(planned, force=force, explain=explain, how=how)
     # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.render import render_job
 
     drafted = submission.draft_of(job, render_job(job.plan, template=template))
-    done = submission.submit(how, drafted, job.plan.secrets, lambda: planned, job)
+    secrets = job.plan.secrets
+    done = submission.submit(how, drafted, secrets, lambda: judge(planned, fresh=True), job)
     return submission.watch(how, done)
+
+
+def _is_batch_script(file: str) -> bool:
+    if not os.path.isfile(file) or not os.access(file, os.R_OK):
+        return False
+    from neuronctl.batchscript.find import is_batch_script
+
+    return is_batch_script(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Dict, List, Sequence, Tuple
 
 import click
@@ -11,8 +12,9 @@ from neuronctl.cli.json_data import status_data
 from neuronctl.console import is_terminal, print_json, print_line, print_text, terminal_width
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
-from neuronctl.errors import SlurmUnavailableError
+from neuronctl.errors import RecordError, SlurmUnavailableError
 from neuronctl.records.store import RecordStore
+from neuronctl.rule_codes import CODES
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
 
@@ -82,6 +84,16 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
             "interactive job has neither)"
         )
         print_text(_wrap(words, width, "  log    ", later))
+    for code, severity, _, message, *_ in _found(evidence.status):
+        print_text(_wrap(f"{severity} {code}: {message}", width, "  check  ", later))
+
+
+def _found(status: JobStatus) -> Sequence[Tuple[str, ...]]:
+    """What stood against the job when it was submitted."""
+    with contextlib.suppress(RecordError):
+        found = () if status.record is None else status.record.draft.findings
+        return [row for row in found if row[0] not in CODES or not CODES[row[0]].waits]
+    return ()
 
 
 def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
@@ -119,6 +131,7 @@ def _wrap(text: str, width: int, first: str = "", later: str = "") -> str:
     )
 
 
+_OF_FINDING = ("code", "severity", "title", "message", "source", "hint")
 _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cancelled_by", "source")
 
 
@@ -128,5 +141,6 @@ def _data(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -
         **{key: status[key] for key in _OF_STATUS},
         "tasks": [str(task.id) for task in same],
         **{key: getattr(diagnosis, key) for key in ("kind", "what", "cause", "certain", "remedy")},
+        "findings": [dict(zip(_OF_FINDING, row)) for row in _found(evidence.status)],
         "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
     }

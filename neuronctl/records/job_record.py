@@ -35,7 +35,8 @@ class RecordDraft:
     request: JobRequest as plain JSON data. decisions: (name, value, source, why). findings:
     (code, severity, title, message, source, hint). output, error: absolute log patterns for
     sbatch; error is None if standard error goes to output. cwd: the job's directory. submit_dir:
-    where sbatch runs, "" where that is the same.
+    where sbatch runs, "" where that is the same. sbatch: the command that submits somebody's own
+    script, () for a script that neuronctl has written.
     """
 
     cwd: str
@@ -58,6 +59,7 @@ class RecordDraft:
     verdict: str = ""
     surroundings: Provenance = field(default_factory=_unknown_surroundings)
     submit_dir: str = ""
+    sbatch: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,9 +116,11 @@ class JobRecord:
     @classmethod
     def of(cls, draft: RecordDraft, **given: Any) -> JobRecord:
         """Make a record from a draft; ``given`` has the other fields."""
-        rest = asdict(draft)
-        own = {name: rest.pop(name) for name in _SHARED}
-        return cls(details=_json(rest), **own, **given)
+        return cls(**_of_draft(draft), **given)
+
+    def planned(self, draft: RecordDraft) -> JobRecord:
+        """The record with another draft of the same submission, which is known better by now."""
+        return replace(self, **_of_draft(draft))
 
     @property
     def draft(self) -> RecordDraft:
@@ -171,13 +175,19 @@ class JobRecord:
         )
 
 
+def _of_draft(draft: RecordDraft) -> Dict[str, Any]:
+    rest = asdict(draft)
+    own = {name: rest.pop(name) for name in _SHARED}
+    return {"details": _json(rest), **own}
+
+
 def without_secrets(draft: RecordDraft) -> RecordDraft:
     from neuronctl.masking import Masker, secret_values
     from neuronctl.shell import is_reference
 
     env = draft.request.get("env", ())
     known = secret_values(draft.command_line, {name: value for name, value in env})
-    known |= secret_values(draft.request.get("args", ()), {})
+    known |= secret_values(draft.request.get("args", ()), {}) | secret_values(draft.sbatch, {})
     expand = draft.request.get("expand")
     # What only names a variable gives nothing away.
     masker = Masker({value for value in known if not (expand and is_reference(value))})
@@ -198,6 +208,7 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
         findings=tuple(masker.words(row) for row in draft.findings),
         verdict=masker.text(draft.verdict),
         surroundings=surroundings,
+        sbatch=masker.words(draft.sbatch),
     )
 
 
@@ -287,7 +298,8 @@ def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
         decisions=tuple([_strings(row, 4) for row in rest["decisions"]]),
         findings=tuple([_strings(row, 6) for row in rest["findings"]]),
         surroundings=surroundings,
-        **_checked({"submit_dir": "", **rest}, _DRAFT_KINDS),  # older records lack it
+        sbatch=_strings(rest.get("sbatch", [])),  # older records lack it
+        **_checked({"submit_dir": "", **rest}, _DRAFT_KINDS),  # and this
         **{name: getattr(record, name) for name in _SHARED},
     )
 

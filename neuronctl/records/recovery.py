@@ -2,25 +2,31 @@
 
 An open intent was left by a neuronctl that was killed between writing its record and sbatch's
 answer. The job carries its key (``sbatch(mark=key)``), so that the next squeue or sacct identifies
-the job with certainty. Nothing is ever submitted twice.
+the job with certainty. Somebody's own script carries none, since it would see it: its job is the
+one of the same name, directory, command and script that no record has, if there are no more of
+these than submissions. Nothing is ever submitted twice.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
 from typing import Dict, Iterable, List, Tuple, Union
 
+from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.errors import (
     NeuronctlError,
     RecordError,
     SlurmRefusedError,
     SlurmUnavailableError,
 )
+from neuronctl.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.fields import CLOCK_SKEW
+from neuronctl.slurm.job_control import batch_script
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
@@ -30,6 +36,8 @@ IN_FLIGHT = 60
 
 SETTLED = 600
 """Seconds after which no sbatch is still retrying (it retries for about two minutes)."""
+
+_SHOWN = 5  # job ids in a message
 
 Row = Union[QueueJob, AccountingJob]
 
@@ -96,6 +104,7 @@ class Recovery:
                 and row.work_dir == record.cwd
                 and row.submit is not None
                 and -CLOCK_SKEW <= row.submit - record.begun_at <= SETTLED
+                and _may_be_its_command(record, row.command)
             ):
                 self._maybe.setdefault(record.key, []).append(row)
 
@@ -119,18 +128,48 @@ class Recovery:
 
     def settle(self, accounting: Accounting) -> None:
         """Resolve the rest, after squeue and sacct have reported all of the user's jobs."""
+        self._claim()
         left = {record.key for record in self.store.open_intents()}
         for record in list(self.open.values()):
             if record.key in left:  # and no other login node has resolved it meanwhile
-                self.notes.append(self._settle(record, accounting))
+                note = self._settle(record, accounting)
+                self.notes += [note] if note else []
+
+    def _claim(self) -> None:
+        """Complete the records of own scripts, where it is clear which jobs are theirs."""
+        same: Dict[Tuple[int, ...], List[JobRecord]] = {}
+        rows: Dict[int, Row] = {}
+        for record in sorted(self.open.values(), key=lambda one: one.key):
+            if not record.draft.sbatch:
+                continue
+            alike = {row.id.job: row for row in self._maybe.get(record.key, ())}
+            for number in set(self.store.find(alike, self.cluster)):
+                del alike[number]
+            its = [number for number, row in alike.items() if _is_its_script(record, row)]
+            self._maybe[record.key] = [alike[number] for number in its]
+            rows.update(alike)
+            same.setdefault(tuple(sorted(its)), []).append(record)
+        for numbers, records in same.items():
+            rivals = {number for others in same if others != numbers for number in others}
+            if len(numbers) <= len(records) and not rivals & set(numbers):
+                for number, record in zip(numbers, records):
+                    self._complete(record, rows[number])
 
     def _settle(self, record: JobRecord, accounting: Accounting) -> str:
+        """Give a submission up, where it has no job; what to tell the user, if anything."""
         start = f"the submission of {_name(record)} was interrupted"
-        alike = {row.id.job for row in self._maybe.get(record.key, ())}
-        alike -= set(self.store.find(alike))
+        if record.failure:  # which sbatch told the user itself
+            if self.now - record.begun_at > IN_FLIGHT:
+                with contextlib.suppress(RecordError):
+                    self.store.failed(record.key, record.failure)
+            return ""
+        alike = sorted({row.id.job for row in self._maybe.get(record.key, ())})
+        alike = [number for number in alike if number not in self.store.find(alike)]
+        if len(alike) == 1:
+            return f"{start}; job {alike[0]} has the same name and directory and may be this job"
         if alike:
-            names = ", ".join(sorted(map(str, alike)))
-            return f"{start}; job {names} has the same name and directory and may be this job"
+            names = ", ".join(map(str, alike[:_SHOWN])) + ", …" * (len(alike) > _SHOWN)
+            return f"{start}; {len(alike)} jobs have the same name and directory: {names}"
         if self.now - record.begun_at < SETTLED:
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
         if not accounting.off:
@@ -148,6 +187,25 @@ class Recovery:
             return error.message
         del self.open[record.key]
         return f"{start}; {words}"
+
+
+def _may_be_its_command(record: JobRecord, command: str) -> bool:
+    """Whether a job's Command or SubmitLine may be that of an own script; True for other jobs."""
+    draft = record.draft
+    script = draft.surroundings.program
+    if not draft.sbatch or not command or any(MASK in word for word in draft.sbatch):
+        return True
+    args = read_line(draft.sbatch[1:]).args
+    commands = [" ".join(draft.sbatch), " ".join([script, *args]), script]
+    return command in (commands if script else [commands[0], "(null)", "/dev/stdin"])
+
+
+def _is_its_script(record: JobRecord, row: Row) -> bool:
+    """Whether a job's script is the recorded one; of one that Slurm has forgotten, its command."""
+    script = batch_script(row.id.job)
+    if script is not None:
+        return hashlib.sha256(script).hexdigest() == record.script_sha256
+    return isinstance(row, AccountingJob) and bool(row.command)
 
 
 def recover(store: RecordStore) -> Tuple[str, ...]:

@@ -109,10 +109,12 @@ class RecordStore:
         cluster: Optional[str] = None,
         *,
         submitted_at: Optional[int] = None,
+        draft: Optional[RecordDraft] = None,
     ) -> JobRecord:
         """Turn the intent into the job's record after sbatch accepted the job. Idempotent.
 
-        Also where another login node has given the submission up meanwhile.
+        Also where another login node has given the submission up meanwhile. draft: in place of the
+        one that it was begun with, of the same script.
         """
         name, intent, failed = _name(key, cluster, job_id), f"{key}.intent.json", _failed(key)
         record = self._first(name, intent, failed)
@@ -125,6 +127,8 @@ class RecordStore:
                 submitted_at=submitted_at or int(time.time()),
                 failure="",
             )
+            if draft is not None:
+                record = record.planned(without_secrets(draft))
             if record.array is None:
                 record = replace(record, stdout=record.log_path(), stderr=record.log_path(err=True))
             self._write(name, record)
@@ -140,6 +144,11 @@ class RecordStore:
         record = replace(self._first(intent), status="failed", failure=Masker().text(error))
         self._write(_failed(key), record)
         self._forget(intent)
+
+    def doubted(self, key: str, error: str) -> None:
+        """Note in the intent how sbatch failed where it may have submitted the job all the same."""
+        intent = f"{key}.intent.json"
+        self._write(intent, replace(self._first(intent), failure=error))
 
     def saw(
         self,

@@ -36,9 +36,8 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
     if here is not None and here.has_directives:
         yield Violation(
             f"{request.script} is a batch script: Slurm ignores the #SBATCH lines of a program",
-            f"'sbatch {request.script}' runs it as it is, and 'neuronctl check {request.script}' "
-            "reads it first; or give its options to neuronctl, and the program that it starts as "
-            "SCRIPT",
+            f"'neuronctl submit {request.script}' submits it as it is; or give its options to "
+            "neuronctl, and the program that it starts as SCRIPT",
         )
 
 

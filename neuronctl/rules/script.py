@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
-from neuronctl.batchscript.header import Place
+from neuronctl.batchscript.header import NOWHERE, Place
 from neuronctl.frozen import dataclass
 from neuronctl.rule_codes import CODES, ERROR
 from neuronctl.rules.base import Finding
@@ -45,6 +45,15 @@ ABOUT: Mapping[str, Tuple[str, ...]] = {
     "NC530": ("licenses",),
 }
 
+# What holds where the script is submitted here and now: it is about this user, and this hour.
+NOW: Mapping[str, Tuple[str, ...]] = {
+    "NC203": ("comment",),
+    "NC221": ("chdir",),
+    "NC412": ("chdir",),
+    "NC501": ("partition",),
+    **{code: ("partition",) for code, one in CODES.items() if one.waits},
+}
+
 
 @dataclass(frozen=True)
 class ScriptFinding:
@@ -55,12 +64,17 @@ class ScriptFinding:
 
 
 def check_script(
-    facts: ScriptFacts, of_plan: Iterable[Finding], forbidden: Iterable[str] = ()
+    facts: ScriptFacts,
+    of_plan: Iterable[Finding],
+    forbidden: Iterable[str] = (),
+    *,
+    now: bool = False,
 ) -> Tuple[ScriptFinding, ...]:
     """Every finding on a script, in the order of its lines.
 
     of_plan: what the rules have against the plan that its directives make. forbidden: the options
-    that the site does not allow.
+    that the site does not allow. now: whether it is about to be submitted here; what the command
+    line or the environment gives then has no line.
     """
     from neuronctl.rules import script_directives, script_launches, script_shell  # noqa: F401
 
@@ -77,23 +91,29 @@ def check_script(
             )
             found.append(ScriptFinding(finding, one.place))
     told = {one.finding.code for one in found}
-    for finding in _that_hold(facts, of_plan, set(forbidden)):
+    about = {**ABOUT, **NOW} if now else ABOUT
+    for finding in _that_hold(facts, of_plan, set(forbidden), about):
         if finding.code == "NC411" and told & {"NC606", "NC634"}:
             continue  # said better already
-        options = ABOUT[finding.code] or tuple(forbidden)
+        options = about[finding.code] or tuple(forbidden)
         given = facts.given(*options)
-        found.append(ScriptFinding(finding, facts.top if given is None else given.place))
+        missing = finding.code in ABOUT and not facts.has(*options)
+        elsewhere = facts.top if missing or not now else NOWHERE
+        found.append(ScriptFinding(finding, elsewhere if given is None else given.place))
     silenced = _silenced(facts)
     kept = [one for one in found if one.finding.code not in silenced.get(one.place.line, ())]
     return tuple(sorted(kept, key=lambda one: (one.place.line, one.place.column, one.finding.code)))
 
 
 def _that_hold(
-    facts: ScriptFacts, of_plan: Iterable[Finding], forbidden: Set[str]
+    facts: ScriptFacts,
+    of_plan: Iterable[Finding],
+    forbidden: Set[str],
+    about: Mapping[str, Tuple[str, ...]],
 ) -> Iterator[Finding]:
     """The findings on the plan that are about what the script says."""
     for finding in of_plan:
-        if finding.code not in ABOUT or CODES[finding.code].waits:
+        if finding.code not in about:
             continue
         # The plan names cores and tasks, whether the script does or not.
         if finding.code == "NC211" and not facts.has(*forbidden):

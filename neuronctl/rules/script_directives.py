@@ -145,15 +145,15 @@ def foreign(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 @script_rule("NC609")
 def components(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if facts.header.components > 1:
-        number = next(
-            i
-            for i, line in enumerate(facts.lines, 1)
+        separators = (
+            Place(number, 1, len(line) + 1)
+            for number, line in enumerate(facts.lines, 1)
             if re.match("(?i)#SBATCH.*(het|pack)job", line)
         )
         yield ScriptViolation(
             f"a heterogeneous job of {facts.header.components} components; only the first one is "
             "judged",
-            Place(number, 1, len(facts.lines[number - 1]) + 1),
+            next(separators, facts.top),  # they may be on the command line
         )
 
 

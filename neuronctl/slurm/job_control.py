@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
@@ -134,6 +136,20 @@ def job_gpus(job_id: int) -> Dict[str, int]:
     Raises SlurmUnavailableError and SlurmRefusedError.
     """
     return parse_job_gpus(answer(["scontrol", "show", "job", "-d", str(job_id)]))
+
+
+def batch_script(job_id: int) -> Optional[bytes]:
+    """A job's script, byte for byte; None where slurmctld no longer has it, or does not answer."""
+    import tempfile
+
+    # To standard output, scontrol writes one more newline.
+    with tempfile.TemporaryDirectory() as directory:
+        file = os.path.join(directory, "script")
+        with contextlib.suppress(SlurmUnavailableError, OSError):
+            if run(["scontrol", "write", "batch_script", str(job_id), file]).returncode == 0:
+                with open(file, "rb") as stream:
+                    return stream.read()
+    return None
 
 
 def scancel_argv(

@@ -108,17 +108,20 @@ def run(
     cwd: Optional[str] = None,
     for_job: bool = False,
     environment: Optional[Mapping[str, str]] = None,
+    env: Optional[Mapping[str, str]] = None,
     silence: str = "",
 ) -> Result:
     """Run a Slurm command and return its output, whatever its exit code.
 
-    environment: variables to set for the command, in addition to the user's. timeout: seconds;
-    after that, the command and its children are killed. silence: the hint for the user if the
+    environment: variables to set for the command, in addition to the user's. env: all of its
+    variables, in place of these. timeout: seconds; after that, the command and its children are
+    killed. silence: the hint for the user if the
     command does not respond in time.
 
     Raises SlurmUnavailableError if the command does not exist or does not respond.
     """
-    env = {**clean_environment(os.environ, for_job=for_job), **(environment or {})}
+    if env is None:
+        env = {**clean_environment(os.environ, for_job=for_job), **(environment or {})}
     with contextlib.closing(Asked(argv, timeout=timeout, input=input, cwd=cwd, env=env)) as asked:
         return asked.result(silence)
 

@@ -43,7 +43,7 @@ _COLUMNS: Columns = {
     "WorkDir": ("work_dir", str),
 }
 _NAME: Columns = {"JobName": ("name", str)}
-_MARK: Columns = {"SubmitLine": ("mark", mark_of)}  # since 21.08
+_MARK: Columns = {"SubmitLine": ("command", str)}  # since 21.08
 
 
 def _columns(marks: bool) -> Columns:
@@ -62,8 +62,8 @@ class AccountingJob:
     """One allocation in the accounting database (the latest run of a requeued job).
 
     Times are seconds since the epoch, durations are seconds, None: unknown. state: as printed,
-    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job. mark: as
-    given to sbatch, "" if there is none or it was not requested.
+    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job. command:
+    the line that submitted it, "" where it was not requested or is not stored.
     """
 
     id: JobId
@@ -84,7 +84,12 @@ class AccountingJob:
     gpus: Optional[int]
     work_dir: str
     name: str
-    mark: str = ""
+    command: str = ""
+
+    @property
+    def mark(self) -> str:
+        """The mark given to sbatch, or ""."""
+        return mark_of(self.command)
 
 
 @dataclass(frozen=True)

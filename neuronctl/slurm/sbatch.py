@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import FrozenSet, List, Mapping, Optional, Sequence
+from typing import Any, FrozenSet, List, Mapping, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
+from neuronctl.slurm.pass_on import claim, find_sbatch, given_environment
 from neuronctl.slurm.process import failure, plain_words, run
 
 # slurmctld may have accepted the job although its answer was lost.
@@ -34,9 +36,13 @@ def sbatch_argv(mark: str = "") -> List[str]:
 
 
 def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
-    """Parse ``4711`` or ``4711;cluster`` on a line of its own; None if there is no such line."""
+    """Parse ``4711`` or ``4711;cluster`` on a line of its own; None if there is no such line.
+
+    Without ``--parsable``, the line is ``Submitted batch job 4711 on cluster NAME``.
+    """
+    said = r"(?:Submitted batch job )?([0-9]{1,10})(?:(?:;| on cluster )(.+))?"
     for line in reversed(stdout.splitlines()):
-        match = re.fullmatch(r"([0-9]{1,10})(?:;(.+))?", line.strip())
+        match = re.fullmatch(said, line.strip())
         if match:
             return Submitted(int(match[1]), match[2], plain_words(stderr))
     return None
@@ -60,19 +66,30 @@ def sbatch(
     no slurmctld, or no response in time. In the last case it is unknown whether the job was
     accepted, and the error says so.
     """
+    how = {"for_job": True, "environment": environment}
+    return _submit(sbatch_argv(mark), input=script, timeout=timeout, cwd=cwd, **how)
+
+
+def sbatch_own(
+    words: Sequence[str], script: Optional[str] = None, *, cwd: str, timeout: float = 30.0
+) -> Submitted:
+    """Submit somebody's own script by its own command line, in the environment as it is.
+
+    words: the command, ``sbatch`` first. script: for sbatch's standard input. Raises as ``sbatch``.
+    """
+    return _submit(words, input=script, timeout=timeout, cwd=cwd, env=given_environment())
+
+
+def _submit(argv: Sequence[str], **how: Any) -> Submitted:
     unknown = (
         "it is unknown whether the job was accepted: check 'neuronctl status' before you "
         "submit it again"
     )
-    result = run(
-        sbatch_argv(mark),
-        input=script,
-        timeout=timeout,
-        cwd=cwd,
-        for_job=True,
-        environment=environment,
-        silence=unknown,
-    )
+    claimed = claim(find_sbatch())
+    try:
+        result = run(argv, silence=unknown, **how)
+    finally:
+        os.close(claimed)
     if result.returncode != 0:
         error = failure(result)
         if isinstance(error, SlurmUnavailableError) and re.search(_ANSWER_LOST, error.message):

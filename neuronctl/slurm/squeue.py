@@ -56,7 +56,7 @@ _COLUMNS: Columns = {
     "StartTime": ("start", parse_timestamp),
     "EndTime": ("end", parse_timestamp),
     "exit_code": ("exit", _exit_code),
-    "Command": ("mark", mark_of),
+    "Command": ("command", str),
     "WorkDir": ("work_dir", str),
     "Name": ("name", str),
 }
@@ -69,8 +69,8 @@ class QueueJob:
     id: as shown (``4711_[1-5%2]`` for folded pending tasks). job_id: the task's own job id. tres:
     what it has or requests in all, by TRES (memory in MB). gpus_per_node: from ``--gres`` or
     ``--gpus-per-node``, for a Slurm that does not count GPUs; else None. start, end: the expected
-    times of a pending or running job. mark: as given to sbatch, or "". exit: the exit code of the
-    batch script, 0:0 until it ends; None if this squeue does not print it.
+    times of a pending or running job. command: the script, and before Slurm 24 its arguments. exit:
+    the exit code of the batch script, 0:0 until it ends; None if this squeue does not print it.
     """
 
     id: JobId
@@ -91,9 +91,14 @@ class QueueJob:
     start: Optional[int]
     end: Optional[int]
     exit: Optional[ExitCode]
-    mark: str
+    command: str
     work_dir: str
     name: str
+
+    @property
+    def mark(self) -> str:
+        """The mark given to sbatch, or ""."""
+        return mark_of(self.command)
 
 
 def squeue_argv(

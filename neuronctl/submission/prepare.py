@@ -273,14 +273,14 @@ def judge_plan(plan: JobPlan, catalog: Catalog, *, fresh: bool = False) -> Asses
     return assess_now(plan, catalog, look(plan), _load_the_rest, fresh=fresh)
 
 
-def judge_refused(planned: Callable[[], PlannedJob]) -> Optional[PreparedJob]:
-    """Judge again a job that sbatch refused although nothing stood against it.
+def judge_refused(again: Callable[[], PreparedJob]) -> Optional[PreparedJob]:
+    """Judge anew, by ``again``, a job that sbatch refused although nothing stood against it.
 
     None where this does not tell why: another job may have taken the last place under a limit, or
     the limit may be new, but a site's own plugin may refuse for reasons of its own.
     """
     try:
-        job = judge(planned(), fresh=True)
+        job = again()
     except NeuronctlError:
         return None
     # What the catalog alone has against it was known before, or was not asked.

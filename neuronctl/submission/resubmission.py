@@ -11,6 +11,7 @@ import hashlib
 import os
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.batchscript.sbatch_line import STDIN, read_line
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.files import write_private
 from neuronctl.frozen import dataclass
@@ -39,12 +40,17 @@ class Changes:
 
 
 def enter_directory(record: JobRecord) -> None:
-    """Make the job's directory this process's; UsageError where that cannot be."""
+    """Make the job's directory this process's, or that which sbatch is to be called in again.
+
+    UsageError where that cannot be.
+    """
+    draft = record.draft
+    place = draft.submit_dir if draft.sbatch and draft.submit_dir else record.cwd
     try:
-        os.chdir(record.cwd)
+        os.chdir(place)
     except OSError as error:
         raise UsageError(
-            f"job {record.job_id} was submitted from {record.cwd}, which cannot be entered: "
+            f"job {record.job_id} was submitted from {place}, which cannot be entered: "
             f"{error.strerror}",
             f"'neuronctl show {record.job_id} --script' prints its script",
         ) from None
@@ -64,16 +70,14 @@ def changes_since(record: JobRecord) -> Changes:
     return Changes(now, tuple(provenance.drift(then, now)), gone, changed, diff)
 
 
-def program_copy(
-    record: JobRecord, changes: Changes, *, as_recorded: bool, as_is: bool
-) -> Optional[str]:
-    """The name under which the recorded program is to run; None: the program that is there now.
+def runs_recorded(record: JobRecord, changes: Changes, *, as_recorded: bool, as_is: bool) -> bool:
+    """Whether the recorded program is to run, and not the one that is there now.
 
     as_recorded, as_is: which of the two the user asked for. Raises UsageError where it has to be
     asked for and is not, and where the program that is to run is not to be had.
     """
     if not (changes.program_gone or changes.program_changed):
-        return None
+        return False
     then = record.draft.surroundings
     if changes.program_gone and not as_recorded:
         raise UsageError(
@@ -87,18 +91,48 @@ def program_copy(
             "the program has changed since: which version should run?",
             "--script-as-recorded runs the recorded one, --script-as-is the present one",
         )
-    if as_is:
-        return None
-    if then.program_text is None:
+    if as_recorded and then.program_text is None:
         raise UsageError(
             f"the program of job {record.job_id} is not in its record: it was too long, not text, "
             "or contained a secret",
             then.git_commit and f"git may have it: git show {then.git_commit[:12]}:…",
         )
+    return as_recorded
+
+
+def program_copy(record: JobRecord) -> str:
+    """The name under which the recorded program is to run."""
+    then = record.draft.surroundings
     # Beside the program, since that is where it finds what it imports.
     head, tail = os.path.splitext(then.program)
     script = os.path.relpath(f"{head}.as-of-{then.program_sha256[:8]}{tail}")
     return script if script.endswith(".py") else f"./{script}"
+
+
+def own_again(
+    record: JobRecord, over: Sequence[str], *, from_record: bool
+) -> Tuple[Tuple[str, ...], Optional[str]]:
+    """sbatch's words for a recorded script, and its text where sbatch gets it by standard input.
+
+    over: options over the recorded ones. from_record: the recorded text, in place of the file.
+    Raises UsageError where a secret was masked.
+    """
+    words = record.draft.sbatch[1:]
+    if any(MASK in word for word in words):
+        raise UsageError(
+            f"the record of job {record.job_id} does not hold the words of its sbatch: a secret in "
+            "them was masked",
+            "submit the script with 'neuronctl submit', and pass secrets in a variable",
+        )
+    line = read_line(words)
+    # Whether to wait is said anew each time.
+    options = tuple(word for word in line.options if word not in ("-W", "--wait"))
+    if not from_record and not line.reads_stdin:
+        file = (line.file,) if line.file else ()
+        return (*options, *over, *file, *line.args), None
+    if not line.reads_stdin:
+        over = (f"--job-name={record.job_name}", *over)  # and not that of standard input
+    return (*options, *over, STDIN, *line.args), _whole_script(record)
 
 
 def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
@@ -120,6 +154,19 @@ def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]
 
 def same_again(record: JobRecord, changes: Changes, command_line: Sequence[str]) -> RecordDraft:
     """The recorded script, byte for byte, as a new draft; UsageError where a secret was masked."""
+    _whole_script(record)
+    return dataclasses.replace(
+        record.draft,
+        command_line=tuple(command_line),
+        findings=(),
+        forced=False,
+        verdict="",
+        surroundings=changes.now,
+    )
+
+
+def _whole_script(record: JobRecord) -> str:
+    """The recorded script; UsageError where a secret in it was masked."""
     # A surrogate that no byte stands for is in a damaged record only.
     script = record.draft.script.encode("utf-8", "replace")
     with contextlib.suppress(UnicodeEncodeError):
@@ -131,14 +178,7 @@ def same_again(record: JobRecord, changes: Changes, command_line: Sequence[str])
             f"'neuronctl show {record.job_id} --script' prints it with the secret masked; "
             "put the secret into a variable and pass it with --env NAME",
         )
-    return dataclasses.replace(
-        record.draft,
-        command_line=tuple(command_line),
-        findings=(),
-        forced=False,
-        verdict="",
-        surroundings=changes.now,
-    )
+    return record.draft.script
 
 
 def plan_again(

@@ -15,6 +15,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import look
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
+from neuronctl.rule_codes import CODES
 from neuronctl.rules import Finding, RuleContext, check
 from neuronctl.rules.script import ScriptFinding, check_script, has_errors
 from neuronctl.rules.script_base import ScriptFacts
@@ -23,15 +24,23 @@ from neuronctl.slurm.cluster import local_cluster
 
 if TYPE_CHECKING:
     from neuronctl.gate.ask import AskedOnce
+    from neuronctl.gate.assessment import Assessment
+    from neuronctl.gate.verdict import Verdict
 
 
 @dataclass(frozen=True)
 class CheckedScript:
-    """One script and what was found. name: the file's, ``<stdin>`` for standard input."""
+    """One script and what was found. name: the file's, ``<stdin>`` for standard input.
+
+    plan: what its directives ask for, None where it is not judged as a job. verdict: what would
+    happen to it now, None where Slurm was not asked.
+    """
 
     name: str
     text: str
     findings: Tuple[ScriptFinding, ...]
+    plan: Optional[JobPlan] = None
+    verdict: Optional[Verdict] = None
 
     @property
     def has_errors(self) -> bool:
@@ -69,15 +78,71 @@ def check_text(
         command_line=command_line or (),
     )
     known = bool(header.given) or command_line is not None
+    asking = _Asking(catalog, cluster, ask_slurm, asked)
+    return _checked(name, text, header, asking, known=known)
+
+
+def check_submission(
+    name: str,
+    text: str,
+    header: Header,
+    request: Optional[JobRequest],
+    catalog: Catalog,
+    cluster: Cluster,
+    *,
+    now: bool,
+    fresh: bool = False,
+) -> CheckedScript:
+    """Check a script that is about to be submitted.
+
+    header, request: of the script with the command line that submits it; without a request it is
+    not judged as a job. now: by all that judges a job, with what Slurm says, as the catalog alone
+    otherwise. fresh: read Slurm's limits anew.
+    """
+    asking = _Asking(catalog, cluster, now, None, now=now, fresh=fresh)
+    return _checked(name, text, header, asking, known=request is not None, request=request)
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """By what scripts are judged. now: as they are submitted, by all that Slurm says."""
+
+    catalog: Catalog
+    cluster: Cluster
+    ask_slurm: bool
+    asked: Optional[AskedOnce]
+    now: bool = False
+    fresh: bool = False
+
+
+def _checked(
+    name: str,
+    text: str,
+    header: Header,
+    asking: _Asking,
+    *,
+    known: bool = True,
+    request: Optional[JobRequest] = None,
+) -> CheckedScript:
     text = "" if is_too_long(text) else text
     shell = read_shell(text.replace("\r\n", "\n"))
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
+    assessed: Optional[Assessment] = None
     if known and not header.refusals and not header.foreign and header.components == 1:
-        made, judged = _judged(header, name, catalog, cluster, ask_slurm, asked=asked)
+        request = request or as_request(header, name, asking.cluster)
+        made, judged, assessed = _judged(request, asking)
     facts = ScriptFacts(text.replace("\r\n", "\n"), header, shell, made)
-    forbidden = cluster.policy.forbidden_options
-    return CheckedScript(name, text, check_script(facts, judged, forbidden))
+    forbidden = asking.cluster.policy.forbidden_options
+    found = check_script(facts, judged, forbidden, now=asking.now)
+    verdict = None
+    if assessed is not None and asking.now:
+        # Only what holds for the script stands against it.
+        held = [one.finding for one in found]
+        refusals = tuple(one for one in held if one.refuses)
+        warnings = tuple(one for one in held if not one.refuses and not CODES[one.code].waits)
+        verdict = dataclasses.replace(assessed, refusals=refusals, warnings=warnings).verdict
+    return CheckedScript(name, text, found, made, verdict)
 
 
 _COMMANDS = {"salloc": SALLOC, "srun": SRUN}
@@ -114,58 +179,49 @@ def check_line(
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
     if not header.refusals:
-        made, judged = _judged(header, name, catalog, cluster, ask_slurm, name != "sbatch")
+        asking = _Asking(catalog, cluster, ask_slurm, None)
+        request = as_request(header, name, cluster)
+        made, judged, _ = _judged(request, asking, interactive=name != "sbatch")
     facts = ScriptFacts(line, header, ShellText((), (), None, frozenset()), made)
     forbidden = cluster.policy.forbidden_options
     return CheckedScript("command line", line, check_script(facts, judged, forbidden))
 
 
-def _judged(
-    header: Header,
-    name: str,
-    catalog: Catalog,
-    cluster: Cluster,
-    ask_slurm: bool,
-    interactive: bool = False,
-    asked: Optional[AskedOnce] = None,
-) -> Tuple[Optional[JobPlan], Sequence[Finding]]:
+_Judged = Tuple[Optional[JobPlan], Sequence[Finding], "Optional[Assessment]"]
+
+
+def _judged(request: JobRequest, asking: _Asking, *, interactive: bool = False) -> _Judged:
     """The plan, and what the rules have against it: of several partitions, in the best one."""
-    request = as_request(header, name, cluster)
-    partitions: Iterable[Optional[str]] = (request.partition or "").split(",")
-    best: Tuple[Optional[JobPlan], Sequence[Finding]] = (None, ())
+    partitions: Iterable[str] = (request.partition or "").split(",")
+    if asking.now:
+        partitions = (request.partition or "",)
+    best: _Judged = (None, (), None)
     least = None
     for partition in partitions:
         one = dataclasses.replace(request, partition=partition or None)
         try:
-            made, found = _judge_one(one, catalog, cluster, ask_slurm, interactive, asked)
+            judged = _judge_one(one, asking, interactive)
         except NeuronctlError:
             continue  # what cannot be planned, such as a name with a control character
-        count = sum(1 for finding in found if finding.refuses)
+        count = sum(1 for finding in judged[1] if finding.refuses)
         if least is None or count < least:
-            best, least = (made, found), count
+            best, least = judged, count
     return best
 
 
-def _judge_one(
-    request: JobRequest,
-    catalog: Catalog,
-    cluster: Cluster,
-    ask_slurm: bool,
-    interactive: bool,
-    asked: Optional[AskedOnce],
-) -> Tuple[JobPlan, Sequence[Finding]]:
-    made = plan(request, cluster, interactive=interactive)
+def _judge_one(request: JobRequest, asking: _Asking, interactive: bool) -> _Judged:
+    made = plan(request, asking.cluster, interactive=interactive)
     local = dataclasses.replace(look(made), of_script=True)
-    here = local_cluster() if ask_slurm else None
-    if here is None:
+    here = local_cluster() if asking.ask_slurm else None
+    if here is None and not asking.now:
         if _logs_elsewhere(made):
             problems = {code: one for code, one in local.problems.items() if code != "NC411"}
             local = dataclasses.replace(local, problems=problems)
-        return made, check(RuleContext(made, catalog, local, reviewed=True))
+        return made, check(RuleContext(made, asking.catalog, local, reviewed=True)), None
     from neuronctl.gate.assessment import assess_now
 
-    assessment = assess_now(made, catalog, local, asked=asked)
-    return made, assessment.findings
+    assessment = assess_now(made, asking.catalog, local, fresh=asking.fresh, asked=asking.asked)
+    return made, assessment.findings, assessment
 
 
 def _logs_elsewhere(made: JobPlan) -> bool:

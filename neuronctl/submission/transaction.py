@@ -7,15 +7,15 @@ import dataclasses
 import os
 from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.errors import RecordError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.provenance import look
-from neuronctl.records.recovery import recover
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.process import installed
-from neuronctl.slurm.sbatch import sbatch
+from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_own
 from neuronctl.submission.prepare import PreparedJob
 from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
@@ -80,13 +80,74 @@ def draft(
     )
 
 
+class Recording:
+    """A job's record before and after sbatch; one that cannot be kept is only a warning.
+
+    key: "" where there is no record.
+    """
+
+    def __init__(
+        self,
+        draft: RecordDraft,
+        warn: Notify,
+        *,
+        cluster: Optional[str] = None,
+        ask_slurm: bool = True,
+    ) -> None:
+        """Write the intent. cluster: Slurm's, where it is not this machine's.
+
+        ask_slurm: whether to look first for the jobs of submissions that were cut off.
+        """
+        self.key = ""
+        self.store: Optional[RecordStore] = None
+        self.cluster = cluster or local_cluster()
+        self._warn = warn
+        with self._tolerant():
+            self.store = RecordStore.default()
+            if ask_slurm:
+                from neuronctl.records.recovery import recover
+
+                for note in recover(self.store):
+                    warn(note)
+            self.key = self.store.begin(draft, self.cluster)
+
+    def taken(
+        self, submitted: Submitted, draft: Optional[RecordDraft] = None
+    ) -> Optional[JobRecord]:
+        """Write the job's record; None where that cannot be. draft: as for RecordStore.complete."""
+        if self.store is not None and self.key:
+            with self._tolerant():
+                cluster = submitted.cluster or self.cluster
+                return self.store.complete(self.key, submitted.job_id, cluster, draft=draft)
+        return None
+
+    def failed(self, error: str, *, certain: bool) -> None:
+        """Record how sbatch failed. certain: there is no job; otherwise the intent stays."""
+        if self.store is not None and self.key:
+            with self._tolerant():
+                (self.store.failed if certain else self.store.doubted)(self.key, error)
+
+    @contextlib.contextmanager
+    def _tolerant(self) -> Iterator[None]:
+        try:
+            yield
+        except RecordError as error:
+            hint = f"\n  hint: {error.hint}" if error.hint else ""
+            self._warn(f"warning: {error.message}{hint}")
+
+
 def submit_draft(
-    draft: RecordDraft, secrets: Mapping[str, str], notify: Optional[Notify] = None
+    draft: RecordDraft,
+    secrets: Mapping[str, str],
+    notify: Optional[Notify] = None,
+    *,
+    cluster: Optional[str] = None,
 ) -> Submission:
     """Submit a draft's script. A record that cannot be kept is only a warning.
 
-    secrets: variables that the job gets and no record holds. Raises SlurmRefusedError, and
-    SlurmUnavailableError, after which it may not be known whether Slurm has the job.
+    secrets: variables that the job gets and no record holds. cluster: as for Recording. Raises
+    SlurmRefusedError, and SlurmUnavailableError, after which it may not be known whether Slurm has
+    the job.
     """
     warnings = []
 
@@ -95,25 +156,14 @@ def submit_draft(
         if notify is not None:
             notify(text)
 
-    @contextlib.contextmanager
-    def recording() -> Iterator[None]:
-        try:
-            yield
-        except RecordError as error:
-            hint = f"\n  hint: {error.hint}" if error.hint else ""
-            warn(f"warning: {error.message}{hint}")
-
-    cluster = local_cluster()
-    key: Optional[str] = None
-    store: Optional[RecordStore] = None
-    with recording():
-        store = RecordStore.default()
-        for note in recover(store):
-            warn(note)
-        key = store.begin(draft, cluster)
+    recording = Recording(draft, warn, cluster=cluster)
     try:
         place = draft.submit_dir or draft.cwd
-        submitted = sbatch(draft.script, mark=key or "", cwd=place, environment=secrets)
+        if draft.sbatch:
+            by_stdin = draft.script if read_line(draft.sbatch[1:]).reads_stdin else None
+            submitted = sbatch_own(draft.sbatch, by_stdin, cwd=place)
+        else:
+            submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=secrets)
     except KeyboardInterrupt:
         warn(
             "interrupted while sbatch was running: the job may be in the queue "
@@ -122,24 +172,18 @@ def submit_draft(
         raise
     except (SlurmRefusedError, SlurmUnavailableError) as error:
         # Only then is it certain that there is no job; any other error leaves the intent.
-        certain = isinstance(error, SlurmRefusedError) or not installed()
-        if certain and store is not None and key is not None:
-            with recording():
-                store.failed(key, error.message)
+        if isinstance(error, SlurmRefusedError) or not installed():
+            recording.failed(error.message, certain=True)
         raise
     if submitted.warnings:
         warn(f"sbatch: {submitted.warnings}")
-    record: Optional[JobRecord] = None
-    if store is not None and key is not None:
-        with recording():
-            record = store.complete(key, submitted.job_id, submitted.cluster or cluster)
     return Submission(
         job_id=submitted.job_id,
         partition=draft.partition,
         output=_log_path(draft, draft.output, submitted.job_id),
         error=_log_path(draft, draft.error or draft.output, submitted.job_id),
         is_array=draft.array is not None,
-        record=record,
+        record=recording.taken(submitted),
         warnings=tuple(warnings),
     )
 

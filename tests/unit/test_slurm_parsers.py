@@ -153,7 +153,9 @@ def test_gpus_of_a_job(text: str, expected: Optional[int]) -> None:
         ("4711;neuron\n", Submitted(4711, "neuron")),
         ("Welcome to the cluster, 4712 jobs today\n4711\n", Submitted(4711)),
         ("", None),
-        ("Submitted batch job 4711\n", None),
+        ("Submitted batch job 4711\n", Submitted(4711)),
+        ("Submitted batch job 4711 on cluster neuron\n", Submitted(4711, "neuron")),
+        ("sbatch: Job 7 to start at 2026-08-12T09:30:00\n", None),
     ],
 )
 def test_submitted(stdout: str, expected: Optional[Submitted]) -> None:

@@ -1,0 +1,33 @@
+"""``neuronctl sbatch``: sbatch itself, with a check and a record beside it."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+import click
+
+from neuronctl.cli.beside_sbatch import call
+from neuronctl.cli.job_options import complete_files
+
+
+@click.command(
+    "sbatch",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument(
+    "words",
+    metavar="[WORDS]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=complete_files,
+)
+def command(words: Tuple[str, ...]) -> int:
+    """Call sbatch with these words, and check and record what it submits.
+
+    Output, exit code, and job are sbatch's own, so that alias sbatch='neuronctl sbatch' is
+    harmless. Findings are printed on standard error if it is a terminal. They refuse nothing, and
+    neither does a record that cannot be written. Of a heterogeneous job, only the first component
+    is checked.
+    """
+    return call(words)

@@ -1,0 +1,172 @@
+"""sbatch as the user would have called it: the same words, environment, terminal and signals."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from neuronctl.errors import SlurmUnavailableError
+from neuronctl.slurm.process import where_slurm_is
+
+_CLAIM = "neuronctl-sbatch"
+
+
+def find_sbatch() -> str:
+    """The sbatch on PATH; raises SlurmUnavailableError where there is none.
+
+    A file of that name may itself call neuronctl: where one that a neuronctl above this process has
+    started does so, it is the next one.
+    """
+    found: Dict[Tuple[int, int], str] = {}
+    for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(directory, "sbatch")
+        with contextlib.suppress(OSError, ValueError):
+            status = os.stat(path)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                found.setdefault((status.st_dev, status.st_ino), path)
+    paths = list(found.values())
+    claimed = claimed_sbatch()
+    if claimed in paths:
+        paths = paths[paths.index(claimed) + 1 :]
+    if not paths:
+        raise SlurmUnavailableError(
+            "sbatch not found: Slurm is not on PATH",
+            where_slurm_is(or_else=", or add Slurm's bin directory to PATH"),
+        )
+    return paths[0]
+
+
+def claimed_sbatch() -> Optional[str]:
+    """The sbatch that a neuronctl has started, of which this process is a part; None: of none."""
+    pid = os.getpid()
+    while pid > 1:
+        with contextlib.suppress(OSError):
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                path = f"/proc/{pid}/fd/{number}"
+                with contextlib.suppress(OSError):
+                    if os.readlink(path).startswith(f"/memfd:{_CLAIM}"):
+                        with open(path, "rb") as file:
+                            return os.fsdecode(file.read())
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+        except OSError:
+            break
+    return None
+
+
+def claim(path: str) -> int:
+    """A descriptor that tells a neuronctl below this process which sbatch was started."""
+    file = os.memfd_create(_CLAIM)
+    os.pwrite(file, os.fsencode(path), 0)
+    return file
+
+
+def given_environment() -> Dict[str, str]:
+    """The environment as it was given to this process.
+
+    Without the LC_CTYPE that Python sets for itself where the locale is C.
+    """
+    given = dict(os.environ)
+    with contextlib.suppress(OSError):
+        with open("/proc/self/environ", "rb") as file:
+            own = not any(one.startswith(b"LC_CTYPE=") for one in file.read().split(b"\0"))
+        if own and given.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
+            del given["LC_CTYPE"]
+    return given
+
+
+def become(path: str, words: Sequence[str]) -> None:
+    """Replace this process by sbatch; returns only by raising OSError."""
+    os.set_inheritable(claim(path), True)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        signal.signal(number, signal.SIG_DFL)
+    os.execve(path, ["sbatch", *words], given_environment())
+
+
+_RELAYED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM")
+
+
+class PassedOn:
+    """A running sbatch that has this process's terminal, standard error and working directory.
+
+    Its standard output comes back through ``lines``. Signals to this process go to it.
+    """
+
+    def __init__(self, path: str, words: Sequence[str], stdin: Optional[bytes] = None) -> None:
+        """Start it. stdin: what to give it in place of this process's own standard input.
+
+        Raises OSError.
+        """
+        self._waiting: List[int] = []
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._before: Dict[int, Any] = {}
+        self._claim = claim(path)
+        for name in _RELAYED:
+            number = getattr(signal, f"SIG{name}")
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._relay)
+        given = None
+        try:
+            if stdin is not None:
+                given = os.memfd_create("script")
+                view = memoryview(stdin)
+                while view:
+                    view = view[os.write(given, view) :]
+                os.lseek(given, 0, os.SEEK_SET)
+            self._process = subprocess.Popen(
+                ["sbatch", *words],
+                executable=path,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                env=given_environment(),
+                close_fds=False,
+                bufsize=0,
+            )
+        except BaseException:
+            self._restore()
+            raise
+        finally:
+            if given is not None:
+                os.close(given)
+        for number in self._waiting:
+            self._process.send_signal(number)
+
+    def _relay(self, number: int, frame: Any) -> None:
+        if self._process is None:
+            self._waiting.append(number)
+        else:
+            self._process.send_signal(number)
+
+    def _restore(self) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def parts(self) -> Iterator[bytes]:
+        """What it prints on standard output, as soon as it does."""
+        assert self._process is not None and self._process.stdout is not None
+        with self._process.stdout as stream:
+            while True:
+                part = os.read(stream.fileno(), 65536)
+                if not part:
+                    return
+                yield part
+
+    def wait(self) -> int:
+        """Wait for its end: its exit code, or the negative number of the signal it died of."""
+        assert self._process is not None
+        code = self._process.wait()
+        self._restore()
+        return code
+
+
+def die_of(number: int) -> None:
+    """End this process by a signal, without a core dump of its own."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

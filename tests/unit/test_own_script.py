@@ -1,0 +1,135 @@
+"""sbatch's command line and the script that it submits, as they are read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from neuronctl.batchscript.option_tables import GetoptError
+from neuronctl.batchscript.sbatch_line import read_line
+from neuronctl.catalog.loader import load
+from neuronctl.submission.own_script import draft_of, judge_own, read_own
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --partition=amd_a100nv_8 --gres=gpu:2 -n 2 -c 8
+#SBATCH --comment=pytorch
+srun python train.py
+"""
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.sh"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "file", "args"),
+    [
+        (["job.sh"], (), "job.sh", ()),
+        (["-p", "x", "job.sh", "-p", "y"], ("-p", "x"), "job.sh", ("-p", "y")),
+        (["-px", "--", "job.sh"], ("-px",), "job.sh", ()),
+        (["--site=3", "-N1", "job.sh"], ("--site=3", "-N1"), "job.sh", ()),
+        (["-N1", ":", "--site", "-N2", "job.sh"], ("-N1", ":", "--site", "-N2"), "job.sh", ()),
+        (["--wrap", "a b"], ("--wrap", "a b"), "", ()),
+        ([], (), "", ()),
+    ],
+)
+def test_words(words: List[str], options: List[str], file: str, args: List[str]) -> None:
+    line = read_line(words)
+    assert (line.options, line.file, line.args) == (options, file, args)
+
+
+@pytest.mark.parametrize("words", [["-N"], ["-Z", "x"], ["--no=1"], ["--wrap=a", "job.sh"]])
+def test_words_that_sbatch_refuses(words: List[str]) -> None:
+    with pytest.raises(GetoptError):
+        read_line(words)
+
+
+@pytest.mark.parametrize("words", [["-h"], ["--usage"], ["-V"], ["--test-only", "job.sh"]])
+def test_words_without_a_job(words: List[str]) -> None:
+    assert not read_line(words).submits
+
+
+def test_the_components_of_a_command_line() -> None:
+    line = read_line(["-N1", "-p", "a", ":", "-N2", "-p", "b", ":", "-n4", "job.sh"])
+    assert (line.components, line.known) == (3, ("-N1", "-p", "a"))
+    own = read_own(["-N1", ":", "-N2", "job.sh"])
+    job = judge_own(own, load(), "neuron-2022", ask_slurm=True)
+    assert [one.code for one in job.findings] == ["NC609"]
+    assert job.verdict is not None and "not judged" in job.verdict.words
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["job.sh"], "job.sh"),
+        (["-J", "x", "job.sh"], "x"),
+        (["--wrap=hostname"], "wrap"),
+        ([], "sbatch"),
+        (["/dev/stdin"], "stdin"),
+    ],
+)
+def test_the_name_of_the_job(words: List[str], name: str) -> None:
+    assert read_own(words, SCRIPT).job_name == name
+
+
+def test_the_script_is_found_as_sbatch_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "other.sh").write_text(SCRIPT)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    assert read_own(["other.sh"]).path == str(tmp_path / "bin" / "other.sh")
+    with pytest.raises(FileNotFoundError):
+        read_own(["./other.sh"])
+
+
+def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "7")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
+    own = read_own(["-t", "5", "-D", "sub", "-e", "err", "job.sh"])
+    here = os.getcwd()
+    drafted = draft_of(own, (), judge_own(own, load(), "neuron-2022", ask_slurm=False))
+    assert (drafted.time_limit, drafted.request["account"]) == (300, "lab")
+    assert (drafted.cwd, drafted.submit_dir) == (f"{here}/sub", here)
+    assert (drafted.output, drafted.error) == (f"{here}/sub/slurm-%j.out", f"{here}/sub/err")
+    assert (drafted.nodes, drafted.gpus_per_node) == (1, 2)
+
+
+def test_a_cluster_that_the_catalog_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = read_own(["-M", "far", "-t", "99-0", "job.sh"])
+    job = judge_own(own, load(), None, ask_slurm=True)
+    assert own.cluster == "far" and not job.errors
+    assert job.verdict is not None
+    assert job.verdict.words == "the cluster far is not in the catalog"
+
+
+def test_a_draft_needs_no_judgement(script: Path) -> None:
+    """It is what the record begins with, before anything can go wrong."""
+    script.write_text(SCRIPT.replace("-n 2", "-n two -t never -a 1-x"))
+    drafted = draft_of(read_own(["job.sh"]), ["neuronctl", "sbatch", "job.sh"])
+    assert drafted.sbatch == ("sbatch", "job.sh")
+    assert (drafted.job_name, drafted.array, drafted.time_limit) == ("job.sh", None, None)
+    judged = judge_own(read_own(["job.sh"]), load(), "neuron-2022", ask_slurm=True)
+    assert [one.code for one in judged.errors] == ["NC601"]
+    assert judged.errors[0].message.startswith("job.sh:2: ")
+
+
+def test_more_words_go_before_the_script() -> None:
+    own = read_own(["-N1", "--", "job.sh", "a"]).with_words("--comment=x", "-N2")
+    assert own.words == ("-N1", "--comment=x", "-N2", "job.sh", "a")
+    assert own.header.value("nodes") == "2"
+
+
+def test_a_changed_file_is_seen(script: Path) -> None:
+    own = read_own(["job.sh"])
+    assert not own.has_changed()
+    script.write_text(SCRIPT + "\n")
+    assert own.has_changed()

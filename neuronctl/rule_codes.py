@@ -101,7 +101,13 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC336", "several modules in one word", WARNING),
         RuleCode("NC337", "cleanenv has no effect with Pyxis", WARNING),
         RuleCode("NC338", "secret that others can read", WARNING),
-        RuleCode("NC339", "argument with a dash that is not ASCII's", WARNING, of_launch=True),
+        RuleCode(
+            "NC339",
+            "argument with a dash that is not ASCII's",
+            WARNING,
+            of_launch=True,
+            of_step=True,
+        ),
         RuleCode("NC341", "variable that is not replaced", WARNING, of_launch=True),
         RuleCode("NC342", "variable that cannot be replaced as meant", of_launch=True),
         RuleCode("NC401", "program cannot be run", of_launch=True, of_step=True),
@@ -110,6 +116,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC404", "software of another architecture", of_partition=True, of_launch=True),
         RuleCode("NC405", "modules of another architecture", WARNING),
         RuleCode("NC406", "environment cannot be activated"),
+        RuleCode("NC407", "shell text that bash cannot read"),
         RuleCode("NC411", "log file cannot be written"),
         RuleCode("NC412", "directory cannot be entered"),
         RuleCode(

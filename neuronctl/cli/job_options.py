@@ -148,7 +148,7 @@ def _shell_text(
                 f"--body: {name} is not for bash: it begins with {first.strip()}",
                 "name the file as SCRIPT, without --body",
             )
-        text = rest
+        text = f"\n{rest}"  # errors name the file's lines
     if len(text) > _LONGEST:
         raise UsageError(f"--body: {name} has more than {_LONGEST // 1024} KiB")
     try:

@@ -107,7 +107,7 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[W
     """
     script, args = request.script, request.args
     if request.body is not None:
-        script, args = "bash", ("-c", request.body.rstrip("\n"))
+        script, args = "bash", ("-c", request.body.strip("\n"))
     if script is None:
         return ()
     words = launcher.python if is_python(request) else launcher.executable

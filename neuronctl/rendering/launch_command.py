@@ -105,7 +105,7 @@ def launch_text(plan: JobPlan, parts: LaunchParts) -> str:
     own words are handed to it as arguments, so that no second shell ever reads them.
     """
     if plan.inline:
-        return (plan.request.body or "").rstrip("\n")
+        return (plan.request.body or "").strip("\n")
     wrapping = plan.wrapping
     once = [*parts.once, *map(quote, wrapping.srun)]
     command = [*map(quote, wrapping.prefix), *parts.task]

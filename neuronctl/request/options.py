@@ -213,13 +213,13 @@ def _setup(texts: Sequence[str]) -> Tuple[str, ...]:
 
 def shell_text(text: str) -> str:
     """Return shell text that can stand in a script; raise ValueError if it is empty or cannot."""
-    if not text.strip():
+    if re.search(r"(?m)^\s*[^#\s]", text) is None:
         raise ValueError("is empty")
     for line in text.split("\n"):
         if line.strip():
             one_line(line.replace("\t", " ").rstrip("\r"))
     # sbatch rejects a script with CR LF anywhere in it.
-    return text.replace("\r\n", "\n").strip("\n") + "\n"
+    return text.replace("\r\n", "\n").rstrip("\n") + "\n"
 
 
 def _env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:

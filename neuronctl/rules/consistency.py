@@ -462,31 +462,27 @@ def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
 @rule("NC338")
 def exposed_secret(context: RuleContext) -> Iterator[Violation]:
     request, here = context.plan.request, context.local
-    launches = [launch.request for launch in context.plan.launches]
-    args = tuple(arg for one in launches for arg in one.args)
-    text = "\n".join(one.body or "" for one in launches)
     masker = Masker()
-    for exposed, where in (
-        (masker.words(args) != args, "the program's arguments contain"),
-        (masker.text(text) != text, "the shell text contains"),
-        (masker.words(request.setup_first) != request.setup_first, "--setup-first contains"),
-        (masker.words(request.setup) != request.setup, "--setup contains"),
-        (masker.words(request.sbatch) != request.sbatch, "--sbatch contains"),
-        (
-            masker.words(request.launcher_options) != request.launcher_options,
-            "--launcher-option contains",
-        ),
-        (
-            masker.words(request.container_options) != request.container_options,
-            "--container-option contains",
-        ),
-    ):
-        if exposed:
-            yield Violation(
-                f"{where} a secret: it stands in the script, and everybody on the node sees the "
-                "command lines of what runs there",
-                "export it, pass it on with --env NAME, and let the program read the variable",
-            )
+    places: List[Tuple[str, Tuple[str, ...]]] = [
+        ("--setup-first contains", request.setup_first),
+        ("--setup contains", request.setup),
+        ("--sbatch contains", request.sbatch),
+        ("--container-option contains", request.container_options),
+    ]
+    exposed = []
+    for launch in context.plan.launches:
+        step, text = launch.prefix, launch.request.body or ""
+        places.append((f"{step}the program's arguments contain", launch.request.args))
+        places.append((f"{step}--launcher-option contains", launch.launcher_options))
+        if masker.text(text) != text:
+            exposed.append(f"{step}the shell text contains")
+    exposed += [where for where, words in places if masker.words(words) != words]
+    for where in exposed:
+        yield Violation(
+            f"{where} a secret: it stands in the script, and everybody on the node sees the "
+            "command lines of what runs there",
+            "export it, pass it on with --env NAME, and let the program read the variable",
+        )
     for name in here.typed_secrets if here is not None else ():
         yield Violation(
             f"--env {name}=… on the command line: everybody on this machine sees command lines, "

@@ -441,6 +441,12 @@ CASES: List[Case] = [
         ["no conda", "x"],
         here(),
     ),
+    (
+        "NC407",
+        here(broken_texts=("bash cannot read --setup, line 1",)),
+        ["bash cannot read --setup, line 1", "open quote"],
+        here(),
+    ),
     ("NC312", {"nodelist": "n["}, ["--nodelist=n["], {"nodelist": "n1"}),
     ("NC312", {"nodelist": "n1", "exclude": "n[1-2]"}, ["n1 is in both"], {"nodelist": "n1"}),
     (

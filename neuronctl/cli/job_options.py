@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 import click
 
 from neuronctl.errors import UsageError
+from neuronctl.request.job import Body
 from neuronctl.request.options import OPTIONS, Option, shell_text
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ program_arguments = click.argument(
 
 def _shell_text(
     ctx: click.Context, parameter: click.Parameter, file: Optional[str]
-) -> Optional[str]:
+) -> Optional[Body]:
     if file is None:
         return None
     name = "standard input" if file == "-" else f"'{file}'"
@@ -152,7 +153,7 @@ def _shell_text(
     if len(text) > _LONGEST:
         raise UsageError(f"--body: {name} has more than {_LONGEST // 1024} KiB")
     try:
-        return shell_text(text)
+        return Body(shell_text(text), None if file == "-" else file)
     except ValueError as error:
         raise UsageError(f"--body: {name} {error}") from None
 

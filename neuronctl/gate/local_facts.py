@@ -108,12 +108,14 @@ def _syntax_problem(text: str) -> str:
     number, message = found
     line = "".join(text.split("\n")[number - 1 : number])
     token = re.search(r"near unexpected token `(.*)'", message)
+    quote_mark = re.search(r"matching `(['\"`])'", message)
     place = read_shell(text).broken
+    start = place.column if place is not None and place.line == number else 1
     if token is not None:
-        column = (line.find(token[1]) if token[1] in line else len(line)) + 1
-    else:
-        column = place.column if place is not None and place.line == number else 1
-    return f"line {number}, column {column}: {message}"
+        start = (line.find(token[1]) if token[1] in line else len(line)) + 1
+    elif quote_mark is not None:
+        start = line.find(quote_mark[1], start - 1) + 1
+    return f"line {number}, column {max(start, 1)}: {message}"
 
 
 def _is_file_name(script: str) -> bool:

@@ -535,10 +535,10 @@ class _Planner:
         if request.job_name is not None:
             return self.asked("job-name", "job_name", request.job_name)
         if request.script is None:
+            if request.text_file is not None:
+                name = _name_of(request.text_file)
+                return self.decide("job-name", name, Source.DERIVED, "the file's name")
             name = "interactive" if self.interactive else "job"
-            origin = request.origin("body" if request.body is not None else "steps")
-            if origin.source is Source.JOB_FILE:
-                name = _name_of(origin.where.rpartition(":")[0])
             return self.decide("job-name", name, Source.DERIVED, "")
         return self.decide(
             "job-name", _name_of(request.script), Source.DERIVED, "the script's name"

@@ -103,7 +103,7 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     if plan.interactive or request.script is None or not plan.launcher.distributed:
         return
     times = plan.processes
-    called = None if times == 1 else called_launcher(request.script, request.args)
+    called = None if times == 1 else called_launcher(request)
     if called is None:
         return
     launcher, name, args = called
@@ -143,7 +143,7 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
                 f"torchrun sets them, also for one GPU: {line}",
             )
     elif plan.nodes > 1:
-        called = called_launcher(request.script or "", request.args)
+        called = called_launcher(request)
         if called is not None and called[0].starts_processes():
             launcher, name, args = called
             program = next((one for one in args if one.endswith(".py")), "PROGRAM")

@@ -90,7 +90,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC312", "node list contradicts the request", of_partition=True),
         RuleCode("NC313", "sbatch option that has another of neuronctl's own"),
         RuleCode("NC314", "option that sbatch does not know"),
-        RuleCode("NC321", "signal ends torchrun", WARNING, of_step=True),
+        RuleCode("NC321", "signal that does not reach every process", WARNING, of_step=True),
         RuleCode("NC322", "command too long for horovodrun", of_step=True),
         RuleCode("NC323", "horovodrun in a directory with a blank", of_step=True),
         RuleCode("NC331", "container and environment exclude each other"),

@@ -315,17 +315,21 @@ def begin(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC321")
 def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
-    plan, signal = context.plan, context.plan.signal
-    handled = plan.launcher.signals
-    if signal is None or not handled or signal.trapped_by_setup:
+    plan, signal, launcher = context.plan, context.plan.signal, context.plan.launcher
+    if signal is None or not plan.passes_signal:
         return
-    numbers = [str(int(getattr(signals, f"SIG{name}"))) for name in handled]
-    if signal.name not in (*handled, *numbers):
+    numbers = [str(int(getattr(signals, f"SIG{name}"))) for name in launcher.signals]
+    if launcher.signals and signal.name not in (*launcher.signals, *numbers):
         yield Violation(
-            f"--signal={plan.request.signal}: {signal.name} ends {plan.launcher.name} at once, "
-            "and its processes never see it",
-            "use --launcher srun, where every process gets it, or trap it in the batch shell: "
-            f"--signal B:{signal.name}@120 --setup \"trap 'touch save-now' {signal.name}\"",
+            f"--signal={plan.request.signal}: {launcher.name} ends its processes at {signal.name} "
+            "and fails, even if they save and exit with 0",
+            f"use {' or '.join(launcher.signals)}, which it passes on to them",
+        )
+    elif launcher.ssh and not launcher.signals and plan.most_nodes > 1:
+        yield Violation(
+            f"--signal={plan.request.signal}: {launcher.name} starts processes over ssh, and those "
+            "on other nodes than the first never receive it",
+            "use --launcher srun, where every process receives it",
         )
 
 

@@ -65,7 +65,7 @@ def test_a_byte_order_mark_before_shell_text(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("signal", ["INT@60", "2@60", "SIGQUIT@60"])
 def test_a_signal_that_bash_ignores_in_the_background(run: Run, signal: str) -> None:
     script = run("generate", *ONE, "--signal", signal, "train.py").stdout
-    assert "\n(exec python train.py) &\nprogram=$!\n" in script
+    assert "\n(python train.py) &\nprogram=$!\n" in script
 
 
 def test_write(run: Run, tmp_path: Path) -> None:

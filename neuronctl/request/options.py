@@ -97,6 +97,11 @@ def _count(texts: Sequence[str]) -> int:
 
 
 def _nodes(texts: Sequence[str]) -> Fields:
+    if re.fullmatch(r"[0-9]+(-[0-9]+)?[,:][0-9,:-]+", texts[0]):
+        raise ValueError(
+            f"'{texts[0]}' lists several sizes, which Slurm 22.05 refuses: request one number, or "
+            "a range"
+        )
     least, dash, most = texts[0].partition("-")
     fields: Fields = {"nodes": parse_count(least if dash else texts[0])}
     if dash and parse_count(most) < fields["nodes"]:

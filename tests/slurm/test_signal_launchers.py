@@ -49,6 +49,9 @@ def saved(sandbox: Sandbox, venv: Path, launcher: str, signal: str, nodes: int, 
     job = str(json.loads(made.stdout)["job_id"])
     query = ["sacct", "-X", "-n", "-P", "-j", job, "-o", "State,ExitCode"]
 
+    def state() -> str:
+        return sandbox.exec(query).stdout.partition("|")[0]
+
     def log() -> str:
         return sandbox.exec(["sh", "-c", f"cat {name} 2>/dev/null || true"]).stdout
 
@@ -62,12 +65,12 @@ def saved(sandbox: Sandbox, venv: Path, launcher: str, signal: str, nodes: int, 
                 os.kill(pid, getattr(signals, f"SIG{signal}"))
         else:
             sandbox.exec(["scancel", f"--signal={signal}", job])
-        ended = wait_until(
-            lambda: [one for one in [sandbox.exec(query).stdout.strip()] if "RUNNING" not in one]
-        )
+        wait_until(lambda: not sandbox.exec(["squeue", "-h"]).stdout.strip())
+        wait_until(lambda: state() not in ("", "PENDING", "RUNNING"))
+        ended = sandbox.exec(query).stdout.strip()
     finally:
         sandbox.cancel_all()
-    assert (ended, log().count("saved")) == (["COMPLETED|0:0"], 2 * nodes), log()
+    assert (ended, log().count("saved")) == ("COMPLETED|0:0", 2 * nodes), log()
     left = [words for words in processes(sandbox.running.pid).values() if "save.py" in words]
     assert left == []
 

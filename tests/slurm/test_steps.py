@@ -26,6 +26,8 @@ SAVE = """
 import os, signal, sys, time
 
 def save(number, frame):
+    # Slurm signals every process of a task here, and the task's shell does so again.
+    signal.signal(number, signal.SIG_IGN)
     print("saved", flush=True)
     sys.exit(0)
 
@@ -143,6 +145,13 @@ def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None
         "srun": {**usr1, "script": "save.py", "launcher": "srun"},
         "to-shell": {**usr1, "signal": "B:USR1@40", "script": "save.py", "setup": "set -e"},
         "wrapper": {**usr1, "script": "./wrapper.sh"},
+        "function": {
+            **usr1,
+            "signal": "INT@40",
+            "setup": "own() { echo saved; }",
+            "script": "own",
+            "time": "1",
+        },
         # Python and bash leave a signal alone that was ignored when they started.
         "interrupt": {**usr1, "signal": "INT@40", "script": "interrupted.py"},
         "bash-term": {**term, "script": "bash", "args": ["wrapper.sh"]},

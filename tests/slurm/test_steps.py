@@ -119,9 +119,9 @@ until [ "$(ls at-once.* | wc -l)" -eq 3 ]; do sleep 0.2; done"""
 def test_why_blames_no_step_that_may_fail(sandbox: Sandbox, no_jobs: None) -> None:
     may_fail: Dict[str, object] = {"run": "python -c 'import gone'", "allow-failure": True}
     jobs: Dict[str, Dict[str, object]] = {
-        "fails": {"steps": [may_fail, {"run": "echo bad; exit 4"}]},
-        "alone": {"steps": [may_fail], "error": "alone.err"},
-        "both": {"steps": [may_fail, {"run": "python -c 'import lost'"}]},
+        "fails": {"gpus-per-node": 1, "steps": [may_fail, {"run": "echo bad; exit 4"}]},
+        "alone": {"gpus-per-node": 1, "steps": [may_fail], "error": "alone.err"},
+        "both": {"gpus-per-node": 1, "steps": [may_fail, {"run": "python -c 'import lost'"}]},
     }
     submitted(sandbox, jobs)
     said = {

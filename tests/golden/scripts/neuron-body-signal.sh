@@ -32,7 +32,7 @@ fi
 pass_on() {
     local child handled=0
     [ "$(cat "/proc/$1/comm" 2>/dev/null)" != srun ] || return 0
-    handled=$(sed -n "s/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p" "/proc/$1/status" | paste -sd "|") || true
+    handled=$(sed -n "s/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p" "/proc/$1/status" 2>/dev/null | paste -sd "|") || true
     if ((handled >> 9 & 1)); then
         kill -s USR1 "$1"
     else

@@ -32,6 +32,7 @@ from neuronctl.gate.assessment import Assessment
 from neuronctl.planning import JobPlan
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
+from neuronctl.request.job import Body
 from neuronctl.request.job_file import parse_steps
 from neuronctl.request.options import BY_NAME, Option, shell_text
 from neuronctl.rules import Finding
@@ -104,7 +105,7 @@ def plan(
     if not isinstance(body, (str, type(None))):
         raise UsageError(f"body: expected text, got {body!r}")
     try:
-        text = None if body is None else shell_text(body)
+        text = None if body is None else Body(shell_text(body))
     except ValueError as error:
         raise UsageError(f"body {error}") from None
     return plan_job(

@@ -6,6 +6,7 @@ import re
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.header import Place
+from neuronctl.batchscript.prefixes import program_at
 from neuronctl.batchscript.shell_text import Command, Word, read_shell
 from neuronctl.frozen import dataclass, field
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt
@@ -71,9 +72,6 @@ def launch(command: Command) -> Optional[Launch]:
     return _launch(command.words, command, 0)
 
 
-# Programs that run the rest of their words, and how many of their own come first.
-_PLAIN = ("nohup", "exec", "command", "builtin", "time", "setsid", "catchsegv", "sudo")
-
 _MPIRUN_FLAGS = """
 oversubscribe allow-run-as-root report-bindings v verbose quiet q tag-output display-map
 display-allocation nooversubscribe no-oversubscribe mpich prtemca bycore bynode byslot bind-to-core
@@ -106,14 +104,14 @@ writable w no_init no_privs keep_privs nvccli compat net no_eval no_umask vm
 
 
 def _launch(words: Sequence[Word], command: Command, depth: int) -> Optional[Launch]:
-    words = _unwrapped(words)
+    words = words[program_at([one.raw if one.value is None else one.value for one in words]) :]
     if not words or words[0].value is None or depth > 8:
         return None
     word, rest = words[0], words[1:]
     name = (words[0].value or "").rpartition("/")[2]
     if name == "srun":
         return _srun(word, rest, command, depth)
-    if name in ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"):
+    if name in ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun"):
         return _mpirun(word, rest, command, depth)
     if name in ("torchrun", "torchrun_jsc"):
         return _options(TORCHRUN, word, rest, command, depth, _TORCHRUN_FLAGS)
@@ -132,35 +130,6 @@ def _launch(words: Sequence[Word], command: Command, depth: int) -> Optional[Lau
     if name in ("bash", "sh", "zsh", "dash"):
         return _shell(word, rest, command, depth)
     return Launch(PROGRAM, word, command)
-
-
-def _unwrapped(words: Sequence[Word]) -> Sequence[Word]:
-    """The words behind ``env A=b``, ``nohup`` and the like."""
-    words = list(words)
-    while words:
-        name = (words[0].value or "").rpartition("/")[2]
-        if name in _PLAIN:
-            words = words[1:]
-            while words and (words[0].value or "").startswith("-"):
-                words = words[1:]
-        elif name == "env":
-            words = words[1:]
-            while words and (words[0].raw.startswith("-") or "=" in words[0].raw):
-                words = words[2:] if words[0].value in ("-u", "-C", "-S") else words[1:]
-        elif name in ("timeout", "nice", "stdbuf", "ionice"):
-            values = {"timeout": ("-k", "-s"), "nice": ("-n",), "stdbuf": ("-o", "-e", "-i")}
-            words = words[1:]
-            while words and (words[0].value or "").startswith("-"):
-                both = words[0].value in values.get(name, ("-c", "-n"))
-                words = words[2:] if both else words[1:]
-            words = words[1:] if name == "timeout" else words
-        elif name == "numactl":
-            words = words[1:]
-            while words and words[0].raw.startswith("-"):
-                words = words[1:] if "=" in words[0].raw else words[2:]
-        else:
-            break
-    return words
 
 
 def _texts(words: Sequence[Word]) -> List[str]:

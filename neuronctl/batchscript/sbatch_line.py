@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import FrozenSet, List, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.option_tables import SBATCH, GetoptError, getopt
 from neuronctl.frozen import dataclass
+from neuronctl.sbatch_options import SBATCH, GetoptError, getopt
 
 STDIN = "/dev/stdin"
 

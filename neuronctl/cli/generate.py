@@ -15,6 +15,7 @@ from neuronctl.cli.job_options import (
 )
 from neuronctl.cli.say import print_script, say
 from neuronctl.cli.submission import judge_aloud
+from neuronctl.request.job import Body
 from neuronctl.submission.prepare import plan_job
 
 
@@ -27,7 +28,7 @@ from neuronctl.submission.prepare import plan_job
 def command(
     words: Tuple[str, ...],
     job_file: Optional[str],
-    body: Optional[str],
+    body: Optional[Body],
     catalog: Optional[str],
     template: Optional[str],
     force: bool,

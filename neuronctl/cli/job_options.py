@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 import click
 
 from neuronctl.errors import UsageError
+from neuronctl.request.job import Body
 from neuronctl.request.options import OPTIONS, Option, shell_text
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ program_arguments = click.argument(
 
 def _shell_text(
     ctx: click.Context, parameter: click.Parameter, file: Optional[str]
-) -> Optional[str]:
+) -> Optional[Body]:
     if file is None:
         return None
     name = "standard input" if file == "-" else f"'{file}'"
@@ -148,11 +149,11 @@ def _shell_text(
                 f"--body: {name} is not for bash: it begins with {first.strip()}",
                 "name the file as SCRIPT, without --body",
             )
-        text = rest
+        text = f"\n{rest}"  # errors name the file's lines
     if len(text) > _LONGEST:
         raise UsageError(f"--body: {name} has more than {_LONGEST // 1024} KiB")
     try:
-        return shell_text(text)
+        return Body(shell_text(text), None if file == "-" else file)
     except ValueError as error:
         raise UsageError(f"--body: {name} {error}") from None
 

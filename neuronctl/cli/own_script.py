@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.option_tables import GetoptError
 from neuronctl.cli import job_output, submission
 from neuronctl.cli.say import notify
 from neuronctl.errors import UsageError
 from neuronctl.request.options import OPTIONS
+from neuronctl.sbatch_options import GetoptError
 from neuronctl.submission.own_script import (
     OwnScript,
     choose_partition,

@@ -7,6 +7,7 @@ from typing import Any, Optional, Tuple
 
 from neuronctl.cli import submission
 from neuronctl.cli.job_options import body_option, job_command, program_arguments
+from neuronctl.request.job import Body
 from neuronctl.submission.prepare import judge, plan_job
 
 
@@ -17,7 +18,7 @@ from neuronctl.submission.prepare import judge, plan_job
 def command(
     words: Tuple[str, ...],
     job_file: Optional[str],
-    body: Optional[str],
+    body: Optional[Body],
     catalog: Optional[str],
     template: Optional[str],
     force: bool,

@@ -11,7 +11,12 @@ from typing import List, Sequence, Tuple
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
-from neuronctl.errors import NeuronctlError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import (
+    NeuronctlError,
+    RecordError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+)
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import REASONS
 from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
@@ -40,7 +45,7 @@ def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
 
 def gather(status: JobStatus) -> Evidence:
     """Read a job's logs; ask for its partition's queue or the limit that it waits for."""
-    from neuronctl.diagnosis.log_text import read_tail
+    from neuronctl.diagnosis.log_text import read_tail, without_failed_steps
     from neuronctl.tracking.lookup import canceller
 
     paths, guessed = _log_paths(status)
@@ -48,6 +53,8 @@ def gather(status: JobStatus) -> Evidence:
     # Where a job never began, a log of that name is another job's.
     if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
         logs = [log for log in map(read_tail, paths) if not log.problem]
+        if _steps_may_fail(status):
+            logs = list(without_failed_steps(logs))
     queue: Tuple[PartitionJob, ...] = ()
     limit = None
     same_name: Tuple[JobId, ...] = ()
@@ -72,6 +79,14 @@ def gather(status: JobStatus) -> Evidence:
         earlier=_earlier(status),
         more_memory=_more_memory(status),
     )
+
+
+def _steps_may_fail(status: JobStatus) -> bool:
+    """Whether the job goes on where one of its steps fails."""
+    with contextlib.suppress(RecordError):
+        steps = () if status.record is None else status.record.draft.request.get("steps") or ()
+        return any(step.get("allow_failure") for step in steps)
+    return False
 
 
 def _more_memory(status: JobStatus) -> str:

@@ -10,7 +10,7 @@ from neuronctl.catalog.model import Citation, Partition, Path
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.planning import JobPlan
-from neuronctl.slurm.limits import QOS, TIME
+from neuronctl.slurm.limits import QOS
 from neuronctl.slurm.scontrol import SitePartition
 
 
@@ -50,9 +50,8 @@ def _partition(
     put("open", not closed and not site.root_only and site.state in ("UP", "DOWN", ""), show)
     # What holds for this job there: its QOS, its association.
     prospect = Prospect(replace(plan, partition=base), snapshot, lambda key: Citation(""))
-    times = [limit for limit in prospect.limits if limit.about.counts == TIME]
-    if times or site.max_time is not None:
-        shortest = min(times, default=None, key=lambda limit: limit.figure)
+    shortest = prospect.wall_time
+    if shortest is not None or site.max_time is not None:
         maximum = units.UNLIMITED if shortest is None else shortest.figure
         command = show if shortest is None else shortest.command
         put("wall_time", replace(base.wall_time, maximum=maximum), command)

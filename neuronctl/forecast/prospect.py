@@ -15,7 +15,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import CATALOG, GROUP, QOS, Limit
+from neuronctl.slurm.limits import CATALOG, GROUP, QOS, TIME, Limit
 from neuronctl.slurm.sacctmgr import Association, Qos, association_in
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
 from neuronctl.slurm.snapshot import limits_in_force
@@ -158,6 +158,12 @@ class Prospect:
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """The limit of that kind that counts; None where there is none."""
         return next((one for one in self.limits if (one.kind, one.tres) == (kind, tres)), None)
+
+    @property
+    def wall_time(self) -> Optional[Limit]:
+        """The shortest limit of the wall time; None where there is none."""
+        times = [limit for limit in self.limits if limit.about.counts == TIME]
+        return min(times, default=None, key=lambda limit: limit.figure)
 
     def source(self, limit: Limit) -> Citation:
         """Who says a limit's figure."""

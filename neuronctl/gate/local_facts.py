@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import cache
 from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
@@ -51,6 +52,7 @@ def look(plan: JobPlan) -> LocalFacts:
         of_steps=tuple(look(launch) for launch in plan.launches) if plan.steps else (),
         plugin_options=_plugin_options(plan),
         typed_secrets=tuple(_typed_secrets(plan)),
+        broken_texts=tuple(_broken_texts(plan)),
     )
 
 
@@ -79,6 +81,41 @@ def _typed_secrets(plan: JobPlan) -> Iterator[str]:
         for name, value in plan.secrets.items():
             if os.environ.get(name) != value:
                 yield name
+
+
+def _broken_texts(plan: JobPlan) -> Iterator[str]:
+    """Which shell text bash cannot read, where and why."""
+    request = plan.request
+    texts = [(launch.prefix, "the shell text", launch.request.body) for launch in plan.launches]
+    texts.append(("", "--setup-first", "\n".join(request.setup_first)))
+    texts.append(("", "--setup", "\n".join(request.setup)))
+    for prefix, what, text in texts:
+        problem = _syntax_problem(text) if text else ""
+        if problem:
+            yield f"{prefix}bash cannot read {what}, {problem}"
+
+
+@cache
+def _syntax_problem(text: str) -> str:
+    """Where and why bash cannot read shell text; "" where it can."""
+    from neuronctl.slurm.shell_syntax import syntax_error
+
+    found = syntax_error(text)
+    if found is None:
+        return ""
+    from neuronctl.batchscript.shell_text import read_shell
+
+    number, message = found
+    line = "".join(text.split("\n")[number - 1 : number])
+    token = re.search(r"near unexpected token `(.*)'", message)
+    quote_mark = re.search(r"matching `(['\"`])'", message)
+    place = read_shell(text).broken
+    start = place.column if place is not None and place.line == number else 1
+    if token is not None:
+        start = (line.find(token[1]) if token[1] in line else len(line)) + 1
+    elif quote_mark is not None:
+        start = line.find(quote_mark[1], start - 1) + 1
+    return f"line {number}, column {max(start, 1)}: {message}"
 
 
 def _is_file_name(script: str) -> bool:

@@ -55,7 +55,9 @@ class Launcher:
     executable: Tuple[str, ...] = ()
     """What stands before a program that is not a Python file."""
     signals: Tuple[str, ...] = ()
-    """The signals it handles, where others would end it; empty if Slurm signals the processes."""
+    """The only signals that it passes on to its processes; empty if they get any."""
+    marks: str = ""
+    """The variable that its processes have and it has not: they get the signal in its place."""
     one_string: str = ""
     """What it passes to a shell as a single string: PROGRAM, PROGRAM_AND_VARIABLES or ""."""
     quotes_directory: bool = True
@@ -239,6 +241,7 @@ _VALUES: Mapping[str, Callable[[str], object]] = {
     "python": _words,
     "executable": _words,
     "signals": _signals,
+    "marks": str,
     "one_string": _one_of({one: one for one in (PROGRAM, PROGRAM_AND_VARIABLES)}),
     "quotes_directory": _YES_OR_NO,
     "sets": _words,

@@ -149,6 +149,13 @@ class JobPlan:
     """What runs one after the other; empty where it is one launch, which is the plan itself."""
     own_step: bool = False
     """Whether it needs a step of Slurm's even for one process: it has a share of its own."""
+    step: str = ""
+    """Which launch of a job with steps it is, for messages: ``step 2``, ``step 2, part 1``."""
+
+    @property
+    def prefix(self) -> str:
+        """What a message about it begins with: ``step 2: ``; "" where it is the job itself."""
+        return self.step and f"{self.step}: "
 
     @property
     def launches(self) -> Tuple[JobPlan, ...]:

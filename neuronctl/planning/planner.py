@@ -164,16 +164,15 @@ class _Planner:
             python=self.interactive or runs_python(request),
         )
         cores = ntasks_per_node * cpus_per_task
-        steps = tuple(
-            self._step(one, _Share(nodes, gpus, cores, gpus, cores)) for one in request.steps
-        )
+        steps = self._steps(nodes, gpus, cores)
         launches = [launch for step in steps for launch in step.launches]
-        most = max((one.cores_per_node for one in launches if one.request.cpus_per_task), default=0)
-        if most > cores:
-            raise UsageError(
-                f"steps: a step requests {counted(most, 'core')} per node; the job has {cores}",
-                f"request at most {cores} for the step, or more for the job",
-            )
+        for launch in launches:
+            most = launch.cores_per_node
+            if launch.request.cpus_per_task and most > cores:
+                raise UsageError(
+                    f"{launch.step} requests {counted(most, 'core')} per node; the job has {cores}",
+                    f"request at most {cores} for the step, or more for the job",
+                )
         for number, step in enumerate(steps, start=1):
             says = "; ".join(launch.starts for launch in step.launches)
             self.decide(f"step {number}", says, Source.DERIVED, "")
@@ -246,16 +245,24 @@ class _Planner:
         return self.decide("signal", value, Source.DERIVED, why)
 
     def _launches(self, nodes: int, gpus: int, cores: int) -> List[JobPlan]:
-        """Those of the steps, on nodes with so many GPUs and cores each."""
-        steps = [
-            self._step(one, _Share(nodes, gpus, cores, gpus, cores)) for one in self.request.steps
-        ]
+        steps = self._steps(nodes, gpus, cores)
         return [launch for step in steps for launch in step.launches]
 
-    def _step(self, step: StepRequest, share: _Share) -> JobStep:
+    def _steps(self, nodes: int, gpus: int, cores: int) -> Tuple[JobStep, ...]:
+        """Those of the job, on nodes with so many GPUs and cores each."""
+        share = _Share(nodes, gpus, cores, gpus, cores)
+        return tuple(
+            self._step(one, share, f"step {number}")
+            for number, one in enumerate(self.request.steps, start=1)
+        )
+
+    def _step(self, step: StepRequest, share: _Share, name: str) -> JobStep:
         if step.together:
             each = share.among(len(step.together))
-            parts = tuple(self._step(one, each) for one in step.together)
+            parts = tuple(
+                self._step(one, each, f"{name}, part {number}")
+                for number, one in enumerate(step.together, start=1)
+            )
             return JobStep(None, parts, step.allow_failure)
         nodes = share.nodes if step.nodes is None else step.nodes
         gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
@@ -266,13 +273,13 @@ class _Planner:
             if asked > most:
                 per_node = " per node" if unit == "GPU" else ""
                 raise UsageError(
-                    f"steps: a step requests {counted(asked, unit)}{per_node}; the job has {most}",
+                    f"{name} requests {counted(asked, unit)}{per_node}; the job has {most}",
                     f"request at most {most} for the step, or more for the job",
                 )
         if share.beside and nodes > 1:
             raise UsageError(
-                f"steps: a step requests {counted(nodes, 'node')}, and steps side by side run on "
-                "one node each",
+                f"{name} requests {counted(nodes, 'node')}, and steps side by side run on one node "
+                "each",
                 "let it run before or after the others",
             )
         sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
@@ -307,11 +314,11 @@ class _Planner:
         launch = _Planner(request, self.cluster, False, place, "", self.conda).plan()
         if share.beside and launch.launcher.own_variables:
             raise UsageError(
-                f"steps: {launch.launcher.name} starts its processes without srun, which keeps "
+                f"{name}: {launch.launcher.name} starts its processes without srun, which keeps "
                 "steps side by side apart",
                 "use another launcher for it, or let it run before or after the others",
             )
-        return JobStep(launch, (), step.allow_failure)
+        return JobStep(dataclasses.replace(launch, step=name), (), step.allow_failure)
 
     def _partitions(self) -> List[Partition]:
         name = self.request.partition
@@ -528,10 +535,10 @@ class _Planner:
         if request.job_name is not None:
             return self.asked("job-name", "job_name", request.job_name)
         if request.script is None:
+            if request.text_file is not None:
+                name = _name_of(request.text_file)
+                return self.decide("job-name", name, Source.DERIVED, "the file's name")
             name = "interactive" if self.interactive else "job"
-            origin = request.origin("body" if request.body is not None else "steps")
-            if origin.source is Source.JOB_FILE:
-                name = _name_of(origin.where.rpartition(":")[0])
             return self.decide("job-name", name, Source.DERIVED, "")
         return self.decide(
             "job-name", _name_of(request.script), Source.DERIVED, "the script's name"

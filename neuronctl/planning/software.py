@@ -6,6 +6,7 @@ import os
 import re
 from typing import List, Optional, Tuple
 
+from neuronctl.batchscript.prefixes import program_at
 from neuronctl.catalog.model import Cluster
 from neuronctl.launch import launchers
 from neuronctl.launch.environments import (
@@ -28,9 +29,15 @@ def is_python(request: JobRequest) -> bool:
     return (request.script or "").endswith(".py")
 
 
+def _command(request: JobRequest) -> List[str]:
+    """The program and its arguments, behind ``env A=1``, ``uv run`` and the like."""
+    words = [request.script or "", *request.args]
+    return words[program_at(words) :] or words
+
+
 def python_file(request: JobRequest) -> Optional[str]:
     """The Python file that the job runs, alone or behind ``python``; None where it runs none."""
-    words = [request.script or "", *request.args]
+    words = _command(request)
     if re.fullmatch(r"python[0-9.]*", words[0].rpartition("/")[2]):
         options = re.compile(r"-[bBdEiIOqsSuvx]+")
         words = [word for word in words[1:] if not options.fullmatch(word)] or [""]
@@ -39,27 +46,34 @@ def python_file(request: JobRequest) -> Optional[str]:
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish")
-_STARTS_OTHERS = ("ray", "jupyter", "jupyter-lab", "jupyter-notebook")
-"""Programs that are started once and start, or serve, whatever else there is."""
+_STARTS_OTHERS = (
+    *("ray", "jupyter", "jupyter-lab", "jupyter-notebook", "jupyterlab", "notebook"),
+    *("vllm", "sglang", "streamlit", "tensorboard"),
+)
+"""Programs and Python packages that are started once and start, or serve, all else there is."""
 
 
 def runs_python(request: JobRequest) -> bool:
     """Whether the program is a Python file or module, also behind ``python``."""
-    first = (request.script or "").rpartition("/")[2]
-    module = _PYTHON.fullmatch(first) is not None and "-m" in request.args[:-1]
+    first, *args = _command(request)
+    module = _PYTHON.fullmatch(first.rpartition("/")[2]) is not None and "-m" in args[:-1]
     return module or python_file(request) is not None
 
 
-def called_launcher(
-    program: str, args: Tuple[str, ...]
-) -> Optional[Tuple[Launcher, str, Tuple[str, ...]]]:
-    """The launcher that a program is, the program's name and its arguments; else None."""
+def _called(request: JobRequest) -> Tuple[str, List[str]]:
+    """The name of the program, or of the module behind ``python -m``, and its arguments."""
+    program, *args = _command(request)
     name = program.rpartition("/")[2]
     if _PYTHON.fullmatch(name) and "-m" in args[:-1]:
         module = args.index("-m") + 1
-        if not all(word.startswith("-") for word in args[:module]):
-            return None  # an argument of the Python file's own
-        name, args = args[module], args[module + 1 :]
+        if all(word.startswith("-") for word in args[:module]):  # no Python file comes first
+            return args[module], args[module + 1 :]
+    return name, args
+
+
+def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[str]]]:
+    """The launcher that the program is, the program's name and its arguments; else None."""
+    name, args = _called(request)
     if name.endswith(".py"):
         return None
     launcher = launchers.by_command((name, *args))
@@ -71,15 +85,14 @@ def starts_once(request: JobRequest) -> str:
 
     Looks at the first line of a program that is a file here.
     """
-    script = request.script or ""
-    name = script.rpartition("/")[2]
+    script, (name, _) = _command(request)[0], _called(request)
     if request.steps:
         return "the steps have launchers of their own"
     if request.body is not None:
         return "shell text"
     if name in _SHELLS or name.endswith((".sh", ".bash")):
         return "a shell script"
-    if name in _STARTS_OTHERS or called_launcher(script, request.args) is not None:
+    if name.partition(".")[0] in _STARTS_OTHERS or called_launcher(request) is not None:
         return f"{name} starts the processes itself"
     here = request.from_here(script)
     if "/" in script and os.path.isfile(here) and _interpreter(here) in _SHELLS:
@@ -107,7 +120,7 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[W
     """
     script, args = request.script, request.args
     if request.body is not None:
-        script, args = "bash", ("-c", request.body.rstrip("\n"))
+        script, args = "bash", ("-c", request.body.strip("\n"))
     if script is None:
         return ()
     words = launcher.python if is_python(request) else launcher.executable

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import TemplateError
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
+from neuronctl.planning.model import Signal
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
 from neuronctl.shell import Shell, Word, positional, quote
@@ -105,14 +106,16 @@ def launch_text(plan: JobPlan, parts: LaunchParts) -> str:
     own words are handed to it as arguments, so that no second shell ever reads them.
     """
     if plan.inline:
-        return (plan.request.body or "").rstrip("\n")
+        return (plan.request.body or "").strip("\n")
     wrapping = plan.wrapping
     once = [*parts.once, *map(quote, wrapping.srun)]
     command = [*map(quote, wrapping.prefix), *parts.task]
     arguments, words = positional(plan.program)
     forwarded = _forwarded(plan, parts)
     split = once and words != plan.program
-    if not forwarded and not parts.differs_by_task and not split:
+    signal = _of_processes(plan)
+    stays = parts.differs_by_task or signal is not None
+    if not forwarded and not stays and not split:
         return _wrap([*once, *command, *map(quote, plan.program)], "    ")
     with reported("task.j2", template_environment.directories()):
         text = (
@@ -122,7 +125,9 @@ def launch_text(plan: JobPlan, parts: LaunchParts) -> str:
                 # One line each: a shell expands all words of an 'export' before it sets the first.
                 exports=[list(group) for group in (parts.exports, forwarded) if group],
                 command=[*command, arguments],
-                differs_by_task=parts.differs_by_task,
+                stays=stays,
+                launcher=plan.launcher,
+                signal=signal,
                 wrap=lambda words: _wrap(words, "      "),
             )
         )
@@ -130,6 +135,14 @@ def launch_text(plan: JobPlan, parts: LaunchParts) -> str:
     task_name = parts.task[0] if parts.task else "task"
     task = quote("\n" + text.rstrip("\n"))
     return f"{head} {task} {_wrap([task_name, *map(quote, words)], '    ')}"
+
+
+def _of_processes(plan: JobPlan) -> Optional[Signal]:
+    """The requested signal that a launcher's processes have to get in its place."""
+    signal = plan.signal
+    if signal is None or signal.trapped_by_setup or not plan.launcher.marks:
+        return None
+    return signal
 
 
 def contained_command(plan: JobPlan, words: Sequence[str]) -> str:

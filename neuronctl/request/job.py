@@ -37,6 +37,14 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Body:
+    """Shell text in place of a program. file: where it was read from, None for no file."""
+
+    text: str
+    file: Optional[str] = None
+
+
+@dataclass(frozen=True)
 class StepRequest:
     """One step of a job: a program, shell text, or several steps side by side.
 
@@ -68,6 +76,8 @@ class JobRequest:
     """Shell text in place of a program: ``--body``, or ``run:`` in a job file."""
     steps: Tuple[StepRequest, ...] = ()
     """What runs one after the other in place of one program."""
+    text_file: Optional[str] = None
+    """The file that ``body`` or ``steps`` were read from, which names the job."""
 
     job_name: Optional[str] = None
     partition: Optional[str] = None
@@ -185,7 +195,7 @@ def build_request(layers: Sequence[Layer]) -> JobRequest:
     origins: Dict[str, Origin] = {}
     for layer in layers:
         if any(name in layer.values for name in _PROGRAM):
-            for name in (*_PROGRAM, "args"):
+            for name in (*_PROGRAM, "args", "text_file"):
                 values.pop(name, None)
                 origins.pop(name, None)
         for group in _GROUPS:

@@ -96,6 +96,10 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
             values[name] = value
             origins[name] = Origin(source, place)
     _one_program(values, lambda name: origins[name].where)
+    for name in ("body", "steps"):
+        if name in values:
+            values["text_file"], origins["text_file"] = path, origins[name]
+            break
     return Layer(values, origins)
 
 

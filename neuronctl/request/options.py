@@ -98,6 +98,11 @@ def _count(texts: Sequence[str]) -> int:
 
 
 def _nodes(texts: Sequence[str]) -> Fields:
+    if re.fullmatch(r"[0-9]+(-[0-9]+)?[,:][0-9,:-]+", texts[0]):
+        raise ValueError(
+            f"'{texts[0]}' lists several sizes, which Slurm 22.05 refuses: request one number, or "
+            "a range"
+        )
     least, dash, most = texts[0].partition("-")
     fields: Fields = {"nodes": parse_count(least if dash else texts[0])}
     if dash and parse_count(most) < fields["nodes"]:
@@ -214,13 +219,13 @@ def _setup(texts: Sequence[str]) -> Tuple[str, ...]:
 
 def shell_text(text: str) -> str:
     """Return shell text that can stand in a script; raise ValueError if it is empty or cannot."""
-    if not text.strip():
+    if re.search(r"(?m)^\s*[^#\s]", text) is None:
         raise ValueError("is empty")
     for line in text.split("\n"):
         if line.strip():
             one_line(line.replace("\t", " ").rstrip("\r"))
     # sbatch rejects a script with CR LF anywhere in it.
-    return text.replace("\r\n", "\n").strip("\n") + "\n"
+    return text.replace("\r\n", "\n").rstrip("\n") + "\n"
 
 
 def _env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:

@@ -45,9 +45,8 @@ def _contexts(context: RuleContext, code: str) -> Iterator[Tuple[str, RuleContex
         yield "", context
         return
     facts = iter(local.of_steps if local is not None else ())
-    for number, step in enumerate(plan.steps, start=1):
-        for launch in step.launches:
-            yield f"step {number}: ", replace(context, plan=launch, local=next(facts, None))
+    for launch in plan.launches:
+        yield launch.prefix, replace(context, plan=launch, local=next(facts, None))
 
 
 def _finding(rule: RuleCode, violation: Violation, step: str) -> Finding:

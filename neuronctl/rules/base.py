@@ -79,6 +79,8 @@ class LocalFacts:
     """What is known of each launch of a job with steps, in order."""
     plugin_options: Tuple[str, ...] = ()
     """Of the request's ``--sbatch`` options unknown to neuronctl, those that sbatch has here."""
+    broken_texts: Tuple[str, ...] = ()
+    """Which shell text of the user's bash cannot read, where and why."""
     typed_secrets: Tuple[str, ...] = ()
     """The secret variables whose values the command line has, and not the user's shell."""
 

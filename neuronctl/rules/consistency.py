@@ -103,7 +103,7 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     if plan.interactive or request.script is None or not plan.launcher.distributed:
         return
     times = plan.processes
-    called = None if times == 1 else called_launcher(request.script, request.args)
+    called = None if times == 1 else called_launcher(request)
     if called is None:
         return
     launcher, name, args = called
@@ -143,7 +143,7 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
                 f"torchrun sets them, also for one GPU: {line}",
             )
     elif plan.nodes > 1:
-        called = called_launcher(request.script or "", request.args)
+        called = called_launcher(request)
         if called is not None and called[0].starts_processes():
             launcher, name, args = called
             program = next((one for one in args if one.endswith(".py")), "PROGRAM")
@@ -315,17 +315,21 @@ def begin(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC321")
 def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
-    plan, signal = context.plan, context.plan.signal
-    handled = plan.launcher.signals
-    if signal is None or not handled or signal.trapped_by_setup:
+    plan, signal, launcher = context.plan, context.plan.signal, context.plan.launcher
+    if signal is None or not plan.passes_signal:
         return
-    numbers = [str(int(getattr(signals, f"SIG{name}"))) for name in handled]
-    if signal.name not in (*handled, *numbers):
+    numbers = [str(int(getattr(signals, f"SIG{name}"))) for name in launcher.signals]
+    if launcher.signals and signal.name not in (*launcher.signals, *numbers):
         yield Violation(
-            f"--signal={plan.request.signal}: {signal.name} ends {plan.launcher.name} at once, "
-            "and its processes never see it",
-            "use --launcher srun, where every process gets it, or trap it in the batch shell: "
-            f"--signal B:{signal.name}@120 --setup \"trap 'touch save-now' {signal.name}\"",
+            f"--signal={plan.request.signal}: {launcher.name} ends its processes at {signal.name} "
+            "and fails, even if they save and exit with 0",
+            f"use {' or '.join(launcher.signals)}, which it passes on to them",
+        )
+    elif launcher.ssh and not launcher.signals and plan.most_nodes > 1:
+        yield Violation(
+            f"--signal={plan.request.signal}: {launcher.name} starts processes over ssh, and those "
+            "on other nodes than the first never receive it",
+            "use --launcher srun, where every process receives it",
         )
 
 
@@ -462,31 +466,27 @@ def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
 @rule("NC338")
 def exposed_secret(context: RuleContext) -> Iterator[Violation]:
     request, here = context.plan.request, context.local
-    launches = [launch.request for launch in context.plan.launches]
-    args = tuple(arg for one in launches for arg in one.args)
-    text = "\n".join(one.body or "" for one in launches)
     masker = Masker()
-    for exposed, where in (
-        (masker.words(args) != args, "the program's arguments contain"),
-        (masker.text(text) != text, "the shell text contains"),
-        (masker.words(request.setup_first) != request.setup_first, "--setup-first contains"),
-        (masker.words(request.setup) != request.setup, "--setup contains"),
-        (masker.words(request.sbatch) != request.sbatch, "--sbatch contains"),
-        (
-            masker.words(request.launcher_options) != request.launcher_options,
-            "--launcher-option contains",
-        ),
-        (
-            masker.words(request.container_options) != request.container_options,
-            "--container-option contains",
-        ),
-    ):
-        if exposed:
-            yield Violation(
-                f"{where} a secret: it stands in the script, and everybody on the node sees the "
-                "command lines of what runs there",
-                "export it, pass it on with --env NAME, and let the program read the variable",
-            )
+    places: List[Tuple[str, Tuple[str, ...]]] = [
+        ("--setup-first contains", request.setup_first),
+        ("--setup contains", request.setup),
+        ("--sbatch contains", request.sbatch),
+        ("--container-option contains", request.container_options),
+    ]
+    exposed = []
+    for launch in context.plan.launches:
+        step, text = launch.prefix, launch.request.body or ""
+        places.append((f"{step}the program's arguments contain", launch.request.args))
+        places.append((f"{step}--launcher-option contains", launch.launcher_options))
+        if masker.text(text) != text:
+            exposed.append(f"{step}the shell text contains")
+    exposed += [where for where, words in places if masker.words(words) != words]
+    for where in exposed:
+        yield Violation(
+            f"{where} a secret: it stands in the script, and everybody on the node sees the "
+            "command lines of what runs there",
+            "export it, pass it on with --env NAME, and let the program read the variable",
+        )
     for name in here.typed_secrets if here is not None else ():
         yield Violation(
             f"--env {name}=… on the command line: everybody on this machine sees command lines, "

@@ -41,6 +41,15 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
         )
 
 
+@rule("NC407")
+def broken_shell_text(context: RuleContext) -> Iterator[Violation]:
+    for problem in context.local.broken_texts if context.local is not None else ():
+        yield Violation(
+            problem,
+            "look for an open quote, bracket, block, or here-document at or before that line",
+        )
+
+
 @rule("NC404")
 def architecture(context: RuleContext) -> Iterator[Violation]:
     here, partition = context.local, context.plan.partition

@@ -302,9 +302,13 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
     asked = f"a time limit of {units.format_time(plan.time_limit)}"
     if plan.time_limit == units.UNLIMITED:
         asked = f"no time limit (-t {plan.request.time_limit})"
+    jobs = f"{kind} jobs in {plan.partition.name}"
+    sets = None if context.forecast is None else context.forecast.prospect.wall_time
+    if sets is not None and sets.holder != f"partition {plan.partition.name}":
+        jobs += f" of {sets.holder}"
     yield Violation(
-        f"requested {asked}; {kind} jobs in {plan.partition.name} may run at most "
-        f"{units.format_time(limit)}: Slurm may accept it but never start it",
+        f"requested {asked}; {jobs} may run at most {units.format_time(limit)}: Slurm may accept "
+        "it but never start it",
         f"request at most -t {units.format_time(limit)}",
         _cite_wall_time(context, key),
     )

@@ -48,26 +48,23 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
             f"--expand replaces it when the job starts, in --env and the arguments; {_DOLLAR} then",
             severity=ERROR if to_itself else WARNING,
         )
-    words = [
-        word
-        for launch in plan.launches
-        if not any(
-            _reads_dollars(word) for word in (launch.request.script or "", *launch.request.args)
-        )
-        for word in launch.request.args
-    ]
     known = context.local.variables if context.local is not None else frozenset()
-    names = [
-        one
-        for one in dict.fromkeys(one for word in words for one in references(word))
-        if one in known or one.startswith(("SLURM_", "SLURMD_", "MASTER_"))
-    ]
-    if names:
-        yield Violation(
-            f"{_named(names)} in the program's arguments {verb(len(names))} passed on as typed, "
-            "without the value",
-            f"--expand replaces it when the job starts, in the arguments and --env; {_DOLLAR} then",
-        )
+    for launch in plan.launches:
+        words = launch.request.args
+        if any(_reads_dollars(word) for word in (launch.request.script or "", *words)):
+            continue
+        names = [
+            one
+            for one in dict.fromkeys(one for word in words for one in references(word))
+            if one in known or one.startswith(("SLURM_", "SLURMD_", "MASTER_"))
+        ]
+        if names:
+            yield Violation(
+                f"{launch.prefix}{_named(names)} in the program's arguments {verb(len(names))} "
+                "passed on as typed, without the value",
+                "--expand replaces it when the job starts, in the arguments and --env; "
+                f"{_DOLLAR} then",
+            )
 
 
 def _reads_dollars(word: str) -> bool:
@@ -86,7 +83,7 @@ def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
     most = max(launch.processes for launch in plan.launches)
     places = [(f"--env {name}", name, value, most) for name, value in request.env]
     places += [
-        (f"argument {index}", "", arg, launch.processes)
+        (f"{launch.prefix}argument {index}", "", arg, launch.processes)
         for launch in plan.launches
         for index, arg in enumerate(launch.request.args, 1)
     ]

@@ -15,6 +15,7 @@ from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import (
+    Body,
     JobRequest,
     Layer,
     Origin,
@@ -78,7 +79,7 @@ def plan_job(
     words: Sequence[str] = (),
     catalog_file: Optional[str] = None,
     job_file: Optional[str] = None,
-    body: Optional[str] = None,
+    body: Optional[Body] = None,
     steps: Tuple[StepRequest, ...] = (),
     interactive: bool = False,
     recorded: Optional[Layer] = None,
@@ -96,7 +97,7 @@ def plan_job(
     layers.append(options_layer(options, words, body, steps))
     request = merged(layers, options)
     if interactive:
-        request = dataclasses.replace(request, body=None, steps=())
+        request = dataclasses.replace(request, body=None, steps=(), text_file=None)
     elif request.script is None and request.body is None and not request.steps:
         raise UsageError(
             "no SCRIPT: there is no program to run",
@@ -137,7 +138,7 @@ def merged(layers: Sequence[Layer], options: Mapping[str, Any]) -> JobRequest:
 def options_layer(
     options: Mapping[str, Any],
     words: Sequence[str] = (),
-    body: Optional[str] = None,
+    body: Optional[Body] = None,
     steps: Tuple[StepRequest, ...] = (),
 ) -> Layer:
     """Parse options into a layer; raises UsageError.
@@ -175,7 +176,8 @@ def options_layer(
         words = ["python", *words] if words[0] == "-m" else words
         values["script"], values["args"] = _checked(words[0]), tuple(words[1:])
         origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
-    for name, given in (("body", body), ("steps", steps)):
+    text, file = (None, None) if body is None else (body.text, body.file)
+    for name, given in (("body", text), ("text_file", file), ("steps", steps)):
         if given:
             values[name], origins[name] = given, Origin(Source.ASKED, f"--{name}")
     if sum(name in values for name in ("script", "body", "steps")) > 1:

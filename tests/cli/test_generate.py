@@ -65,7 +65,7 @@ def test_a_byte_order_mark_before_shell_text(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("signal", ["INT@60", "2@60", "SIGQUIT@60"])
 def test_a_signal_that_bash_ignores_in_the_background(run: Run, signal: str) -> None:
     script = run("generate", *ONE, "--signal", signal, "train.py").stdout
-    assert "\n(exec python train.py) &\nprogram=$!\n" in script
+    assert "\n(python train.py) &\nprogram=$!\n" in script
 
 
 def test_write(run: Run, tmp_path: Path) -> None:
@@ -153,3 +153,29 @@ def test_a_file_name_never_becomes_a_line_of_the_script(run: Run, tmp_path: Path
     result = run("generate", *SITE, "--file", "a\nrm x\n.yaml", "train.py")
     assert result.returncode == 0 and "MM:SS" in result.stdout
     assert not [line for line in result.stdout.splitlines() if line.startswith("rm ")]
+
+
+def test_shell_text_names_the_job_after_its_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "prepare data.sh").write_text("#!/bin/bash\n\n# first\nhostname\n")
+    script = run("generate", *ONE, "--body", "prepare data.sh").stdout
+    assert "#SBATCH --job-name=prepare_data\n" in script
+    assert script.endswith("\n\n# first\nhostname\n")
+    assert (
+        "--job-name=mine\n"
+        in run("generate", *ONE, "-J", "mine", "--body", "prepare data.sh").stdout
+    )
+    (tmp_path / "evaluate.yaml").write_text("run: hostname\n")
+    assert "--job-name=evaluate\n" in run("generate", *ONE, "-f", "evaluate.yaml").stdout
+    # The program on the command line replaces the text of the file.
+    assert (
+        "--job-name=hostname\n" in run("generate", *ONE, "-f", "evaluate.yaml", "hostname").stdout
+    )
+
+
+def test_broken_shell_text_is_refused_with_the_line_of_its_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "body.sh").write_text("#!/bin/bash\n\necho a\necho 'b\n")
+    refused = run("generate", *ONE, "--body", "body.sh", code=4)
+    assert "NC407" in refused.stderr and "line 4, column 6: unexpected EOF" in refused.stderr
+    (tmp_path / "body.sh").write_text("#!/bin/bash\n# nothing\n")
+    refused = run("generate", *ONE, "--body", "body.sh", code=2)
+    assert "'body.sh' is empty" in refused.stderr

@@ -181,6 +181,13 @@ def processes(first: int) -> Dict[int, List[str]]:
     return found
 
 
+def parent(pid: int) -> int:
+    """The parent of a process; 0 where it has ended."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
 def program(words: Sequence[str]) -> str:
     """The name by which a process was called; the kernel's may be that of its file, slurmd-wlm."""
     return Path(words[0].partition(":")[0]).name if words else ""

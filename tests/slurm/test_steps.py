@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Dict, List
 
 import yaml
@@ -25,6 +26,8 @@ SAVE = """
 import os, signal, sys, time
 
 def save(number, frame):
+    # Slurm signals every process of a task here, and the task's shell does so again.
+    signal.signal(number, signal.SIG_IGN)
     print("saved", flush=True)
     sys.exit(0)
 
@@ -113,6 +116,22 @@ _MET = """echo GPUs $CUDA_VISIBLE_DEVICES
 until [ "$(ls at-once.* | wc -l)" -eq 3 ]; do sleep 0.2; done"""
 
 
+def test_why_blames_no_step_that_may_fail(sandbox: Sandbox, no_jobs: None) -> None:
+    may_fail: Dict[str, object] = {"run": "python -c 'import gone'", "allow-failure": True}
+    jobs: Dict[str, Dict[str, object]] = {
+        "fails": {"gpus-per-node": 1, "steps": [may_fail, {"run": "echo bad; exit 4"}]},
+        "alone": {"gpus-per-node": 1, "steps": [may_fail], "error": "alone.err"},
+        "both": {"gpus-per-node": 1, "steps": [may_fail, {"run": "python -c 'import lost'"}]},
+    }
+    submitted(sandbox, jobs)
+    said = {
+        name: json.loads(sandbox.exec(["neuronctl", "why", name, "--json"]).stdout) for name in jobs
+    }
+    assert said["fails"]["kind"] == "exit-code" and "gone" not in str(said["fails"])
+    assert said["alone"]["kind"] == "completed" and "exception" not in str(said["alone"])
+    assert said["both"]["kind"] == "missing-module" and "'lost'" in said["both"]["cause"]
+
+
 def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("save.py", SAVE)
     sandbox.write("wrapper.sh", "#!/bin/bash\npython save.py\necho after $?\n")
@@ -126,6 +145,13 @@ def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None
         "srun": {**usr1, "script": "save.py", "launcher": "srun"},
         "to-shell": {**usr1, "signal": "B:USR1@40", "script": "save.py", "setup": "set -e"},
         "wrapper": {**usr1, "script": "./wrapper.sh"},
+        "function": {
+            **usr1,
+            "signal": "INT@40",
+            "setup": "own() { echo saved; }",
+            "script": "own",
+            "time": "1",
+        },
         # Python and bash leave a signal alone that was ignored when they started.
         "interrupt": {**usr1, "signal": "INT@40", "script": "interrupted.py"},
         "bash-term": {**term, "script": "bash", "args": ["wrapper.sh"]},

@@ -11,7 +11,13 @@ import pytest
 from neuronctl.diagnosis import signs
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Evidence
-from neuronctl.diagnosis.log_text import TAIL, LogTail, read_tail, text_lines
+from neuronctl.diagnosis.log_text import (
+    TAIL,
+    LogTail,
+    read_tail,
+    text_lines,
+    without_failed_steps,
+)
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
@@ -394,3 +400,13 @@ def test_logs_that_are_none(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_duration(seconds: Any, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_steps_that_may_fail_explain_nothing() -> None:
+    told = "step 1 ended with exit code 1; the job goes on"
+    one = LogTail("out", ("Traceback", told, "second", told, "third"))
+    assert without_failed_steps([one])[0].lines == (told, "third")
+    # Standard output does not show where the step ended.
+    assert without_failed_steps([LogTail("out", ("x",)), one]) == without_failed_steps([one])
+    other = LogTail("out", (f"{told}?", "x"))
+    assert without_failed_steps([other]) == (other,)

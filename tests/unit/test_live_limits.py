@@ -220,17 +220,20 @@ def test_the_wall_time_is_cited_from_where_it_stands() -> None:
     def found(limits: Limits) -> Tuple[str, str]:
         all_found = judged(live(limits=limits), time_limit="11").findings
         (one,) = (one for one in all_found if one.code == "NC141")
-        return one.message.partition("may run at most ")[2][:8], one.source.partition(", ")[0]
+        said = one.message.partition("; batch jobs in gpu")[2].partition(":00: ")[0]
+        return said, one.source.partition(", ")[0]
 
     qos = with_more("MaxWall 00:10:00")
-    assert found(qos) == ("00:10:00", "Slurm itself: sacctmgr show qos p_gpu")
+    by_qos = " of QOS p_gpu may run at most 00:10"
+    assert found(qos) == (by_qos, "Slurm itself: sacctmgr show qos p_gpu")
     mine = with_mine("MaxWall 00:05:00")
-    assert found(mine) == ("00:05:00", "Slurm itself: sacctmgr show associations")
+    said = " of your association may run at most 00:05"
+    assert found(mine) == (said, "Slurm itself: sacctmgr show associations")
     # Where a QOS has one, the association's does not count.
     both = dataclasses.replace(qos, associations=mine.associations)
-    assert found(both)[0] == "00:10:00"
+    assert found(both)[0] == by_qos
     short = found(with_partition(max_time=60))
-    assert short == ("00:01:00", "Slurm itself: scontrol show partition gpu")
+    assert short == (" may run at most 00:01", "Slurm itself: scontrol show partition gpu")
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,13 @@ from neuronctl.gate import local_facts
 from neuronctl.launch import environments
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import Conda, find_conda
+from neuronctl.request.job import StepRequest
 from neuronctl.rules import LocalFacts, RuleContext, check
+from neuronctl.slurm.shell_syntax import syntax_error
 from neuronctl.users import login_name
 
 ELF_AARCH64 = b"\x7fELF\x02\x01\x01" + b"\0" * 9 + (2).to_bytes(2, "little") + b"\xb7\0"
+ROOT = Path(__file__).resolve().parents[2]
 SIF_X86 = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0" + b"\0" * 16
 
 
@@ -336,3 +339,56 @@ def test_a_program_that_needs_a_launcher_is_told_of_torchrun(here: Path) -> None
         catalog = Catalog({"toy": made.cluster}, "toy", (), {})
         found = check(RuleContext(made, catalog, local_facts.look(made)))
         assert {finding.code for finding in found} & {"NC306"} == code
+
+
+# --------------------------------------------------------------------------- shell text
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('echo a\necho "b\necho c\n', "line 2, column 6: unexpected EOF while looking for match"),
+        ("echo 'it's'\nx\n", "line 1, column 11: unexpected EOF"),
+        ("if true; then\n  echo a\n", "line 3, column 1: syntax error: unexpected end of file"),
+        ("for x in a; do\n  echo\n  fi\n", "line 3, column 3: syntax error near unexpected token"),
+        ("echo a; ;\n", "line 1, column 7: syntax error near unexpected token `;'"),
+        ("\n\ndone\n", "line 3, column 1: syntax error near unexpected token `done'"),
+        ("cat <<EOF\nhi\n", "here-document at line 1 delimited by end-of-file (wanted `EOF')"),
+        ("[[ a == b ]\n", "line 1, column 1: syntax error in conditional expression"),
+        ("x=(1 2\n", "line 1, column 1: unexpected EOF while looking for matching `)'"),
+        ("echo >\n", "line 1, column 7: syntax error near unexpected token `newline'"),
+        ("a) ; (b\n", "line 1, column 2: syntax error near unexpected token `)'"),
+    ],
+)
+def test_shell_text_that_bash_cannot_read(text: str, where: str) -> None:
+    (found,) = seen(script=None, body=text).broken_texts
+    assert found.startswith("bash cannot read the shell text, line ") and where in found
+    lines = tuple(text.rstrip("\n").split("\n"))
+    for option in ("setup", "setup_first"):
+        (found,) = seen(**{option: lines}).broken_texts
+        assert found.startswith(f"bash cannot read --{option.replace('_', '-')}, line ")
+    # Lines of an option are one text.
+    assert (
+        seen(setup=("if true", "then x", "fi"), setup_first=("f() {", "x", "}")).broken_texts == ()
+    )
+
+
+def test_each_step_with_broken_shell_text_is_named() -> None:
+    broken, well = StepRequest(body="fi\n"), StepRequest(body="x\n")
+    steps = (well, broken, StepRequest(together=(well, broken)))
+    found = seen(script=None, steps=steps).broken_texts
+    assert [one.partition(":")[0] for one in found] == ["step 2", "step 3, part 2"]
+
+
+def test_shell_text_that_bash_reads_is_no_finding() -> None:
+    scripts = [path for path in (ROOT / "tests/scripts").glob("*.sh") if "merge" not in path.name]
+    made = list((ROOT / "tests/golden/scripts").glob("*.sh"))
+    texts = [path.read_text().replace("\r\n", "\n") for path in scripts + made]
+    odd = ["shopt -s extglob\nrm !(a|b)\n", "echo ${x@Q} ${!y} <(ls) |& cat\n", "coproc x\n"]
+    odd += [
+        "case x in (a) ;& b) ;;& *) esac\n",
+        "cat <<-'E' > \"$f\" && y\n\t$(\n\tE\n",
+        "x=$'\\''\n",
+    ]
+    assert len(texts) > 110
+    assert [text for text in texts + odd if syntax_error(text)] == []

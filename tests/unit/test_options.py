@@ -70,6 +70,8 @@ BAD = [
     ("nodes", "-1", "whole number of at least 1"),
     ("nodes", "2.0", "whole number of at least 1"),
     ("nodes", "4-1", "runs backward"),
+    ("nodes", "2,4", "lists several sizes, which Slurm 22.05 refuses"),
+    ("nodes", "0-9:4", "lists several sizes"),
     ("nodes", "1-", "whole number of at least 1"),
     ("nodes", "0-2", "whole number of at least 1"),
     ("nodes", "", "whole number of at least 1"),

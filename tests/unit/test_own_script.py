@@ -8,9 +8,9 @@ from typing import List
 
 import pytest
 
-from neuronctl.batchscript.option_tables import GetoptError
 from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.catalog.loader import load
+from neuronctl.sbatch_options import GetoptError
 from neuronctl.submission.own_script import draft_of, judge_own, read_own
 
 SCRIPT = """\

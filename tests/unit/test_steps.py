@@ -32,6 +32,45 @@ def test_what_starts_the_others_itself_starts_once(script: str) -> None:
     assert plan.starts == f"{script} starts once, on the first node"
 
 
+@pytest.mark.parametrize(
+    ("line", "launcher"),
+    [
+        ("python -m torch.distributed.run train.py", "none"),
+        ("python3 -u -m accelerate.commands.launch train.py", "none"),
+        ("python -m jupyter lab --no-browser", "none"),
+        ("python -m vllm.entrypoints.openai.api_server --tensor-parallel-size 4", "none"),
+        ("accelerate-launch train.py", "none"),
+        ("prterun -n 4 ./solver", "none"),
+        ("prun -n 4 ./solver", "none"),
+        ("mpiexec.hydra -n 4 ./solver", "none"),
+        ("uv run torchrun train.py", "none"),
+        ("uv run --with torch --frozen -- accelerate launch train.py", "none"),
+        ("poetry run jupyter lab", "none"),
+        ("pixi run -e cuda ray start", "none"),
+        ("conda run -n nlp --no-capture-output mpirun ./solver", "none"),
+        ("/opt/conda/bin/mamba run --name=nlp bash run.sh", "none"),
+        ("env -u A B=1 C=2 ./run.sh", "none"),
+        ("time -p nice -n 5 nohup srun hostname", "none"),
+        ("stdbuf -o L torchrun train.py", "none"),
+        ("numactl --localalloc -N 0 mpirun ./solver", "none"),
+        ("timeout -k 5 1h torchrun train.py", "none"),
+        ("taskset -c 0-3 ./run.sh", "none"),
+        ("nice python train.py", "torchrun"),
+        ("uv run train.py", "torchrun"),
+        ("uv run python -m package", "torchrun"),
+        ("env A=1 ./solver", "srun"),
+        ("uv pip install torchrun", "srun"),
+        ("python train.py -m torch.distributed.run", "torchrun"),
+        ("./solver torchrun", "srun"),
+        ("nice", "srun"),
+    ],
+)
+def test_the_program_behind_others_counts(line: str, launcher: str) -> None:
+    script, *args = line.split()
+    plan = plan_of(script=script, args=tuple(args), nodes=2, gpus_per_node=4)
+    assert plan.launcher.name == launcher
+
+
 def test_the_first_line_of_a_file_counts(tmp_path: Path) -> None:
     for first, launcher in (
         ("#!/bin/bash -l", "none"),

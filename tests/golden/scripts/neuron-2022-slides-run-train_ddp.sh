@@ -23,8 +23,16 @@ srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=8 --ntasks-per-node=4 --cpus-per-
     --kill-on-bad-exit=1 bash -c '
   export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
       LOCAL_WORLD_SIZE=4
+  # Slurm signals this shell, which signals the program.
+  for signal in HUP INT USR1 USR2; do trap "kill -s $signal \$program 2>/dev/null" "$signal"; done
   # Tasks that Slurm stops because another one failed must not hide its exit code.
-  trap stopped=1 TERM; trap : HUP INT USR1 USR2
-  "$@"
+  trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
+  (exec "$@") <&0 &
+  program=$!
+  # Wait by a pipe that stays empty: of a program that ends while a signal interrupts a wait, bash loses
+  # the exit code.
+  exec {idle}<> <(:)
+  while kill -0 "$program" 2>/dev/null; do read -rt 0.2 -u "$idle"; done
+  wait "$program"
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' task python train_ddp.py

@@ -1,5 +1,5 @@
 #!/bin/bash
-#SBATCH --job-name=job
+#SBATCH --job-name=body
 #SBATCH --partition=amd_a100nv_8
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1  # one process
@@ -30,8 +30,9 @@ fi
 # Slurm signals this shell before the end: pass USR1 on to each process that handles it. What srun
 # has started is Slurm's to signal.
 pass_on() {
+    local child handled=0
     [ "$(cat "/proc/$1/comm" 2>/dev/null)" != srun ] || return 0
-    handled=$(awk '/^Sig(Blk|Cgt):/ { printf "0x%s|", $2 }' "/proc/$1/status" 2>/dev/null || true)0
+    handled=$(sed -n "s/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p" "/proc/$1/status" 2>/dev/null | paste -sd "|") || true
     if ((handled >> 9 & 1)); then
         kill -s USR1 "$1"
     else

@@ -78,10 +78,18 @@ echo "preflight: all is well"
 
 # accelerate starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=8 --kill-on-bad-exit=1 bash -c '
+  # Slurm signals this shell, which signals the program.
+  for signal in HUP INT USR1 USR2; do trap "kill -s $signal \$program 2>/dev/null" "$signal"; done
   # Tasks that Slurm stops because another one failed must not hide its exit code.
-  trap stopped=1 TERM; trap : HUP INT USR1 USR2
-  accelerate launch --num_processes=4 --num_machines=2 --machine_rank="$SLURM_NODEID" \
+  trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
+  (exec accelerate launch --num_processes=4 --num_machines=2 --machine_rank="$SLURM_NODEID" \
       --main_process_ip="$MASTER_ADDR" --main_process_port="$MASTER_PORT" \
-      --config_file=zero3.yaml "$@"
+      --config_file=zero3.yaml "$@") <&0 &
+  program=$!
+  # Wait by a pipe that stays empty: of a program that ends while a signal interrupts a wait, bash loses
+  # the exit code.
+  exec {idle}<> <(:)
+  while kill -0 "$program" 2>/dev/null; do read -rt 0.2 -u "$idle"; done
+  wait "$program"
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' accelerate train.py --bf16

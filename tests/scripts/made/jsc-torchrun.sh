@@ -85,10 +85,18 @@ echo "preflight: all is well"
 # torchrun_jsc starts 4 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
     --kill-on-bad-exit=1 bash -c '
+  # Slurm signals this shell, which signals the program.
+  for signal in HUP INT USR1 USR2; do trap "kill -s $signal \$program 2>/dev/null" "$signal"; done
   # Tasks that Slurm stops because another one failed must not hide its exit code.
-  trap stopped=1 TERM; trap : HUP INT USR1 USR2
-  torchrun_jsc --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+  trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
+  (exec torchrun_jsc --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
-      "$@"
+      "$@") <&0 &
+  program=$!
+  # Wait by a pipe that stays empty: of a program that ends while a signal interrupts a wait, bash loses
+  # the exit code.
+  exec {idle}<> <(:)
+  while kill -0 "$program" 2>/dev/null; do read -rt 0.2 -u "$idle"; done
+  wait "$program"
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' torchrun_jsc train.py

@@ -29,8 +29,19 @@ elif command -v rocm-smi >/dev/null; then
 fi
 [ "$failed" -eq 0 ] || exit 1
 
-# Slurm signals this shell before the end; pass the signal on to the program.
-trap 'kill -s TERM "$program"' TERM
+# Slurm signals this shell before the end: pass TERM on to each process that handles it. What srun
+# has started is Slurm's to signal.
+pass_on() {
+    local child handled=0
+    [ "$(cat "/proc/$1/comm" 2>/dev/null)" != srun ] || return 0
+    handled=$(sed -n "s/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p" "/proc/$1/status" 2>/dev/null | paste -sd "|") || true
+    if ((handled >> 14 & 1)); then
+        kill -s TERM "$1"
+    else
+        for child in $(pgrep -P "$1"); do pass_on "$child"; done
+    fi
+}
+trap 'pass_on "$program"' TERM
 
 python train.py &
 program=$!

@@ -1,0 +1,57 @@
+"""Commands that run the rest of their words: ``env A=1``, ``nohup``, ``uv run``."""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping, Sequence, Tuple
+
+# Their options whose value is a word of its own.
+_PREFIXES: Mapping[Tuple[str, ...], str] = {
+    **{(name,): "" for name in ("nohup", "command", "builtin", "setsid", "catchsegv")},
+    ("exec",): "-a",
+    ("time",): "-f -o --format --output",
+    ("sudo",): "-u -g -C -D -h -p -R -r -T -t -U",
+    ("env",): "-u -C -S --unset --chdir",
+    ("nice",): "-n --adjustment",
+    ("ionice",): "-c -n --class --classdata",
+    ("stdbuf",): "-i -o -e --input --output --error",
+    ("timeout",): "-k -s --kill-after --signal",
+    ("taskset",): "",
+    (
+        "numactl",
+    ): "-i -p -P -m -w -N -C -O -L -M --interleave --preferred --preferred-many --membind "
+    "--cpunodebind --physcpubind --weighted-interleave",
+    ("uv", "run"): "-p --python --with --with-editable --with-requirements --extra --group "
+    "--no-group --only-group --package --project --directory --env-file --index --index-url "
+    "--extra-index-url --find-links --config-file --cache-dir",
+    ("poetry", "run"): "",
+    ("pipenv", "run"): "",
+    ("pdm", "run"): "-p --project",
+    ("rye", "run"): "-p --pyproject",
+    ("pixi", "run"): "-e --environment -p --platform --manifest-path",
+    **{
+        (name, "run"): "-n --name -p --prefix --cwd -r --root-prefix"
+        for name in ("conda", "mamba", "micromamba")
+    },
+}
+# Words of their own before the command.
+_POSITIONAL = {"timeout": 1, "taskset": 1}
+
+
+def program_at(words: Sequence[str]) -> int:
+    """The index of the program that a command line ends by running; len(words) if it names none."""
+    at = 0
+    while at < len(words):
+        name = words[at].rpartition("/")[2]
+        length = 2 if (name, *words[at + 1 : at + 2]) in _PREFIXES else 1
+        values = _PREFIXES.get((name, *words[at + 1 : at + length]))
+        if values is None:
+            break
+        at += length
+        while at < len(words) and words[at].startswith("-") and words[at] != "--":
+            at += 2 if words[at] in values.split() else 1
+        at += at < len(words) and words[at] == "--"
+        while name == "env" and at < len(words) and re.match(r"\w+=", words[at]):
+            at += 1
+        at += _POSITIONAL.get(name, 0)
+    return min(at, len(words))

@@ -119,15 +119,19 @@ _parser: Optional[Parser] = None
 
 def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:
     """Read shell text. known: variables that are set when it begins."""
+    root = syntax_tree(text)
+    return _Reader(text.encode("utf-8", "surrogateescape"), known).read(root)
+
+
+def syntax_tree(text: str) -> Node:
+    """What the grammar of bash makes of shell text."""
     global _parser
     if _parser is None:
         import tree_sitter
         import tree_sitter_bash
 
         _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    data = text.encode("utf-8", "surrogateescape")
-    tree = _parser.parse(data)
-    return _Reader(data, known).read(tree.root_node)
+    return _parser.parse(text.encode("utf-8", "surrogateescape")).root_node
 
 
 class _Reader:

@@ -1,0 +1,247 @@
+"""The ``#SBATCH`` lines of a script as the keys of a job file."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl import units
+from neuronctl.batchscript.as_request import as_request
+from neuronctl.batchscript.header import (
+    AFTER_COMMAND,
+    COMMAND_LINE,
+    CUT,
+    MISSPELLED,
+    REMARK,
+    Header,
+    read_header,
+)
+from neuronctl.batchscript.option_tables import EARLY
+from neuronctl.catalog.model import Cluster
+from neuronctl.frozen import dataclass
+from neuronctl.masking import is_secret_value
+from neuronctl.planning import JobPlan
+from neuronctl.request.job import JobRequest
+from neuronctl.request.options import BY_NAME
+from neuronctl.rules.consistency import OTHER_WORDS
+from neuronctl.words import counted
+from neuronctl.yamlfile.writer import Entry
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What the job file does not say as the script does. line: 0 for the whole script."""
+
+    line: int
+    message: str
+    hint: str = ""
+
+
+_KEYS = (
+    *("job-name", "partition", "account", "qos", "nodes", "ntasks-per-node", "cpus-per-task"),
+    *("gpus-per-node", "gres", "mem", "exclusive", "constraint", "reservation", "nodelist"),
+    *("exclude", "time", "comment", "dependency", "array", "requeue", "signal", "mail-type"),
+    *("mail-user", "chdir", "output", "error", "sbatch"),
+)
+
+# Options that set the same value: for the line of a remark.
+_TYPED = {
+    "nodes": ("nodes", "ntasks"),
+    "ntasks-per-node": ("ntasks-per-node", "ntasks"),
+    "cpus-per-task": ("cpus-per-task", "cpus-per-gpu"),
+    "gpus-per-node": ("gpus-per-node", "gres", "gpus", "gpus-per-task"),
+    "requeue": ("requeue", "no-requeue"),
+}
+
+_ONLY_ON_SUBMISSION = {
+    "wait": "type 'neuronctl submit --wait'",
+    "parsable": "type 'neuronctl submit --json'",
+    "test-only": "type 'neuronctl submit --dry-run'",
+}
+
+
+class Directives:
+    """What the header comes to.
+
+    wanted: the request that the job file has to make. remarks: what it cannot say.
+    """
+
+    def __init__(self, header: Header, name: str, cluster: Cluster) -> None:
+        self.header = header
+        self.remarks: List[Remark] = []
+        self.wanted = self._with_defaults(as_request(header, name, cluster), name)
+        self._told()
+        self.values = self._values()
+
+    def line(self, key: str) -> int:
+        """The line of the option that determines a key, 0 where none does."""
+        found = [
+            self.header.options[one].place.line
+            for one in _TYPED.get(key, (key,))
+            if one in self.header.options
+        ]
+        return found[0] if found else 0
+
+    def entries(self, launcher_counts: bool) -> List[Entry]:
+        """The keys of the job file. launcher_counts: whether tasks have to be counted out."""
+        remarks = {
+            one.place.line: one.text[1:].strip()
+            for one in self.header.ignored
+            if one.why == REMARK
+        }
+        values = dict(self.values)
+        if launcher_counts and self.wanted.gpus_per_node:
+            values.setdefault("ntasks-per-node", str(self.wanted.ntasks_per_node))
+        made = []
+        for key in _KEYS:
+            if key in values:
+                made.append(Entry(key, values[key], remark=remarks.pop(self.line(key), "")))
+        # The rest of a line's remark stands above everything.
+        left = tuple(remarks.values())
+        return [dataclasses.replace(made[0], above=left), *made[1:]]
+
+    def _with_defaults(self, request: JobRequest, name: str) -> JobRequest:
+        """With what sbatch takes where the script says nothing, and neuronctl takes another."""
+        base = "sbatch" if name == "<stdin>" else re.sub(r".*/", "", name)
+        changes: Dict[str, object] = {}
+        if request.job_name is None:
+            changes["job_name"] = base
+        if request.output is None:
+            changes["output"] = "slurm-%A_%a.out" if request.array else "slurm-%j.out"
+        dropped = [*OTHER_WORDS, *_ONLY_ON_SUBMISSION]
+        changes["sbatch"] = tuple(
+            one for one in request.sbatch if one.partition("=")[0] not in dropped
+        )
+        return dataclasses.replace(request, **changes)  # type: ignore[arg-type]
+
+    def _told(self) -> None:
+        """Remarks on what no job file can say."""
+        options, add = self.header.options, self._add
+        for one in self.header.ignored:
+            if one.why in (AFTER_COMMAND, MISSPELLED, CUT):
+                what = one.text if len(one.text) < 60 else f"{one.text[:57]}…"
+                self.remarks.append(
+                    Remark(one.place.line, f"'{what}' has no effect ({one.why}): left out")
+                )
+        for one in self.header.foreign:
+            self.remarks.append(
+                Remark(one.line, "a line for another scheduler is left out", "write it as #SBATCH")
+            )
+        for name, hint in {**OTHER_WORDS, **_ONLY_ON_SUBMISSION}.items():
+            if name in options and not (name == "cpus-per-gpu" and self.wanted.cpus_per_task):
+                if name != "no-requeue":
+                    add(name, f"{options[name].text}: a job file cannot say this", hint)
+        nodes, tasks = options.get("nodes"), options.get("ntasks")
+        count = self.wanted.nodes or 1
+        if tasks is not None:
+            total = int(tasks.value or 1)
+            each = self.wanted.ntasks_per_node or 1
+            if self.wanted.max_nodes is not None:
+                self.wanted = dataclasses.replace(self.wanted, max_nodes=None)
+                add("nodes", f"--nodes={options['nodes'].value} with --ntasks={total}: the job file "
+                    f"requests {counted(count, 'node')}", "with a range, request --ntasks-per-node")
+            elif nodes is None and "nodelist" not in options and total > 1:
+                add("ntasks", f"--ntasks={total} without --nodes: Slurm may spread the tasks; the job "
+                    f"file requests {counted(count, 'node')}", "change nodes and ntasks-per-node")
+            if each * count != total and "nodelist" not in options:
+                add("ntasks", f"--ntasks={total} on {counted(count, 'node')}: the job file requests "
+                    f"{counted(each, 'task')} on each", "request a multiple of the nodes")
+        gpus = options.get("gpus")
+        if gpus is not None and count * (self.wanted.gpus_per_node or 0) > 1 and nodes is None:
+            add("gpus", f"{gpus.text} without --nodes: Slurm may spread the GPUs; the job file "
+                f"requests {self.wanted.gpus_per_node} on each of {counted(count, 'node')}")
+
+    def _add(self, name: str, message: str, hint: str = "") -> None:
+        self.remarks.append(Remark(self.header.options[name].place.line, message, hint))
+
+    def _values(self) -> Dict[str, object]:
+        values: Dict[str, object] = {}
+        for key, text in self._texts().items():
+            line = self.line(key)
+            if is_secret_value(text if isinstance(text, str) else "\n".join(text)):
+                self.remarks.append(Remark(line, f"--{key} contains a secret: left out"))
+                continue
+            try:
+                BY_NAME[key].parse([text] if isinstance(text, str) else text)
+            except ValueError as error:
+                self.remarks.append(Remark(line, f"--{key} is left out: {error}"))
+                continue
+            values[key] = text == "true" if BY_NAME[key].kind in ("flag", "switch") else text
+        return values
+
+    def _texts(self) -> Dict[str, str | List[str]]:
+        """Key -> the text of its value, or several."""
+        request = self.wanted
+        found: Dict[str, str | List[str]] = {}
+        for key in _KEYS:
+            value = getattr(request, {"time": "time_limit"}.get(key, key.replace("-", "_")), None)
+            if isinstance(value, bool):
+                found[key] = "true" if value else "false"
+            elif isinstance(value, int):
+                if value > 1 or key == "gpus-per-node" or (key == "cpus-per-task" and request.gpus_per_node):
+                    found[key] = str(value)
+            elif isinstance(value, str):
+                found[key] = value
+        if request.max_nodes is not None:
+            found["nodes"] = f"{request.nodes}-{request.max_nodes}"
+        gpus = found.pop("gpus-per-node", None)
+        others = list(request.gres)
+        if gpus is not None:
+            amount = f"{request.gpu_type}:{gpus}" if request.gpu_type else str(gpus)
+            if "gpus-per-node" in self.header.options or "gres" not in self.header.options:
+                found["gpus-per-node"] = amount
+            else:
+                others.insert(0, f"gpu:{amount}")
+        if others:
+            found["gres"] = ",".join(others)
+        rest = [one for one in request.sbatch if not one.startswith("chdir=")]
+        if len(rest) < len(request.sbatch):
+            found["chdir"] = self.header.value("chdir") or ""
+        if rest:
+            found["sbatch"] = rest
+        return found
+
+
+_COMPARED = (
+    *("job_name", "partition", "account", "qos", "comment", "constraint", "reservation"),
+    *("nodelist", "exclude", "dependency", "array", "signal", "mail_type", "mail_user", "output"),
+    *("error", "mem", "nodes", "max_nodes", "ntasks_per_node", "cpus_per_task", "gpus_per_node"),
+    *("gpu_type", "gres", "time_limit", "exclusive", "requeue", "sbatch"),
+)
+
+
+def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
+    """Where the script that is made of the job file asks Slurm for something else."""
+    made = read_header("#!/bin/bash\n", command_line=[f"--{one}" for one in plan.salloc_options])
+    ours = as_request(made, "", plan.cluster)
+    found = []
+    for field in _COMPARED:
+        before = _plain(field, getattr(directives.wanted, field))
+        after = _plain(field, getattr(ours, field))
+        if before == after:
+            continue
+        key = {"time_limit": "time", "sbatch": "sbatch"}.get(field, field.replace("_", "-"))
+        if field == "sbatch":
+            for one in sorted(set(after) - set(before)):  # type: ignore[call-overload]
+                found.append(Remark(0, f"'neuronctl generate' adds --{one}"))
+            for one in sorted(set(before) - set(after)):  # type: ignore[call-overload]
+                found.append(Remark(0, f"--{one} is not in what 'neuronctl generate' makes"))
+        elif not before:
+            found.append(Remark(0, f"no --{key} in the script; 'neuronctl generate' adds {after}"))
+        else:
+            text = f"--{key}={before}: 'neuronctl generate' makes it {after or 'nothing'}"
+            found.append(Remark(directives.line(key), text))
+    told = {one.line for one in directives.remarks}
+    return [one for one in found if one.line == 0 or one.line not in told]
+
+
+def _plain(field: str, value: object) -> object:
+    if field == "time_limit" and isinstance(value, str):
+        seconds = units.parse_time(value)
+        return "UNLIMITED" if seconds == units.UNLIMITED else units.format_time(seconds)
+    if field == "sbatch":
+        return tuple(one for one in value if not one.startswith("chdir="))  # type: ignore[attr-defined]
+    if field == "nodes":
+        return value or 1
+    return value or None

@@ -355,7 +355,7 @@ def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "surrogateescape")
 
 
-def _below(node: Node) -> Iterator[Node]:
+def below(node: Node) -> Iterator[Node]:
     """A node and all below it."""
     waiting = [node]
     while waiting:
@@ -365,14 +365,14 @@ def _below(node: Node) -> Iterator[Node]:
 
 
 def _names(node: Node) -> List[str]:
-    return [_text(one) for one in _below(node) if one.type == "variable_name"]
+    return [_text(one) for one in below(node) if one.type == "variable_name"]
 
 
 def _set_often(root: Node) -> Set[str]:
     """The variables that are set in several places, or by a loop or a command."""
     once: Set[str] = set()
     often: Set[str] = set()
-    for node in _below(root):
+    for node in below(root):
         names: List[str] = []
         if node.type == "variable_assignment":
             name = node.child_by_field_name("name")

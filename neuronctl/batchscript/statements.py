@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Collection, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, List, Optional, Tuple
 
-from neuronctl.batchscript.shell_text import ShellText, read_shell, syntax_tree
+from neuronctl.batchscript.shell_text import ShellText, Word, below, read_shell, syntax_tree
 from neuronctl.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -13,15 +13,18 @@ if TYPE_CHECKING:
 
 NAME_BEGINS, NAME_ENDS = "\x01", "\x02"
 """Around the name of a variable, where a word has its value."""
+MAY_SPLIT = "\x03"
+"""Ends a word that is as many words as the variables in it have."""
 
 
 @dataclass(frozen=True)
 class Simple:
     """A simple command, or variables that are set.
 
-    words: what the command gets, with the variables in it between NAME_BEGINS and NAME_ENDS; None
-    for a word that is more than text and variables, or that the shell may split. sets: the same for
-    each variable, of a line such as ``export A=x``; exported: whether it begins with ``export``.
+    words: what the command gets, with the variables in it between NAME_BEGINS and NAME_ENDS, and
+    MAY_SPLIT behind it where no quotes are around them; None for a word that is more than text and
+    variables. sets: the same for each variable, of a line such as ``export A=x``; exported: whether
+    it begins with ``export``.
     """
 
     words: Tuple[Optional[str], ...] = ()
@@ -108,36 +111,63 @@ def _simple(nodes: List[Node], one_word: Collection[str]) -> Optional[Tuple[Simp
 
 
 def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
-    blank = {name: f"{NAME_BEGINS}{name} {NAME_ENDS}" for name in re.findall(r"(?a)\w+", text)}
-    whole = {name: value.replace(" ", "") for name, value in blank.items()}
+    names = re.findall(r"(?a)\w+", text)
+    whole = {name: f"{NAME_BEGINS}{name}{NAME_ENDS}" for name in names}
+    read = read_shell(text, whole)
     if kind == "command":
-        # A value with a blank: where no quotes are around it, what becomes of it is not known.
-        known = {name: (whole if name in one_word else blank)[name] for name in blank}
-        read = read_shell(text, known)
         commands = [one for one in read.commands if not one.captured]
         if len(commands) != 1 or commands[0].assigned:
             return None
-        words = commands[0].words
-        return Simple(tuple(_value(one.raw, one.value) for one in words))
-    read = read_shell(text, whole)
+        # A value with a blank: where no quotes are around it, it is several words.
+        several = {
+            name: f"{whole[name]} " if name not in one_word else whole[name] for name in names
+        }
+        split = next(one for one in read_shell(text, several).commands if not one.captured)
+        return Simple(tuple(map(_word, commands[0].words, split.words)))
     exported = text.split(None, 1)[0] == "export"
-    if kind == "declaration_command" and not exported:
+    if (kind == "declaration_command" and not exported) or not re.match(
+        r"(?a)(export\s+)?\w+=", text
+    ):
         return None
     values: Dict[str, Optional[str]] = {}
-    for number, one in enumerate(read.assignments):
-        if number:  # what the first sets is no longer what it was
-            values[one.name] = None
-        else:
-            value = None if "~" in one.word.raw else one.word.value
-            values[one.name] = _value("", value)
-    plain = re.match(r"(?a)(export\s+)?\w+=", text) is not None
-    return Simple((), tuple(values.items()), exported) if values and plain else None
+    for one in read.assignments:
+        # Behind the first, a variable may be what that one set; ~ is somebody's home directory.
+        known = not values and "~" not in one.word.raw
+        values[one.name] = one.word.value if known else None
+    return Simple((), tuple(values.items()), exported) if values else None
 
 
-def _value(raw: str, value: Optional[str]) -> Optional[str]:
-    if value is None or raw.startswith("~"):
+def _word(word: Word, split: Word) -> Optional[str]:
+    if word.value is None or word.raw.startswith("~"):
         return None
-    return value.replace(f" {NAME_ENDS}", NAME_ENDS)
+    return word.value if split.value is not None else word.value + MAY_SPLIT
+
+
+def functions(text: str) -> FrozenSet[str]:
+    """The names of the functions that shell text defines."""
+    names = (
+        node.child_by_field_name("name")
+        for node in below(syntax_tree(text))
+        if node.type == "function_definition"
+    )
+    return frozenset(_text(name) for name in names if name is not None)
+
+
+def uses_arguments(text: str) -> Optional[int]:
+    """The first line, from 1, that refers to the arguments of the script; None where none does."""
+    if re.search(r"(?m)^\s*set\s+--", text):
+        return None  # it has arguments of its own making
+    waiting = [syntax_tree(text)]
+    while waiting:
+        node = waiting.pop()
+        if node.type == "function_definition":
+            continue
+        if node.type in ("simple_expansion", "expansion"):
+            names = [_text(one) for one in node.children if one.is_named]
+            if names and re.fullmatch("[1-9@*#]", names[0]):
+                return node.start_point[0] + 1
+        waiting += reversed(node.children)
+    return None
 
 
 def _text(node: Node) -> str:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List
 
 from neuronctl import units
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.batchscript.header import (
     AFTER_COMMAND,
-    COMMAND_LINE,
     CUT,
     MISSPELLED,
     REMARK,
     Header,
     read_header,
 )
-from neuronctl.batchscript.option_tables import EARLY
 from neuronctl.catalog.model import Cluster
 from neuronctl.frozen import dataclass
 from neuronctl.masking import is_secret_value
@@ -86,9 +84,7 @@ class Directives:
     def entries(self, launcher_counts: bool) -> List[Entry]:
         """The keys of the job file. launcher_counts: whether tasks have to be counted out."""
         remarks = {
-            one.place.line: one.text[1:].strip()
-            for one in self.header.ignored
-            if one.why == REMARK
+            one.place.line: one.text[1:].strip() for one in self.header.ignored if one.why == REMARK
         }
         values = dict(self.values)
         if launcher_counts and self.wanted.gpus_per_node:
@@ -124,14 +120,14 @@ class Directives:
                 self.remarks.append(
                     Remark(one.place.line, f"'{what}' has no effect ({one.why}): left out")
                 )
-        for one in self.header.foreign:
+        for place in self.header.foreign:
             self.remarks.append(
-                Remark(one.line, "a line for another scheduler is left out", "write it as #SBATCH")
+                Remark(place.line, "a line for another scheduler is left out", "write it as #SBATCH")
             )
+        carried = {"no-requeue", *(["cpus-per-gpu"] if self.wanted.gpus_per_node else [])}
         for name, hint in {**OTHER_WORDS, **_ONLY_ON_SUBMISSION}.items():
-            if name in options and not (name == "cpus-per-gpu" and self.wanted.cpus_per_task):
-                if name != "no-requeue":
-                    add(name, f"{options[name].text}: a job file cannot say this", hint)
+            if name in options and name not in carried:
+                add(name, f"{options[name].text}: a job file cannot say this", hint)
         nodes, tasks = options.get("nodes"), options.get("ntasks")
         count = self.wanted.nodes or 1
         if tasks is not None:
@@ -139,18 +135,33 @@ class Directives:
             each = self.wanted.ntasks_per_node or 1
             if self.wanted.max_nodes is not None:
                 self.wanted = dataclasses.replace(self.wanted, max_nodes=None)
-                add("nodes", f"--nodes={options['nodes'].value} with --ntasks={total}: the job file "
-                    f"requests {counted(count, 'node')}", "with a range, request --ntasks-per-node")
+                add(
+                    "nodes",
+                    f"--nodes={options['nodes'].value} with --ntasks={total}: the job file "
+                    f"requests {counted(count, 'node')}",
+                    "with a range, request --ntasks-per-node",
+                )
             elif nodes is None and "nodelist" not in options and total > 1:
-                add("ntasks", f"--ntasks={total} without --nodes: Slurm may spread the tasks; the job "
-                    f"file requests {counted(count, 'node')}", "change nodes and ntasks-per-node")
+                add(
+                    "ntasks",
+                    f"--ntasks={total} without --nodes: Slurm may spread the tasks; the job "
+                    f"file requests {counted(count, 'node')}",
+                    "change nodes and ntasks-per-node",
+                )
             if each * count != total and "nodelist" not in options:
-                add("ntasks", f"--ntasks={total} on {counted(count, 'node')}: the job file requests "
-                    f"{counted(each, 'task')} on each", "request a multiple of the nodes")
+                add(
+                    "ntasks",
+                    f"--ntasks={total} on {counted(count, 'node')}: the job file requests "
+                    f"{counted(each, 'task')} on each",
+                    "request a multiple of the nodes",
+                )
         gpus = options.get("gpus")
         if gpus is not None and count * (self.wanted.gpus_per_node or 0) > 1 and nodes is None:
-            add("gpus", f"{gpus.text} without --nodes: Slurm may spread the GPUs; the job file "
-                f"requests {self.wanted.gpus_per_node} on each of {counted(count, 'node')}")
+            add(
+                "gpus",
+                f"{gpus.text} without --nodes: Slurm may spread the GPUs; the job file "
+                f"requests {self.wanted.gpus_per_node} on each of {counted(count, 'node')}",
+            )
 
     def _add(self, name: str, message: str, hint: str = "") -> None:
         self.remarks.append(Remark(self.header.options[name].place.line, message, hint))
@@ -179,7 +190,11 @@ class Directives:
             if isinstance(value, bool):
                 found[key] = "true" if value else "false"
             elif isinstance(value, int):
-                if value > 1 or key == "gpus-per-node" or (key == "cpus-per-task" and request.gpus_per_node):
+                if (
+                    value > 1
+                    or key == "gpus-per-node"
+                    or (key == "cpus-per-task" and request.gpus_per_node)
+                ):
                     found[key] = str(value)
             elif isinstance(value, str):
                 found[key] = value

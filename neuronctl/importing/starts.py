@@ -7,7 +7,7 @@ from typing import Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.launches import container_options, mpirun_options
 from neuronctl.batchscript.option_tables import SRUN, GetoptError, getopt
-from neuronctl.batchscript.statements import NAME_BEGINS, NAME_ENDS, units
+from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, units
 from neuronctl.frozen import dataclass
 
 
@@ -45,7 +45,9 @@ class Size:
             "SLURM_GPUS_ON_NODE": self.gpus_per_node,
         }
         text = re.sub(
-            f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}", lambda m: str(values.get(m[1])), word
+            f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}",
+            lambda match: str(values.get(match[1])),
+            word.replace(MAY_SPLIT, ""),
         )
         return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
 
@@ -71,11 +73,13 @@ _SHELLS_OWN = frozenset(
     export fg function getopts hash history jobs let local logout mapfile popd pushd read readarray
     readonly return select set shift shopt source suspend time times trap type typeset ulimit umask
     unalias unset until wait while echo printf test true false kill
-    """.split()
+    """.split()  # noqa: SIM905
 )
 
 
-def start(words: Sequence[Optional[str]], size: Size, functions: Collection[str]) -> Optional[Start]:
+def start(
+    words: Sequence[Optional[str]], size: Size, functions: Collection[str]
+) -> Optional[Start]:
     """What a simple command starts; None where a job file cannot say it but as shell text.
 
     functions: names that the script defines.
@@ -87,11 +91,18 @@ def start(words: Sequence[Optional[str]], size: Size, functions: Collection[str]
         return None
     if not re.fullmatch(r"[\w.+/@:-]+", given[0]) or given[0].startswith("-"):
         return None
-    for read in (_launched, _contained):
-        found = read(given, size)
-        if found is not None:
-            return found
-    return _program(None, given)
+    found = _launched(given, size) or _contained(given, size)
+    if found is None and _text_for_a_shell(given):
+        return None
+    found = found or _program(None, given)
+    if found is None or any(MAY_SPLIT in one for one in (*found.words, *found.options)):
+        return None
+    return found
+
+
+def _text_for_a_shell(words: Tuple[str, ...]) -> bool:
+    """Whether shell text is among the words, which is easier to read where it stands."""
+    return any(before in ("-c", "-lc") and " " in word for before, word in zip(words, words[1:]))
 
 
 def _launched(words: Tuple[str, ...], size: Size) -> Optional[Start]:
@@ -186,7 +197,8 @@ def _inner(words: Tuple[str, ...]) -> Optional[Tuple[str, ...]]:
     """The words of the one command in ``bash -c TEXT``; None where it is something else."""
     if len(words) != 3 or words[0] not in ("bash", "sh") or words[1] not in ("-c", "-lc"):
         return None
-    text = words[2].replace(NAME_BEGINS, "${").replace(NAME_ENDS, "}").strip()
+    text = re.sub(f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}", r"${\1}", words[2]).strip()
+    text = text.replace(MAY_SPLIT, "")
     names = re.findall(r"(?a)\w+", text)
     found = [one for unit in units(text, 1, names) for one in unit.simple or (None,)]
     if len(found) != 1 or found[0] is None or None in found[0].words or not found[0].words:
@@ -237,8 +249,14 @@ def _options(
     return values, typed, words[at:]
 
 
-def _started(launcher: str, kept: List[str], values: Mapping[str, str], rest: Tuple[str, ...]) -> Optional[Start]:
-    if any(map(_variable, kept)) or not rest or any(one.startswith("-") and not one.startswith("--") for one in kept):
+def _started(
+    launcher: str, kept: List[str], values: Mapping[str, str], rest: Tuple[str, ...]
+) -> Optional[Start]:
+    if (
+        any(map(_variable, kept))
+        or not rest
+        or any(one.startswith("-") and not one.startswith("--") for one in kept)
+    ):
         return None
     if values.keys() & {"m", "module"}:
         rest = ("python", "-m", *rest)
@@ -258,9 +276,7 @@ def _torchrun(name: str, words: Tuple[str, ...], size: Size) -> Optional[Start]:
     if size.nodes != 1 and not values.keys() & {"rdzv_endpoint", "master_addr"}:
         return None  # one training per node
     own = (*_MEETING, "m", "module", "no_python")
-    kept = [
-        typed[key] for key in values if key not in own and not key.startswith("rdzv_")
-    ]
+    kept = [typed[key] for key in values if key not in own and not key.startswith("rdzv_")]
     return _started(name, kept, values, rest)
 
 
@@ -296,7 +312,15 @@ def _mpirun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     counts = {"np", "n", "c"} & values.keys()
     if "bind_to" not in values or any(size.number(values[one]) != size.tasks for one in counts):
         return None  # neuronctl's mpirun binds no process
-    if values.keys() - {*counts, "bind_to", "mca", "x", "oversubscribe", "report_bindings", "verbose"}:
+    if values.keys() - {
+        *counts,
+        "bind_to",
+        "mca",
+        "x",
+        "oversubscribe",
+        "report_bindings",
+        "verbose",
+    }:
         return None
     if any(map(_variable, kept)) or len(counts) > 1 or not rest:
         return None
@@ -307,7 +331,8 @@ def _horovodrun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     flags = ("gloo", "mpi", "verbose", "disable_cache")
     values, typed, rest = _options(words, flags)
     count = values.pop("np", values.pop("num_proc", ""))
-    if size.nodes != 1 or size.number(count) != size.tasks or values.keys() & {"H", "hosts"}:
+    hosts = values.pop("H", values.pop("hosts", f"localhost:{count}"))
+    if size.nodes != 1 or size.number(count) != size.tasks or hosts != f"localhost:{count}":
         return None
     kept = [typed[key] for key in values if key not in ("gloo", "mpi")]
     if any(map(_variable, kept)) or any(not one.startswith("--") for one in kept):

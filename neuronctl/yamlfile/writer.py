@@ -25,8 +25,11 @@ class Entry:
 
 
 def write(entries: Sequence[Entry], *, above: Sequence[str] = (), below: Sequence[str] = ()) -> str:
-    """The text of a file. Values: a text, a boolean, a list of either texts or mappings, or a
-    mapping; above, below: comment lines at its top and its end."""
+    """The text of a file.
+
+    Values: a text, a boolean, a list of either texts or mappings, or a mapping; in a mapping of a
+    list, the key "" has the comment lines above it. above, below: comment lines of the file.
+    """
     lines = [_comment(one) for one in above]
     for entry in entries:
         lines += [_comment(one) for one in entry.above]
@@ -60,7 +63,8 @@ def _entry(key: str, value: object, indent: str) -> List[str]:
         return [f"{indent}{key}:", *(f"{indent}  - {_scalar(one)}" for one in value)]
     lines = [f"{indent}{key}:"]
     for one in value:
-        below = [line for name in one for line in _entry(name, one[name], indent + "    ")]
+        below = [line for name in one if name for line in _entry(name, one[name], indent + "    ")]
+        lines += [f"{indent}  {_comment(text)}" for text in one.get("", ())]
         lines += [f"{indent}  - {below[0].lstrip()}", *below[1:]]
     return lines
 
@@ -83,11 +87,13 @@ def _text(head: str, text: str, indent: str) -> List[str]:
     ]
 
 
-_PLAIN = re.compile(r"(?a)[\w./$~-](?:[\w./$~()+=:,;%@^*!?<>&|'\"\\ -]*[\w./$~()+=;%@^*!?<>&|'\"-])?")
+_PLAIN = re.compile(
+    r"(?a)[\w./$~-](?:[\w./$~()+=:,;%@^*!?<>&|'\"\\ -]*[\w./$~()+=;%@^*!?<>&|'\"-])?"
+)
 
 
 def _scalar(text: str, *, flow: bool = False) -> str:
-    plain = _PLAIN.fullmatch(text) is not None and ": " not in text and "- " != text[:2]
+    plain = _PLAIN.fullmatch(text) is not None and ": " not in text and text[:2] != "- "
     if not plain or (flow and re.search(r"[:,]", text)) or text in _NOT_PLAIN:
         return _quoted(text)
     return text

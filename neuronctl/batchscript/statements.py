@@ -131,9 +131,8 @@ def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
         return None
     values: Dict[str, Optional[str]] = {}
     for one in read.assignments:
-        # Behind the first, a variable may be what that one set; ~ is somebody's home directory.
-        known = not values and "~" not in one.word.raw
-        values[one.name] = one.word.value if known else None
+        home = "~" in one.word.raw  # somebody's directory
+        values[one.name] = None if home else one.word.value
     return Simple((), tuple(values.items()), exported) if values else None
 
 

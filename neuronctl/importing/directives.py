@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Dict, List
+from typing import Collection, Dict, List
 
 from neuronctl import units
 from neuronctl.batchscript.as_request import as_request
@@ -65,8 +65,10 @@ class Directives:
     wanted: the request that the job file has to make. remarks: what it cannot say.
     """
 
-    def __init__(self, header: Header, name: str, cluster: Cluster) -> None:
+    def __init__(self, header: Header, name: str, cluster: Cluster, late: Collection[int]) -> None:
+        """late: the lines of directives behind the first command; others are data of a command."""
         self.header = header
+        self.late = late
         self.remarks: List[Remark] = []
         self.wanted = self._with_defaults(as_request(header, name, cluster), name)
         self._told()
@@ -106,6 +108,8 @@ class Directives:
         if request.output is None:
             changes["output"] = "slurm-%A_%a.out" if request.array else "slurm-%j.out"
         dropped = [*OTHER_WORDS, *_ONLY_ON_SUBMISSION]
+        if request.gpus_per_node and not self.line("cpus-per-task"):
+            changes["cpus_per_task"] = 0  # the partition may have a default
         changes["sbatch"] = tuple(
             one for one in request.sbatch if one.partition("=")[0] not in dropped
         )
@@ -115,15 +119,15 @@ class Directives:
         """Remarks on what no job file can say."""
         options, add = self.header.options, self._add
         for one in self.header.ignored:
-            if one.why in (AFTER_COMMAND, MISSPELLED, CUT):
+            too_late = one.why == AFTER_COMMAND and one.place.line in self.late
+            if too_late or one.why in (MISSPELLED, CUT):
                 what = one.text if len(one.text) < 60 else f"{one.text[:57]}…"
                 self.remarks.append(
                     Remark(one.place.line, f"'{what}' has no effect ({one.why}): left out")
                 )
         for place in self.header.foreign:
-            self.remarks.append(
-                Remark(place.line, "a line for another scheduler is left out", "write it as #SBATCH")
-            )
+            what = "a line for another scheduler, which Slurm translates, is left out"
+            self.remarks.append(Remark(place.line, what, "write it as #SBATCH"))
         carried = {"no-requeue", *(["cpus-per-gpu"] if self.wanted.gpus_per_node else [])}
         for name, hint in {**OTHER_WORDS, **_ONLY_ON_SUBMISSION}.items():
             if name in options and name not in carried:
@@ -190,11 +194,10 @@ class Directives:
             if isinstance(value, bool):
                 found[key] = "true" if value else "false"
             elif isinstance(value, int):
-                if (
-                    value > 1
-                    or key == "gpus-per-node"
-                    or (key == "cpus-per-task" and request.gpus_per_node)
-                ):
+                always = key == "gpus-per-node" or (
+                    key == "cpus-per-task" and request.gpus_per_node
+                )
+                if value > 1 or always:
                     found[key] = str(value)
             elif isinstance(value, str):
                 found[key] = value
@@ -257,6 +260,6 @@ def _plain(field: str, value: object) -> object:
         return "UNLIMITED" if seconds == units.UNLIMITED else units.format_time(seconds)
     if field == "sbatch":
         return tuple(one for one in value if not one.startswith("chdir="))  # type: ignore[attr-defined]
-    if field == "nodes":
+    if field in ("nodes", "cpus_per_task"):
         return value or 1
     return value or None

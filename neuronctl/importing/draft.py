@@ -108,16 +108,21 @@ class _Importer:
     def __init__(self, text: str, name: str, cluster: Cluster, header: Header) -> None:
         self.name = name
         self.cluster = cluster
-        self.directives = Directives(header, name, cluster)
         self.remarks: List[Remark] = []
         lines = text.split("\n")
         self.first = header.first_command
+        shell_lines = lines[self.first - 1 :]
+        comments = read_shell("\n".join(shell_lines)).comments
+        late = [number for number in comments if shell_lines[number - 1].startswith("#SBATCH")]
+        self.directives = Directives(header, name, cluster, [self._line(one) for one in late])
+        for number in late:
+            shell_lines[number - 1] = ""
         self.above = [
             line[1:].lstrip(" ")
             for line in lines[1 : self.first - 1]
             if line.startswith("#") and not line.startswith(("#SBATCH", "#SLURM"))
         ]
-        self.text = self._without_secrets(self._without_directives(lines[self.first - 1 :]))
+        self.text = self._without_secrets("\n".join(shell_lines))
         self.prelude = _of_shebang(header, cluster)
         shell = read_shell(self.text)
         self.functions = functions(self.text)
@@ -147,12 +152,6 @@ class _Importer:
         return self.first - 1 + number
 
     # ------------------------------------------------------------------ the text
-
-    def _without_directives(self, lines: List[str]) -> str:
-        """Directives that come too late do nothing; told already."""
-        comments = read_shell("\n".join(lines)).comments
-        late = [n for n in comments if lines[n - 1].startswith("#SBATCH")]
-        return "\n".join("" if number in late else line for number, line in enumerate(lines, 1))
 
     def _without_secrets(self, text: str) -> str:
         lines = text.split("\n")
@@ -284,11 +283,10 @@ class _Importer:
 
     def _size(self) -> Size:
         wanted = self.directives.wanted
-        typed = {"cpus-per-task", "cpus-per-gpu"} & self.directives.header.options.keys()
         return Size(
             nodes=None if wanted.max_nodes else wanted.nodes or 1,
             tasks_per_node=wanted.ntasks_per_node or 1,
-            cores=wanted.cpus_per_task if typed else None,
+            cores=wanted.cpus_per_task or None,
             gpus_per_node=wanted.gpus_per_node or 0,
             known=self.constants,
             srun_options=self.cluster.policy.srun_options,

@@ -13,8 +13,8 @@ from neuronctl.frozen import dataclass
 
 @dataclass(frozen=True)
 class Size:
-    """The allocation. nodes: None where a range is requested; cores: of a task, None where the
-    script does not say. known: variables that the script sets to a fixed text."""
+    """The allocation. nodes: None where a range is requested; cores: of a task, None where they are
+    left to Slurm. known: variables that the script sets to a fixed text."""
 
     nodes: Optional[int]
     tasks_per_node: int
@@ -148,6 +148,8 @@ network output error input wait job-name verbose overlap propagate
 
 
 def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
+    if size.cores is None:
+        return None  # neuronctl's srun says how many
     try:
         parsed, end = getopt(list(words), SRUN)
     except GetoptError:
@@ -156,7 +158,7 @@ def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
         "nodes": size.nodes,
         "ntasks": size.tasks,
         "ntasks-per-node": size.tasks_per_node,
-        "cpus-per-task": size.cores or 1,
+        "cpus-per-task": size.cores,
     }
     kept: List[str] = []
     for one in parsed:
@@ -217,7 +219,7 @@ _ACCELERATE_FLAGS = ("multi_gpu", "m", "module", "no_python", "use_deepspeed", "
 
 def _per_node(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     """A launcher that starts the processes of its node, with one task on each."""
-    if size.tasks_per_node != 1 or size.nodes is None or not words:
+    if size.tasks_per_node != 1 or size.nodes is None or size.cores is None or not words:
         return None
     if words[:2] == ("accelerate", "launch"):
         return _accelerate(words[2:], size)

@@ -96,6 +96,10 @@ def _count(texts: Sequence[str]) -> int:
     return parse_count(texts[0])
 
 
+def _count_or_none(texts: Sequence[str]) -> int:
+    return parse_count(texts[0], 0)
+
+
 def _nodes(texts: Sequence[str]) -> Fields:
     least, dash, most = texts[0].partition("-")
     fields: Fields = {"nodes": parse_count(least if dash else texts[0])}
@@ -343,8 +347,8 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "cpus-per-task",
-        "Cores per task (default: the cores that come with the GPUs).",
-        _count,
+        "Cores per task (default: the cores that come with the GPUs; 0: as Slurm decides).",
+        _count_or_none,
         "c",
         "N",
     ),

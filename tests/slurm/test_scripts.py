@@ -194,10 +194,12 @@ def run_all(
         job = dict(word.partition("=")[::2] for word in shlex.split(line.replace("'", "")))
         task = job.get("ArrayTaskId", "")
         known = ends.setdefault(job.get("ArrayJobId", job["JobId"]), [])
-        shown = {
-            field: re.sub(rf"\b{job['JobId']}\b", "JOB", job.get(field, "")) for field in ASKED
-        }
-        words = {f"{field}={masked(text)}" for field, text in shown.items()}
+        number = job.get("ArrayJobId", job["JobId"])
+        words = {f"{field}={masked(job.get(field, ''))}" for field in ASKED}
+        words |= {masked(re.sub(rf"(?<!\d){number}(?!\d)", "JOB", job[log])) for log in LOGS}
+        gpus = [job.get(name, "") for name in ("TresPerNode", "TresPerJob")]
+        # On one node, --gpus is --gpus-per-node.
+        words.add("".join(gpus) if job["NumNodes"] == "1" else " and ".join(gpus))
         asked.setdefault(job.get("ArrayJobId", job["JobId"]), set()).update(words)
         known.append(f"{task} {job['JobState']} {job['ExitCode']}".strip())
     packed = base64.b64decode(sandbox.exec(["sh", "-c", COLLECT]).stdout)
@@ -231,21 +233,12 @@ def run_all(
         )
 
 
-ASKED = (
-    *("JobName", "Partition", "QOS", "Requeue", "TimeLimit", "Dependency", "NumNodes", "NumCPUs"),
-    *(
-        "NumTasks",
-        "CPUs/Task",
-        "ReqB:S:C:T",
-        "TRES",
-        "MinCPUsNode",
-        "MinMemoryNode",
-        "MinMemoryCPU",
-    ),
-    *("Features", "OverSubscribe", "Contiguous", "Network", "TresPerNode", "TresPerJob", "Comment"),
-    *("CoreSpec", "ReqNodeList", "ExcNodeList", "StdOut", "StdErr", "StdIn"),
-    *("MailType", "Nice", "WorkDir"),
-)
+ASKED = """
+JobName Partition QOS Requeue TimeLimit Dependency NumNodes NumCPUs NumTasks CPUs/Task ReqB:S:C:T
+TRES MinMemoryNode MinMemoryCPU Features OverSubscribe Contiguous Network Comment CoreSpec
+ReqNodeList ExcNodeList StdIn MailType Nice WorkDir
+""".split()  # noqa: SIM905
+LOGS = ("StdOut", "StdErr")
 """What scontrol shows of what a job asks for."""
 
 ALWAYS = ("LAUNCHED", "LAUNCHER_OPTIONS", "CONTAINER", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV")

@@ -158,7 +158,10 @@ def imported(name: str, directory: Path) -> str:
     """The script that ``generate`` makes of what ``import`` makes of a script."""
     cluster = re.findall(r"(?m)^cluster: (\S+)", (SCRIPTS / f"{name}.yaml").read_text())[0]
     catalog = load(None)
-    made = draft((SCRIPTS / f"{name}.sh").read_text(), f"{name}.sh", catalog.cluster(cluster))
+    # The preflight listens on the port, which all scripts here have on one machine.
+    port = f"MASTER_PORT={6100 + NAMES.index(name)}"
+    text = re.sub(r"\bMASTER_PORT=\d+", port, (SCRIPTS / f"{name}.sh").read_text())
+    made = draft(text, f"{name}.sh", catalog.cluster(cluster))
     (directory / f"{name}.yaml").write_text(made.text)
     planned = plan_job({"cluster": cluster}, job_file=str(directory / f"{name}.yaml"))
     return render_job(planned.plan)

@@ -111,7 +111,7 @@ def _simple(nodes: List[Node], one_word: Collection[str]) -> Optional[Tuple[Simp
 
 
 def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
-    names = re.findall(r"(?a)\w+", text)
+    names = re.findall(r"(?a)\b[A-Za-z_]\w*", text)
     whole = {name: f"{NAME_BEGINS}{name}{NAME_ENDS}" for name in names}
     read = read_shell(text, whole)
     if kind == "command":

@@ -131,7 +131,11 @@ class Directives:
         carried = {"no-requeue", *(["cpus-per-gpu"] if self.wanted.gpus_per_node else [])}
         for name, hint in {**OTHER_WORDS, **_ONLY_ON_SUBMISSION}.items():
             if name in options and name not in carried:
-                add(name, f"{options[name].text}: a job file cannot say this", hint)
+                said = f"{options[name].text}: a job file cannot say this"
+                if name == "gpus-per-task" and self.wanted.gpus_per_node:
+                    gpus = counted(self.wanted.gpus_per_node, "GPU")
+                    said += f"; it requests {gpus} per node, and each task sees all of them"
+                add(name, said, hint)
         nodes, tasks = options.get("nodes"), options.get("ntasks")
         count = self.wanted.nodes or 1
         if tasks is not None:
@@ -159,11 +163,12 @@ class Directives:
                     f"{counted(each, 'task')} on each",
                     "request a multiple of the nodes",
                 )
-        gpus = options.get("gpus")
-        if gpus is not None and count * (self.wanted.gpus_per_node or 0) > 1 and nodes is None:
+        total_gpus = options.get("gpus")
+        each = self.wanted.gpus_per_node or 0
+        if total_gpus is not None and count * each > 1 and nodes is None:
             add(
                 "gpus",
-                f"{gpus.text} without --nodes: Slurm may spread the GPUs; the job file "
+                f"{total_gpus.text} without --nodes: Slurm may spread the GPUs; the job file "
                 f"requests {self.wanted.gpus_per_node} on each of {counted(count, 'node')}",
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.header import Header, read_header
 from neuronctl.batchscript.shell_text import ShellText, read_shell
@@ -110,7 +110,9 @@ class _Importer:
         self.cluster = cluster
         self.remarks: List[Remark] = []
         lines = text.split("\n")
-        self.first = header.first_command
+        # The comments behind the last directive are about the shell part.
+        last = [n for n, line in enumerate(lines[: header.first_command - 1], 1) if _directs(line)]
+        self.first = max([1, *last]) + 1
         shell_lines = lines[self.first - 1 :]
         comments = read_shell("\n".join(shell_lines)).comments
         late = [number for number in comments if shell_lines[number - 1].startswith("#SBATCH")]
@@ -120,7 +122,7 @@ class _Importer:
         self.above = [
             line[1:].lstrip(" ")
             for line in lines[1 : self.first - 1]
-            if line.startswith("#") and not line.startswith(("#SBATCH", "#SLURM"))
+            if line.startswith("#") and not _directs(line)
         ]
         self.text = self._without_secrets("\n".join(shell_lines))
         self.prelude = _of_shebang(header, cluster)
@@ -128,8 +130,7 @@ class _Importer:
         self.functions = functions(self.text)
         self.constants = _constants(shell)
         self.has_trap = any(one.name == "trap" for one in shell.commands)
-        one_word = {"HOME", "USER", "PWD", "HOSTNAME", *self.constants}
-        one_word |= set(re.findall(r"(?a)\bSLURM_\w+", self.text))
+        one_word = _one_word(self.text, shell)
         self.units = [] if shell.broken else units(self.text, self.first, one_word)
         if shell.broken:
             self._say(shell.broken.line, "bash may not read this; it is carried over as it is")
@@ -412,6 +413,10 @@ class _Importer:
         return [*entries, Entry("run", self._body(behind, prelude=False))]
 
 
+def _directs(line: str) -> bool:
+    return line.startswith(("#SBATCH", "#SLURM"))
+
+
 def _is_bad(line: str) -> bool:
     try:
         shell_text(line + "x")
@@ -429,8 +434,9 @@ def _joined(parts: Sequence[Unit]) -> str:
 
 
 def _lines(text: str) -> str:
-    """Lines for setup: one alone needs no block."""
-    return shell_text(text) if "\n" in text.strip("\n") else text.strip()
+    """Lines for setup; one that YAML can read as it stands needs no block."""
+    plain = re.fullmatch(r"[\w./$~][\w./$~ =-]*", text.strip())
+    return text.strip() if plain else shell_text(text)
 
 
 def _remarks(parts: Sequence[Unit]) -> List[str]:
@@ -447,6 +453,16 @@ def _constants(shell: ShellText) -> Dict[str, str]:
         and re.fullmatch(r"[\w./:@%+=,-]+", one.word.value)
         and len(shell.assigned(one.name)) == 1
     }
+
+
+def _one_word(text: str, shell: ShellText) -> Set[str]:
+    """The variables whose values have no blanks, so that they need no quotes."""
+    found = {"HOME", "USER", "PWD", "HOSTNAME", *re.findall(r"(?a)\bSLURM_\w+", text)}
+    for one in shell.assignments:
+        plain = re.fullmatch(r"(\"?)[\w./:@%+=,${}-]*\1", one.word.raw) and one.sure
+        if plain and found.issuperset(one.word.names) and len(shell.assigned(one.name)) == 1:
+            found.add(one.name)
+    return found
 
 
 def _of_shebang(header: Header, cluster: Cluster) -> List[str]:

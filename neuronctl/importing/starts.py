@@ -147,6 +147,13 @@ network output error input wait job-name verbose overlap propagate
 """.split()  # noqa: SIM905
 
 
+# These are so without being said.
+_SAY_NOTHING = (
+    ("export", "ALL"),
+    *(("jobid", f"{NAME_BEGINS}{one}{NAME_ENDS}") for one in ("SLURM_JOB_ID", "SLURM_JOBID")),
+)
+
+
 def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     if size.cores is None:
         return None  # neuronctl's srun says how many
@@ -169,7 +176,7 @@ def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
         elif name == "kill-on-bad-exit":
             if value not in ("", "1"):
                 return None
-        elif name == "export" and value == "ALL":
+        elif (name, value) in _SAY_NOTHING:
             pass
         elif name not in _OF_SRUN or _variable(value):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 import pytest
 from hypothesis import example, given, settings
@@ -492,7 +492,7 @@ def test_yaml_is_read_back_as_it_was(text: str, others: List[str]) -> None:
     made = write(entries, above=["top"], below=["end"])
     document = yamlfile.parse(made, "x.yaml", JobFileError)
 
-    def typed(path: tuple, value: object) -> object:
+    def typed(path: Tuple[str, ...], value: object) -> object:
         return document.raw.get(path, value)
 
     found = document.data

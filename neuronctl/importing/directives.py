@@ -107,6 +107,11 @@ class Directives:
             changes["job_name"] = base
         if request.output is None:
             changes["output"] = "slurm-%A_%a.out" if request.array else "slurm-%j.out"
+        if request.signal is not None:
+            changes["signal"] = request.signal.upper()
+        if request.mail_type is not None:  # sbatch takes no notice of what it does not know
+            types = request.mail_type.upper().split(",")
+            changes["mail_type"] = ",".join(one for one in types if one in units.MAIL_TYPES)
         dropped = [*OTHER_WORDS, *_ONLY_ON_SUBMISSION]
         if request.gpus_per_node and not self.line("cpus-per-task"):
             changes["cpus_per_task"] = 0  # the partition may have a default
@@ -123,7 +128,7 @@ class Directives:
             if too_late or one.why in (MISSPELLED, CUT):
                 what = one.text if len(one.text) < 60 else f"{one.text[:57]}…"
                 self.remarks.append(
-                    Remark(one.place.line, f"'{what}' has no effect ({one.why}): left out")
+                    Remark(one.place.line, f"'{what}' has no effect ({one.why}): not carried over")
                 )
         for place in self.header.foreign:
             what = "a line for another scheduler, which Slurm translates, is left out"
@@ -136,41 +141,37 @@ class Directives:
                     gpus = counted(self.wanted.gpus_per_node, "GPU")
                     said += f"; it requests {gpus} per node, and each task sees all of them"
                 add(name, said, hint)
-        nodes, tasks = options.get("nodes"), options.get("ntasks")
-        count = self.wanted.nodes or 1
-        if tasks is not None:
-            total = int(tasks.value or 1)
-            each = self.wanted.ntasks_per_node or 1
-            if self.wanted.max_nodes is not None:
-                self.wanted = dataclasses.replace(self.wanted, max_nodes=None)
-                add(
-                    "nodes",
-                    f"--nodes={options['nodes'].value} with --ntasks={total}: the job file "
-                    f"requests {counted(count, 'node')}",
-                    "with a range, request --ntasks-per-node",
-                )
-            elif nodes is None and "nodelist" not in options and total > 1:
-                add(
-                    "ntasks",
-                    f"--ntasks={total} without --nodes: Slurm may spread the tasks; the job "
-                    f"file requests {counted(count, 'node')}",
-                    "change nodes and ntasks-per-node",
-                )
-            if each * count != total and "nodelist" not in options:
-                add(
-                    "ntasks",
-                    f"--ntasks={total} on {counted(count, 'node')}: the job file requests "
-                    f"{counted(each, 'task')} on each",
-                    "request a multiple of the nodes",
-                )
-        total_gpus = options.get("gpus")
-        each = self.wanted.gpus_per_node or 0
-        if total_gpus is not None and count * each > 1 and nodes is None:
-            add(
-                "gpus",
-                f"{total_gpus.text} without --nodes: Slurm may spread the GPUs; the job file "
-                f"requests {self.wanted.gpus_per_node} on each of {counted(count, 'node')}",
-            )
+        self._told_of_sizes()
+
+    def _told_of_sizes(self) -> None:
+        """Remarks where Slurm may choose what a job file says: how many on how many nodes."""
+        options, add = self.header.options, self._add
+        left = not {"nodes", "nodelist"} & options.keys()  # the number of nodes is Slurm's choice
+        tasks = int(options["ntasks"].value or 1) if "ntasks" in options else None
+        if tasks is not None and self.wanted.max_nodes is not None:
+            self.wanted = dataclasses.replace(self.wanted, max_nodes=None)
+        nodes = self.wanted.nodes or 1
+        each = counted(self.wanted.ntasks_per_node or 1, "task")
+        gpus = self.wanted.gpus_per_node or 0
+        on = f"the job file requests {counted(nodes, 'node')}"
+        if tasks is not None and "-" in (self.header.value("nodes") or ""):
+            text = f"{options['nodes'].text} with --ntasks={tasks}: {on}"
+            add("nodes", text, "with a range, request --ntasks-per-node")
+        elif tasks is not None and left and tasks > 1:
+            text = f"--ntasks={tasks} without --nodes: Slurm may spread the tasks; {on}"
+            add("ntasks", text, "change nodes and ntasks-per-node")
+        made = nodes * (self.wanted.ntasks_per_node or 1)
+        if tasks is not None and tasks != made and "nodelist" not in options:
+            text = f"--ntasks={tasks}: {on} with {each} on each"
+            add("ntasks", text, "request a multiple of the nodes")
+        if "spread-job" in options and left:
+            add("spread-job", f"--spread-job without --nodes: {on}", "request more nodes")
+        total = (self.header.value("gpus") or "").rpartition(":")[2]
+        if not total.isdigit():
+            return
+        if self.wanted.max_nodes or (left and int(total) > 1) or int(total) != nodes * gpus:
+            text = f"{options['gpus'].text}: {on} with {counted(gpus, 'GPU')} on each"
+            add("gpus", text, "request GPUs per node: --gpus-per-node")
 
     def _add(self, name: str, message: str, hint: str = "") -> None:
         self.remarks.append(Remark(self.header.options[name].place.line, message, hint))

@@ -32,7 +32,7 @@ script: train.py
 args: [--lr, 0.10]
 """
 REMARKS = """\
-job.sh:7: '#SBATCH --mem=5G' has no effect (after the first command): left out
+job.sh:7: '#SBATCH --mem=5G' has no effect (after the first command): not carried over
 1 remark: there, the job differs from the script
 """
 Run = Callable[..., Any]

@@ -191,7 +191,10 @@ def test_a_range_of_nodes() -> None:
     ("directive", "line", "message"),
     [
         ("-n 10", 5, "--ntasks=10 without --nodes"),
-        ("-N 4 -n 10", 5, "--ntasks=10 on 4 nodes"),
+        ("-N 4 -n 10", 5, "--ntasks=10: the job file requests 4 nodes with 3 tasks on each"),
+        ("-G 4", 5, "--gpus=4: the job file requests 1 node with 4 GPUs on each"),
+        ("-N 1-2 -G 4", 5, "--gpus=4: the job file requests 1 node with 4 GPUs on each"),
+        ("-N 2 -G 4 --gpus-per-node=1", 5, "--gpus=4: the job file requests 2 nodes with 1 GPU on"),
         ("-N 2-4 -n 8", 5, "--nodes=2-4 with --ntasks=8"),
         ("--gpus=2 --ntasks-per-gpu=1", 5, "--ntasks-per-gpu=1: a job file cannot say this"),
         ("--test-only", 5, "--test-only: a job file cannot say this"),
@@ -214,7 +217,7 @@ def test_what_a_job_file_cannot_say(directive: str, line: int, message: str) -> 
 def test_directives_that_sbatch_does_not_read_are_left_out_and_told() -> None:
     made = imported(script("date\n#SBATCH --mem=5G\ncat <<E\n#SBATCH -p other\nE"))
     assert [(one.line, one.message) for one in made.remarks] == [
-        (7, "'#SBATCH --mem=5G' has no effect (after the first command): left out")
+        (7, "'#SBATCH --mem=5G' has no effect (after the first command): not carried over")
     ]
     assert "--mem" not in made.text
     assert "#SBATCH -p other" in made.text

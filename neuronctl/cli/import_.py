@@ -21,7 +21,9 @@ from neuronctl.words import counted
     "--write", "-o", metavar="JOB.yaml", shell_complete=complete_files, help="Write it to a file."
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
-@click.option("--cluster", metavar="NAME", help="Catalog cluster that the job is for.")
+@click.option(
+    "--cluster", metavar="NAME", help="Catalog cluster to plan for; the job file names it."
+)
 @catalog_option
 def command(
     file: str, write: Optional[str], force: bool, cluster: Optional[str], catalog: Optional[str]
@@ -41,7 +43,7 @@ def command(
         raise UsageError(f"cannot read '{file}': {error.strerror}") from None
     chosen, _ = recognise(load(catalog), cluster or configured_cluster())
     name = shown_name(file)
-    made = draft(text, name, chosen)
+    made = draft(text, name, chosen, name_cluster=cluster is not None)
     if write is None:
         print_script(made.text)
     else:

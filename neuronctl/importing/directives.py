@@ -18,7 +18,7 @@ from neuronctl.batchscript.header import (
 )
 from neuronctl.catalog.model import Cluster
 from neuronctl.frozen import dataclass
-from neuronctl.masking import is_secret_value
+from neuronctl.masking import Masker, is_secret_value
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import JobRequest
 from neuronctl.request.options import BY_NAME
@@ -86,7 +86,9 @@ class Directives:
     def entries(self, launcher_counts: bool) -> List[Entry]:
         """The keys of the job file. launcher_counts: whether tasks have to be counted out."""
         remarks = {
-            one.place.line: one.text[1:].strip() for one in self.header.ignored if one.why == REMARK
+            one.place.line: Masker().text(one.text[1:].strip())
+            for one in self.header.ignored
+            if one.why == REMARK
         }
         values = dict(self.values)
         if launcher_counts and self.wanted.gpus_per_node:

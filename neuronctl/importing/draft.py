@@ -39,16 +39,17 @@ class Draft:
     remarks: Tuple[Remark, ...]
 
 
-def draft(text: str, name: str, cluster: Cluster) -> Draft:
+def draft(text: str, name: str, cluster: Cluster, *, name_cluster: bool = False) -> Draft:
     """The job file of a batch script.
 
     text: the script's. name: the file's, or ``<stdin>``. cluster: what ``generate`` would plan for,
-    so that the remarks can tell where it asks Slurm for something else. Raises UsageError, with the
-    line, for a script that no job file can stand for.
+    so that the remarks can tell where it asks Slurm for something else. name_cluster: whether the
+    job file says so. Raises UsageError, with the line, for a script that no job file can stand for.
     """
     header = read_header(text)
     _refuse(header, name)
-    return _Importer(text, name, cluster, header).draft()
+    key = [Entry("cluster", cluster.name)] if name_cluster else []
+    return _Importer(text, name, cluster, header, key).draft()
 
 
 def _refuse(header: Header, name: str) -> None:
@@ -105,9 +106,13 @@ class _Shell:
 
 
 class _Importer:
-    def __init__(self, text: str, name: str, cluster: Cluster, header: Header) -> None:
+    def __init__(
+        self, text: str, name: str, cluster: Cluster, header: Header, first: Sequence[Entry]
+    ) -> None:
+        """first: keys before all others."""
         self.name = name
         self.cluster = cluster
+        self.first_keys = first
         self.remarks: List[Remark] = []
         lines = text.split("\n")
         # The comments behind the last directive are about the shell part.
@@ -157,8 +162,12 @@ class _Importer:
     def _without_secrets(self, text: str) -> str:
         lines = text.split("\n")
         masker = Masker()
+        comments = read_shell(text).comments
         for number, line in enumerate(lines, 1):
             if masker.text(line) == line:
+                continue
+            if number in comments and line.lstrip().startswith("#"):
+                lines[number - 1] = masker.text(line)
                 continue
             shell = read_shell(line)
             if shell.broken or shell.commands or len(shell.assignments) != 1:
@@ -227,8 +236,8 @@ class _Importer:
         by_task = ("srun", "mpirun", "horovodrun", "horovodrun-mpi")
         counts = any(one.key == "launcher" and one.value in by_task for one in entries)
         shown = "standard input" if self.name == "<stdin>" else self.name
-        every = [*self.directives.entries(counts), *entries]
-        return write(every, above=[f"From {shown}", *self.above])
+        every = [*self.first_keys, *self.directives.entries(counts), *entries]
+        return write(every, above=map(Masker().text, [f"From {shown}", *self.above]))
 
     def _planned(self, text: str) -> JobPlan:
         return plan(build_request([parse_job_file(text, "job.yaml")]), self.cluster)

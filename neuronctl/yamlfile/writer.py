@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import List, Mapping, Sequence, Tuple, Union
+from typing import Iterable, List, Mapping, Sequence, Tuple, Union
 
 from neuronctl.frozen import dataclass
 
@@ -24,7 +24,7 @@ class Entry:
     remark: str = ""
 
 
-def write(entries: Sequence[Entry], *, above: Sequence[str] = (), below: Sequence[str] = ()) -> str:
+def write(entries: Iterable[Entry], *, above: Iterable[str] = (), below: Iterable[str] = ()) -> str:
     """The text of a file.
 
     Values: a text, a boolean, a list of either texts or mappings, or a mapping; in a mapping of a

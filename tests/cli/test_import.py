@@ -49,6 +49,11 @@ def test_on_standard_output(run: Run) -> None:
     assert (result.stdout, result.stderr) == (JOB, REMARKS)
 
 
+def test_for_another_cluster(run: Run) -> None:
+    result = run("import", "job.sh", "--cluster", "jureca")
+    assert result.stdout.startswith("# From job.sh\ncluster: jureca\njob-name: job.sh\n")
+
+
 def test_from_standard_input(run: Run) -> None:
     result = run("import", "-", input=SCRIPT)
     assert result.stdout.startswith("# From standard input\njob-name: sbatch\n")

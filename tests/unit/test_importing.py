@@ -260,6 +260,8 @@ def test_a_secret_is_never_written() -> None:
     token = "hf_abcdefghijklmnopqrstuvwxyz"
     made = imported(script(f"export A=1\nexport HF_TOKEN={token}\npython train.py"))
     assert token not in made.text
+    commented = f"#!/bin/bash\n# {token}\n#SBATCH -p all  # {token}\n# x={token}\n./a\n"
+    assert token not in imported(commented).text
     assert [one.line for one in made.remarks] == [7]
     assert "--env HF_TOKEN" in made.remarks[0].hint
     assert data(made)["setup"] == ': "${HF_TOKEN:?is a secret: export it before you submit}"\n'

@@ -83,23 +83,29 @@ class Directives:
         ]
         return found[0] if found else 0
 
-    def entries(self, launcher_counts: bool) -> List[Entry]:
-        """The keys of the job file. launcher_counts: whether tasks have to be counted out."""
+    def entries(self, *, by_task: bool, by_srun: bool) -> List[Entry]:
+        """The keys of the job file.
+
+        by_task: whether a launcher starts as many processes as there are tasks. by_srun: whether
+        one has to know the cores of a task.
+        """
         remarks = {
             one.place.line: Masker().text(one.text[1:].strip())
             for one in self.header.ignored
             if one.why == REMARK
         }
         values = dict(self.values)
-        if launcher_counts and self.wanted.gpus_per_node:
+        if by_task and self.wanted.gpus_per_node:
             values.setdefault("ntasks-per-node", str(self.wanted.ntasks_per_node))
+        if by_srun and self.wanted.cpus_per_task == 0:
+            del values["cpus-per-task"]  # one, as in Slurm: there are no GPUs
         made = []
         for key in _KEYS:
             if key in values:
                 made.append(Entry(key, values[key], remark=remarks.pop(self.line(key), "")))
         # The rest of a line's remark stands above everything.
         left = tuple(remarks.values())
-        return [dataclasses.replace(made[0], above=left), *made[1:]]
+        return [dataclasses.replace(one, above=left) for one in made[:1]] + made[1:]
 
     def _with_defaults(self, request: JobRequest, name: str) -> JobRequest:
         """With what sbatch takes where the script says nothing, and neuronctl takes another."""
@@ -115,8 +121,8 @@ class Directives:
             types = request.mail_type.upper().split(",")
             changes["mail_type"] = ",".join(one for one in types if one in units.MAIL_TYPES)
         dropped = [*OTHER_WORDS, *_ONLY_ON_SUBMISSION]
-        if request.gpus_per_node and not self.line("cpus-per-task"):
-            changes["cpus_per_task"] = 0  # the partition may have a default
+        if not self.line("cpus-per-task"):
+            changes["cpus_per_task"] = 0  # the partition may have a default for GPUs
         changes["sbatch"] = tuple(
             one for one in request.sbatch if one.partition("=")[0] not in dropped
         )
@@ -133,7 +139,7 @@ class Directives:
                     Remark(one.place.line, f"'{what}' has no effect ({one.why}): not carried over")
                 )
         for place in self.header.foreign:
-            what = "a line for another scheduler, which Slurm translates, is left out"
+            what = "a line for another scheduler, which Slurm translates, is not carried over"
             self.remarks.append(Remark(place.line, what, "write it as #SBATCH"))
         carried = {"no-requeue", *(["cpus-per-gpu"] if self.wanted.gpus_per_node else [])}
         for name, hint in {**OTHER_WORDS, **_ONLY_ON_SUBMISSION}.items():
@@ -180,18 +186,29 @@ class Directives:
 
     def _values(self) -> Dict[str, object]:
         values: Dict[str, object] = {}
-        for key, text in self._texts().items():
-            line = self.line(key)
-            if is_secret_value(text if isinstance(text, str) else "\n".join(text)):
-                self.remarks.append(Remark(line, f"--{key} contains a secret: left out"))
-                continue
-            try:
-                BY_NAME[key].parse([text] if isinstance(text, str) else text)
-            except ValueError as error:
-                self.remarks.append(Remark(line, f"--{key} is left out: {error}"))
-                continue
-            values[key] = text == "true" if BY_NAME[key].kind in ("flag", "switch") else text
+        for key, given in self._texts().items():
+            texts = [given] if isinstance(given, str) else given
+            kept = [one for one in texts if self._can_stand(key, one)]
+            if isinstance(given, list):
+                values.update({key: kept} if kept else {})
+            elif kept:
+                flag = BY_NAME[key].kind in ("flag", "switch")
+                values[key] = given == "true" if flag else given
         return values
+
+    def _can_stand(self, key: str, text: str) -> bool:
+        """Whether a job file can have this; otherwise, it is told."""
+        shown = text.partition("=")[0] if key == "sbatch" else key
+        line = self.line(shown)
+        if is_secret_value(text):
+            self.remarks.append(Remark(line, f"--{shown} contains a secret: not carried over"))
+            return False
+        try:
+            BY_NAME[key].parse([text])
+        except ValueError as error:
+            self.remarks.append(Remark(line, f"--{shown} is not carried over: {error}"))
+            return False
+        return True
 
     def _texts(self) -> Dict[str, str | List[str]]:
         """Key -> the text of its value, or several."""
@@ -202,10 +219,7 @@ class Directives:
             if isinstance(value, bool):
                 found[key] = "true" if value else "false"
             elif isinstance(value, int):
-                always = key == "gpus-per-node" or (
-                    key == "cpus-per-task" and request.gpus_per_node
-                )
-                if value > 1 or always:
+                if value > 1 or key in ("gpus-per-node", "cpus-per-task"):
                     found[key] = str(value)
             elif isinstance(value, str):
                 found[key] = value

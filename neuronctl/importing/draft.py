@@ -233,10 +233,16 @@ class _Importer:
             return None
 
     def _written(self, entries: Sequence[Entry]) -> str:
-        by_task = ("srun", "mpirun", "horovodrun", "horovodrun-mpi")
-        counts = any(one.key == "launcher" and one.value in by_task for one in entries)
+        started = [one.value for one in entries if one.key == "launcher"]
+        steps = [one.value for one in entries if one.key == "steps" and isinstance(one.value, list)]
+        started += [step["launcher"] for one in steps for step in one if "launcher" in step]
+        known = [launchers.load(str(one)) for one in started]
+        size = self.directives.entries(
+            by_task=any(one.distributed and not one.one_task_per_node for one in known),
+            by_srun=any(one.by_srun for one in known),
+        )
         shown = "standard input" if self.name == "<stdin>" else self.name
-        every = [*self.first_keys, *self.directives.entries(counts), *entries]
+        every = [*self.first_keys, *size, *entries]
         return write(every, above=map(Masker().text, [f"From {shown}", *self.above]))
 
     def _planned(self, text: str) -> JobPlan:
@@ -296,7 +302,7 @@ class _Importer:
         return Size(
             nodes=None if wanted.max_nodes else wanted.nodes or 1,
             tasks_per_node=wanted.ntasks_per_node or 1,
-            cores=wanted.cpus_per_task or None,
+            cores=wanted.cpus_per_task or (None if wanted.gpus_per_node else 1),
             gpus_per_node=wanted.gpus_per_node or 0,
             known=self.constants,
             srun_options=self.cluster.policy.srun_options,

@@ -47,12 +47,12 @@ def draft(text: str, name: str, cluster: Cluster, *, name_cluster: bool = False)
     job file says so. Raises UsageError, with the line, for a script that no job file can stand for.
     """
     header = read_header(text)
-    _refuse(header, name)
+    _refuse(header, name, text)
     key = [Entry("cluster", cluster.name)] if name_cluster else []
     return _Importer(text, name, cluster, header, key).draft()
 
 
-def _refuse(header: Header, name: str) -> None:
+def _refuse(header: Header, name: str, text: str) -> None:
     if header.refusals:
         first = header.refusals[0]
         raise UsageError(
@@ -60,8 +60,11 @@ def _refuse(header: Header, name: str) -> None:
             first.hint or f"'neuronctl check {name}' says more",
         )
     if header.components > 1:
+        lines = text.lower().split("\n")
+        line = next((n for n, one in enumerate(lines, 1) if re.search("(het|pack)job", one)), 1)
         raise UsageError(
-            f"{name}: a heterogeneous job of {header.components} components: a job file has one",
+            f"{name}:{line}: a heterogeneous job of {header.components} components: a job file has "
+            "one",
             "submit the script itself with sbatch",
         )
     words = header.shebang.split()
@@ -182,8 +185,11 @@ class _Importer:
                 f"export {variable} before you submit, or submit with --env {variable}",
             )
         whole = "\n".join(lines)
-        if masker.text(whole) != whole:
-            self._refuse_secret(self.name)
+        masked = masker.text(whole)
+        if masked != whole:
+            pairs = enumerate(zip(masked.split("\n"), lines), 1)
+            first = next(number for number, (one, other) in pairs if one != other)
+            self._refuse_secret(f"{self.name}:{self._line(first)}")
         return whole
 
     def _refuse_secret(self, where: str) -> None:
@@ -222,7 +228,7 @@ class _Importer:
             return self._remarked(text, self._planned(text))
         except NeuronctlError as error:
             raise UsageError(
-                f"{self.name}: cannot be imported: {error.message}", error.hint
+                f"{self.name}:1: cannot be imported: {error.message}", error.hint
             ) from None
 
     def _file(self, entries: Sequence[Entry]) -> Optional[Draft]:

@@ -242,7 +242,11 @@ def test_cores_per_gpu_become_cores_per_task() -> None:
     [
         ("#!/bin/csh\n#SBATCH -p all\ndate\n", "job.sh:1: a script for csh"),
         ("#!/usr/bin/env python3\n#SBATCH -p all\nprint()\n", "job.sh:1: a script for python3"),
-        ("#!/bin/bash\n#SBATCH -p a\n#SBATCH hetjob\n#SBATCH -p b\n", "heterogeneous job of 2"),
+        (
+            "#!/bin/bash\n#SBATCH -p a\n#SBATCH hetjob\n#SBATCH -p b\n",
+            "job.sh:3: a heterogeneous job of 2",
+        ),
+        ("#!/bin/bash\ndate\ncat <<E\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\nE\n", "job.sh:"),
         ("#!/bin/bash\r\n#SBATCH -p a\r\ndate\r\n", "job.sh:1: sbatch refuses this script"),
         ("date\n", "job.sh:1: sbatch refuses this script"),
         ("", "job.sh:1: sbatch refuses this script"),
@@ -459,6 +463,13 @@ def test_steps() -> None:
 )
 def test_what_are_no_steps(shell: str) -> None:
     assert shell_keys(shell) == {"run": shell + "\n"}
+
+
+def test_what_needs_no_number_of_cores_gets_none() -> None:
+    left = imported(script("export N=${SLURM_CPUS_PER_TASK:-4}\n./a"))
+    assert data(left)["cpus-per-task"] == "0"
+    by_srun = imported(script("srun ./a"))
+    assert "cpus-per-task" not in data(by_srun)
 
 
 def test_arguments_of_the_script_are_told() -> None:

@@ -215,7 +215,9 @@ def _assignment(match: re.Match[str]) -> str:
 
 
 def _option(match: re.Match[str]) -> str:
-    return _shown(match["head"], match["value"]) if is_secret_name(match["name"]) else match[0]
+    directory = match["name"] == "--pwd" and match["value"].startswith("/")  # of a container
+    secret = is_secret_name(match["name"]) and not directory
+    return _shown(match["head"], match["value"]) if secret else match[0]
 
 
 def _said(match: re.Match[str]) -> str:

@@ -1,8 +1,9 @@
 """What a script's directives ask for, as the request of a job.
 
 The request is complete where Slurm has a default of its own (one task, one core), so that planning
-derives nothing that Slurm would not. What a request cannot say, such as a range of nodes, is given
-as the least that Slurm would take: a job is refused only where all of it must be.
+derives nothing that Slurm would not. What a request cannot say, such as tasks that Slurm spreads
+over nodes as it likes, is given as the least that Slurm would take: a job is refused only where all
+of it must be.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def as_request(header: Header, file: str, cluster: Cluster) -> JobRequest:
         elif name in _COUNTS:
             read = {name.replace("-", "_"): whole_number(value)}
         elif name == "nodes":
-            read = {"nodes": max(1, node_count(value)[0])}
+            least, most = node_count(value)
+            read = {"nodes": max(1, least), **({"max_nodes": most} if most > max(1, least) else {})}
         elif name == "time":
             with contextlib.suppress(ValueError):
                 read = BY_NAME["time"].parse([value])
@@ -51,7 +53,10 @@ def as_request(header: Header, file: str, cluster: Cluster) -> JobRequest:
             with contextlib.suppress(ValueError):
                 read = BY_NAME[name].parse([value.replace("gres:", "").replace("=", ":")])
         elif name == "exclusive":
-            read = {"exclusive": True} if value.lower() in ("", "exclusive") else {}
+            if value.lower() in ("", "exclusive"):
+                read = {"exclusive": True}
+            else:
+                others.append(given.text[2:])
         elif name in ("requeue", "no-requeue"):
             read = {"requeue": name == "requeue"}
         elif name not in _NOT_ABOUT_THE_JOB:

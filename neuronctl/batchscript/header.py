@@ -127,6 +127,10 @@ class Header:
         for one in self.given:
             for name in excluding(one.name):
                 found.pop(name, None)
+            before = found.get(one.name)
+            if before is not None and one.name in ACCUMULATED and one.value is not None:
+                both = f"{before.value},{one.value}"
+                one = Given(one.name, both, one.source, one.place, one.value_place)
             found[one.name] = one
         return found
 

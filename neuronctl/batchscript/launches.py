@@ -168,26 +168,39 @@ def _srun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Lau
     return Launch(SRUN_KIND, word, command, options, certain, inside)
 
 
-def _mpirun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+def mpirun_options(
+    words: Sequence[str],
+) -> Tuple[Dict[str, str], List[str], Optional[Sequence[str]]]:
+    """The options of mpirun: by name, the words of those that are no counts, and what follows;
+    None where an option is not known."""
     options: Dict[str, str] = {}
-    texts = _texts(rest)
+    kept: List[str] = []
     at = 0
-    while at < len(texts) and texts[at].startswith("-"):
-        name, equals, value = texts[at].lstrip("-").partition("=")
+    while at < len(words) and words[at].startswith("-"):
+        begin = at
+        name, equals, value = words[at].lstrip("-").partition("=")
         if equals:
             options[_key(name)] = value
             at += 1
         elif name in _MPIRUN_FLAGS:
             options[_key(name)] = ""
             at += 1
-        elif name in _MPIRUN_VALUES and at + 1 < len(texts):
-            options[_key(name)] = texts[at + 1]
+        elif name in _MPIRUN_VALUES and at + 1 < len(words):
+            options[_key(name)] = words[at + 1]
             at += 3 if name in _MPIRUN_PAIRS else 2
         else:
-            return Launch(MPIRUN, word, command, options, certain=False)
-    if at < len(rest) and rest[at].may_be_several:
+            return options, kept, None
+        if _key(name) not in ("np", "n", "c"):
+            kept += words[begin:at]
+    return options, kept, words[at:]
+
+
+def _mpirun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+    options, _, behind = mpirun_options(_texts(rest))
+    words = rest[len(rest) - len(behind or ()) :]
+    if behind is None or (words and words[0].may_be_several):
         return Launch(MPIRUN, word, command, options, certain=False)
-    return Launch(MPIRUN, word, command, options, True, _inside(rest[at:], command, depth))
+    return Launch(MPIRUN, word, command, options, True, _inside(words, command, depth))
 
 
 def _options(
@@ -227,15 +240,24 @@ def _container(word: Word, rest: Sequence[Word], command: Command, depth: int) -
     """What runs in a container is started as it would be outside of it."""
     if not rest or rest[0].value != "exec":
         return Launch(PROGRAM, word, command)
-    texts = _texts(rest)
-    at = 1
-    while at < len(texts) and texts[at].startswith("-"):
-        attached = "=" in texts[at] or _key(texts[at]) in _CONTAINER_FLAGS
-        at += 1 if attached else 2
+    _, behind = container_options(_texts(rest[1:]))
+    words = rest[len(rest) - len(behind) :]
     # The image's name in a variable is one word, as a rule; two in a row may be anything.
-    if all(one.may_be_several for one in rest[at : at + 2]):
+    if all(one.may_be_several for one in words[:2]):
         return Launch(PROGRAM, word, command, certain=False)
-    return _launch(rest[at + 1 :], command, depth + 1)
+    return _launch(words[1:], command, depth + 1)
+
+
+def container_options(words: Sequence[str]) -> Tuple[List[Tuple[str, str]], Sequence[str]]:
+    """The options of ``singularity exec``, each with its value or "", and what follows."""
+    options: List[Tuple[str, str]] = []
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        name, equals, value = words[at].partition("=")
+        alone = equals or _key(name) in _CONTAINER_FLAGS
+        options.append((name.lstrip("-"), value if alone else "".join(words[at + 1 : at + 2])))
+        at += 1 if alone else 2
+    return options, words[at:]
 
 
 _MODULES = {

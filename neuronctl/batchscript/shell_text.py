@@ -119,15 +119,19 @@ _parser: Optional[Parser] = None
 
 def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:
     """Read shell text. known: variables that are set when it begins."""
+    root = syntax_tree(text)
+    return _Reader(text.encode("utf-8", "surrogateescape"), known).read(root)
+
+
+def syntax_tree(text: str) -> Node:
+    """What the grammar of bash makes of shell text."""
     global _parser
     if _parser is None:
         import tree_sitter
         import tree_sitter_bash
 
         _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    data = text.encode("utf-8", "surrogateescape")
-    tree = _parser.parse(data)
-    return _Reader(data, known).read(tree.root_node)
+    return _parser.parse(text.encode("utf-8", "surrogateescape")).root_node
 
 
 class _Reader:
@@ -351,7 +355,7 @@ def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "surrogateescape")
 
 
-def _below(node: Node) -> Iterator[Node]:
+def below(node: Node) -> Iterator[Node]:
     """A node and all below it."""
     waiting = [node]
     while waiting:
@@ -361,14 +365,14 @@ def _below(node: Node) -> Iterator[Node]:
 
 
 def _names(node: Node) -> List[str]:
-    return [_text(one) for one in _below(node) if one.type == "variable_name"]
+    return [_text(one) for one in below(node) if one.type == "variable_name"]
 
 
 def _set_often(root: Node) -> Set[str]:
     """The variables that are set in several places, or by a loop or a command."""
     once: Set[str] = set()
     often: Set[str] = set()
-    for node in _below(root):
+    for node in below(root):
         names: List[str] = []
         if node.type == "variable_assignment":
             name = node.child_by_field_name("name")

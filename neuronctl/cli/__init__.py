@@ -19,7 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, NoReturn, Optional
 
-# Section -> command -> one-line help. The module neuronctl.cli.NAME holds the command.
+# Section -> command -> one-line help. The module neuronctl.cli.NAME holds the command; that of
+# a NAME that Python keeps for itself ends with _.
 SECTIONS = {
     "Run a job": {
         "submit": "Check a job, submit it with sbatch and record it.",
@@ -44,6 +45,7 @@ SECTIONS = {
     },
     "Read scripts": {
         "check": "Find what is wrong with batch scripts.",
+        "import": "Turn a batch script into a job file.",
         "explain": "Explain a rule: what happens, why, and what to write.",
     },
     "Look around": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 from typing import List, Optional, Tuple
 
 import click
@@ -21,7 +22,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"neuronctl.cli.{name}").command
+        module = f"{name}_" if keyword.iskeyword(name) else name
+        command: click.Command = importlib.import_module(f"neuronctl.cli.{module}").command
         return command
 
     def resolve_command(

@@ -203,6 +203,7 @@ def _summary(plan: JobPlan, *, of_script: bool = False) -> str:
     ranged = f"{plan.nodes} to {plan.most_nodes} nodes"
     parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]
     tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
+    cores = "the cores that Slurm gives" if plan.request.cpus_per_task == 0 else cores
     each = plan.cluster.cores_per_gpu(plan.partition)
     # With --force there may be more GPUs than a node has, and cores for those it has only.
     by_gpu = each is not None and 0 < plan.gpus_per_node * each == plan.cores_per_node

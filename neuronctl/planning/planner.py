@@ -166,6 +166,8 @@ class _Planner:
         cores = ntasks_per_node * cpus_per_task
         steps = self._steps(nodes, gpus, cores)
         launches = [launch for step in steps for launch in step.launches]
+        if request.cpus_per_task == 0 and self.place is None:
+            self._check_left_to_slurm(launcher, launches)
         for launch in launches:
             most = launch.cores_per_node
             if launch.request.cpus_per_task and most > cores:
@@ -183,7 +185,7 @@ class _Planner:
             "partition": ",".join(one.name for one in (partition, *alternatives)) or None,
             "nodes": f"{nodes}-{most_nodes}" if most_nodes > nodes else str(nodes),
             "ntasks-per-node": str(ntasks_per_node),
-            "cpus-per-task": str(cpus_per_task),
+            "cpus-per-task": str(cpus_per_task) if request.cpus_per_task != 0 else None,
             "time": time_text,
             "comment": comment,
             "signal": self._signal(launcher),
@@ -231,6 +233,16 @@ class _Planner:
             steps=steps,
             own_step=self.place is not None and self.place.is_share,
         )
+
+    def _check_left_to_slurm(self, launcher: Launcher, launches: Sequence[JobPlan]) -> None:
+        told = [one.launcher.name for one in launches if one.launcher.by_srun or one.own_step]
+        told += [launcher.name] if launcher.by_srun and not self.interactive else []
+        if told:
+            raise UsageError(
+                f"--cpus-per-task 0 leaves the cores to Slurm, and {told[0]} has to know how many "
+                "each task gets",
+                "request them, such as -c 8",
+            )
 
     def _signal(self, launcher: Launcher) -> Optional[str]:
         request = self.request
@@ -434,7 +446,10 @@ class _Planner:
         self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
     ) -> int:
         asked = self.request.cpus_per_task
-        if asked is not None:
+        if asked == 0 and self.place is None:
+            self.asked("cpus-per-task", "cpus_per_task", "left to Slurm")
+            return 1  # what Slurm gives at least
+        if asked:
             return self.asked("cpus-per-task", "cpus_per_task", asked)
         if self.place is not None:
             value = max(1, self.place.cores // ntasks_per_node)
@@ -482,7 +497,8 @@ class _Planner:
             self.asked("mem", "mem", request.mem)
             return
         memory = self.cluster.memory_mb(partition, cores)
-        if memory is None or self.place is not None or request.exclusive:
+        unknown = request.exclusive or request.cpus_per_task == 0
+        if memory is None or self.place is not None or unknown:
             return
         fraction = self.cluster.policy.memory_fraction
         why = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"

@@ -96,9 +96,9 @@ def _programs(words: List[Word], files: List[str]) -> Tuple[str, ...]:
 
 def _chooses_gpus(plan: JobPlan) -> bool:
     """Whether the job names some of its GPUs itself."""
-    return any(
-        "_VISIBLE_DEVICES" in text for text in (*dict(plan.request.env), *plan.request.setup)
-    )
+    request = plan.request
+    texts = (*dict(request.env), *request.setup_first, *request.setup)
+    return any("_VISIBLE_DEVICES" in text for text in texts)
 
 
 def _sources(plan: JobPlan) -> Tuple[str, ...]:

@@ -87,6 +87,7 @@ class JobRequest:
     ntasks: Optional[int] = None
     ntasks_per_node: Optional[int] = None
     cpus_per_task: Optional[int] = None
+    """0: left to Slurm, whose default may depend on the partition."""
     gpus_per_node: Optional[int] = None
     """GPUs per node, from ``--gpus-per-node`` or ``--gres=gpu[:TYPE]:N``."""
     gpus: Optional[int] = None

@@ -39,6 +39,13 @@ def read_job_file(path: str) -> Layer:
     return _read(path, Source.JOB_FILE, _PROGRAM_KEYS)
 
 
+def parse_job_file(text: str, path: str) -> Layer:
+    """The job that the text of a job file describes; raises JobFileError with path:line."""
+    from neuronctl import yamlfile
+
+    return _layer(yamlfile.parse(text, path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
+
+
 def read_config(path: str) -> Layer:
     """Read the user's defaults; a missing file sets none. Raises JobFileError with file:line."""
     return _read(path, Source.CONFIG, ()) if present(path) else Layer({}, {})
@@ -67,6 +74,10 @@ def _read(path: str, source: Source, program_keys: Sequence[str]) -> Layer:
     # Most commands read the configuration, so it is cached.
     config = source is Source.CONFIG
     document = yamlfile.read(path, JobFileError, keep=config, private=_PRIVATE_KEYS)
+    return _layer(document, source, program_keys)
+
+
+def _layer(document: Document, source: Source, program_keys: Sequence[str]) -> Layer:
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for key, data in document.data.items():

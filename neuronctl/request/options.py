@@ -97,6 +97,10 @@ def _count(texts: Sequence[str]) -> int:
     return parse_count(texts[0])
 
 
+def _count_or_none(texts: Sequence[str]) -> int:
+    return parse_count(texts[0], 0)
+
+
 def _nodes(texts: Sequence[str]) -> Fields:
     if re.fullmatch(r"[0-9]+(-[0-9]+)?[,:][0-9,:-]+", texts[0]):
         raise ValueError(
@@ -329,8 +333,8 @@ OPTIONS: Tuple[Option, ...] = (
     ),
     Option(
         "cpus-per-task",
-        "Cores per task (default: the cores that come with the GPUs).",
-        _count,
+        "Cores per task (default: the cores that come with the GPUs; 0: as Slurm decides).",
+        _count_or_none,
         "c",
         "N",
     ),

@@ -215,7 +215,7 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
 
 
 # sbatch options for which neuronctl has its own; as --sbatch they would go unchecked.
-_OTHER_WORDS = {
+OTHER_WORDS = {
     "clusters": "log in to that cluster; --cluster NAME plans for it",
     "cpus-per-gpu": "request cores per task: -c",
     "gpus-per-socket": "request GPUs per node: --gpus-per-node",
@@ -232,10 +232,10 @@ _OTHER_WORDS = {
 def other_words(context: RuleContext) -> Iterator[Violation]:
     for option in context.plan.request.sbatch:
         name = option.partition("=")[0]
-        if name in _OTHER_WORDS:
+        if name in OTHER_WORDS:
             yield Violation(
                 f"--sbatch {option} would bypass neuronctl's plan and checks",
-                _OTHER_WORDS[name],
+                OTHER_WORDS[name],
             )
 
 

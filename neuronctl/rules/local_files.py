@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Iterator
 
+from neuronctl.batchscript.shell_text import read_shell
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 
@@ -25,10 +25,18 @@ for _code in ("NC401", "NC403", "NC406", "NC411", "NC412"):
     rule(_code)(partial(_found, code=_code))
 
 
+def _has_directives(body: str) -> bool:
+    if "#SBATCH " not in body:
+        return False
+    lines = body.split("\n")
+    # Those of a here-document are the text of another script.
+    return any(lines[number - 1].startswith("#SBATCH ") for number in read_shell(body).comments)
+
+
 @rule("NC402")
 def batch_script(context: RuleContext) -> Iterator[Violation]:
     here, request = context.local, context.plan.request
-    if request.body is not None and re.search(r"(?m)^#SBATCH ", request.body):
+    if request.body is not None and _has_directives(request.body):
         yield Violation(
             "the shell text has #SBATCH lines, which Slurm does not read there",
             "give these options to neuronctl, and remove the lines",

@@ -265,8 +265,9 @@ def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
     if partition is not None and plan.gpus_per_node > partition.gpus_per_node:
         return  # NC121 has said it
-    # A whole node comes with all its cores, whatever is asked for.
-    if plan.gpus_per_node > plan.cores_per_node and not plan.request.exclusive:
+    # A whole node comes with all its cores, whatever is asked for; 0 leaves them to Slurm.
+    unknown = plan.request.exclusive or plan.request.cpus_per_task == 0
+    if plan.gpus_per_node > plan.cores_per_node and not unknown:
         yield Violation(
             f"requested {plan.gpus_per_node} GPUs per node but "
             f"{counted(plan.cores_per_node, 'core')}; each GPU needs at least one core",

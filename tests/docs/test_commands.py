@@ -71,5 +71,7 @@ def test_the_list_of_commands_is_whole() -> None:
     found = [root.get_command(context, name) for name in COMMANDS]
     assert [command and command.name for command in found] == list(COMMANDS)
     modules = (ROOT / "neuronctl" / "cli").glob("*.py")
-    holders = {path.stem for path in modules if "\ndef command(" in path.read_text("utf-8")}
+    holders = {
+        path.stem.rstrip("_") for path in modules if "\ndef command(" in path.read_text("utf-8")
+    }
     assert holders == set(COMMANDS)

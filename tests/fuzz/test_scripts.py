@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from bounds import bounded, inputs
@@ -9,6 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuronctl.catalog.loader import load
+from neuronctl.errors import UsageError
+from neuronctl.importing.draft import draft
+from neuronctl.masking import is_secret_value
+from neuronctl.request.job_file import parse_job_file
 from neuronctl.submission.script_check import check_line, check_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +43,35 @@ def mutated(draw: st.DrawFn) -> str:
     return text
 
 
+LINES = (
+    *("module load a b", "module purge", "export A=1", "export B=$A", "export C=$(date)"),
+    *("set -eu",),
+    *(". v/bin/activate", "conda activate x", "cd x || exit", "echo $?", "python t.py $A", "# x"),
+    *("srun -n 2 ./a", "torchrun --nproc_per_node=2 t.py", "if true; then", "fi", "cat <<E", "E"),
+    *("#SBATCH -c 4", "", "f() { ./a; }", "f", "./a > x", "./a &", "wait"),
+    *("for i in 1 2; do ./a; done",),
+    *("export HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz", "trap x USR1", "A='", '"', "a \\"),
+)  # fmt: skip
+
+
+@st.composite
+def pieced(draw: st.DrawFn) -> str:
+    """A script of usual lines in any order."""
+    options = draw(st.lists(st.sampled_from(OPTIONS), max_size=6))
+    lines = draw(st.lists(st.sampled_from(LINES), max_size=12))
+    return "\n".join(["#!/bin/bash", *(f"#SBATCH {one}" for one in options), *lines, ""])
+
+
+OPTIONS = (
+    *("-N 2", "-N 2-4", "-n 4", "-n 5", "--ntasks-per-node=2", "-c 3", "--gres=gpu:2", "-G 3"),
+    *("--gres=gpu:a:1,gpu:b:1", "--gpus-per-task=1", "--cpus-per-gpu=2", "-p a,b", "-p auto"),
+    *("-t 10", "-t UNLIMITED", "--mem=0", "--exclusive=user", "--signal=USR1", "--requeue"),
+    *("--comment=''", "-J 'a b'", "-J ''", "-o /dev/null", "-w n[1-2]", "-w n[", "-D x", "--hold"),
+    *("--export=NONE", "--array=1-3", "--array=x", "-d afterok:1", "-d x", "-x ''", "-A ' '"),
+    *("--nodes=1,4", "--mail-type=all", "--nice", "--wrap=x", "-N 0", "--gres=gpu:0", "-G 0"),
+)  # fmt: skip
+
+
 @inputs(0.5)
 @given(text=st.one_of(mutated(), st.text()))
 def test_any_script(text: str) -> None:
@@ -51,6 +85,23 @@ def test_any_script(text: str) -> None:
     for one in checked.findings:
         assert 0 < one.place.line <= len(lines)
         assert 0 < one.place.column <= len(lines[one.place.line - 1]) + 1
+
+
+@inputs(0.5)
+@given(text=st.one_of(mutated(), pieced(), st.text()))
+def test_any_script_is_imported_or_refused(text: str) -> None:
+    """What import makes is read back and planned before it is shown."""
+    catalog = load(None)
+    with bounded():
+        try:
+            made = draft(text, "job.sh", catalog.cluster())
+        except UsageError as error:
+            assert re.match(r"job\.sh:\d+: ", error.message), error.message
+            return
+    parse_job_file(made.text, "job.yaml")
+    lines = text.count("\n") + 1
+    assert all(0 <= one.line <= lines for one in made.remarks)
+    assert not any(is_secret_value(line) for line in made.text.split("\n"))
 
 
 @inputs(0.2)

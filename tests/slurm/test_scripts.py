@@ -1,4 +1,5 @@
-"""The scripts that people write, and the same jobs as job files: both run, and do the same.
+"""The scripts that people write, the same jobs as job files, and what ``neuronctl import`` makes of
+the scripts: all run, and do the same.
 
 tests/scripts/README.md says which are not run, and why.
 """
@@ -13,12 +14,16 @@ import shutil
 import tarfile
 from collections import Counter
 from pathlib import Path
-from typing import Dict, Iterator, List, Set, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
 
 import pytest
 from harness import Sandbox, sandbox_up, wait_until
 
+from neuronctl.catalog.loader import load
 from neuronctl.frozen import dataclass
+from neuronctl.importing.draft import draft
+from neuronctl.rendering.render import render_job
+from neuronctl.submission.prepare import plan_job
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.yaml") if path.stem != "catalog")
@@ -118,6 +123,8 @@ class Ran:
     ends: Tuple[str, ...]
     """State and exit code, of each task of an array."""
     files: Dict[str, str]
+    asked: FrozenSet[str]
+    """What Slurm took the job for, as scontrol shows it."""
 
 
 def lay_out(directory: Path) -> None:
@@ -126,6 +133,9 @@ def lay_out(directory: Path) -> None:
         for kind, script in (("plain", SCRIPTS), ("ours", SCRIPTS / "made")):
             (directory / kind).mkdir(parents=True, exist_ok=True)
             shutil.copy(script / f"{name}.sh", directory / kind)
+        if name not in NOT_RUN:
+            (directory / "imported").mkdir(exist_ok=True)
+            (directory / "imported" / f"{name}.sh").write_text(imported(name, directory))
     for stub, names in STUBS.items():
         for name in names:
             (directory / "stubs").mkdir(exist_ok=True)
@@ -144,16 +154,29 @@ def lay_out(directory: Path) -> None:
     )
 
 
+def imported(name: str, directory: Path) -> str:
+    """The script that ``generate`` makes of what ``import`` makes of a script."""
+    cluster = re.findall(r"(?m)^cluster: (\S+)", (SCRIPTS / f"{name}.yaml").read_text())[0]
+    catalog = load(None)
+    # The preflight listens on the port, which all scripts here have on one machine.
+    port = f"MASTER_PORT={6100 + NAMES.index(name)}"
+    text = re.sub(r"\bMASTER_PORT=\d+", port, (SCRIPTS / f"{name}.sh").read_text())
+    made = draft(text, f"{name}.sh", catalog.cluster(cluster))
+    (directory / f"{name}.yaml").write_text(made.text)
+    planned = plan_job({"cluster": cluster}, job_file=str(directory / f"{name}.yaml"))
+    return render_job(planned.plan)
+
+
 @pytest.fixture(scope="module")
 def ran(
     slurm_there: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Dict[Tuple[str, str], Ran]]:
     """All jobs, of both kinds: submitted at once, and looked at when the last has ended."""
     directory = tmp_path_factory.mktemp("run") / "scripts"
-    lay_out(directory)
     names = [name for name in NAMES if name not in NOT_RUN]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEURONCTL_CATALOG", str(SCRIPTS / "catalog.yaml"))
+        lay_out(directory)
         with sandbox_up("scripts", "--cluster", "anywhere", "--nodes", "all=4") as sandbox:
             yield dict(run_all(sandbox, directory, names))
 
@@ -161,7 +184,7 @@ def ran(
 def run_all(
     sandbox: Sandbox, directory: Path, names: List[str]
 ) -> Iterator[Tuple[Tuple[str, str], Ran]]:
-    jobs = [(kind, name) for name in names for kind in ("plain", "ours")]
+    jobs = [(kind, name) for name in names for kind in ("plain", "ours", "imported")]
     lines = "".join(f"{kind} {name} {OPTIONS.get(name, '')}\n" for kind, name in jobs)
     said = sandbox.exec(["bash", "-c", SUBMIT], input=lines, copy=[str(directory)]).stdout
     refused = [line for line in said.splitlines() if not re.fullmatch(r"\w+ [\w-]+ \d+", line)]
@@ -169,10 +192,18 @@ def run_all(
     ids = {(kind, name): job_id for kind, name, job_id in map(str.split, said.splitlines())}
     wait_until(lambda: not sandbox.exec(["squeue", "-h", "-o", "%i"]).stdout.strip(), 300)
     ends: Dict[str, List[str]] = {}
+    asked: Dict[str, Set[str]] = {}
     for line in sandbox.exec(["scontrol", "-o", "show", "jobs"]).stdout.splitlines():
         job = dict(word.partition("=")[::2] for word in shlex.split(line.replace("'", "")))
         task = job.get("ArrayTaskId", "")
         known = ends.setdefault(job.get("ArrayJobId", job["JobId"]), [])
+        number = job.get("ArrayJobId", job["JobId"])
+        words = {f"{field}={masked(job.get(field, ''))}" for field in ASKED}
+        words |= {masked(re.sub(rf"(?<!\d){number}(?!\d)", "JOB", job[log])) for log in LOGS}
+        gpus = [job.get(name, "") for name in ("TresPerNode", "TresPerJob")]
+        # On one node, --gpus is --gpus-per-node.
+        words.add("".join(gpus) if job["NumNodes"] == "1" else " and ".join(gpus))
+        asked.setdefault(job.get("ArrayJobId", job["JobId"]), set()).update(words)
         known.append(f"{task} {job['JobState']} {job['ExitCode']}".strip())
     packed = base64.b64decode(sandbox.exec(["sh", "-c", COLLECT]).stdout)
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
@@ -193,18 +224,25 @@ def run_all(
         yield (
             (kind, name),
             Ran(
-                starts=starts(name, kind, records),
+                starts=starts(name, records),
                 ends=tuple(sorted(ends[ids[kind, name]])),
                 files={
-                    re.sub(rf"(?<=-){ids[kind, name]}\b", "JOB", masked(path, kind)): masked(
-                        text, kind, r"\d+"
-                    )
+                    re.sub(rf"(?<=-){ids[kind, name]}\b", "JOB", masked(path)): masked(text, r"\d+")
                     for path, text in mine.items()
                     if not re.search(r"\.(out|err|[oe]\d+)$", path)
                 },
+                asked=frozenset(asked[ids[kind, name]]),
             ),
         )
 
+
+ASKED = """
+JobName Partition QOS Requeue TimeLimit Dependency NumNodes NumCPUs NumTasks CPUs/Task ReqB:S:C:T
+TRES MinMemoryNode MinMemoryCPU Features OverSubscribe Contiguous Network Comment CoreSpec
+ReqNodeList ExcNodeList StdIn MailType Nice WorkDir
+""".split()  # noqa: SIM905
+LOGS = ("StdOut", "StdErr")
+"""What scontrol shows of what a job asks for."""
 
 ALWAYS = ("LAUNCHED", "LAUNCHER_OPTIONS", "CONTAINER", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV")
 
@@ -217,7 +255,7 @@ def exported(name: str) -> Set[str]:
     return {one for one in names if not one.startswith(decided)}
 
 
-def starts(name: str, kind: str, records: Dict[str, str]) -> Tuple[str, ...]:
+def starts(name: str, records: Dict[str, str]) -> Tuple[str, ...]:
     """The processes of a job as text that does not depend on when and where it ran."""
     names = exported(name) | set(ALWAYS)
     variables = {
@@ -236,7 +274,7 @@ def starts(name: str, kind: str, records: Dict[str, str]) -> Tuple[str, ...]:
         job = env["SLURM_JOB_ID"]
         kept = [f"{one}={env[one]}" for one in sorted(names) if one in env]
         gpus = len([one for one in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if one])
-        line = masked(f"in {place}: {shlex.join(words)} [{' '.join(kept)}] {gpus} GPUs", kind)
+        line = masked(f"in {place}: {shlex.join(words)} [{' '.join(kept)}] {gpus} GPUs")
         if "SLURM_JOB_ID" in (SCRIPTS / f"{name}.sh").read_text():
             line = re.sub(rf"\b{job}\b", "JOB", line)
         for number, one in enumerate(sorted(hosts[job])):
@@ -245,9 +283,10 @@ def starts(name: str, kind: str, records: Dict[str, str]) -> Tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def masked(text: str, kind: str, numbers: str = r"\b\d{4,5}\b") -> str:
+def masked(text: str, numbers: str = r"\b\d{4,5}\b") -> str:
     """``text`` without what differs from run to run: ports, temporary names, the directory."""
-    text = re.sub(r"work\.\w{6}", "work.TMP", text.replace(f"/{kind}/", "/"))
+    text = re.sub(r"work\.\w{6}", "work.TMP", re.sub(r"/(plain|ours|imported)/", "/", text))
+    text = re.sub(r"(?<= )\./(?=\w+\.sif)", "", text)  # an image here, by name or by path
     return re.sub(numbers, "N", text)
 
 
@@ -258,6 +297,15 @@ def test_both_do_the_same(name: str, ran: Dict[Tuple[str, str], Ran]) -> None:
     assert plain.starts, "a script that starts nothing shows nothing"
     assert ours.ends == plain.ends
     assert ours.files == plain.files
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_RUN])
+def test_what_is_imported_does_the_same(name: str, ran: Dict[Tuple[str, str], Ran]) -> None:
+    plain, imported = ran["plain", name], ran["imported", name]
+    assert Counter(imported.starts) == Counter(plain.starts)
+    assert imported.ends == plain.ends
+    assert imported.files == plain.files
+    assert imported.asked == plain.asked
 
 
 def test_the_tables_name_every_script() -> None:

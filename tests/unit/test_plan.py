@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 import pytest
-from making import FIELDS, GPU, HOUR, cluster, directive, plan_of, policy, request
+from making import FIELDS, GPU, HOUR, cluster, directive, findings, plan_of, policy, request
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy
 from neuronctl.errors import UsageError
 from neuronctl.gate.assessment import assess
 from neuronctl.planning import JobPlan, plan
-from neuronctl.request.job import Origin, Source
+from neuronctl.request.job import Origin, Source, StepRequest
 from neuronctl.rules import RuleContext
 
 
@@ -403,3 +403,30 @@ def test_a_list_of_partitions_is_judged_in_each() -> None:
     # What is wrong wherever it runs is told once.
     told = assess(RuleContext(plan_of(partition="gpu,old", conda="a", venv="b"), catalog), None)
     assert [one.code for one in told.refusals] == ["NC311"]
+
+
+def test_cores_that_are_left_to_slurm() -> None:
+    made = plan_of(gpus_per_node=2, cpus_per_task=0, launcher="none")
+    assert directive(made, "cpus-per-task") is None
+    assert made.decision("cpus-per-task").value == "left to Slurm"  # type: ignore[union-attr]
+    assert made.decision("memory per node") is None
+    assert "NC133" not in {
+        one.code for one in findings(gpus_per_node=2, cpus_per_task=0, launcher="none")
+    }
+    steps = (StepRequest(script="a.py", launcher="none"), StepRequest(body="echo\n"))
+    made = plan_of(script=None, steps=steps, cpus_per_task=0)
+    assert directive(made, "cpus-per-task") is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"launcher": "srun"},
+        {"gpus_per_node": 2},  # torchrun by default
+        {"script": None, "steps": (StepRequest(script="a.py", launcher="torchrun"),)},
+        {"script": None, "steps": (StepRequest(together=(StepRequest(body="a\n"),) * 2),)},
+    ],
+)
+def test_a_launcher_of_slurms_has_to_know_the_cores(fields: Dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"^--cpus-per-task 0 leaves the cores to Slurm, and "):
+        plan_of(cpus_per_task=0, **fields)

@@ -1,0 +1,173 @@
+"""The shell part of a script as units of whole lines, which put together are the text again."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, List, Optional, Tuple
+
+from neuronctl.batchscript.shell_text import ShellText, Word, below, read_shell, syntax_tree
+from neuronctl.frozen import dataclass
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+NAME_BEGINS, NAME_ENDS = "\x01", "\x02"
+"""Around the name of a variable, where a word has its value."""
+MAY_SPLIT = "\x03"
+"""Ends a word that is as many words as the variables in it have."""
+
+
+@dataclass(frozen=True)
+class Simple:
+    """A simple command, or variables that are set.
+
+    words: what the command gets, with the variables in it between NAME_BEGINS and NAME_ENDS, and
+    MAY_SPLIT behind it where no quotes are around them; None for a word that is more than text and
+    variables. sets: the same for each variable, of a line such as ``export A=x``; exported: whether
+    it begins with ``export``.
+    """
+
+    words: Tuple[Optional[str], ...] = ()
+    sets: Tuple[Tuple[str, Optional[str]], ...] = ()
+    exported: bool = False
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Lines that hold one or more whole statements.
+
+    text: the lines as they are, without the last line's end. first: the first one's number. simple:
+    what they run, one after the other, where all of it is simple; else None. remarks: the comments
+    in it. shell: what it runs, as ``read_shell`` reads it.
+    """
+
+    text: str
+    first: int
+    simple: Optional[Tuple[Simple, ...]]
+    remarks: Tuple[str, ...]
+    shell: ShellText
+
+    @property
+    def is_remark(self) -> bool:
+        """Whether it does nothing: comments, blank lines."""
+        return self.simple == ()
+
+
+def units(text: str, first: int, one_word: Collection[str] = ()) -> List[Unit]:
+    """The units of shell text whose first line has this number.
+
+    one_word: variables that are one word also where no quotes are around them.
+    """
+    root = syntax_tree(text)
+    lines = text.split("\n")
+    spans: List[Tuple[int, int, List[Node]]] = []  # first row, last row, nodes
+    for node in root.children:
+        last = node.end_point[0] - (node.end_point[1] == 0 and node.end_point > node.start_point)
+        last = max(last, node.start_point[0])
+        if spans and node.start_point[0] <= spans[-1][1]:
+            start, end, nodes = spans[-1]
+            spans[-1] = (start, max(end, last), [*nodes, node])
+        else:
+            spans.append((node.start_point[0], last, [node]))
+    found: List[Unit] = []
+    row = 0
+    for start, last, nodes in [*spans, (len(lines), len(lines), [])]:
+        gap = "\n".join(lines[row:start])
+        if gap.strip() and found:
+            # Such as the text of a here-document: it belongs to what stands before it.
+            before = found.pop()
+            whole = f"{before.text}\n{gap}"
+            found.append(Unit(whole, before.first, None, before.remarks, read_shell(whole)))
+        elif start > row:
+            simple = None if gap.strip() else ()
+            found.append(Unit(gap, first + row, simple, (), read_shell(gap)))
+        if nodes:
+            content = "\n".join(lines[start : last + 1])
+            remarks = tuple(_text(one)[1:].strip() for one in nodes if one.type == "comment")
+            simple_ones = _simple(nodes, one_word)
+            found.append(Unit(content, first + start, simple_ones, remarks, read_shell(content)))
+        row = last + 1
+    return found
+
+
+_SIMPLE = ("command", "declaration_command", "variable_assignment", "variable_assignments")
+
+
+def _simple(nodes: List[Node], one_word: Collection[str]) -> Optional[Tuple[Simple, ...]]:
+    found = []
+    for node in nodes:
+        if node.type in ("comment", ";", "\n"):
+            continue
+        if node.type not in _SIMPLE or node.has_error:
+            return None
+        kinds = {child.type for child in node.children}
+        if any("redirect" in kind for kind in kinds):
+            return None
+        simple = _one(_text(node), node.type, one_word)
+        if simple is None:
+            return None
+        found.append(simple)
+    return tuple(found)
+
+
+def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
+    names = re.findall(r"(?a)\b[A-Za-z_]\w*", text)
+    whole = {name: f"{NAME_BEGINS}{name}{NAME_ENDS}" for name in names}
+    read = read_shell(text, whole)
+    if kind == "command":
+        commands = [one for one in read.commands if not one.captured]
+        if len(commands) != 1 or commands[0].assigned:
+            return None
+        # A value with a blank: where no quotes are around it, it is several words.
+        several = {
+            name: f"{whole[name]} " if name not in one_word else whole[name] for name in names
+        }
+        split = next(one for one in read_shell(text, several).commands if not one.captured)
+        return Simple(tuple(map(_word, commands[0].words, split.words)))
+    exported = text.split(None, 1)[0] == "export"
+    if (kind == "declaration_command" and not exported) or not re.match(
+        r"(?a)(export\s+)?\w+=", text
+    ):
+        return None
+    values: Dict[str, Optional[str]] = {}
+    for one in read.assignments:
+        home = "~" in one.word.raw  # somebody's directory
+        values[one.name] = None if home else one.word.value
+    return Simple((), tuple(values.items()), exported) if values else None
+
+
+def _word(word: Word, split: Word) -> Optional[str]:
+    if word.value is None or word.raw.startswith("~"):
+        return None
+    return word.value if split.value is not None else word.value + MAY_SPLIT
+
+
+def functions(text: str) -> FrozenSet[str]:
+    """The names of the functions that shell text defines."""
+    names = (
+        node.child_by_field_name("name")
+        for node in below(syntax_tree(text))
+        if node.type == "function_definition"
+    )
+    return frozenset(_text(name) for name in names if name is not None)
+
+
+def uses_arguments(text: str) -> Optional[int]:
+    """The first line, from 1, that refers to the arguments of the script; None where none does."""
+    if re.search(r"(?m)^\s*set\s+--", text):
+        return None  # it has arguments of its own making
+    waiting = [syntax_tree(text)]
+    while waiting:
+        node = waiting.pop()
+        if node.type == "function_definition":
+            continue
+        if node.type in ("simple_expansion", "expansion"):
+            names = [_text(one) for one in node.children if one.is_named]
+            if names and re.fullmatch("[1-9@*#]", names[0]):
+                return node.start_point[0] + 1
+        waiting += reversed(node.children)
+    return None
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "surrogateescape")

@@ -1,0 +1,57 @@
+"""``neuronctl import``: a batch script as a job file."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import click
+
+from neuronctl.batchscript.header import read_file, shown_name
+from neuronctl.cli import job_output
+from neuronctl.cli.job_options import catalog_option, complete_files
+from neuronctl.cli.say import print_script, say
+from neuronctl.errors import UsageError
+from neuronctl.request.job_file import configured_cluster
+from neuronctl.words import counted
+
+
+@click.command("import")
+@click.argument("file", metavar="FILE", shell_complete=complete_files)
+@click.option(
+    "--write", "-o", metavar="JOB.yaml", shell_complete=complete_files, help="Write it to a file."
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option(
+    "--cluster", metavar="NAME", help="Catalog cluster to plan for; the job file names it."
+)
+@catalog_option
+def command(
+    file: str, write: Optional[str], force: bool, cluster: Optional[str], catalog: Optional[str]
+) -> None:
+    """Turn a batch script into a job file that does the same.
+
+    FILE - is standard input. What neuronctl understands becomes options of the job; all else stays
+    shell text. Standard error lists, with file and line, what the job file cannot say.
+    """
+    from neuronctl.catalog.loader import load
+    from neuronctl.importing.draft import draft
+    from neuronctl.slurm.cluster import recognise
+
+    try:
+        text = read_file(file)
+    except OSError as error:
+        raise UsageError(f"cannot read '{file}': {error.strerror}") from None
+    chosen, _ = recognise(load(catalog), cluster or configured_cluster())
+    name = shown_name(file)
+    made = draft(text, name, chosen, name_cluster=cluster is not None)
+    if write is None:
+        print_script(made.text)
+    else:
+        job_output.write_text(write, made.text, force=force, mode=0o600)
+        say(f"wrote {write}; review it with 'neuronctl generate -f {write}'")
+    for one in made.remarks:
+        say(f"{name}:{one.line}: {one.message}" if one.line else f"{name}: {one.message}")
+        if one.hint:
+            say(f"  hint: {one.hint}")
+    if made.remarks:
+        say(f"{counted(len(made.remarks), 'remark')}: there, the job differs from the script")

@@ -1,0 +1,287 @@
+"""The ``#SBATCH`` lines of a script as the keys of a job file."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Collection, Dict, List
+
+from neuronctl import units
+from neuronctl.batchscript.as_request import as_request
+from neuronctl.batchscript.header import (
+    AFTER_COMMAND,
+    CUT,
+    MISSPELLED,
+    REMARK,
+    Header,
+    read_header,
+)
+from neuronctl.catalog.model import Cluster
+from neuronctl.frozen import dataclass
+from neuronctl.masking import Masker, is_secret_value
+from neuronctl.planning import JobPlan
+from neuronctl.request.job import JobRequest
+from neuronctl.request.options import BY_NAME
+from neuronctl.rules.consistency import OTHER_WORDS
+from neuronctl.words import counted
+from neuronctl.yamlfile.writer import Entry
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What the job file does not say as the script does. line: 0 for the whole script."""
+
+    line: int
+    message: str
+    hint: str = ""
+
+
+_KEYS = (
+    *("job-name", "partition", "account", "qos", "nodes", "ntasks-per-node", "cpus-per-task"),
+    *("gpus-per-node", "gres", "mem", "exclusive", "constraint", "reservation", "nodelist"),
+    *("exclude", "time", "comment", "dependency", "array", "requeue", "signal", "mail-type"),
+    *("mail-user", "chdir", "output", "error", "sbatch"),
+)
+
+# Options that set the same value: for the line of a remark.
+_TYPED = {
+    "nodes": ("nodes", "ntasks"),
+    "ntasks-per-node": ("ntasks-per-node", "ntasks"),
+    "cpus-per-task": ("cpus-per-task", "cpus-per-gpu"),
+    "gpus-per-node": ("gpus-per-node", "gres", "gpus", "gpus-per-task"),
+    "requeue": ("requeue", "no-requeue"),
+}
+
+_ONLY_ON_SUBMISSION = {
+    "wait": "type 'neuronctl submit --wait'",
+    "parsable": "type 'neuronctl submit --json'",
+    "test-only": "type 'neuronctl submit --dry-run'",
+}
+
+
+class Directives:
+    """What the header comes to.
+
+    wanted: the request that the job file has to make. remarks: what it cannot say.
+    """
+
+    def __init__(self, header: Header, name: str, cluster: Cluster, late: Collection[int]) -> None:
+        """late: the lines of directives behind the first command; others are data of a command."""
+        self.header = header
+        self.late = late
+        self.remarks: List[Remark] = []
+        self.wanted = self._with_defaults(as_request(header, name, cluster), name)
+        self._told()
+        self.values = self._values()
+
+    def line(self, key: str) -> int:
+        """The line of the option that determines a key, 0 where none does."""
+        found = [
+            self.header.options[one].place.line
+            for one in _TYPED.get(key, (key,))
+            if one in self.header.options
+        ]
+        return found[0] if found else 0
+
+    def entries(self, *, by_task: bool, by_srun: bool) -> List[Entry]:
+        """The keys of the job file.
+
+        by_task: whether a launcher starts as many processes as there are tasks. by_srun: whether
+        one has to know the cores of a task.
+        """
+        remarks = {
+            one.place.line: Masker().text(one.text[1:].strip())
+            for one in self.header.ignored
+            if one.why == REMARK
+        }
+        values = dict(self.values)
+        if by_task and self.wanted.gpus_per_node:
+            values.setdefault("ntasks-per-node", str(self.wanted.ntasks_per_node))
+        if by_srun and self.wanted.cpus_per_task == 0:
+            del values["cpus-per-task"]  # one, as in Slurm: there are no GPUs
+        made = []
+        for key in _KEYS:
+            if key in values:
+                made.append(Entry(key, values[key], remark=remarks.pop(self.line(key), "")))
+        # The rest of a line's remark stands above everything.
+        left = tuple(remarks.values())
+        return [dataclasses.replace(one, above=left) for one in made[:1]] + made[1:]
+
+    def _with_defaults(self, request: JobRequest, name: str) -> JobRequest:
+        """With what sbatch takes where the script says nothing, and neuronctl takes another."""
+        base = "sbatch" if name == "<stdin>" else re.sub(r".*/", "", name)
+        changes: Dict[str, object] = {}
+        if request.job_name is None:
+            changes["job_name"] = base
+        if request.output is None:
+            changes["output"] = "slurm-%A_%a.out" if request.array else "slurm-%j.out"
+        if request.signal is not None:
+            changes["signal"] = request.signal.upper()
+        if request.mail_type is not None:  # sbatch takes no notice of what it does not know
+            types = request.mail_type.upper().split(",")
+            changes["mail_type"] = ",".join(one for one in types if one in units.MAIL_TYPES)
+        dropped = [*OTHER_WORDS, *_ONLY_ON_SUBMISSION]
+        if not self.line("cpus-per-task"):
+            changes["cpus_per_task"] = 0  # the partition may have a default for GPUs
+        changes["sbatch"] = tuple(
+            one for one in request.sbatch if one.partition("=")[0] not in dropped
+        )
+        return dataclasses.replace(request, **changes)  # type: ignore[arg-type]
+
+    def _told(self) -> None:
+        """Remarks on what no job file can say."""
+        options, add = self.header.options, self._add
+        for one in self.header.ignored:
+            too_late = one.why == AFTER_COMMAND and one.place.line in self.late
+            if too_late or one.why in (MISSPELLED, CUT):
+                what = one.text if len(one.text) < 60 else f"{one.text[:57]}…"
+                self.remarks.append(
+                    Remark(one.place.line, f"'{what}' has no effect ({one.why}): not carried over")
+                )
+        for place in self.header.foreign:
+            what = "a line for another scheduler, which Slurm translates, is not carried over"
+            self.remarks.append(Remark(place.line, what, "write it as #SBATCH"))
+        carried = {"no-requeue", *(["cpus-per-gpu"] if self.wanted.gpus_per_node else [])}
+        for name, hint in {**OTHER_WORDS, **_ONLY_ON_SUBMISSION}.items():
+            if name in options and name not in carried:
+                said = f"{options[name].text}: a job file cannot say this"
+                if name == "gpus-per-task" and self.wanted.gpus_per_node:
+                    gpus = counted(self.wanted.gpus_per_node, "GPU")
+                    said += f"; it requests {gpus} per node, and each task sees all of them"
+                add(name, said, hint)
+        self._told_of_sizes()
+
+    def _told_of_sizes(self) -> None:
+        """Remarks where Slurm may choose what a job file says: how many on how many nodes."""
+        options, add = self.header.options, self._add
+        left = not {"nodes", "nodelist"} & options.keys()  # the number of nodes is Slurm's choice
+        tasks = int(options["ntasks"].value or 1) if "ntasks" in options else None
+        if tasks is not None and self.wanted.max_nodes is not None:
+            self.wanted = dataclasses.replace(self.wanted, max_nodes=None)
+        nodes = self.wanted.nodes or 1
+        each = counted(self.wanted.ntasks_per_node or 1, "task")
+        gpus = self.wanted.gpus_per_node or 0
+        on = f"the job file requests {counted(nodes, 'node')}"
+        if tasks is not None and "-" in (self.header.value("nodes") or ""):
+            text = f"{options['nodes'].text} with --ntasks={tasks}: {on}"
+            add("nodes", text, "with a range, request --ntasks-per-node")
+        elif tasks is not None and left and tasks > 1:
+            text = f"--ntasks={tasks} without --nodes: Slurm may spread the tasks; {on}"
+            add("ntasks", text, "change nodes and ntasks-per-node")
+        made = nodes * (self.wanted.ntasks_per_node or 1)
+        if tasks is not None and tasks != made and "nodelist" not in options:
+            text = f"--ntasks={tasks}: {on} with {each} on each"
+            add("ntasks", text, "request a multiple of the nodes")
+        if "spread-job" in options and left:
+            add("spread-job", f"--spread-job without --nodes: {on}", "request more nodes")
+        total = (self.header.value("gpus") or "").rpartition(":")[2]
+        if not total.isdigit():
+            return
+        if self.wanted.max_nodes or (left and int(total) > 1) or int(total) != nodes * gpus:
+            text = f"{options['gpus'].text}: {on} with {counted(gpus, 'GPU')} on each"
+            add("gpus", text, "request GPUs per node: --gpus-per-node")
+
+    def _add(self, name: str, message: str, hint: str = "") -> None:
+        self.remarks.append(Remark(self.header.options[name].place.line, message, hint))
+
+    def _values(self) -> Dict[str, object]:
+        values: Dict[str, object] = {}
+        for key, given in self._texts().items():
+            texts = [given] if isinstance(given, str) else given
+            kept = [one for one in texts if self._can_stand(key, one)]
+            if isinstance(given, list):
+                values.update({key: kept} if kept else {})
+            elif kept:
+                flag = BY_NAME[key].kind in ("flag", "switch")
+                values[key] = given == "true" if flag else given
+        return values
+
+    def _can_stand(self, key: str, text: str) -> bool:
+        """Whether a job file can have this; otherwise, it is told."""
+        shown = text.partition("=")[0] if key == "sbatch" else key
+        line = self.line(shown)
+        if is_secret_value(text):
+            self.remarks.append(Remark(line, f"--{shown} contains a secret: not carried over"))
+            return False
+        try:
+            BY_NAME[key].parse([text])
+        except ValueError as error:
+            self.remarks.append(Remark(line, f"--{shown} is not carried over: {error}"))
+            return False
+        return True
+
+    def _texts(self) -> Dict[str, str | List[str]]:
+        """Key -> the text of its value, or several."""
+        request = self.wanted
+        found: Dict[str, str | List[str]] = {}
+        for key in _KEYS:
+            value = getattr(request, {"time": "time_limit"}.get(key, key.replace("-", "_")), None)
+            if isinstance(value, bool):
+                found[key] = "true" if value else "false"
+            elif isinstance(value, int):
+                if value > 1 or key in ("gpus-per-node", "cpus-per-task"):
+                    found[key] = str(value)
+            elif isinstance(value, str):
+                found[key] = value
+        if request.max_nodes is not None:
+            found["nodes"] = f"{request.nodes}-{request.max_nodes}"
+        gpus = found.pop("gpus-per-node", None)
+        others = list(request.gres)
+        if gpus is not None:
+            amount = f"{request.gpu_type}:{gpus}" if request.gpu_type else str(gpus)
+            if "gpus-per-node" in self.header.options or "gres" not in self.header.options:
+                found["gpus-per-node"] = amount
+            else:
+                others.insert(0, f"gpu:{amount}")
+        if others:
+            found["gres"] = ",".join(others)
+        rest = [one for one in request.sbatch if not one.startswith("chdir=")]
+        if len(rest) < len(request.sbatch):
+            found["chdir"] = self.header.value("chdir") or ""
+        if rest:
+            found["sbatch"] = rest
+        return found
+
+
+_COMPARED = (
+    *("job_name", "partition", "account", "qos", "comment", "constraint", "reservation"),
+    *("nodelist", "exclude", "dependency", "array", "signal", "mail_type", "mail_user", "output"),
+    *("error", "mem", "nodes", "max_nodes", "ntasks_per_node", "cpus_per_task", "gpus_per_node"),
+    *("gpu_type", "gres", "time_limit", "exclusive", "requeue", "sbatch"),
+)
+
+
+def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
+    """Where the script that is made of the job file asks Slurm for something else."""
+    made = read_header("#!/bin/bash\n", command_line=[f"--{one}" for one in plan.salloc_options])
+    ours = as_request(made, "", plan.cluster)
+    found = []
+    for field in _COMPARED:
+        before = _plain(field, getattr(directives.wanted, field))
+        after = _plain(field, getattr(ours, field))
+        if before == after:
+            continue
+        key = {"time_limit": "time", "sbatch": "sbatch"}.get(field, field.replace("_", "-"))
+        if field == "sbatch":
+            for one in sorted(set(after) - set(before)):  # type: ignore[call-overload]
+                found.append(Remark(0, f"'neuronctl generate' adds --{one}"))
+            for one in sorted(set(before) - set(after)):  # type: ignore[call-overload]
+                found.append(Remark(0, f"--{one} is not in what 'neuronctl generate' makes"))
+        elif not before:
+            found.append(Remark(0, f"no --{key} in the script; 'neuronctl generate' adds {after}"))
+        else:
+            text = f"--{key}={before}: 'neuronctl generate' makes it {after or 'nothing'}"
+            found.append(Remark(directives.line(key), text))
+    told = {one.line for one in directives.remarks}
+    return [one for one in found if one.line == 0 or one.line not in told]
+
+
+def _plain(field: str, value: object) -> object:
+    if field == "time_limit" and isinstance(value, str):
+        seconds = units.parse_time(value)
+        return "UNLIMITED" if seconds == units.UNLIMITED else units.format_time(seconds)
+    if field == "sbatch":
+        return tuple(one for one in value if not one.startswith("chdir="))  # type: ignore[attr-defined]
+    if field in ("nodes", "cpus_per_task"):
+        return value or 1
+    return value or None

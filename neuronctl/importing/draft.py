@@ -1,0 +1,532 @@
+"""From the text of a batch script to that of a job file."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from neuronctl.batchscript.header import Header, read_header
+from neuronctl.batchscript.shell_text import ShellText, read_shell
+from neuronctl.batchscript.statements import (
+    NAME_BEGINS,
+    NAME_ENDS,
+    Unit,
+    functions,
+    units,
+    uses_arguments,
+)
+from neuronctl.catalog.model import Cluster
+from neuronctl.errors import NeuronctlError, UsageError
+from neuronctl.frozen import dataclass
+from neuronctl.importing.directives import Directives, Remark, differences
+from neuronctl.importing.software import software, variables
+from neuronctl.importing.starts import Size, Start, start
+from neuronctl.launch import launchers
+from neuronctl.masking import Masker
+from neuronctl.planning import JobPlan, plan
+from neuronctl.planning.model import option_name
+from neuronctl.request.job import build_request
+from neuronctl.request.job_file import parse_job_file
+from neuronctl.request.options import shell_text
+from neuronctl.yamlfile.writer import Entry, write
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A job file, and where it does not say what the script does."""
+
+    text: str
+    remarks: Tuple[Remark, ...]
+
+
+def draft(text: str, name: str, cluster: Cluster, *, name_cluster: bool = False) -> Draft:
+    """The job file of a batch script.
+
+    text: the script's. name: the file's, or ``<stdin>``. cluster: what ``generate`` would plan for,
+    so that the remarks can tell where it asks Slurm for something else. name_cluster: whether the
+    job file says so. Raises UsageError, with the line, for a script that no job file can stand for.
+    """
+    header = read_header(text)
+    _refuse(header, name, text)
+    key = [Entry("cluster", cluster.name)] if name_cluster else []
+    return _Importer(text, name, cluster, header, key).draft()
+
+
+def _refuse(header: Header, name: str, text: str) -> None:
+    if header.refusals:
+        first = header.refusals[0]
+        raise UsageError(
+            f"{name}:{max(1, first.place.line)}: sbatch refuses this script: {first.message}",
+            first.hint or f"'neuronctl check {name}' says more",
+        )
+    if header.components > 1:
+        lines = text.lower().split("\n")
+        line = next((n for n, one in enumerate(lines, 1) if re.search("(het|pack)job", one)), 1)
+        raise UsageError(
+            f"{name}:{line}: a heterogeneous job of {header.components} components: a job file has "
+            "one",
+            "submit the script itself with sbatch",
+        )
+    words = header.shebang.split()
+    names = [word.rpartition("/")[2] for word in words if not word.startswith("-")]
+    shell = next((one for one in names if one != "env"), "")
+    if shell not in ("bash", "sh"):
+        raise UsageError(
+            f"{name}:1: a script for {shell or 'no interpreter'}: bash reads what a job file runs",
+            "write a job file that starts it as a program: script: FILE",
+        )
+
+
+# What may stand before the program that a job is about: it only looks, or prepares.
+_PREPARES = frozenset(
+    """
+    . : [ [[ awk basename cat cd chmod conda cp cut date df dirname echo eval exit export false
+    free grep head hostname id ln ls lscpu mkdir mktemp ml module mv nproc nvidia-smi printenv
+    printf pwd readlink realpath rm rocm-smi scontrol sed seq set shopt sleep sort source spack tail
+    tar tee test touch tr true type ulimit umask uname uniq unset unzip wc which whoami
+    """.split()  # noqa: SIM905
+)
+# In a step of its own, these do what they do in the batch shell.
+_ALONE = frozenset(
+    """
+    cat chmod cp date df echo free hostname ls mkdir mv nvidia-smi printenv printf pwd rm rocm-smi
+    sleep tar touch true uname whoami
+    """.split()  # noqa: SIM905
+)
+
+
+@dataclass(frozen=True)
+class _Shell:
+    """The shell part, in the order of a job file.
+
+    environment: keys from setup-first to env. setup, rest: the units that prepare, and those from
+    the first program on.
+    """
+
+    environment: Tuple[Entry, ...]
+    setup: Tuple[Unit, ...]
+    rest: Tuple[Unit, ...]
+
+
+class _Importer:
+    def __init__(
+        self, text: str, name: str, cluster: Cluster, header: Header, first: Sequence[Entry]
+    ) -> None:
+        """first: keys before all others."""
+        self.name = name
+        self.cluster = cluster
+        self.first_keys = first
+        self.remarks: List[Remark] = []
+        lines = text.split("\n")
+        # The comments behind the last directive are about the shell part.
+        last = [n for n, line in enumerate(lines[: header.first_command - 1], 1) if _directs(line)]
+        self.first = max([1, *last]) + 1
+        shell_lines = lines[self.first - 1 :]
+        comments = read_shell("\n".join(shell_lines)).comments
+        late = [number for number in comments if shell_lines[number - 1].startswith("#SBATCH")]
+        self.directives = Directives(header, name, cluster, [self._line(one) for one in late])
+        for number in late:
+            shell_lines[number - 1] = ""
+        self.above = [
+            line[1:].lstrip(" ")
+            for line in lines[1 : self.first - 1]
+            if line.startswith("#") and not _directs(line)
+        ]
+        self.text = self._without_secrets("\n".join(shell_lines))
+        self.prelude = _of_shebang(header, cluster)
+        shell = read_shell(self.text)
+        self.functions = functions(self.text)
+        self.constants = _constants(shell)
+        self.has_trap = any(one.name == "trap" for one in shell.commands)
+        one_word = _one_word(self.text, shell)
+        self.units = [] if shell.broken else units(self.text, self.first, one_word)
+        if shell.broken:
+            self._say(shell.broken.line, "bash may not read this; it is carried over as it is")
+        if header.shebang.rpartition("/")[2].split()[0] == "sh":
+            self.remarks.append(Remark(1, "a script for sh: bash runs the job"))
+        line = uses_arguments(self.text)
+        if line is not None:
+            self._say(
+                line,
+                "refers to the arguments of the script, and shell text in a job file has none",
+                "write the values themselves",
+            )
+
+    def _say(self, number: int, message: str, hint: str = "") -> None:
+        """Remark on a line of the shell part, counted from 1."""
+        self.remarks.append(Remark(self._line(number), message, hint))
+
+    def _line(self, number: int) -> int:
+        """The line in the file of a line of the shell part, counted from 1."""
+        return self.first - 1 + number
+
+    # ------------------------------------------------------------------ the text
+
+    def _without_secrets(self, text: str) -> str:
+        lines = text.split("\n")
+        masker = Masker()
+        comments = read_shell(text).comments
+        for number, line in enumerate(lines, 1):
+            if masker.text(line) == line:
+                continue
+            if number in comments and line.lstrip().startswith("#"):
+                lines[number - 1] = masker.text(line)
+                continue
+            shell = read_shell(line)
+            if shell.broken or shell.commands or len(shell.assignments) != 1:
+                self._refuse_secret(f"{self.name}:{self._line(number)}")
+            variable = shell.assignments[0].name
+            indent = line[: len(line) - len(line.lstrip())]
+            said = "is a secret: export it before you submit"
+            lines[number - 1] = f'{indent}: "${{{variable}:?{said}}}"'
+            self._say(
+                number,
+                f"the value of {variable} looks like a secret: left out",
+                f"export {variable} before you submit, or submit with --env {variable}",
+            )
+        whole = "\n".join(lines)
+        masked = masker.text(whole)
+        if masked != whole:
+            pairs = enumerate(zip(masked.split("\n"), lines), 1)
+            first = next(number for number, (one, other) in pairs if one != other)
+            self._refuse_secret(f"{self.name}:{self._line(first)}")
+        return whole
+
+    def _refuse_secret(self, where: str) -> None:
+        raise UsageError(
+            f"{where}: cannot be imported: it contains what looks like a secret",
+            "let the script read it from a variable, and export that before you submit",
+        )
+
+    def _body(self, text: str, *, prelude: bool) -> str:
+        """Shell text as ``run`` takes it. prelude: what the first line comes to stands in it."""
+        whole = "\n".join([*(self.prelude if prelude else ()), text])
+        if all(not line.strip() or line.lstrip().startswith("#") for line in whole.split("\n")):
+            whole += "\n:"
+        try:
+            return shell_text(whole)
+        except ValueError as error:
+            number = next((n for n, one in enumerate(text.split("\n"), 1) if _is_bad(one)), 1)
+            raise UsageError(
+                f"{self.name}:{self._line(number)}: cannot be imported: {error}",
+                "remove the character",
+            ) from None
+
+    # ------------------------------------------------------------------ the file
+
+    def draft(self) -> Draft:
+        """The most that a job file can say truthfully: a program, steps, or shell text."""
+        whole = [Entry("run", self._body(self.text, prelude=True))]
+        shell = self._shell()
+        for attempt in (self._as_program, self._as_steps, self._as_text):
+            entries = attempt(shell) if self.units else None
+            made = None if entries is None else self._file(entries)
+            if made is not None:
+                return made
+        text = self._written(whole)
+        try:
+            return self._remarked(text, self._planned(text))
+        except NeuronctlError as error:
+            raise UsageError(
+                f"{self.name}:1: cannot be imported: {error.message}", error.hint
+            ) from None
+
+    def _file(self, entries: Sequence[Entry]) -> Optional[Draft]:
+        text = self._written(entries)
+        try:
+            return self._remarked(text, self._planned(text))
+        except NeuronctlError:
+            return None
+
+    def _written(self, entries: Sequence[Entry]) -> str:
+        started = [one.value for one in entries if one.key == "launcher"]
+        steps = [one.value for one in entries if one.key == "steps" and isinstance(one.value, list)]
+        started += [step["launcher"] for one in steps for step in one if "launcher" in step]
+        known = [launchers.load(str(one)) for one in started]
+        size = self.directives.entries(
+            by_task=any(one.distributed and not one.one_task_per_node for one in known),
+            by_srun=any(one.by_srun for one in known),
+        )
+        shown = "standard input" if self.name == "<stdin>" else self.name
+        every = [*self.first_keys, *size, *entries]
+        return write(every, above=map(Masker().text, [f"From {shown}", *self.above]))
+
+    def _planned(self, text: str) -> JobPlan:
+        return plan(build_request([parse_job_file(text, "job.yaml")]), self.cluster)
+
+    def _remarked(self, text: str, made: JobPlan) -> Draft:
+        remarks = [*self.directives.remarks, *self.remarks, *differences(self.directives, made)]
+        return Draft(text, tuple(sorted(remarks, key=lambda one: one.line)))
+
+    # ------------------------------------------------------- before the launch
+
+    def _shell(self) -> _Shell:
+        end = next(
+            (n for n, unit in enumerate(self.units) if not self._prepares(unit)), len(self.units)
+        )
+        found = software(self.units[:end], self.cluster.environment)
+        first = [] if all(unit.is_remark for unit in found.before) else [_joined(found.before)]
+        entries = list(found.entries)
+        set_first = variables(found.behind)
+        if set_first.values:
+            entries.append(Entry("env", set_first.values, set_first.remarks))
+        if first or (entries and self.prelude):
+            text = "\n".join([*self.prelude, *first])
+            entries.insert(0, Entry("setup-first", _lines(text)))
+        elif entries:
+            above = (*_remarks(found.before), *entries[0].above)
+            entries[0] = Entry(entries[0].key, entries[0].value, above)
+        behind = set_first.behind if entries else (*found.before, *found.behind)
+        return _Shell(tuple(entries), tuple(behind), tuple(self.units[end:]))
+
+    def _prepares(self, unit: Unit) -> bool:
+        if unit.is_remark:
+            return True
+        shell = unit.shell
+        names = [one.name for one in shell.commands if not one.captured]
+        if shell.broken or any(one.background or one.looped for one in shell.commands):
+            return False
+        if not _PREPARES.issuperset(names) or (unit.simple is not None and "exit" in names):
+            return False
+        return bool(names or shell.assignments)
+
+    def _before(self, shell: _Shell, expand: bool) -> List[Entry]:
+        """The keys before the launch."""
+        entries = _expanded(shell.environment, expand)
+        if self.prelude and not entries:
+            entries.append(Entry("setup-first", _lines("\n".join(self.prelude))))
+        if not all(unit.is_remark for unit in shell.setup):
+            entries.append(Entry("setup", _lines(_joined(shell.setup))))
+        if expand:
+            entries.append(Entry("expand", True))
+        return entries
+
+    # ----------------------------------------------------------------- the launch
+
+    def _size(self) -> Size:
+        wanted = self.directives.wanted
+        return Size(
+            nodes=None if wanted.max_nodes else wanted.nodes or 1,
+            tasks_per_node=wanted.ntasks_per_node or 1,
+            cores=wanted.cpus_per_task or (None if wanted.gpus_per_node else 1),
+            gpus_per_node=wanted.gpus_per_node or 0,
+            known=self.constants,
+            srun_options=self.cluster.policy.srun_options,
+        )
+
+    def _started(self, unit: Unit) -> Optional[Start]:
+        if self.has_trap or unit.simple is None or len(unit.simple) != 1:
+            return None
+        return start(unit.simple[0].words, self._size(), self.functions)
+
+    def _as_program(self, shell: _Shell) -> Optional[List[Entry]]:
+        """One program at the end."""
+        programs = [unit for unit in shell.rest if not unit.is_remark]
+        started = self._started(programs[0]) if len(programs) == 1 else None
+        if started is None:
+            return None
+        expand = _refers(shell.environment, [started])
+        keys = self._keys(started, expand)
+        if keys is None:
+            return None
+        idle = shell.setup if all(unit.is_remark for unit in shell.setup) else ()
+        (key, value), *others = keys.items()
+        head = Entry(key, value, tuple(_remarks([*idle, *shell.rest])))
+        return [*self._before(shell, expand), head, *(Entry(*one) for one in others)]
+
+    def _keys(self, started: Start, expand: bool) -> Optional[Dict[str, object]]:
+        """The keys of a program; None where neuronctl sets one of the launcher's options itself."""
+        keys: Dict[str, object] = dict(started.container)
+        if keys.get("container-runtime") == self.cluster.containers.runtime:
+            del keys["container-runtime"]
+        if started.launcher is not None:
+            keys["launcher"] = started.launcher
+            own = {option_name(one) for one in launchers.load(started.launcher).sets}
+            if own & {option_name(one) for one in started.options}:
+                return None
+        elif self._starts_several(started):
+            keys["launcher"] = "none"
+        if started.options:
+            keys["launcher-option"] = list(started.options)
+        keys["script"] = started.words[0]
+        if started.words[1:]:
+            keys["args"] = [_argument(one, expand) for one in started.words[1:]]
+        return keys
+
+    def _starts_several(self, started: Start) -> bool:
+        """Whether neuronctl by itself would choose a launcher that starts several processes."""
+        program = [Entry("script", started.words[0])]
+        if started.words[1:]:
+            program.append(Entry("args", [_argument(one, True) for one in started.words[1:]]))
+        try:
+            return self._planned(self._written(program)).launcher.distributed
+        except NeuronctlError:
+            return True
+
+    def _as_steps(self, shell: _Shell) -> Optional[List[Entry]]:
+        """Several programs one after the other, where each can stand alone."""
+        header = self.directives.header
+        if {"signal", "input"} & header.options.keys():
+            return None
+        ends_at_once = self._ends_at_once(shell)
+        made: List[Tuple[List[str], object]] = []
+        waiting: List[Unit] = []
+        for unit in [*shell.rest, None]:
+            if unit is not None and (unit.is_remark or self._stands_alone(unit)):
+                waiting.append(unit)
+                continue
+            notes = _remarks(waiting)
+            if not all(one.is_remark for one in waiting):
+                made.append(([], _body_of(waiting)))
+                notes = []
+            waiting = []
+            if unit is None:
+                break
+            started = self._started(unit)
+            if started is None or started.container or started.words[0] in _PREPARES:
+                return None
+            made.append(([*notes, *unit.remarks], started))
+        starts = [one for _, one in made if isinstance(one, Start)]
+        launched = any(one.launcher for one in starts)
+        if not starts or len(made) < 2 or not (ends_at_once or launched):
+            return None
+        expand = _refers(shell.environment, starts)
+        steps: List[Mapping[str, object]] = []
+        for number, (remarks, what) in enumerate(made, 1):
+            keys = self._keys(what, expand) if isinstance(what, Start) else {"run": what}
+            if keys is None:
+                return None
+            if number < len(made) and not ends_at_once:
+                keys["allow-failure"] = True
+            steps.append({"": remarks, **keys})
+        idle = shell.setup if all(unit.is_remark for unit in shell.setup) else ()
+        notes = _remarks([*idle, *waiting])
+        return [*self._before(shell, expand), Entry("steps", steps, tuple(notes))]
+
+    def _stands_alone(self, unit: Unit) -> bool:
+        if unit.simple is None or re.search(r"\$[?!]", unit.text):
+            return False
+        return all(one.words and one.words[0] in _ALONE for one in unit.simple)
+
+    def _ends_at_once(self, shell: _Shell) -> bool:
+        """Whether ``set -e`` holds when the programs start."""
+        first = [str(one.value) for one in shell.environment if one.key == "setup-first"]
+        text = "\n".join([*self.prelude, *first, _joined(shell.setup)])
+        calls = [one.arguments for one in read_shell(text).calls("set")]
+        signs = [
+            word[0]
+            for words in calls
+            for word, after in zip(words, [*words[1:], None])
+            if word
+            and (re.fullmatch("[-+][a-z]*e[a-z]*", word) or (word[1:], after) == ("o", "errexit"))
+        ]
+        return signs[-1:] == ["-"]
+
+    def _as_text(self, shell: _Shell) -> Optional[List[Entry]]:
+        """Shell text behind what activates the software."""
+        if not shell.environment:
+            return None
+        behind = _joined([*shell.setup, *shell.rest])
+        expand = _refers(shell.environment, [])
+        entries = _expanded(shell.environment, expand)
+        if expand:
+            entries.append(Entry("expand", True))
+        return [*entries, Entry("run", self._body(behind, prelude=False))]
+
+
+def _directs(line: str) -> bool:
+    return line.startswith(("#SBATCH", "#SLURM"))
+
+
+def _is_bad(line: str) -> bool:
+    try:
+        shell_text(line + "x")
+    except ValueError:
+        return True
+    return False
+
+
+def _body_of(parts: Sequence[Unit]) -> str:
+    return shell_text(_joined(parts))
+
+
+def _joined(parts: Sequence[Unit]) -> str:
+    return "\n".join(unit.text for unit in parts).strip("\n")
+
+
+def _lines(text: str) -> str:
+    """Lines for setup; one that YAML can read as it stands needs no block."""
+    plain = re.fullmatch(r"[\w./$~][\w./$~ =-]*", text.strip())
+    return text.strip() if plain else shell_text(text)
+
+
+def _remarks(parts: Sequence[Unit]) -> List[str]:
+    return [one for unit in parts for one in unit.remarks]
+
+
+def _constants(shell: ShellText) -> Dict[str, str]:
+    """The variables that are set once, to a text without blanks."""
+    return {
+        one.name: one.word.value
+        for one in shell.assignments
+        if one.word.value is not None
+        and one.sure
+        and re.fullmatch(r"[\w./:@%+=,-]+", one.word.value)
+        and len(shell.assigned(one.name)) == 1
+    }
+
+
+def _one_word(text: str, shell: ShellText) -> Set[str]:
+    """The variables whose values have no blanks, so that they need no quotes."""
+    found = {"HOME", "USER", "PWD", "HOSTNAME", *re.findall(r"(?a)\bSLURM_\w+", text)}
+    for one in shell.assignments:
+        plain = re.fullmatch(r"(\"?)[\w./:@%+=,${}-]*\1", one.word.raw) and one.sure
+        if plain and found.issuperset(one.word.names) and len(shell.assigned(one.name)) == 1:
+            found.add(one.name)
+    return found
+
+
+def _of_shebang(header: Header, cluster: Cluster) -> List[str]:
+    """The lines that do what the options of the first line do."""
+    words = header.shebang.split()[1:]
+    flags = "".join(word[1:] for word in words if re.fullmatch("-[a-z]+", word))
+    lines = []
+    if ("l" in flags or "--login" in words) and not cluster.policy.login_shell:
+        lines += [
+            "# The script began with a login shell.",
+            "[ ! -r /etc/profile ] || . /etc/profile",
+            "for file in ~/.bash_profile ~/.bash_login ~/.profile; do",
+            '    if [ -r "$file" ]; then . "$file"; break; fi',
+            "done",
+        ]
+    others = "".join(one for one in "eux" if one in flags)
+    return [*lines, f"set -{others}"] if others else lines
+
+
+def _refers(environment: Sequence[Entry], starts: Sequence[Start]) -> bool:
+    """Whether a value or an argument refers to a variable."""
+    env = next((one.value for one in environment if one.key == "env"), {})
+    values = list(env.values()) if isinstance(env, Mapping) else []
+    return any(NAME_BEGINS in text for text in [*values, *(w for one in starts for w in one.words)])
+
+
+_REFERENCE = re.compile(f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}(?=(?a:(\\w))?)")
+
+
+def _argument(word: str, expand: bool) -> str:
+    """A word as a job file has it: with ``expand``, ``$NAME`` is a variable and ``$$`` a dollar."""
+    if not expand:
+        return word
+    return _REFERENCE.sub(
+        lambda match: f"${{{match[1]}}}" if match[2] else f"${match[1]}", word.replace("$", "$$")
+    )
+
+
+def _expanded(environment: Sequence[Entry], expand: bool) -> List[Entry]:
+    made = []
+    for one in environment:
+        value = one.value
+        if one.key == "env" and isinstance(value, Mapping):
+            value = {name: _argument(text, expand) for name, text in value.items()}
+        made.append(Entry(one.key, value, one.above, one.remark))
+    return made

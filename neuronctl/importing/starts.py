@@ -1,0 +1,388 @@
+"""What a command of a script starts, as the launcher, the program and the container of a job."""
+
+from __future__ import annotations
+
+import re
+from typing import Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.batchscript.launches import container_options, mpirun_options
+from neuronctl.batchscript.option_tables import SRUN, GetoptError, getopt
+from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, units
+from neuronctl.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """The allocation. nodes: None where a range is requested; cores: of a task, None where they are
+    left to Slurm. known: variables that the script sets to a fixed text."""
+
+    nodes: Optional[int]
+    tasks_per_node: int
+    cores: Optional[int]
+    gpus_per_node: int
+    known: Mapping[str, str]
+    srun_options: Tuple[str, ...] = ()
+    """What every srun of this cluster gets."""
+
+    @property
+    def tasks(self) -> Optional[int]:
+        """In total."""
+        return None if self.nodes is None else self.nodes * self.tasks_per_node
+
+    @property
+    def processes(self) -> Optional[int]:
+        """One per GPU, in total."""
+        return None if self.nodes is None else self.nodes * max(self.gpus_per_node, 1)
+
+    def number(self, word: str) -> Optional[int]:
+        """What a word comes to; None where it is no number, or not known."""
+        values = {
+            **self.known,
+            **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), self.nodes),
+            **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), self.tasks),
+            "SLURM_NTASKS_PER_NODE": self.tasks_per_node,
+            "SLURM_CPUS_PER_TASK": self.cores,
+            "SLURM_GPUS_ON_NODE": self.gpus_per_node,
+        }
+        text = re.sub(
+            f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}",
+            lambda match: str(values.get(match[1])),
+            word.replace(MAY_SPLIT, ""),
+        )
+        return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is started, and how: words are the program's and its arguments.
+
+    launcher: None where the batch shell starts it, once. container: the keys of a job file that
+    are about it.
+    """
+
+    launcher: Optional[str]
+    words: Tuple[str, ...]
+    options: Tuple[str, ...] = ()
+    container: Tuple[Tuple[str, object], ...] = ()
+
+
+# What only a shell knows: it is no program.
+_SHELLS_OWN = frozenset(
+    """
+    . : [ [[ alias bg break builtin caller cd command continue declare dirs disown eval exec exit
+    export fg function getopts hash history jobs let local logout mapfile popd pushd read readarray
+    readonly return select set shift shopt source suspend time times trap type typeset ulimit umask
+    unalias unset until wait while echo printf test true false kill
+    """.split()  # noqa: SIM905
+)
+
+
+def start(
+    words: Sequence[Optional[str]], size: Size, functions: Collection[str]
+) -> Optional[Start]:
+    """What a simple command starts; None where a job file cannot say it but as shell text.
+
+    functions: names that the script defines.
+    """
+    if not words or words[0] is None or None in words:
+        return None
+    given = tuple(one for one in words if one is not None)
+    if _variable(given[0]) or given[0] in _SHELLS_OWN or given[0] in functions:
+        return None
+    if not re.fullmatch(r"[\w.+/@:-]+", given[0]) or given[0].startswith("-"):
+        return None
+    found = _launched(given, size) or _contained(given, size)
+    if found is None and _text_for_a_shell(given):
+        return None
+    found = found or _program(None, given)
+    if found is None or any(MAY_SPLIT in one for one in (*found.words, *found.options)):
+        return None
+    return found
+
+
+def _text_for_a_shell(words: Tuple[str, ...]) -> bool:
+    """Whether shell text is among the words, which is easier to read where it stands."""
+    return any(before in ("-c", "-lc") and " " in word for before, word in zip(words, words[1:]))
+
+
+def _launched(words: Tuple[str, ...], size: Size) -> Optional[Start]:
+    """What one of the launchers starts as neuronctl would; None for any other."""
+    name = words[0].rpartition("/")[2]
+    if name != words[0]:
+        return None
+    if name == "srun":
+        return _srun(words[1:], size)
+    if name in ("mpirun", "mpiexec"):
+        return _mpirun(words[1:], size)
+    if name == "horovodrun":
+        return _horovodrun(words[1:], size)
+    return _per_node(words, size) if size.nodes == 1 else None
+
+
+def _program(
+    launcher: Optional[str],
+    words: Tuple[str, ...],
+    options: Sequence[str] = (),
+    container: Sequence[Tuple[str, object]] = (),
+) -> Optional[Start]:
+    """A program that is started in one of the usual ways."""
+    if not words or _variable(words[0]) or words[0].startswith("-"):
+        return None
+    if words[0] == "python" and words[1:] and words[1].endswith(".py"):
+        if not _variable(words[1]) and not words[1].startswith("-"):
+            words = words[1:]
+    elif words[0].endswith(".py"):
+        return None  # neuronctl would start it with python, whatever its first line says
+    return Start(launcher, words, tuple(options), tuple(container))
+
+
+def _variable(word: str) -> bool:
+    return NAME_BEGINS in word
+
+
+# Options of srun that change nothing about which processes it starts.
+_OF_SRUN = """
+cpu-bind mem-bind distribution mpi label unbuffered hint accel-bind gpu-bind threads-per-core
+network output error input wait job-name verbose overlap propagate
+""".split()  # noqa: SIM905
+
+
+# These are so without being said.
+_SAY_NOTHING = (
+    ("export", "ALL"),
+    *(("jobid", f"{NAME_BEGINS}{one}{NAME_ENDS}") for one in ("SLURM_JOB_ID", "SLURM_JOBID")),
+)
+
+
+def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
+    if size.cores is None:
+        return None  # neuronctl's srun says how many
+    try:
+        parsed, end = getopt(list(words), SRUN)
+    except GetoptError:
+        return None
+    counts = {
+        "nodes": size.nodes,
+        "ntasks": size.tasks,
+        "ntasks-per-node": size.tasks_per_node,
+        "cpus-per-task": size.cores,
+    }
+    kept: List[str] = []
+    for one in parsed:
+        name, value = one.known.name, one.value or ""
+        if name in counts:
+            if counts[name] is None or size.number(value) != counts[name]:
+                return None
+        elif name == "kill-on-bad-exit":
+            if value not in ("", "1"):
+                return None
+        elif (name, value) in _SAY_NOTHING:
+            pass
+        elif name not in _OF_SRUN or _variable(value):
+            return None
+        elif one.known.short and len(words[one.index]) == 2:
+            kept += [words[one.index]] if not value else [f"--{name}={value}"]
+        else:
+            kept.append(f"--{name}={value}" if value else f"--{name}")
+    rest = words[end:]
+    if not rest:
+        return None
+    # Words for srun itself: those that the cluster's every srun has need not be said.
+    kept = [one for one in kept if one not in size.srun_options]
+    inner = _inner(rest)
+    found = None
+    if not kept:
+        found = _per_node(inner or rest, size)
+        if found is None:
+            within = _contained(inner or rest, size, by_srun=True)
+            found = within
+    if inner is not None:
+        # What each task would expand differs from what the batch shell does.
+        return None if found is None or any(map(_variable, found.words)) else found
+    return found or _program("srun", rest, kept)
+
+
+def _inner(words: Tuple[str, ...]) -> Optional[Tuple[str, ...]]:
+    """The words of the one command in ``bash -c TEXT``; None where it is something else."""
+    if len(words) != 3 or words[0] not in ("bash", "sh") or words[1] not in ("-c", "-lc"):
+        return None
+    text = re.sub(f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}", r"${\1}", words[2]).strip()
+    text = text.replace(MAY_SPLIT, "")
+    names = re.findall(r"(?a)\w+", text)
+    found = [one for unit in units(text, 1, names) for one in unit.simple or (None,)]
+    if len(found) != 1 or found[0] is None or None in found[0].words or not found[0].words:
+        # `$((SLURM_NODEID == 0))` says who the host is, which neuronctl says itself.
+        text = re.sub(r"--rdzv[-_]conf[= ]is_host=\$\(\([^()]*\)\)", "", text)
+        found = [one for unit in units(text, 1, names) for one in unit.simple or (None,)]
+    if len(found) != 1 or found[0] is None or None in found[0].words:
+        return None
+    return tuple(one for one in found[0].words if one is not None)
+
+
+_TORCHRUN_FLAGS = ("m", "module", "no_python", "standalone", "run_path")
+_MEETING = ("node_rank", "master_addr", "master_port", "standalone")
+_ACCELERATE_FLAGS = ("multi_gpu", "m", "module", "no_python", "use_deepspeed", "use_fsdp")
+
+
+def _per_node(words: Tuple[str, ...], size: Size) -> Optional[Start]:
+    """A launcher that starts the processes of its node, with one task on each."""
+    if size.tasks_per_node != 1 or size.nodes is None or size.cores is None or not words:
+        return None
+    if words[:2] == ("accelerate", "launch"):
+        return _accelerate(words[2:], size)
+    if words[0] == "deepspeed":
+        return _deepspeed(words[1:], size)
+    if words[0] in ("torchrun", "torchrun_jsc"):
+        return _torchrun(words[0], words[1:], size)
+    if words[:3] in (("python", "-m", "torch.distributed.run"),):
+        return _torchrun("torchrun", words[3:], size)
+    return None
+
+
+def _options(
+    words: Tuple[str, ...], flags: Sequence[str]
+) -> Tuple[Dict[str, str], Dict[str, str], Tuple[str, ...]]:
+    """The options of Python's argparse: by name, as words for a job file, and what follows."""
+    values: Dict[str, str] = {}
+    typed: Dict[str, str] = {}
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "--":
+        name, equals, value = words[at].partition("=")
+        key = name.lstrip("-").replace("-", "_")
+        if not equals and key not in flags:
+            at += 1
+            value = words[at] if at < len(words) else ""
+        values[key] = value
+        typed[key] = name if key in flags else f"{name}={value}"
+        at += 1
+    return values, typed, words[at:]
+
+
+def _started(
+    launcher: str, kept: List[str], values: Mapping[str, str], rest: Tuple[str, ...]
+) -> Optional[Start]:
+    if (
+        any(map(_variable, kept))
+        or not rest
+        or any(one.startswith("-") and not one.startswith("--") for one in kept)
+    ):
+        return None
+    if values.keys() & {"m", "module"}:
+        rest = ("python", "-m", *rest)
+    elif "no_python" in values:
+        return _program(launcher, rest, kept)
+    elif not rest[0].endswith(".py"):
+        return None
+    return None if _variable(rest[0]) else Start(launcher, rest, tuple(kept))
+
+
+def _torchrun(name: str, words: Tuple[str, ...], size: Size) -> Optional[Start]:
+    values, typed, rest = _options(words, _TORCHRUN_FLAGS)
+    per_node = values.pop("nproc_per_node", "1")
+    each = size.gpus_per_node if per_node in ("gpu", "auto") else size.number(per_node)
+    if each != max(size.gpus_per_node, 1) or size.number(values.pop("nnodes", "1")) != size.nodes:
+        return None
+    if size.nodes != 1 and not values.keys() & {"rdzv_endpoint", "master_addr"}:
+        return None  # one training per node
+    own = (*_MEETING, "m", "module", "no_python")
+    kept = [typed[key] for key in values if key not in own and not key.startswith("rdzv_")]
+    return _started(name, kept, values, rest)
+
+
+def _accelerate(words: Tuple[str, ...], size: Size) -> Optional[Start]:
+    values, typed, rest = _options(words, _ACCELERATE_FLAGS)
+    counts = {"num_processes": size.processes, "num_machines": size.nodes}
+    for key, count in counts.items():
+        if key not in values and (key == "num_processes" or size.nodes != 1):
+            return None
+        if key in values and size.number(values[key]) != count:
+            return None
+    own = (
+        *counts,
+        *("machine_rank", "main_process_ip", "main_process_port", "m", "module", "no_python"),
+        *(("multi_gpu",) if (size.processes or 1) > 1 else ()),
+    )
+    return _started("accelerate", [typed[key] for key in values if key not in own], values, rest)
+
+
+def _deepspeed(words: Tuple[str, ...], size: Size) -> Optional[Start]:
+    values, _, rest = _options(words, ())
+    if values.keys() - {"num_gpus", "num_nodes", "master_port"} or size.nodes != 1:
+        return None
+    if size.number(values.get("num_gpus", "")) != size.gpus_per_node or not size.gpus_per_node:
+        return None
+    if size.number(values.get("num_nodes", "1")) != 1:
+        return None
+    return _started("deepspeed", [], values, rest)
+
+
+def _mpirun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
+    values, kept, rest = mpirun_options(words)
+    counts = {"np", "n", "c"} & values.keys()
+    if "bind_to" not in values or any(size.number(values[one]) != size.tasks for one in counts):
+        return None  # neuronctl's mpirun binds no process
+    if values.keys() - {
+        *counts,
+        "bind_to",
+        "mca",
+        "x",
+        "oversubscribe",
+        "report_bindings",
+        "verbose",
+    }:
+        return None
+    if any(map(_variable, kept)) or len(counts) > 1 or not rest:
+        return None
+    return _program("mpirun", tuple(rest), kept)
+
+
+def _horovodrun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
+    flags = ("gloo", "mpi", "verbose", "disable_cache")
+    values, typed, rest = _options(words, flags)
+    count = values.pop("np", values.pop("num_proc", ""))
+    hosts = values.pop("H", values.pop("hosts", f"localhost:{count}"))
+    if size.nodes != 1 or size.number(count) != size.tasks or hosts != f"localhost:{count}":
+        return None
+    kept = [typed[key] for key in values if key not in ("gloo", "mpi")]
+    if any(map(_variable, kept)) or any(not one.startswith("--") for one in kept):
+        return None
+    return _program("horovodrun-mpi" if "mpi" in values else "horovodrun", rest, kept)
+
+
+def _contained(words: Tuple[str, ...], size: Size, *, by_srun: bool = False) -> Optional[Start]:
+    """``singularity exec``, where a job file can say all that it is told."""
+    if len(words) < 4 or words[0] not in ("singularity", "apptainer") or words[1] != "exec":
+        return None
+    options, rest = container_options(words[2:])
+    if len(rest) < 2 or _variable(rest[0]) or "/" in words[0]:
+        return None
+    binds = [value for name, value in options if name in ("B", "bind")]
+    plain = [name for name, _ in options if name not in ("B", "bind")]
+    if any(value and name not in ("B", "bind") for name, value in options):
+        return None
+    if any(map(_variable, binds)):
+        return None
+    gpu = {"nv", "rocm"} & set(plain)
+    if size.gpus_per_node and not gpu:
+        return None  # neuronctl hands the GPUs in
+    if size.gpus_per_node and "rocm" not in gpu:
+        plain.remove("nv")
+    image = rest[0] if "/" in rest[0] or ":" in rest[0] else f"./{rest[0]}"
+    keys: List[Tuple[str, object]] = [("container", image), ("container-runtime", words[0])]
+    if binds:
+        keys.append(("bind", binds))
+    if {"cleanenv", "e"} & set(plain):
+        keys.append(("cleanenv", True))
+    others = [f"--{one}" if len(one) > 1 else f"-{one}" for one in plain]
+    others = [one for one in others if one not in ("--cleanenv", "-e")]
+    if others:
+        keys.append(("container-option", others))
+    inside = tuple(rest[1:])
+    found = None
+    if by_srun or size.nodes == 1:
+        found = _per_node(inside, size)
+    if found is None:
+        found = _program("srun" if by_srun else None, inside)
+    if found is None:
+        return None
+    return Start(found.launcher, found.words, found.options, tuple(keys))

@@ -1,0 +1,115 @@
+"""YAML text as a person would write it; ``parse`` reads back exactly what was given."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Iterable, List, Mapping, Sequence, Tuple, Union
+
+from neuronctl.frozen import dataclass
+
+Value = Union[bool, str, Sequence[str], Mapping[str, str], Sequence[Mapping[str, object]]]
+
+_WIDTH = 88
+"""Columns that a list may have on one line."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key at the top level. above: comment lines before it; remark: a comment on its line."""
+
+    key: str
+    value: object
+    above: Tuple[str, ...] = ()
+    remark: str = ""
+
+
+def write(entries: Iterable[Entry], *, above: Iterable[str] = (), below: Iterable[str] = ()) -> str:
+    """The text of a file.
+
+    Values: a text, a boolean, a list of either texts or mappings, or a mapping; in a mapping of a
+    list, the key "" has the comment lines above it. above, below: comment lines of the file.
+    """
+    lines = [_comment(one) for one in above]
+    for entry in entries:
+        lines += [_comment(one) for one in entry.above]
+        first, *others = _entry(entry.key, entry.value, "")
+        remark = f"  {_comment(entry.remark)}" if entry.remark and not others else ""
+        lines += [first + remark, *others]
+    lines += [_comment(one) for one in below]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    shown = "".join(one if one.isprintable() else "?" for one in text.replace("\t", " "))
+    return f"# {shown}".rstrip()
+
+
+def _entry(key: str, value: object, indent: str) -> List[str]:
+    if isinstance(value, bool):
+        return [f"{indent}{key}: {'true' if value else 'false'}"]
+    if isinstance(value, str):
+        return _text(f"{indent}{key}:", value, indent)
+    if isinstance(value, Mapping):
+        lines = [f"{indent}{key}:"]
+        for name, one in value.items():
+            lines += _entry(str(name), one, indent + "  ")
+        return lines
+    assert isinstance(value, (list, tuple))
+    if all(isinstance(one, str) for one in value):
+        line = f"{indent}{key}: [{', '.join(_scalar(one, flow=True) for one in value)}]"
+        if len(line) <= _WIDTH:
+            return [line]
+        return [f"{indent}{key}:", *(f"{indent}  - {_scalar(one)}" for one in value)]
+    lines = [f"{indent}{key}:"]
+    for one in value:
+        below = [line for name in one if name for line in _entry(name, one[name], indent + "    ")]
+        lines += [f"{indent}  {_comment(text)}" for text in one.get("", ())]
+        lines += [f"{indent}  - {below[0].lstrip()}", *below[1:]]
+    return lines
+
+
+# What may stand in a block of lines; others become escapes in double quotes.
+_BLOCK = re.compile(r"[\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]*\Z")
+
+
+def _text(head: str, text: str, indent: str) -> List[str]:
+    if not text.endswith("\n") or not text.strip() or not _BLOCK.match(text):
+        return [f"{head} {_scalar(text)}"]
+    body = text[:-1]
+    if body.endswith("\n"):
+        return [f"{head} {_scalar(text)}"]
+    # Where the first line is indented itself, YAML has to be told where the text begins.
+    sign = "2" if body[0] in " \t\n" else ""
+    return [
+        f"{head} |{sign}",
+        *(f"{indent}  {line}" if line else "" for line in body.split("\n")),
+    ]
+
+
+_PLAIN = re.compile(
+    r"(?a)[\w./$~-](?:[\w./$~()+=:,;%@^*!?<>&|'\"\\ -]*[\w./$~()+=;%@^*!?<>&|'\"-])?"
+)
+
+
+def _scalar(text: str, *, flow: bool = False) -> str:
+    plain = _PLAIN.fullmatch(text) is not None and ": " not in text and text[:2] != "- "
+    if not plain or (flow and re.search(r"[:,]", text)) or text in _NOT_PLAIN:
+        return _quoted(text)
+    return text
+
+
+_NOT_PLAIN = ("~", "null", "true", "false", "-", "---", "...")
+
+
+def _quoted(text: str) -> str:
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(
+        one if one == " " or (one.isprintable() and one != "\ufeff") else _escape(one)
+        for one in quoted
+    )
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,109 @@
+"""``neuronctl import``, as a process."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --partition=cas_v100_4 --gres=gpu:1 -c 4 -t 1:00:00
+#SBATCH --comment="field=misc;appl=pytorch"
+
+module purge
+module load gcc/11.5.0
+#SBATCH --mem=5G
+python train.py --lr 0.10
+"""
+JOB = """\
+# From job.sh
+job-name: job.sh
+partition: cas_v100_4
+cpus-per-task: 4
+gres: gpu:1
+time: 1:00:00
+comment: field=misc;appl=pytorch
+output: slurm-%j.out
+module: [gcc/11.5.0]
+script: train.py
+args: [--lr, 0.10]
+"""
+REMARKS = """\
+job.sh:7: '#SBATCH --mem=5G' has no effect (after the first command): not carried over
+1 remark: there, the job differs from the script
+"""
+Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(SCRIPT, encoding="utf-8")
+    (tmp_path / "train.py").write_text("")
+
+
+def test_on_standard_output(run: Run) -> None:
+    result = run("import", "job.sh")
+    assert (result.stdout, result.stderr) == (JOB, REMARKS)
+
+
+def test_for_another_cluster(run: Run) -> None:
+    result = run("import", "job.sh", "--cluster", "jureca")
+    assert result.stdout.startswith("# From job.sh\ncluster: jureca\njob-name: job.sh\n")
+
+
+def test_from_standard_input(run: Run) -> None:
+    result = run("import", "-", input=SCRIPT)
+    assert result.stdout.startswith("# From standard input\njob-name: sbatch\n")
+    assert result.stderr.startswith("<stdin>:7: ")
+
+
+def test_into_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    result = run("import", "job.sh", "-o", "job.yaml")
+    said = "wrote job.yaml; review it with 'neuronctl generate -f job.yaml'\n"
+    assert (result.stdout, result.stderr) == ("", said + REMARKS)
+    assert (tmp_path / "job.yaml").read_text() == JOB
+    assert (tmp_path / "job.yaml").stat().st_mode & 0o777 == 0o600
+    again = run("import", "job.sh", "-o", "job.yaml", code=2)
+    assert "'job.yaml' already exists" in again.stderr
+    run("import", "job.sh", "-o", "job.yaml", "--force")
+
+
+def test_what_generate_makes_of_it(run: Run, tmp_path: Path) -> None:
+    run("import", "job.sh", "-o", "job.yaml")
+    made = run("generate", "-f", "job.yaml").stdout
+    directives = {line for line in made.splitlines() if line.startswith("#SBATCH")}
+    assert "#SBATCH --gres=gpu:1" in directives
+    assert "#SBATCH --output=slurm-%j.out" in directives
+    assert not any("--error" in line for line in directives)
+    assert "module load gcc/11.5.0 || stop" in made
+    assert made.endswith("\npython train.py --lr 0.10\n")
+    subprocess.run(["bash", "-n"], input=made, text=True, check=True)
+    (tmp_path / "made.sh").write_text(made)
+    assert "error" not in run("check", "made.sh").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "neuronctl: cannot read 'gone.sh': No such file or directory\n"),
+        ("#!/usr/bin/env python3\n", "neuronctl: gone.sh:1: a script for python3: bash reads what"),
+        ("#!/bin/bash\n#SBATCH –J x\n", "neuronctl: gone.sh:2: sbatch refuses this script: '–J'"),
+    ],
+)
+def test_what_cannot_be_imported(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    if text is not None:
+        (tmp_path / "gone.sh").write_text(text, encoding="utf-8")
+    result = run("import", "gone.sh", code=2)
+    assert result.stdout == ""
+    assert result.stderr.startswith(said)
+
+
+def test_nothing_in_a_script_steers_the_terminal(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.sh").write_text(
+        "#!/bin/bash\n#SBATCH -J x # \x1b[2J\ndate\n#SBATCH \x1b]0;x\n"
+    )
+    result = run("import", "bad.sh")
+    assert "\x1b" not in result.stdout + result.stderr

@@ -6,9 +6,9 @@ import re
 from typing import Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.launches import container_options, mpirun_options
-from neuronctl.batchscript.option_tables import SRUN, GetoptError, getopt
 from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, units
 from neuronctl.frozen import dataclass
+from neuronctl.sbatch_options import SRUN, GetoptError, getopt
 
 
 @dataclass(frozen=True)

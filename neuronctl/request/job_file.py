@@ -109,7 +109,7 @@ def _layer(document: Document, source: Source, program_keys: Sequence[str]) -> L
     _one_program(values, lambda name: origins[name].where)
     for name in ("body", "steps"):
         if name in values:
-            values["text_file"], origins["text_file"] = path, origins[name]
+            values["text_file"], origins["text_file"] = document.file, origins[name]
             break
     return Layer(values, origins)
 

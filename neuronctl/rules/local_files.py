@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Iterator
+from typing import Iterator, Tuple
 
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
@@ -55,6 +55,33 @@ def architecture(context: RuleContext) -> Iterator[Violation]:
             )
 
 
+def _version(module: str) -> Tuple[str, Tuple[int, ...]]:
+    """A module's name up to its version, and the version: ``gcc/``, (10, 2, 0)."""
+    match = re.match(r"(.*?[/_:-])v?(\d{1,9}(?:\.\d{1,9})*)", module, re.ASCII)
+    return (match[1], tuple(map(int, match[2].split(".")))) if match else (module, ())
+
+
+@rule("NC407")
+def old_module(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    older = {}
+    for module in plan.request.modules:
+        name, version = _version(module)
+        known = [one for one in plan.cluster.modules if _version(one)[0] == name]
+        if version and known and all(version < _version(one)[1] for one in known):
+            older[module] = known
+    if older:
+        words = ", ".join(f"{one} (known: {', '.join(known)})" for one, known in older.items())
+        are = "is an older version" if len(older) == 1 else "are older versions"
+        yield Violation(
+            f"{words} {are} than any that {plan.cluster.name} is known to have: 'module load' may "
+            "fail",
+            "see what there is now with 'module avail', and rebuild what was built with it",
+            context.cite("modules"),
+            word=next(iter(older)),
+        )
+
+
 @rule("NC405")
 def module_prefix(context: RuleContext) -> Iterator[Violation]:
     plan, prefix = context.plan, context.plan.partition.module_prefix
@@ -65,4 +92,5 @@ def module_prefix(context: RuleContext) -> Iterator[Violation]:
             f"{', '.join(others)}",
             f"list them with 'module avail {prefix}' on such a node",
             context.cite_partition("module_prefix"),
+            word=others[0],
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
-from neuronctl.batchscript.header import Place
+from neuronctl.batchscript.header import Edit, Place
 from neuronctl.frozen import dataclass
 from neuronctl.rule_codes import CODES, ERROR
 from neuronctl.rules.base import Finding
@@ -32,6 +32,7 @@ ABOUT: Mapping[str, Tuple[str, ...]] = {
     "NC231": ("account",),
     "NC232": ("qos",),
     "NC312": ("nodelist", "exclude"),
+    **{code: () for code in ("NC405", "NC407")},
     "NC411": ("output", "error"),
     **{code: () for code in ("NC508", "NC509")},
     "NC511": ("array",),
@@ -48,10 +49,11 @@ ABOUT: Mapping[str, Tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ScriptFinding:
-    """A finding in a script, and where it stands."""
+    """A finding in a script, where it stands, and what mends it where there is exactly one way."""
 
     finding: Finding
     place: Place
+    edits: Tuple[Edit, ...] = ()
 
 
 def check_script(
@@ -75,17 +77,40 @@ def check_script(
                 message=one.message,
                 hint=one.hint,
             )
-            found.append(ScriptFinding(finding, one.place))
+            found.append(ScriptFinding(finding, one.place, one.edits))
     told = {one.finding.code for one in found}
     for finding in _that_hold(facts, of_plan, set(forbidden)):
         if finding.code == "NC411" and told & {"NC606", "NC634"}:
             continue  # said better already
         options = ABOUT[finding.code] or tuple(forbidden)
         given = facts.given(*options)
-        found.append(ScriptFinding(finding, facts.top if given is None else given.place))
+        place = facts.top if given is None else given.place
+        place = facts.place_of(finding.word) or place if finding.word else place
+        edits = () if finding.instead is None else _with_option(facts, *finding.instead)
+        found.append(ScriptFinding(finding, place, edits))
     silenced = _silenced(facts)
     kept = [one for one in found if one.finding.code not in silenced.get(one.place.line, ())]
     return tuple(sorted(kept, key=lambda one: (one.place.line, one.place.column, one.finding.code)))
+
+
+def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
+    """The edit that gives an option of the directives another value, or adds it to them."""
+    text = '"' + re.sub(r'([\\"])', r"\\\1", value) + '"'
+    given = facts.given(name)
+    if given is None and facts.has(name):
+        return ()  # of the environment, or of the command line
+    if given is None:
+        last = max((one.place.line for one in facts.header.given), default=0) or 1
+        end = len(facts.lines[last - 1]) + 1
+        return (Edit(Place(last, end, end), f"\n#SBATCH --{name}={text}"),)
+    place = given.value_place
+    if place.line == given.place.line and place.column == given.place.column:
+        word = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
+        before = re.match(r"--[\w-]+=", word)
+        if before is None:
+            return ()
+        place = Place(place.line, place.column + before.end(), place.end)
+    return (Edit(place, text),)
 
 
 def _that_hold(
@@ -95,6 +120,8 @@ def _that_hold(
     for finding in of_plan:
         if finding.code not in ABOUT or CODES[finding.code].waits:
             continue
+        if facts.header.unread.intersection(ABOUT[finding.code]):
+            continue  # what sbatch refuses of them is not known
         # The plan names cores and tasks, whether the script does or not.
         if finding.code == "NC211" and not facts.has(*forbidden):
             continue

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request
-from neuronctl.batchscript.header import Header, is_too_long, read_command, read_file, read_header
+from neuronctl.batchscript.edits import edited
+from neuronctl.batchscript.header import is_too_long, read_command, read_file, read_header
 from neuronctl.batchscript.option_tables import SALLOC, SBATCH, SRUN
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
@@ -16,7 +17,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import look
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
-from neuronctl.rules import Finding, RuleContext, check
+from neuronctl.rules import Finding, LocalFacts, RuleContext, check
 from neuronctl.rules.script import ScriptFinding, check_script, has_errors
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.slurm.cluster import local_cluster
@@ -38,6 +39,11 @@ class CheckedScript:
         """Whether something in it cannot work."""
         return has_errors(self.findings)
 
+    @property
+    def mends(self) -> Tuple[ScriptFinding, ...]:
+        """The findings that have exactly one right answer."""
+        return tuple(one for one in self.findings if one.edits)
+
     def line(self, number: int) -> str:
         """The text of a line."""
         lines = self.text.split("\n")
@@ -54,6 +60,7 @@ def check_text(
     asked: Optional[AskedOnce] = None,
     environment: Optional[Mapping[str, str]] = None,
     command_line: Optional[Sequence[str]] = None,
+    comment_parts: Mapping[str, str] = {},
 ) -> CheckedScript:
     """Check a script for a cluster.
 
@@ -61,7 +68,8 @@ def check_text(
     asked: what it has said of the scripts before this one. environment: variables of the submitting
     shell, os.environ by default. command_line: options of
     sbatch's; None where it is not known. A script without any option is then not judged as a job:
-    its options are on that command line.
+    its options are on that command line. comment_parts: what its comment is to say where it is
+    wrong, such as {"field": "nlp"}.
     """
     header = read_header(
         text,
@@ -73,12 +81,37 @@ def check_text(
     shell = read_shell(text.replace("\r\n", "\n"))
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
-    if known and not header.refusals and not header.foreign and header.components == 1:
-        made, judged = _judged(header, name, catalog, cluster, ask_slurm, asked=asked)
+    whole = not header.unread.intersection(_SIZE) and header.components == 1
+    if known and whole and not header.foreign:
+        request = as_request(header, name, cluster, shell)
+        made, judged = _judged(
+            request, catalog, cluster, ask_slurm, asked=asked, comment_parts=comment_parts
+        )
     facts = ScriptFacts(text.replace("\r\n", "\n"), header, shell, made)
     forbidden = cluster.policy.forbidden_options
     return CheckedScript(name, text, check_script(facts, judged, forbidden))
 
+
+def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> CheckedScript:
+    """The script with all its mends. check: what check_text() finds in another text of the file."""
+    for _ in range(_MOST_ROUNDS):
+        text = edited(script.text, [edit for one in script.mends for edit in one.edits])
+        if text == script.text:
+            break
+        script = check(text)
+    return script
+
+
+_MOST_ROUNDS = 20
+"""More than there are kinds of mends, one of which may show another."""
+
+# While the value of one of these is not known, nothing is known of what the job has.
+_SIZE = frozenset(
+    (
+        *("partition", "nodes", "nodelist", "ntasks", "ntasks-per-node", "cpus-per-task"),
+        *("cpus-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "exclusive"),
+    )
+)
 
 _COMMANDS = {"salloc": SALLOC, "srun": SRUN}
 
@@ -114,30 +147,32 @@ def check_line(
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
     if not header.refusals:
-        made, judged = _judged(header, name, catalog, cluster, ask_slurm, name != "sbatch")
+        request = as_request(header, name, cluster)
+        made, judged = _judged(request, catalog, cluster, ask_slurm, name != "sbatch")
     facts = ScriptFacts(line, header, ShellText((), (), None, frozenset()), made)
     forbidden = cluster.policy.forbidden_options
     return CheckedScript("command line", line, check_script(facts, judged, forbidden))
 
 
 def _judged(
-    header: Header,
-    name: str,
+    request: JobRequest,
     catalog: Catalog,
     cluster: Cluster,
     ask_slurm: bool,
     interactive: bool = False,
     asked: Optional[AskedOnce] = None,
+    comment_parts: Mapping[str, str] = {},
 ) -> Tuple[Optional[JobPlan], Sequence[Finding]]:
     """The plan, and what the rules have against it: of several partitions, in the best one."""
-    request = as_request(header, name, cluster)
     partitions: Iterable[Optional[str]] = (request.partition or "").split(",")
     best: Tuple[Optional[JobPlan], Sequence[Finding]] = (None, ())
     least = None
     for partition in partitions:
         one = dataclasses.replace(request, partition=partition or None)
         try:
-            made, found = _judge_one(one, catalog, cluster, ask_slurm, interactive, asked)
+            made = plan(one, cluster, interactive=interactive)
+            local = dataclasses.replace(look(made), of_script=True, comment_parts=comment_parts)
+            found = _judge_one(made, local, catalog, ask_slurm, asked)
         except NeuronctlError:
             continue  # what cannot be planned, such as a name with a control character
         count = sum(1 for finding in found if finding.refuses)
@@ -147,25 +182,21 @@ def _judged(
 
 
 def _judge_one(
-    request: JobRequest,
+    made: JobPlan,
+    local: LocalFacts,
     catalog: Catalog,
-    cluster: Cluster,
     ask_slurm: bool,
-    interactive: bool,
     asked: Optional[AskedOnce],
-) -> Tuple[JobPlan, Sequence[Finding]]:
-    made = plan(request, cluster, interactive=interactive)
-    local = dataclasses.replace(look(made), of_script=True)
+) -> Sequence[Finding]:
     here = local_cluster() if ask_slurm else None
     if here is None:
         if _logs_elsewhere(made):
             problems = {code: one for code, one in local.problems.items() if code != "NC411"}
             local = dataclasses.replace(local, problems=problems)
-        return made, check(RuleContext(made, catalog, local, reviewed=True))
+        return check(RuleContext(made, catalog, local, reviewed=True))
     from neuronctl.gate.assessment import assess_now
 
-    assessment = assess_now(made, catalog, local, asked=asked)
-    return made, assessment.findings
+    return assess_now(made, catalog, local, asked=asked).findings
 
 
 def _logs_elsewhere(made: JobPlan) -> bool:

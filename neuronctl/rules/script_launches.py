@@ -230,7 +230,7 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         what = [inner for inner in one.below() if inner.kind != SHELL]
         if what and not _is_trifle(what[0]):
             edits: Tuple[Edit, ...] = ()
-            if one.word.raw.endswith("srun"):  # and is no variable
+            if one.word.raw.strip("'\"").endswith("srun"):  # and is no variable
                 behind = Place(one.place.line, one.place.end, one.place.end)
                 edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
             yield ScriptViolation(

@@ -67,6 +67,41 @@ def test_a_typographic_dash_is_what_sbatch_refuses(
     assert (taken, codes) == ((True, []) if dash == "-" else (False, ["NC601"]))
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("-J trained", "–J trained"),
+        ("--job-name=trained", "—-job–name=trained"),
+        ("-J trained -n 1", "-J trained\u00a0–n 1"),
+        ("-J trained --time=1-00:00:00", "-J trained --time=1–00:00:00"),
+        ('-J trained --nice="3"', "-J trained --nice=“3”"),
+        ("-J trained\n", "-J trained\r\n"),
+        ("#!", "\ufeff#!"),
+        (COMMENT, "--comment=pytorch-ddp"),
+        (COMMENT, ""),
+        ("trained-%u-%j", "trained-$USER-${SLURM_JOB_ID}"),
+    ],
+)
+def test_sbatch_takes_what_check_has_mended(
+    sandbox: Sandbox, no_jobs: None, right: str, wrong: str
+) -> None:
+    directives = ["#!/bin/bash", "#SBATCH -p cas_v100nv_4 --gres=gpu:1", "#SBATCH -J trained"]
+    directives += [f"#SBATCH {COMMENT}", "#SBATCH -o trained-%u-%j", "true", ""]
+    text = "\n".join(directives)
+    if right not in text:
+        text = text.replace("-J trained", right)
+    sandbox.write("job.sh", text.replace(right, wrong, 1))
+    before = sandbox.exec(["sbatch", "-H", "job.sh"], check=False)
+    mend = ["check", "--fix", "--write", "--field", "misc", "--appl", "pytorch-ddp", "job.sh"]
+    sandbox.exec([*PATIENT, *mend])
+    assert found(sandbox, "job.sh") == []
+    job = sandbox.exec(["sbatch", "--parsable", "-H", "job.sh"]).stdout.strip()
+    shown = sandbox.exec(["scontrol", "show", "job", job]).stdout
+    assert "JobName=trained\n" in shown and "/trained-neuron-" in shown
+    # A variable is none to sbatch, which takes it for a part of the name.
+    assert before.returncode == 0 if "$" in wrong else before.returncode != 0
+
+
 def output(sandbox: Sandbox, directives: str, *lines: str) -> List[str]:
     """What a script prints, without Slurm's warnings."""
     text = ["#!/bin/bash", f"#SBATCH -p cas_v100nv_4 -o job.out {COMMENT} {directives}", *lines]

@@ -1,4 +1,4 @@
-"""What ``check --fix`` changes: each finding that has one right answer is gone, and nothing else."""
+"""``check --fix`` mends what has one right answer: the finding is gone, and nothing else is."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_line_ends_and_a_byte_order_mark(small: Catalog) -> None:
     codes = {one.finding.code for one in checked(text, small).mends}
     assert codes == {"NC601", "NC602"}
     after = fixed(text, small)
-    assert after.text == TOP + "#SBATCH -J x\necho 'a\rb'\n\n\nend"
+    assert after.text == TOP + "#SBATCH -J x\necho 'a\rb'\n\nend"
     assert after.findings == ()
 
 

@@ -74,7 +74,7 @@ def test_a_typographic_dash_is_what_sbatch_refuses(
         ("--job-name=trained", "—-job–name=trained"),
         ("-J trained -n 1", "-J trained\u00a0–n 1"),
         ("-J trained --time=1-00:00:00", "-J trained --time=1–00:00:00"),
-        ('-J trained --nice="3"', "-J trained --nice=“3”"),
+        ('-J trained -c "1"', "-J trained -c “1”"),
         ("-J trained\n", "-J trained\r\n"),
         ("#!", "\ufeff#!"),
         (COMMENT, "--comment=pytorch-ddp"),

@@ -468,7 +468,7 @@ class _Directives:
                 refusal = self.mended(error.refusal)
                 if refusal.place.line not in {one.place.line for one in refusals if not one.whole}:
                     refusals.append(refusal)
-        refusals.append(Refusal("many more of its lines are wrong", refusal.place, about=_EVERY))
+        refusals.append(Refusal("of more lines than are listed here", refusal.place, about=_EVERY))
         return [], False, []
 
     def mended(self, refusal: Refusal) -> Refusal:

@@ -127,7 +127,9 @@ def _fix(names: Sequence[str], check: Callable[[str, str], CheckedScript], write
         codes = ", ".join(sorted({one.finding.code for one in before.mends}))
         summary = f"{before.name}: {_summary(after.findings)}"
         if differs:
-            summary += f" left; {'mended' if write else 'would mend'}: {codes}"
+            rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
+            verb = "mended" if write else "would mend"
+            summary = f"{before.name}: {verb} {codes}; {rest}"
         print_line(summary) if write else notify(summary)
         left.append(after if write else before)
     summary = f"{changed} of {counted(len(names), 'script')} {'changed' if write else 'to change'}"

@@ -120,8 +120,9 @@ def _that_hold(
     for finding in of_plan:
         if finding.code not in ABOUT or CODES[finding.code].waits:
             continue
-        if facts.header.unread.intersection(ABOUT[finding.code]):
-            continue  # what sbatch refuses of them is not known
+        about = ABOUT[finding.code]
+        if facts.header.unread.intersection(about) and not facts.has(*about):
+            continue  # it is given, in a way that sbatch refuses
         # The plan names cores and tasks, whether the script does or not.
         if finding.code == "NC211" and not facts.has(*forbidden):
             continue

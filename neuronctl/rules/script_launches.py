@@ -227,6 +227,8 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             continue
         if one.has("cpus_per_task", "exact", "exclusive", "whole", "overlap", "cpus_per_gpu"):
             continue
+        if "none" in one.options.get("cpu_bind", ""):
+            continue
         what = [inner for inner in one.below() if inner.kind != SHELL]
         if what and not _is_trifle(what[0]):
             edits: Tuple[Edit, ...] = ()

@@ -46,7 +46,7 @@ def test_the_diff_can_be_applied_and_nothing_is_written(tmp_path: Path, job: Pat
     assert result.returncode == 4, "the file is as it was"
     assert job.read_bytes() == raw(WRONG)
     assert result.stderr.decode().splitlines() == [
-        "neuronctl: job.sh: nothing found left; would mend: NC202, NC601, NC606",
+        "neuronctl: job.sh: would mend NC202, NC601, NC606; nothing left",
         "neuronctl: 1 of 1 script to change; --write does it",
     ]
     assert result.stdout.startswith(raw("--- job.sh\n+++ job.sh\n@@ -1,6 +1,6 @@\n"))
@@ -63,14 +63,14 @@ def test_write_changes_files_of_folders_and_patterns(run: Run, tmp_path: Path, j
     (jobs / "bad.sh").write_text(WRONG.replace("echo \udcff", "srun -N3"), encoding="utf-8")
     result = run(*FIX, "--write", "jobs", "jo*.sh", code=4)
     lines = result.stdout.splitlines()
-    mended = "left; mended: NC202, NC601, NC606"
+    mended = "mended NC202, NC601, NC606;"
     assert lines[1].startswith("jobs/bad.sh:5:1: error NC622: ")
     assert [line for line in lines if line.startswith("jo") and ":5:" not in line] == [
-        f"jobs/a.sh: nothing found {mended}",
-        f"jobs/bad.sh: 1 error {mended}",
+        f"jobs/a.sh: {mended} nothing left",
+        f"jobs/bad.sh: {mended} left: 1 error",
         "jobs/right.sh: nothing found",
-        f"jobs/old/b.sh: nothing found {mended}",
-        f"job.sh: nothing found {mended}",
+        f"jobs/old/b.sh: {mended} nothing left",
+        f"job.sh: {mended} nothing left",
     ]
     assert result.stdout.endswith("\n4 of 5 scripts changed\n")
     for path in (jobs / "a.sh", jobs / "old" / "b.sh", jobs / "right.sh", job):

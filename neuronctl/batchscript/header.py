@@ -344,13 +344,15 @@ def _words(
     component: int,
     release: Optional[Release],
     columns: Mapping[int, Sequence[int]],
+    first: int = 1,
 ) -> Tuple[List[_Word], bool, List[Ignored]]:
     """The words of the directives of one component; whether another one follows; what is behind a
-    remark or otherwise lost. columns: of a line that was mended, those in the file."""
+    remark or otherwise lost. columns: of a line that was mended, those in the file.
+    first: the number of the first line."""
     words: List[_Word] = []
     cut: List[Ignored] = []
     at = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         if line.startswith("#SBATCH"):
             start = len("#SBATCH")
         elif line.startswith("#SLURM"):
@@ -440,16 +442,21 @@ _LIKE_NOTHING = "\u200b-\u200d\u2060\ufeff"
 _NAME = re.compile(rf"(?<![^ \t])([-{_DASHES}]+)([A-Za-z][\w{_DASHES}-]*)")
 _CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 _MOST_REFUSALS = 20
+_MOST_CHARACTERS = 100_000
+"""So many are read again because of refusals."""
 
 
 class _Directives:
-    """The lines with the directives; each that sbatch refuses is mended or emptied meanwhile."""
+    """The lines with the directives; what sbatch refuses in them is mended or emptied meanwhile."""
 
     def __init__(self, lines: Sequence[str], release: Optional[Release]) -> None:
         self.lines = list(lines)
         self.release = release
+        self.spelled = False
         self.columns: Dict[int, Sequence[int]] = {}
         """Of each line that was mended: the column in the file of each of its characters."""
+        length = sum(len(line) for line in lines if line.startswith("#S"))
+        self.rounds = max(1, min(_MOST_REFUSALS, _MOST_CHARACTERS // max(1, length)))
 
     def read(
         self, component: int, refusals: List[Refusal]
@@ -458,40 +465,49 @@ class _Directives:
 
         Appends what sbatch refuses to ``refusals``.
         """
-        for _ in range(_MOST_REFUSALS):
+        for _ in range(self.rounds + 1):
             try:
                 words, last, cut = _words(self.lines, component, self.release, self.columns)
                 given, early = _given(_options(words, self.release), words)
                 _check(given, self.release)
                 return given, last, [*early, *cut]
             except _Refused as error:
-                refusal = self.mended(error.refusal)
+                refusal = error.refusal
+            mended = [] if self.spelled else list(self.spell())
+            self.spelled = True
+            refusals += mended
+            if not mended:
                 if refusal.place.line not in {one.place.line for one in refusals if not one.whole}:
                     refusals.append(refusal)
+                self.empty(refusal.place)
         refusals.append(Refusal("of more lines than are listed here", refusal.place, about=_EVERY))
         return [], False, []
 
-    def mended(self, refusal: Refusal) -> Refusal:
-        """Mend the line of a refusal, where that is possible in one way; else empty the place."""
-        place = refusal.place
-        number = place.line
-        line = self.lines[number - 1]
-        spelled = () if number in self.columns else _spelled(line, number)
-        for edits in spelled:
-            plain, columns = _applied(line, edits)
-            if plain == line or not _taken(plain, self.release):
+    def spell(self) -> Iterator[Refusal]:
+        """Mend the lines that are refused for characters which only look like the right ones."""
+        for number, line in enumerate(self.lines, 1):
+            if line.isascii() or not line.startswith(("#SBATCH", "#SLURM")):
                 continue
-            self.lines[number - 1], self.columns[number] = plain, columns
-            return Refusal(
-                f"{refusal.message}; it has {_called(line[edits[0].place.column - 1])}",
-                place,
-                f"write {plain.strip(BLANKS)}",
-                edits=tuple(edits),
-            )
-        emptied = line[: place.column - 1] + " " * (place.end - place.column)
-        emptied += line[place.end - 1 :]
-        self.lines[number - 1] = "#SBATCH" if number in self.columns else emptied
-        return refusal
+            refusal = _refused(line, number, self.release)
+            for edits in () if refusal is None else _spelled(line, number):
+                plain, columns = _applied(line, edits)
+                if refusal is None or plain == line or _refused(plain, number, self.release):
+                    continue
+                self.lines[number - 1], self.columns[number] = plain, columns
+                yield Refusal(
+                    f"{refusal.message}; it has {_called(line[edits[0].place.column - 1])}",
+                    refusal.place,
+                    f"write {plain.strip(BLANKS)}",
+                    edits=tuple(edits),
+                )
+                break
+
+    def empty(self, place: Place) -> None:
+        """Take out what sbatch refuses, and leave everything else in its column."""
+        line = self.lines[place.line - 1]
+        blanks = " " * (place.end - place.column)
+        emptied = line[: place.column - 1] + blanks + line[place.end - 1 :]
+        self.lines[place.line - 1] = "#SBATCH" if place.line in self.columns else emptied
 
 
 def _spelled(line: str, number: int) -> Iterator[List[Edit]]:
@@ -572,14 +588,14 @@ def _applied(line: str, edits: Sequence[Edit]) -> Tuple[str, Sequence[int]]:
     return text + line[at:], [*columns, *range(at + 1, len(line) + 2)]
 
 
-def _taken(line: str, release: Optional[Release]) -> bool:
-    """Whether sbatch takes a directive by itself."""
+def _refused(line: str, number: int, release: Optional[Release]) -> Optional[Refusal]:
+    """What sbatch has against a directive that stands alone."""
     try:
-        words, _, _ = _words([line], 0, release, {})
+        words, _, _ = _words([line], 0, release, {}, number)
         _check(_given(_options(words, release), words)[0], release)
-    except _Refused:
-        return False
-    return bool(words)
+    except _Refused as error:
+        return error.refusal
+    return None
 
 
 # --------------------------------------------------------------------- the options
@@ -744,19 +760,12 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
 def _overridden(given: Sequence[Given]) -> List[Ignored]:
     """What a later option, or one of the environment or the command line, takes the place of."""
     found = []
-    for number, one in enumerate(given):
-        if one.source != SCRIPT or one.name in ACCUMULATED:
-            continue
-        later = next(
-            (
-                other
-                for other in given[number + 1 :]
-                if other.name == one.name or one.name in excluding(other.name)
-            ),
-            None,
-        )
-        if later is not None:
+    following: Dict[str, Given] = {}
+    for one in reversed(given):
+        later = following.get(one.name)
+        if later is not None and one.source == SCRIPT and one.name not in ACCUMULATED:
             found.append(Ignored(OVERRIDDEN, one.text, one.place, later))
+        following.update(dict.fromkeys((one.name, *excluding(one.name)), one))
     return found
 
 

@@ -34,7 +34,7 @@ ABOUT: Mapping[str, Tuple[str, ...]] = {
     "NC312": ("nodelist", "exclude"),
     **{code: () for code in ("NC405", "NC407")},
     "NC411": ("output", "error"),
-    **{code: () for code in ("NC508", "NC509")},
+    **{code: ("nodes", "ntasks", "gpus-per-node", "gres", "gpus") for code in ("NC508", "NC509")},
     "NC511": ("array",),
     **{code: ("dependency",) for code in ("NC512", "NC529")},
     "NC513": ("begin",),
@@ -45,6 +45,13 @@ ABOUT: Mapping[str, Tuple[str, ...]] = {
     "NC526": ("reservation",),
     "NC530": ("licenses",),
 }
+SIZE = frozenset(
+    (
+        *("partition", "nodes", "nodelist", "ntasks", "ntasks-per-node", "cpus-per-task"),
+        *("cpus-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "exclusive"),
+    )
+)
+"""While the value of one of these is not known, nothing is known of what the job has."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +128,11 @@ def _that_hold(
         if finding.code not in ABOUT or CODES[finding.code].waits:
             continue
         about = ABOUT[finding.code]
-        if facts.header.unread.intersection(about) and not facts.has(*about):
+        unread = facts.header.unread
+        if unread.intersection(about) and not facts.has(*about):
             continue  # it is given, in a way that sbatch refuses
+        if unread & SIZE and SIZE.intersection(about):
+            continue
         # The plan names cores and tasks, whether the script does or not.
         if finding.code == "NC211" and not facts.has(*forbidden):
             continue

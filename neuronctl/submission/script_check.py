@@ -18,7 +18,7 @@ from neuronctl.gate.local_facts import look
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rules import Finding, LocalFacts, RuleContext, check
-from neuronctl.rules.script import ScriptFinding, check_script, has_errors
+from neuronctl.rules.script import SIZE, ScriptFinding, check_script, has_errors
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.slurm.cluster import local_cluster
 
@@ -81,12 +81,13 @@ def check_text(
     shell = read_shell(text.replace("\r\n", "\n"))
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
-    whole = not header.unread.intersection(_SIZE) and header.components == 1
-    if known and whole and not header.foreign:
+    if known and not header.foreign and header.components == 1:
         request = as_request(header, name, cluster, shell)
         made, judged = _judged(
             request, catalog, cluster, ask_slurm, asked=asked, comment_parts=comment_parts
         )
+    if header.unread & SIZE:
+        made = None
     facts = ScriptFacts(text.replace("\r\n", "\n"), header, shell, made)
     forbidden = cluster.policy.forbidden_options
     return CheckedScript(name, text, check_script(facts, judged, forbidden))
@@ -104,14 +105,6 @@ def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> Chec
 
 _MOST_ROUNDS = 20
 """More than there are kinds of mends, one of which may show another."""
-
-# While the value of one of these is not known, nothing is known of what the job has.
-_SIZE = frozenset(
-    (
-        *("partition", "nodes", "nodelist", "ntasks", "ntasks-per-node", "cpus-per-task"),
-        *("cpus-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "exclusive"),
-    )
-)
 
 _COMMANDS = {"salloc": SALLOC, "srun": SRUN}
 

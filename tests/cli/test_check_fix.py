@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+import yaml
 
 WRONG = """\
 #!/bin/bash
@@ -183,3 +185,16 @@ def test_standard_input_has_a_diff(run: Run) -> None:
     text = RIGHT.replace("-p", "–p").replace("\udcff", "x")
     result = run("check", "--fix", "-", input=text, code=4)
     assert "\n-#SBATCH –p cas" in result.stdout
+
+
+def test_the_hooks_of_pre_commit(run: Run, tmp_path: Path, job: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / ".pre-commit-hooks.yaml").read_text()
+    hooks = {one["id"]: one for one in yaml.safe_load(text)}
+    assert list(hooks) == ["neuronctl-check", "neuronctl-fix"]
+    for hook in hooks.values():
+        assert re.search(hook["files"], "jobs/job.sh") and not re.search(hook["files"], "job.shx")
+        _, *words = hook["entry"].split()
+        # pre-commit puts the user's arguments before the files.
+        result = run(*words, "--field", "nlp", "job.sh", code=None)
+        assert result.returncode == (4 if hook["id"] == "neuronctl-check" else 0)
+    assert job.read_bytes() == raw(RIGHT)

@@ -102,6 +102,22 @@ def test_sbatch_takes_what_check_has_mended(
     assert before.returncode == 0 if "$" in wrong else before.returncode != 0
 
 
+def test_a_partition_that_slurm_does_not_have_is_an_error(sandbox: Sandbox) -> None:
+    sandbox.write("job.sh", f"#!/bin/bash\n#SBATCH -p koni --gres=gpu:1 {COMMENT}\ntrue\n")
+    assert found(sandbox, "job.sh") == [("NC101", 2)]
+
+
+def test_a_file_of_somebody_else_is_left(sandbox: Sandbox) -> None:
+    text = f"#!/bin/bash\n#SBATCH –p cas_v100nv_4 --gres=gpu:1 {COMMENT}\ntrue\n"
+    sandbox.write("theirs/job.sh", text)
+    place = f"{sandbox.scratch}/theirs/job.sh"
+    sandbox.root("sh", "-c", f"chown root {place} && chmod 666 {place}")
+    result = sandbox.exec([*PATIENT, "check", "--fix", "--write", "theirs"], check=False)
+    assert result.returncode == 4
+    assert "theirs/job.sh is left as it is: it belongs to user 0" in result.stderr
+    assert sandbox.exec(["cat", place]).stdout == text
+
+
 def output(sandbox: Sandbox, directives: str, *lines: str) -> List[str]:
     """What a script prints, without Slurm's warnings."""
     text = ["#!/bin/bash", f"#SBATCH -p cas_v100nv_4 -o job.out {COMMENT} {directives}", *lines]

@@ -29,6 +29,7 @@ from neuronctl.batchscript.option_tables import (
 from neuronctl.batchscript.values import ACCUMULATED, check_value, excluding
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
+from neuronctl.words import DASHES, other_dash
 
 BLANKS = " \t\n\v\f\r"
 """What C's isspace() takes for a blank: no other characters, such as a no-break space."""
@@ -436,7 +437,7 @@ def _line_words(
 
 # ----------------------------------------------------------- what sbatch does not take
 
-_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+_DASHES = "".join(DASHES)
 _LIKE_A_SPACE = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _LIKE_NOTHING = "\u200b-\u200d\u2060\ufeff"
 _NAME = re.compile(rf"(?<![^ \t])([-{_DASHES}]+)([A-Za-z][\w{_DASHES}-]*)")
@@ -495,7 +496,7 @@ class _Directives:
                     continue
                 self.lines[number - 1], self.columns[number] = plain, columns
                 yield Refusal(
-                    f"{refusal.message}; it has {_called(line[edits[0].place.column - 1])}",
+                    _explained(refusal.message, line, edits),
                     refusal.place,
                     f"write {plain.strip(BLANKS)}",
                     edits=tuple(edits),
@@ -530,7 +531,8 @@ def _spelled(line: str, number: int) -> Iterator[List[Edit]]:
             continue
         name = re.sub(f"[{_DASHES}]", "-", match[2])
         is_long = len(name) > 1 and any(one.long.startswith(name) for one in SBATCH)
-        names.append(edit(match.start(1), match.end(1), "--" if is_long else "-"))
+        if match[1] != ("--" if is_long else "-"):
+            names.append(edit(match.start(1), match.end(1), "--" if is_long else "-"))
         names += [
             edit(at, at + 1, "-")
             for at in range(match.start(2), match.end(2))
@@ -544,19 +546,26 @@ def _spelled(line: str, number: int) -> Iterator[List[Edit]]:
         for at in sorted(free)
         if (plain[at] in _DASHES or plain[at] in _CURLY) and columns[at] not in told
     ]
-    yield sorted([*least, *values], key=lambda one: one.place.column)
+    of_words: Dict[int, List[Edit]] = {}
+    for one in values:
+        of_words.setdefault(line.rfind(" ", 0, one.place.column), []).append(one)
+    # A dash in the name of the job, say, is left where another word is what is refused.
+    for some in (*list(of_words.values())[:_MOST_REFUSALS], values):
+        yield sorted([*least, *some], key=lambda one: one.place.column)
 
 
-def _called(character: str) -> str:
-    """What a character is that only looks like another one."""
-    if character in _DASHES + "-":
-        return "a typographic dash, which is not '-'"
-    if character in _CURLY:
-        return "a typographic quote, which is none to sbatch"
+def _explained(message: str, line: str, edits: Sequence[Edit]) -> str:
+    """Why sbatch refuses a line, with what only looks like another character."""
+    text = "".join(line[one.place.column - 1 : one.place.end - 1] for one in edits)
+    dash = other_dash(text)
+    if dash:
+        return message if dash in message else f"{message}; it has {dash}, which is not '-'"
     what = "a blank that is none to sbatch"
-    if re.match(f"[{_LIKE_NOTHING}]", character):
+    if text[0] in _CURLY:
+        what = "a typographic quote"
+    elif re.match(f"[{_LIKE_NOTHING}]", text):
         what = "an invisible character"
-    return f"{what} (U+{ord(character):04X})"
+    return f"{message}; it has {what} (U+{ord(text[0]):04X})"
 
 
 def _unquoted(line: str) -> Iterator[int]:

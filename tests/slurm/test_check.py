@@ -74,6 +74,9 @@ def test_a_typographic_dash_is_what_sbatch_refuses(
         ("--job-name=trained", "—-job–name=trained"),
         ("-J trained -n 1", "-J trained\u00a0–n 1"),
         ("-J trained --time=1-00:00:00", "-J trained --time=1–00:00:00"),
+        ("-J trained --array=1-3", "-J trained --array=1–3"),
+        ("-J trained -w gpu[01-01]", "-J trained -w gpu[01–01]"),
+        ("-J trained -x gpu[02-02]", "-J trained -x gpu[02–02]"),
         ('-J trained -c "1"', "-J trained -c “1”"),
         ("-J trained\n", "-J trained\r\n"),
         ("#!", "\ufeff#!"),
@@ -85,7 +88,7 @@ def test_a_typographic_dash_is_what_sbatch_refuses(
 def test_sbatch_takes_what_check_has_mended(
     sandbox: Sandbox, no_jobs: None, right: str, wrong: str
 ) -> None:
-    directives = ["#!/bin/bash", "#SBATCH -p cas_v100nv_4 --gres=gpu:1", "#SBATCH -J trained"]
+    directives = ["#!/bin/bash", "#SBATCH -p cas_v100nv_8 --gres=gpu:1", "#SBATCH -J trained"]
     directives += [f"#SBATCH {COMMENT}", "#SBATCH -o trained-%u-%j", "true", ""]
     text = "\n".join(directives)
     if right not in text:

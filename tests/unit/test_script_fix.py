@@ -58,6 +58,7 @@ MENDS: List[Tuple[str, str, str]] = [
     ("NC601", "#SBATCH --ntasks–per‑node=1", "#SBATCH --ntasks-per-node=1"),
     ("NC601", '#SBATCH –J "a – b" -t 5', '#SBATCH -J "a – b" -t 5'),
     ("NC601", "#SBATCH --time=1–00:00:00", "#SBATCH --time=1-00:00:00"),
+    ("NC601", "#SBATCH -J a–b --array=1–2%1", "#SBATCH -J a–b --array=1-2%1"),
     ("NC601", "#SBATCH --nodes=1–2", "#SBATCH --nodes=1-2"),
     ("NC601", "#SBATCH\u00a0-J x", "#SBATCH -J x"),
     ("NC601", "#SBATCH -J x\u3000-t 5\u2003-n 1", "#SBATCH -J x -t 5 -n 1"),

@@ -121,9 +121,10 @@ def rewrite(path: str, before: bytes, after: bytes) -> None:
             if status.st_gid != os.fstat(file.fileno()).st_gid:
                 os.chown(file.fileno(), -1, status.st_gid)
             os.chmod(file.fileno(), stat.S_IMODE(status.st_mode))
-            for attribute in os.listxattr(path):  # an access control list is one
-                with contextlib.suppress(OSError):
-                    os.setxattr(file.fileno(), attribute, os.getxattr(path, attribute))
+            with contextlib.suppress(OSError, AttributeError):  # macOS and some disks have none
+                for attribute in os.listxattr(path):  # an access control list is one
+                    with contextlib.suppress(OSError):
+                        os.setxattr(file.fileno(), attribute, os.getxattr(path, attribute))
         os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):

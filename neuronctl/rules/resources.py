@@ -83,10 +83,12 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
         )
     elif _known(context) is None:
         close, source = nearest(plan.partition.name, names), _every_partition(context)
+        other = "; if the job is for another cluster, name it: --cluster" if source.doubtful else ""
         missing = "is not in the catalog's list of" if source.doubtful else "does not exist on"
         yield Violation(
             f"partition '{plan.partition.name}' {missing} {plan.cluster.name}",
-            f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names),
+            (f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names))
+            + other,
             source,
         )
 

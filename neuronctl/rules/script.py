@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
 from neuronctl.batchscript.header import Edit, Place
 from neuronctl.frozen import dataclass
-from neuronctl.rule_codes import CODES, ERROR
+from neuronctl.rule_codes import CODES, ERROR, WARNING
 from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import SCRIPT_JUDGES, ScriptFacts
 
@@ -124,7 +125,12 @@ def _that_hold(
     facts: ScriptFacts, of_plan: Iterable[Finding], forbidden: Set[str]
 ) -> Iterator[Finding]:
     """The findings on the plan that are about what the script says."""
+    of_plan = tuple(of_plan)
+    # Whoever names another cluster's partition keeps to another cluster's rules.
+    elsewhere = any(one.code == "NC101" and one.doubtful for one in of_plan)
     for finding in of_plan:
+        if elsewhere and finding.refuses and finding.source and not finding.by_slurm:
+            finding = replace(finding, severity=WARNING, doubtful=True)
         if finding.code not in ABOUT or CODES[finding.code].waits:
             continue
         about = ABOUT[finding.code]

@@ -165,6 +165,15 @@ def test_a_partition_is_missing_for_sure_only_where_the_list_is_slurms(
         assert (one.finding.code, one.finding.severity) == ("NC101", severity)
 
 
+@pytest.mark.parametrize("partition", ["-p standard-g", "-J x"])
+def test_a_script_of_another_cluster_breaks_no_rule_of_this_one(partition: str) -> None:
+    text = f"#!/bin/bash\n#SBATCH {partition} -N 2 --gpus-per-node=8 -t 3-0\nsrun ./x\n"
+    found = {one.finding.code: one.finding.severity for one in checked(text, "neuron").findings}
+    assert found == {"NC101": "warning", "NC201": "warning"}
+    here = checked(text.replace(partition, "-p amd_a100nv_8"), "neuron")
+    assert {one.finding.code for one in here.findings if one.finding.refuses} == {"NC201", "NC141"}
+
+
 @pytest.mark.parametrize(
     ("line", "underlined"),
     [

@@ -8,6 +8,7 @@ from typing import Iterator, Tuple
 
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.words import verb
 
 
 def _found(context: RuleContext, code: str) -> Iterator[Violation]:
@@ -72,10 +73,9 @@ def old_module(context: RuleContext) -> Iterator[Violation]:
             older[module] = known
     if older:
         words = ", ".join(f"{one} (known: {', '.join(known)})" for one, known in older.items())
-        are = "is an older version" if len(older) == 1 else "are older versions"
         yield Violation(
-            f"{words} {are} than any that {plan.cluster.name} is known to have: 'module load' may "
-            "fail",
+            f"{words} {verb(len(older))} older than every version that {plan.cluster.name} "
+            "is known to have: 'module load' may fail",
             "see what there is now with 'module avail', and rebuild what was built with it",
             context.cite("modules"),
             word=next(iter(older)),

@@ -57,7 +57,7 @@ def test_several_files_and_standard_input(run: Run, tmp_path: Path) -> None:
     assert "<stdin>:1:1: error NC602" in result.stdout
     sourced = run("check", "-", input="say() { echo; }\n").stdout
     assert "<stdin>:1:1: warning NC602" in sourced
-    assert result.stdout.endswith("\n3 scripts, 1 of them clean: 3 errors, 1 warning\n")
+    assert result.stdout.endswith("\n3 scripts, 1 of them clean: 2 errors, 2 warnings\n")
 
 
 def test_a_folder_and_a_pattern(run: Run, tmp_path: Path) -> None:

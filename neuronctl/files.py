@@ -90,6 +90,49 @@ def make_private(directory: str) -> None:
         os.mkdir(directory, 0o700)
 
 
+def rewrite(path: str, before: bytes, after: bytes) -> None:
+    """Replace the content of a user's own file, of which only the content is to change.
+
+    A symbolic link stays one. The file is replaced in one moment, except where it has several names
+    (hard links), which all show the new content. Raises OSError, whose text says why, for a file
+    of somebody else, one without the user's write permission, and one that is no longer ``before``.
+    """
+    path = os.path.realpath(path)
+    with open_regular(path) as file:
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, f"it belongs to user {status.st_uid}")
+        if not status.st_mode & stat.S_IWUSR:
+            raise PermissionError(errno.EACCES, "its mode does not let you write it")
+        if file.read(len(before) + 1) != before:
+            raise OSError(errno.EBUSY, "it has changed meanwhile")
+    if status.st_nlink > 1:
+        with open(path, "r+b") as file:
+            file.write(after)
+            file.truncate()
+        return
+    directory, name = os.path.split(path)
+    aside = os.path.join(directory, f".{name}.{os.urandom(6).hex()}")
+    try:
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+            if status.st_gid != os.fstat(file.fileno()).st_gid:
+                os.chown(file.fileno(), -1, status.st_gid)
+            os.chmod(file.fileno(), stat.S_IMODE(status.st_mode))
+            with contextlib.suppress(OSError, AttributeError):  # macOS and some disks have none
+                for attribute in os.listxattr(path):  # an access control list is one
+                    with contextlib.suppress(OSError):
+                        os.setxattr(file.fileno(), attribute, os.getxattr(path, attribute))
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+        raise
+    _sync(directory)
+
+
 def _sync(directory: str) -> None:
     # The new name has to survive too; not every file system supports this.
     with contextlib.suppress(OSError):

@@ -12,13 +12,15 @@ from neuronctl.frozen import dataclass
 
 ERROR = "error"
 WARNING = "warning"
+NOTE = "note"
 
 
 @dataclass(frozen=True)
 class RuleCode:
     """One code.
 
-    severity: ``"error"`` refuses the job, ``"warning"`` is only told.
+    severity: ``"error"`` refuses the job, ``"warning"`` is only told; ``"note"`` is advice that may
+    well have been heard.
     """
 
     code: str
@@ -117,6 +119,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC405", "modules of another architecture", WARNING),
         RuleCode("NC406", "environment cannot be activated"),
         RuleCode("NC407", "shell text that bash cannot read"),
+        RuleCode("NC408", "modules older than the cluster's", WARNING),
         RuleCode("NC411", "log file cannot be written"),
         RuleCode("NC412", "directory cannot be entered"),
         RuleCode(
@@ -181,7 +184,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC623", "processes and GPUs of a launch differ", WARNING),
         RuleCode("NC624", "program that starts once", WARNING),
         RuleCode("NC625", "GPUs without a process", WARNING),
-        RuleCode("NC626", "srun without the cores of its tasks", WARNING),
+        RuleCode("NC626", "srun without the cores of its tasks", NOTE),
         RuleCode("NC631", "rank expanded by the batch shell"),
         RuleCode("NC632", "fixed port", WARNING),
         RuleCode("NC633", "GPUs chosen by hand", WARNING),

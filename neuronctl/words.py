@@ -44,7 +44,7 @@ def duration(seconds: Optional[int]) -> str:
     return " ".join(parts) or "0 s"
 
 
-_DASHES = {
+DASHES = {
     "\u2010": "a hyphen (U+2010)",
     "\u2011": "a non-breaking hyphen (U+2011)",
     "\u2012": "a figure dash (U+2012)",
@@ -52,18 +52,20 @@ _DASHES = {
     "\u2014": "an em dash (U+2014)",
     "\u2015": "a horizontal bar (U+2015)",
     "\u2212": "a minus sign (U+2212)",
+    "\ufe58": "a small em dash (U+FE58)",
+    "\ufe63": "a small hyphen (U+FE63)",
     "\uff0d": "a full-width hyphen (U+FF0D)",
 }
 
 
 def other_dash(text: str) -> str:
     """The first dash in ``text`` that is not ASCII's ``-``: ``an en dash (U+2013)``; "": none."""
-    return next((_DASHES[character] for character in text if character in _DASHES), "")
+    return next((DASHES[character] for character in text if character in DASHES), "")
 
 
 def with_plain_dashes(text: str) -> str:
     """``text`` as it was meant: ``--nodes`` where a word processor made one dash of two."""
-    name = text.lstrip("".join(("-", *_DASHES)))
+    name = text.lstrip("".join(("-", *DASHES)))
     if name != text:
         text = ("--" if len(name.partition("=")[0]) > 1 else "-") + name
-    return text.translate(dict.fromkeys(map(ord, _DASHES), "-"))
+    return text.translate(dict.fromkeys(map(ord, DASHES), "-"))

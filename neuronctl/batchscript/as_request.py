@@ -9,9 +9,10 @@ of it must be.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from neuronctl.batchscript.header import SCRIPT, Header
+from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.batchscript.values import node_count, whole_number
 from neuronctl.catalog.model import Cluster
 from neuronctl.request.job import JobRequest, Origin, Source
@@ -30,8 +31,12 @@ _GPUS = ("gpus-per-node", "gpus", "gres")
 _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 
 
-def as_request(header: Header, file: str, cluster: Cluster) -> JobRequest:
-    """The request. file: the script's name, for where each value came from."""
+def as_request(
+    header: Header, file: str, cluster: Cluster, shell: Optional[ShellText] = None
+) -> JobRequest:
+    """The request. file: the script's name, for where each value came from. shell: its commands,
+    which say what modules it loads.
+    """
     fields: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     others: List[str] = []
@@ -66,8 +71,23 @@ def as_request(header: Header, file: str, cluster: Cluster) -> JobRequest:
             where = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
             origins[field] = Origin(Source.JOB_FILE, where)
     fields["sbatch"] = tuple(others)
+    if shell is not None:
+        fields["modules"] = tuple(_modules(shell))
     _size(header, fields, cluster)
     return JobRequest(script=file, launcher="srun", cluster=cluster.name, origins=origins, **fields)
+
+
+def _modules(shell: ShellText) -> Iterator[str]:
+    """The modules that the commands load, as far as the text names them."""
+    for command in shell.calls("module", "ml"):
+        verb, *names = [word or "" for word in command.arguments] or [""]
+        if command.name == "ml" and "/" in verb:
+            names = [verb, *names]
+        elif verb in ("switch", "swap"):
+            names = names[-1:]
+        elif verb not in ("load", "add"):
+            continue
+        yield from (name for name in names if name and not name.startswith("-"))
 
 
 def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:

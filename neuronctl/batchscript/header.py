@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.values import ACCUMULATED, check_value, excluding
+from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
 from neuronctl.sbatch_options import (
     EARLY,
@@ -28,6 +29,7 @@ from neuronctl.sbatch_options import (
     getopt,
     variables,
 )
+from neuronctl.words import DASHES, other_dash
 
 BLANKS = " \t\n\v\f\r"
 """What C's isspace() takes for a blank: no other characters, such as a no-break space."""
@@ -56,6 +58,14 @@ class Place:
 
 
 NOWHERE = Place(0)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What belongs into a place of the file instead; into an empty place, what is missing there."""
+
+    place: Place
+    text: str
 
 
 @dataclass(frozen=True)
@@ -94,20 +104,27 @@ class Ignored:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why sbatch refuses the script. whole: not for a directive, but for the file as it is."""
+    """Why sbatch refuses the script. whole: not for a directive, but for the file as it is.
+
+    about: the options whose values are not known for it. edits: what mends it, where there is
+    exactly one way; the script is then read as if it were mended.
+    """
 
     message: str
     place: Place
     hint: str = ""
     whole: bool = False
+    about: Tuple[str, ...] = ()
+    edits: Tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True)
 class Header:
     """What sbatch reads of a script.
 
-    given: every option in the order in which sbatch takes it. refusals: empty where sbatch's own
-    reading succeeds (slurmctld may still refuse the job). foreign: lines of other schedulers, which
+    given: every option in the order in which sbatch takes it; what it refuses is left out.
+    refusals: empty where sbatch's own reading succeeds (slurmctld may still refuse the job), else
+    at most one for each line. foreign: lines of other schedulers, which
     sbatch translates. components: 1, or how many a heterogeneous job has, of which ``given`` is the
     first. first_command: the line that ends the directives, one past the last where there is none.
     """
@@ -133,6 +150,11 @@ class Header:
                 one = Given(one.name, both, one.source, one.place, one.value_place)
             found[one.name] = one
         return found
+
+    @property
+    def unread(self) -> FrozenSet[str]:
+        """The options that the script may give, with values that sbatch refuses."""
+        return frozenset(name for one in self.refusals for name in one.about)
 
     def value(self, name: str) -> Optional[str]:
         """The value that holds of an option; None where it is not given, or has none."""
@@ -163,33 +185,22 @@ def read_header(
     text: the file's; bytes that are not UTF-8 as surrogates. release: Slurm's, such as (22, 5);
     None takes every option that any release has.
     """
-    refusals: List[Refusal] = []
+    refusals: List[Refusal] = _whole_file(text)
     given: List[Given] = []
     others: List[List[Given]] = []
     ignored: List[Ignored] = []
+    if refusals:
+        text = "" if is_too_long(text) else text.replace("\r\n", "\n").lstrip("\ufeff")
     lines = text.split("\n")
     first_command = _first_command(lines)
-    whole = _whole_file(text)
-    if whole is not None:
-        refusals.append(whole)
-        text = "" if is_too_long(text) else text.replace("\r\n", "\n").lstrip("\ufeff")
-        lines = text.split("\n")
-        first_command = _first_command(lines)
+    directives = _Directives(lines[: first_command - 1], release)
     components = 1
     component = 0
     while component < components:
-        try:
-            words, last, cut = _words(lines[: first_command - 1], component, release)
-            if last:
-                components += 1
-            options = _options(words, release)
-            read, early = _given(options, words)
-            _check(read, release)
-        except _Refused as error:
-            refusals.append(error.refusal)
-            read, early, cut = [], [], []
+        read, last, without_effect = directives.read(component, refusals)
+        components += last
         if component == 0:
-            given, ignored = read, [*early, *cut]
+            given, ignored = read, without_effect
         else:
             others.append(read)
         component += 1
@@ -204,7 +215,7 @@ def read_header(
         ]
         _check(outside, release)
     except GetoptError as error:
-        refusals.append(Refusal(str(error), NOWHERE))
+        refusals.append(Refusal(str(error), NOWHERE, about=_EVERY))
     except _Refused as error:
         refusals.append(error.refusal)
     given += outside
@@ -262,46 +273,62 @@ def read_command(
 # ------------------------------------------------------------------------ the file
 
 
-def _whole_file(text: str) -> Optional[Refusal]:
+def _whole_file(text: str) -> List[Refusal]:
     """Why sbatch refuses the file whatever its directives say."""
     if is_too_long(text):
-        return Refusal(
-            f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)",
-            Place(1),
-            "leave the data out: let the script read them from another file",
-            whole=True,
-        )
+        return [
+            Refusal(
+                f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)",
+                Place(1),
+                "leave the data out: let the script read them from another file",
+                whole=True,
+                about=_EVERY,
+            )
+        ]
     if not text.strip(BLANKS):
-        return Refusal("the script is empty", Place(1), whole=True)
-    first = text.partition("\n")[0]
-    top = Place(1, 1, len(first.rstrip("\r")) + 1)
-    if not text.startswith("#!"):
-        if text.startswith("\ufeff"):
-            return Refusal(
+        return [Refusal("the script is empty", Place(1), whole=True)]
+    found = []
+    lines = text.split("\n")
+    plain = text.lstrip("\ufeff")
+    if plain != text:
+        mark = Place(1, 1, len(text) - len(plain) + 1)
+        found.append(
+            Refusal(
                 "the file begins with a byte order mark (BOM), and so not with #!",
-                Place(1, 1, 2),
+                mark,
                 "save it as UTF-8 without BOM: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE",
                 whole=True,
+                edits=(Edit(mark, ""),),
             )
-        return Refusal(
-            "the first line is not #! and the path of an interpreter",
-            top,
-            "let the file begin with #!/bin/bash",
-            whole=True,
+        )
+    if not plain.startswith("#!"):
+        found.append(
+            Refusal(
+                "the first line is not #! and the path of an interpreter",
+                Place(1, 1, len(lines[0].rstrip("\r")) + 1),
+                "let the file begin with #!/bin/bash",
+                whole=True,
+            )
         )
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        return Refusal("the file contains a NUL character", Place(line), whole=True)
-    if "\r\n" in text:
-        line = text[: text.index("\r\n")].count("\n") + 1
-        end = len(text.split("\n")[line - 1])
-        return Refusal(
-            "the lines end as on Windows (CR LF)",
-            Place(line, end, end + 1),
-            "convert the file: sed -i 's/\\r$//' FILE",
-            whole=True,
+        found.append(Refusal("the file contains a NUL character", Place(line), whole=True))
+    returns = tuple(
+        Edit(Place(number, len(line), len(line) + 1), "")
+        for number, line in enumerate(lines[:-1], 1)
+        if line.endswith("\r")
+    )
+    if returns:
+        found.append(
+            Refusal(
+                "the lines end as on Windows (CR LF)",
+                returns[0].place,
+                "convert the file: sed -i 's/\\r$//' FILE",
+                whole=True,
+                edits=returns,
+            )
         )
-    return None
+    return found
 
 
 def _first_command(lines: Sequence[str]) -> int:
@@ -318,14 +345,19 @@ _COMPONENT = re.compile(r"(?:packjob|hetjob)(?=[ \t\n\v\f\r]|\Z)", re.IGNORECASE
 
 
 def _words(
-    lines: Sequence[str], component: int, release: Optional[Release]
+    lines: Sequence[str],
+    component: int,
+    release: Optional[Release],
+    columns: Mapping[int, Sequence[int]],
+    first: int = 1,
 ) -> Tuple[List[_Word], bool, List[Ignored]]:
     """The words of the directives of one component; whether another one follows; what is behind a
-    remark or otherwise lost."""
+    remark or otherwise lost. columns: of a line that was mended, those in the file.
+    first: the number of the first line."""
     words: List[_Word] = []
     cut: List[Ignored] = []
     at = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         if line.startswith("#SBATCH"):
             start = len("#SBATCH")
         elif line.startswith("#SLURM"):
@@ -340,14 +372,23 @@ def _words(
             continue
         if at > component:
             return words, True, cut
+        before = len(words)
         end = _line_words(line, number, start, words, release)
+        in_file = columns.get(number)
+        if in_file is not None:
+            words[before:] = [_Word(one.text, _moved(one.place, in_file)) for one in words[before:]]
         if separator:
             end += len(line[end:].split(None, 1)[0])
         rest = line[end:].strip(BLANKS)
         if rest:
             place = Place(number, end + 1 + line[end:].index(rest), len(line.rstrip(BLANKS)) + 1)
+            place = place if in_file is None else _moved(place, in_file)
             cut.append(Ignored(REMARK if rest.startswith("#") else CUT, rest, place))
     return words, False, cut
+
+
+def _moved(place: Place, columns: Sequence[int]) -> Place:
+    return Place(place.line, columns[place.column - 1], columns[place.end - 1])
 
 
 def _line_words(
@@ -391,15 +432,186 @@ def _line_words(
             at += 1
         if quote:
             place = Place(number, begin + 1, len(line) + 1)
-            raise _Refused(Refusal(f"a {quote} is not closed", place))
+            about = _may_be(line[begin:]) + _may_be(words[-1].text if words else "")
+            raise _Refused(Refusal(f"a {quote} is not closed", place, about=about))
         if not characters:
             return at
         words.append(_Word("".join(characters), Place(number, begin + 1, at + 1)))
 
 
-# --------------------------------------------------------------------- the options
+# ----------------------------------------------------------- what sbatch does not take
 
-_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+_DASHES = "".join(DASHES)
+_LIKE_A_SPACE = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+_LIKE_NOTHING = "\u200b-\u200d\u2060\ufeff"
+_NAME = re.compile(rf"(?<![^ \t])([-{_DASHES}]+)([A-Za-z][\w{_DASHES}-]*)")
+_CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
+_MOST_REFUSALS = 20
+_MOST_CHARACTERS = 100_000
+"""So many are read again because of refusals."""
+
+
+class _Directives:
+    """The lines with the directives; what sbatch refuses in them is mended or emptied meanwhile."""
+
+    def __init__(self, lines: Sequence[str], release: Optional[Release]) -> None:
+        self.lines = list(lines)
+        self.release = release
+        self.spelled = False
+        self.columns: Dict[int, Sequence[int]] = {}
+        """Of each line that was mended: the column in the file of each of its characters."""
+        length = sum(len(line) for line in lines if line.startswith("#S"))
+        self.rounds = max(1, min(_MOST_REFUSALS, _MOST_CHARACTERS // max(1, length)))
+
+    def read(
+        self, component: int, refusals: List[Refusal]
+    ) -> Tuple[List[Given], bool, List[Ignored]]:
+        """The options of one component; whether another one follows; what has no effect.
+
+        Appends what sbatch refuses to ``refusals``.
+        """
+        for _ in range(self.rounds + 1):
+            try:
+                words, last, cut = _words(self.lines, component, self.release, self.columns)
+                given, early = _given(_options(words, self.release), words)
+                _check(given, self.release)
+                return given, last, [*early, *cut]
+            except _Refused as error:
+                refusal = error.refusal
+            mended = [] if self.spelled else list(self.spell())
+            self.spelled = True
+            refusals += mended
+            if not mended:
+                if refusal.place.line not in {one.place.line for one in refusals if not one.whole}:
+                    refusals.append(refusal)
+                self.empty(refusal.place)
+        refusals.append(Refusal("of more lines than are listed here", refusal.place, about=_EVERY))
+        return [], False, []
+
+    def spell(self) -> Iterator[Refusal]:
+        """Mend the lines that are refused for characters which only look like the right ones."""
+        for number, line in enumerate(self.lines, 1):
+            if line.isascii() or not line.startswith(("#SBATCH", "#SLURM")):
+                continue
+            refusal = _refused(line, number, self.release)
+            for edits in () if refusal is None else _spelled(line, number):
+                plain, columns = _applied(line, edits)
+                if refusal is None or plain == line or _refused(plain, number, self.release):
+                    continue
+                self.lines[number - 1], self.columns[number] = plain, columns
+                yield Refusal(
+                    _explained(refusal.message, line, edits),
+                    refusal.place,
+                    f"write {plain.strip(BLANKS)}",
+                    edits=tuple(edits),
+                )
+                break
+
+    def empty(self, place: Place) -> None:
+        """Take out what sbatch refuses, and leave everything else in its column."""
+        line = self.lines[place.line - 1]
+        blanks = " " * (place.end - place.column)
+        emptied = line[: place.column - 1] + blanks + line[place.end - 1 :]
+        self.lines[place.line - 1] = "#SBATCH" if place.line in self.columns else emptied
+
+
+def _spelled(line: str, number: int) -> Iterator[List[Edit]]:
+    """What would give a line the characters that only look so, the least first."""
+
+    def edit(start: int, end: int, text: str) -> Edit:
+        return Edit(Place(number, columns[start], columns[start] + end - start), text)
+
+    columns: Sequence[int] = range(1, len(line) + 2)
+    blanks = [
+        edit(at, at + 1, " " if re.match(f"[{_LIKE_A_SPACE}]", line[at]) else "")
+        for at in _unquoted(line)
+        if re.match(f"[{_LIKE_A_SPACE}{_LIKE_NOTHING}]", line[at])
+    ]
+    plain, columns = _applied(line, blanks)
+    free = set(_unquoted(plain))
+    names: List[Edit] = []
+    for match in _NAME.finditer(plain):
+        if match.start() not in free or not re.search(f"[{_DASHES}]", match[0]):
+            continue
+        name = re.sub(f"[{_DASHES}]", "-", match[2])
+        is_long = len(name) > 1 and any(one.long.startswith(name) for one in SBATCH)
+        if match[1] != ("--" if is_long else "-"):
+            names.append(edit(match.start(1), match.end(1), "--" if is_long else "-"))
+        names += [
+            edit(at, at + 1, "-")
+            for at in range(match.start(2), match.end(2))
+            if plain[at] in _DASHES
+        ]
+    least = sorted([*blanks, *names], key=lambda one: one.place.column)
+    yield least
+    told = {one.place.column for one in least}
+    values = [
+        edit(at, at + 1, _CURLY.get(plain[at], "-"))
+        for at in sorted(free)
+        if (plain[at] in _DASHES or plain[at] in _CURLY) and columns[at] not in told
+    ]
+    of_words: Dict[int, List[Edit]] = {}
+    for one in values:
+        of_words.setdefault(line.rfind(" ", 0, one.place.column), []).append(one)
+    # A dash in the name of the job, say, is left where another word is what is refused.
+    for some in (*list(of_words.values())[:_MOST_REFUSALS], values):
+        yield sorted([*least, *some], key=lambda one: one.place.column)
+
+
+def _explained(message: str, line: str, edits: Sequence[Edit]) -> str:
+    """Why sbatch refuses a line, with what only looks like another character."""
+    text = "".join(line[one.place.column - 1 : one.place.end - 1] for one in edits)
+    dash = other_dash(text)
+    if dash:
+        return message if dash in message else f"{message}; it has {dash}, which is not '-'"
+    what = "a blank that is none to sbatch"
+    if text[0] in _CURLY:
+        what = "a typographic quote"
+    elif re.match(f"[{_LIKE_NOTHING}]", text):
+        what = "an invisible character"
+    return f"{message}; it has {what} (U+{ord(text[0]):04X})"
+
+
+def _unquoted(line: str) -> Iterator[int]:
+    """The positions of a directive's characters outside of quotes, up to its remark."""
+    quote, at = "", len("#SBATCH")
+    while at < len(line):
+        character = line[at]
+        if character == "\\":
+            at += 1
+        elif character == quote:
+            quote = ""
+        elif not quote and character in "\"'":
+            quote = character
+        elif not quote and character == "#":
+            return
+        elif not quote:
+            yield at
+        at += 1
+
+
+def _applied(line: str, edits: Sequence[Edit]) -> Tuple[str, Sequence[int]]:
+    """A line with its edits, and for each of its characters, and its end, the column before."""
+    text, columns, at = "", [], 0
+    for one in edits:
+        start, end = one.place.column - 1, one.place.end - 1
+        text += line[at:start] + one.text
+        columns += [*range(at + 1, start + 1), *[start + 1] * len(one.text)]
+        at = end
+    return text + line[at:], [*columns, *range(at + 1, len(line) + 2)]
+
+
+def _refused(line: str, number: int, release: Optional[Release]) -> Optional[Refusal]:
+    """What sbatch has against a directive that stands alone."""
+    try:
+        words, _, _ = _words([line], 0, release, {}, number)
+        _check(_given(_options(words, release), words)[0], release)
+    except _Refused as error:
+        return error.refusal
+    return None
+
+
+# --------------------------------------------------------------------- the options
 
 
 def _options(words: Sequence[_Word], release: Optional[Release]) -> Tuple[Parsed, ...]:
@@ -408,20 +620,16 @@ def _options(words: Sequence[_Word], release: Optional[Release]) -> Tuple[Parsed
     try:
         parsed, end = getopt(texts, SBATCH, release)
     except GetoptError as error:
-        hint = _near(texts[error.index]) if error.unknown else ""
-        raise _Refused(Refusal(str(error), words[error.index].place, hint)) from None
+        word = words[error.index]
+        hint = _near(word.text) if error.unknown else ""
+        refusal = Refusal(str(error), word.place, hint, about=_may_be(word.text))
+        raise _Refused(refusal) from None
     if end < len(words):
         word = words[end]
-        message, hint = f"'{word.text}' is not an option", ""
-        if word.text.lstrip()[:1] in tuple(_DASHES):
-            plain = word.text.lstrip(_DASHES + "-")
-            name = re.split("[= ]", plain)[0]
-            dashes = "-" if len(name) == 1 else "--"
-            message = f"'{word.text}' begins with a typographic dash, which is not '-'"
-            hint = f"write {dashes}{plain}"
-        elif end and words[end - 1].place.line == word.place.line:
+        hint = ""
+        if end and words[end - 1].place.line == word.place.line:
             hint = f"a value with a blank needs quotes, and a remark a #: {_quoted(words, end)}"
-        raise _Refused(Refusal(message, word.place, hint))
+        raise _Refused(Refusal(f"'{word.text}' is not an option", word.place, hint))
     return parsed
 
 
@@ -433,8 +641,26 @@ def _quoted(words: Sequence[_Word], end: int) -> str:
     return f'"{before} {words[end].text}"'
 
 
+_EVERY = tuple(one.name for one in SBATCH)
+
+
+def _may_be(word: str) -> Tuple[str, ...]:
+    """The options that a word may have been meant for."""
+    import difflib
+
+    typed = word.partition("=")[0]
+    name = typed.lstrip("-")
+    if not name or name == typed:
+        return ()
+    if not typed.startswith("--"):
+        return tuple(one.name for one in SBATCH if one.short and one.short in name)
+    longer = tuple(one.name for one in SBATCH if one.long.startswith(name))
+    near = difflib.get_close_matches(name, [one.long for one in SBATCH], n=4, cutoff=0.6)
+    return longer or tuple(one.name for one in SBATCH if one.long in near)
+
+
 def _near(word: str) -> str:
-    """What a word may have been meant for."""
+    """What a word may have been meant for, as a hint."""
     import difflib
 
     typed = word.partition("=")[0]
@@ -467,7 +693,8 @@ def _check(given: Sequence[Given], release: Optional[Release]) -> None:
             hint = ""
             if one.value is not None and re.search(r"\$\w|\$\{", one.value):
                 hint = "#SBATCH lines do not expand variables: write the value itself"
-            raise _Refused(Refusal(f"--{one.name}: {error}", one.place, hint)) from None
+            message = f"--{one.name}: {error}"
+            raise _Refused(Refusal(message, one.place, hint, about=(one.name,))) from None
 
 
 def _from_environment(
@@ -492,7 +719,8 @@ def _from_environment(
         try:
             check_value(name, value, release)
         except ValueError as error:
-            refusals.append(Refusal(f"{variable}: {error}", NOWHERE, f"unset {variable}"))
+            hint = f"unset {variable}"
+            refusals.append(Refusal(f"{variable}: {error}", NOWHERE, hint, about=(name,)))
         given.append(Given(name, value, variable))
     return given, unset
 
@@ -514,7 +742,14 @@ def _contradictions(given: Sequence[Given], release: Optional[Release]) -> List[
         if len(typed) > 1:
             names = " and ".join(f"--{name}" for name in typed)
             last = list(typed.values())[-1]
-            found.append(Refusal(f"{names} exclude each other", last.place, "keep one of them"))
+            found.append(
+                Refusal(
+                    f"{names} exclude each other",
+                    last.place,
+                    "keep one of them",
+                    about=tuple(typed),
+                )
+            )
     return found
 
 
@@ -538,19 +773,12 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
 def _overridden(given: Sequence[Given]) -> List[Ignored]:
     """What a later option, or one of the environment or the command line, takes the place of."""
     found = []
-    for number, one in enumerate(given):
-        if one.source != SCRIPT or one.name in ACCUMULATED:
-            continue
-        later = next(
-            (
-                other
-                for other in given[number + 1 :]
-                if other.name == one.name or one.name in excluding(other.name)
-            ),
-            None,
-        )
-        if later is not None:
+    following: Dict[str, Given] = {}
+    for one in reversed(given):
+        later = following.get(one.name)
+        if later is not None and one.source == SCRIPT and one.name not in ACCUMULATED:
             found.append(Ignored(OVERRIDDEN, one.text, one.place, later))
+        following.update(dict.fromkeys((one.name, *excluding(one.name)), one))
     return found
 
 
@@ -567,9 +795,15 @@ def is_too_long(text: str) -> bool:
 def read_file(path: str) -> str:
     """The text of a script, ``-`` for standard input; of one that is too long, only the beginning.
 
-    Bytes that are not UTF-8 become surrogates. Raises OSError.
+    Bytes that are not UTF-8 become surrogates. Raises OSError, also for what is no regular file but
+    for what the shell has opened: ``/dev/fd/63`` of ``<(…)``.
     """
-    with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
+    opened = re.fullmatch(r"-|/dev/stdin|(?:/dev|/proc/self)/fd/[0-9]+", path) is not None
+    with (
+        open(0 if path == "-" else path, "rb", closefd=path != "-")
+        if opened
+        else open_regular(path) as file
+    ):
         return file.read(MAX_BYTES + 1).decode("utf-8", "surrogateescape")
 
 

@@ -60,6 +60,17 @@ class Launch:
         """Whether one of these options is given."""
         return any(name in self.options for name in names)
 
+    def place_of(self, name: str) -> Place:
+        """Where one of its options is given; that of the program where it is not seen."""
+        words = self.command.words
+        for word, following in zip(words, (*words[1:], None)):
+            option, equals, _ = word.raw.partition("=")
+            if option.startswith("-") and _key(option) == name:
+                if not equals and following is not None and following.place.line == word.place.line:
+                    return Place(word.place.line, word.place.column, following.place.end)
+                return word.place
+        return self.place
+
     def below(self) -> Iterator[Launch]:
         """All that it starts, at any depth."""
         for one in self.inside:

@@ -159,9 +159,9 @@ class _Reader:
         row, column = node.start_point
         end_row, end_column = node.end_point
         line = self.lines[row]
-        start = len(line[:column].decode("utf-8", "replace")) + 1
+        start = len(line[:column].decode("utf-8", "surrogateescape")) + 1
         end = line[:end_column] if end_row == row else line
-        return Place(row + 1, start, len(end.decode("utf-8", "replace")) + 1)
+        return Place(row + 1, start, len(end.decode("utf-8", "surrogateescape")) + 1)
 
     def visit(self, node: Node, where: _Where) -> None:
         """Collect the commands and assignments below a node."""

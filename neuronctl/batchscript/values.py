@@ -8,6 +8,7 @@ from typing import Callable, Dict, Mapping, Optional, Tuple
 from neuronctl import units
 from neuronctl.request.begin_time import moment
 from neuronctl.sbatch_options import Release
+from neuronctl.words import other_dash
 
 ACCUMULATED = ("mail-type", "verbose")
 """Each of these adds to those before it; of any other option the last holds."""
@@ -141,6 +142,12 @@ def _gres(text: str) -> None:
         raise ValueError(f"'{text}' lists the resources instead of submitting the job")
 
 
+def _ranges(text: str) -> None:
+    dash = other_dash(text)
+    if dash:
+        raise ValueError(f"'{text}' contains {dash}, not '-'")
+
+
 _COUNTS = """
 ntasks ntasks-per-node ntasks-per-core ntasks-per-socket ntasks-per-gpu ntasks-per-tres
 cpus-per-task cpus-per-gpu cores-per-socket sockets-per-node threads-per-core thread-spec mincpus
@@ -161,6 +168,7 @@ _CHECKS: Dict[str, Callable[[str], None]] = {
     "begin": _begin,
     "kill-on-invalid-dep": _kill_on_invalid_dep,
     "hint": _hint,
+    **{name: _ranges for name in ("array", "nodelist", "exclude")},
     "gres": _gres,
 }
 

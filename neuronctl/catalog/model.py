@@ -213,7 +213,7 @@ class Cluster:
     wall_time: WallTime = WallTime()
     policy: Policy = Policy()
     modules: Tuple[str, ...] = ()
-    """Modules seen on the cluster: a list to choose from; none is loaded."""
+    """Modules seen on the cluster, to choose from and to tell older ones by; none is loaded."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that every job on this cluster exports (JSC: HF_HUB_OFFLINE=1)."""
     network: Network = Network()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl.batchscript.header import read_file, shown_name
-from neuronctl.cli.job_options import catalog_option, complete_files
+from neuronctl.cli.job_options import catalog_option, complete_files, job_options
 from neuronctl.console import print_line, print_text, printable
-from neuronctl.errors import PolicyError, UsageError
+from neuronctl.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.rule_codes import ERROR
+from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.script import ScriptFinding
 from neuronctl.submission.script_check import CheckedScript
 from neuronctl.words import counted
+
+if TYPE_CHECKING:
+    from neuronctl.catalog.model import Cluster
 
 
 @click.command("check")
@@ -22,6 +26,9 @@ from neuronctl.words import counted
 @click.option("--line", metavar="COMMAND", help="Check a command line, such as 'salloc -p gpu'.")
 @click.option("--cluster", metavar="NAME", help="Catalog cluster to check for.")
 @catalog_option
+@click.option("--fix", is_flag=True, help="Show as a diff what has exactly one right answer.")
+@click.option("--write", is_flag=True, help="With --fix, change the files.")
+@job_options(["field", "appl"])
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.check/1).")
 @click.option("--sarif", is_flag=True, help="Print SARIF 2.1.0, which code hosts and editors read.")
 def command(
@@ -29,13 +36,17 @@ def command(
     line: Optional[str],
     cluster: Optional[str],
     catalog: Optional[str],
+    fix: bool,
+    write: bool,
+    field: Optional[str],
+    appl: Optional[str],
     as_json: bool,
     sarif: bool,
 ) -> int:
     """Check batch scripts: how sbatch reads them, and what would happen to the jobs.
 
     FILE - is standard input. Of a folder, all batch scripts in it and below are checked. Nothing is
-    submitted or changed.
+    submitted, and without --write nothing is changed.
     """
     from neuronctl.catalog.loader import load
     from neuronctl.gate.ask import AskedOnce
@@ -44,16 +55,27 @@ def command(
 
     if bool(files) == (line is not None):
         raise UsageError("nothing to check", "name batch scripts, or a command with --line")
+    forms = [name for name, given in (("--json", as_json), ("--sarif", sarif)) if given]
+    forms += ["--fix"] if fix else []
+    if len(forms) > 1:
+        raise UsageError(f"{' and '.join(forms)} exclude each other", "leave one of them out")
+    if (write and not fix) or (fix and line is not None) or (write and "-" in files):
+        hint = "name the files that are to be changed: neuronctl check --fix --write FILE"
+        raise UsageError("--write needs --fix, and both need files", hint)
     loaded = load(catalog)
     chosen, _ = recognise(loaded, cluster or configured_cluster())
-    checked = []
+    parts = {key: one for key, one in (("field", field), ("appl", appl)) if one is not None}
+    _check_parts(parts, chosen)
     asked = AskedOnce()
-    for name in _named(files):
-        checked.append(check_text(shown_name(name), _text(name), loaded, chosen, asked=asked))
+
+    def check(name: str, text: str) -> CheckedScript:
+        return check_text(name, text, loaded, chosen, asked=asked, comment_parts=parts)
+
+    if fix:
+        return _fix(_named(files), check, write)
+    checked = [check(shown_name(name), _text(name)) for name in _named(files)]
     if line is not None:
         checked.append(check_line(line, loaded, chosen))
-    if as_json and sarif:
-        raise UsageError("--json and --sarif exclude each other", "leave one of them out")
     if sarif:
         _print_sarif(checked)
     elif as_json:
@@ -61,6 +83,62 @@ def command(
     else:
         _print(checked)
     return PolicyError.exit_code if any(one.has_errors for one in checked) else 0
+
+
+def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
+    """Raise UsageError for a --field or --appl that no comment on the cluster can have."""
+    policy = cluster.policy.comment
+    allowed = {one.key: one.values for one in policy.fields}
+    if policy.form == "word":
+        allowed = {"appl": policy.values or (parts.get("appl", ""),)}
+    for key, value in parts.items():
+        if key not in allowed:
+            raise UsageError(f"--{key}: comments on {cluster.name} have no such part")
+        if value not in allowed[key]:
+            problem = f"--{key}: '{value}' is not a value that {cluster.name} allows"
+            raise UsageError(problem, did_you_mean(value, allowed[key]))
+
+
+def _fix(names: Sequence[str], check: Callable[[str, str], CheckedScript], write: bool) -> int:
+    """Show what check's mends change, or change the files; returns the exit code."""
+    from neuronctl.batchscript.edits import unified_diff
+    from neuronctl.cli.say import notify, print_script
+    from neuronctl.files import rewrite
+    from neuronctl.submission.script_check import mended
+
+    changed = 0
+    left: List[CheckedScript] = []
+    for name in names:
+        before = check(shown_name(name), _text(name))
+        after = mended(before, partial(check, before.name))
+        differs = after.text != before.text
+        if differs and write:
+            try:
+                rewrite(name, _bytes(before.text), _bytes(after.text))
+            except OSError as error:
+                notify(f"{before.name} is left as it is: {error.strerror}")
+                after, differs = before, False
+        elif differs:
+            print_script(unified_diff(before.name, before.text, after.text))
+        changed += differs
+        if write:
+            for one in after.findings:
+                _print_finding(after, one)
+        codes = ", ".join(sorted({one.finding.code for one in before.mends}))
+        summary = f"{before.name}: {_summary(after.findings)}"
+        if differs:
+            rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
+            verb = "mended" if write else "would mend"
+            summary = f"{before.name}: {verb} {codes}; {rest}"
+        print_line(summary) if write else notify(summary)
+        left.append(after if write else before)
+    summary = f"{changed} of {counted(len(names), 'script')} {'changed' if write else 'to change'}"
+    print_line(summary) if write else notify(f"{summary}{'; --write does it' if changed else ''}")
+    return PolicyError.exit_code if any(one.has_errors for one in left) else 0
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _named(files: Sequence[str]) -> List[str]:
@@ -90,7 +168,8 @@ def _print(checked: Sequence[CheckedScript]) -> None:
     for script in checked:
         for one in script.findings:
             _print_finding(script, one)
-        print_line(f"{script.name}: {_summary(script.findings)}")
+        mends = f"; 'neuronctl check --fix' mends {len(script.mends)}" if script.mends else ""
+        print_line(f"{script.name}: {_summary(script.findings)}{mends}")
     if len(checked) > 1:
         clean = sum(1 for script in checked if not script.findings)
         every = [one for script in checked for one in script.findings]
@@ -98,8 +177,8 @@ def _print(checked: Sequence[CheckedScript]) -> None:
 
 
 def _summary(findings: Sequence[ScriptFinding]) -> str:
-    errors = sum(1 for one in findings if one.finding.severity == ERROR)
-    counts = ((errors, "error"), (len(findings) - errors, "warning"))
+    of = [one.finding.severity for one in findings]
+    counts = [(of.count(severity), severity) for severity in (ERROR, WARNING, NOTE)]
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 
 
@@ -142,6 +221,15 @@ def _print_json(checked: Sequence[CheckedScript], cluster: str) -> None:
                     "line": one.place.line,
                     "column": one.place.column,
                     "end_column": one.place.end,
+                    "edits": [
+                        {
+                            "line": edit.place.line,
+                            "column": edit.place.column,
+                            "end_column": edit.place.end,
+                            "text": edit.text,
+                        }
+                        for edit in one.edits
+                    ],
                 }
                 for one in script.findings
             ],
@@ -166,18 +254,30 @@ def _print_sarif(checked: Sequence[CheckedScript]) -> None:
             if place.end > place.column:
                 region["endColumn"] = place.end
             hint = f"\nhint: {finding.hint}" if finding.hint else ""
-            location = {
-                "artifactLocation": {"uri": quote(script.name, errors="surrogateescape")},
-                "region": region,
+            artifact = {"uri": quote(script.name, errors="surrogateescape")}
+            result: Dict[str, Any] = {
+                "ruleId": finding.code,
+                "level": finding.severity,
+                "message": {"text": finding.message + hint},
+                "locations": [
+                    {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+                ],
             }
-            results.append(
-                {
-                    "ruleId": finding.code,
-                    "level": finding.severity,
-                    "message": {"text": finding.message + hint},
-                    "locations": [{"physicalLocation": location}],
-                }
-            )
+            if one.edits:
+                replaced = [
+                    {
+                        "deletedRegion": {
+                            "startLine": edit.place.line,
+                            "startColumn": edit.place.column,
+                            "endColumn": edit.place.end,
+                        },
+                        "insertedContent": {"text": edit.text},
+                    }
+                    for edit in one.edits
+                ]
+                change = {"artifactLocation": artifact, "replacements": replaced}
+                result["fixes"] = [{"artifactChanges": [change]}]
+            results.append(result)
     rules = [
         {"id": code, "shortDescription": {"text": CODES[code].title}}
         for code in sorted({result["ruleId"] for result in results})

@@ -62,4 +62,6 @@ def _finding(rule: RuleCode, violation: Violation, step: str) -> Finding:
         by_slurm=violation.source.by_slurm,
         resize=violation.hint if rule.resizable else "",
         doubtful=doubtful,
+        instead=violation.instead,
+        word=violation.word,
     )

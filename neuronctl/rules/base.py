@@ -21,11 +21,13 @@ EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)
 class Finding:
     """One rule's verdict on a plan.
 
-    code is stable (``NC111``) and documented; severity is ``"error"`` (refuses) or ``"warning"``;
-    message carries the figure and the limit, source who sets the limit (``file:line``, the
-    source and its date), hint what to type instead. by_slurm: whether the source is Slurm itself.
-    resize: of the hint, how else to ask in the same partition, where that is not all of it.
+    code is stable (``NC111``) and documented; severity is ``"error"`` (refuses), ``"warning"`` or
+    ``"note"``; message carries the figure and the limit, source who sets the limit (``file:line``,
+    the source and its date), hint what to type instead. by_slurm: whether the source is Slurm
+    itself. resize: of the hint, how else to ask in the same partition, where that is not all of it.
     doubtful: it would be an error if it were certain that Slurm enforces it (catalog.Evidence).
+    instead: sbatch's option (without dashes) and the only value of it that mends this; None where
+    there is not one. word: the word of the request that it is about, of several.
     """
 
     code: str
@@ -37,6 +39,8 @@ class Finding:
     by_slurm: bool = False
     resize: str = ""
     doubtful: bool = False
+    instead: Optional[Tuple[str, str]] = None
+    word: str = ""
 
     @property
     def refuses(self) -> bool:
@@ -62,6 +66,8 @@ class LocalFacts:
     has_directives: bool = False
     of_script: bool = False
     """Whether the job is somebody's batch script: hints are about its ``#SBATCH`` lines."""
+    comment_parts: Mapping[str, str] = field(default_factory=dict)
+    """What is to stand in the script's comment where it is wrong: ``{"field": "nlp"}``."""
     needs_ranks: str = ""
     """What in the program's text needs a launcher's variables, which nothing there supplies."""
     uses_several_gpus: bool = False
@@ -118,7 +124,7 @@ class Violation:
     """What a rule function yields: the rest of a Finding is the rule's own.
 
     hint: what to type instead; elsewhere: where else the job fits, which follows the hint.
-    severity: only where it differs from the rule's.
+    severity: only where it differs from the rule's. instead, word: as of Finding.
     """
 
     message: str
@@ -126,6 +132,8 @@ class Violation:
     source: Citation = UNCITED
     severity: Optional[str] = None
     elsewhere: str = ""
+    instead: Optional[Tuple[str, str]] = None
+    word: str = ""
 
 
 Judge = Callable[[RuleContext], Iterator[Violation]]

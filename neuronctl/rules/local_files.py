@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
-from typing import Iterator
+from typing import Iterator, Tuple
 
 from neuronctl.batchscript.shell_text import read_shell
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.words import verb
 
 
 def _found(context: RuleContext, code: str) -> Iterator[Violation]:
@@ -71,6 +73,32 @@ def architecture(context: RuleContext) -> Iterator[Violation]:
             )
 
 
+def _version(module: str) -> Tuple[str, Tuple[int, ...]]:
+    """A module's name up to its version, and the version: ``gcc/``, (10, 2, 0)."""
+    match = re.match(r"(.*?[/_:-])v?(\d{1,9}(?:\.\d{1,9})*)", module, re.ASCII)
+    return (match[1], tuple(map(int, match[2].split(".")))) if match else (module, ())
+
+
+@rule("NC408")
+def old_module(context: RuleContext) -> Iterator[Violation]:
+    plan = context.plan
+    older = {}
+    for module in plan.request.modules:
+        name, version = _version(module)
+        known = [one for one in plan.cluster.modules if _version(one)[0] == name]
+        if version and known and all(version < _version(one)[1] for one in known):
+            older[module] = known
+    if older:
+        words = ", ".join(f"{one} (known: {', '.join(known)})" for one, known in older.items())
+        yield Violation(
+            f"{words} {verb(len(older))} older than every version that {plan.cluster.name} "
+            "is known to have: 'module load' may fail",
+            "see what there is now with 'module avail', and rebuild what was built with it",
+            context.cite("modules"),
+            word=next(iter(older)),
+        )
+
+
 @rule("NC405")
 def module_prefix(context: RuleContext) -> Iterator[Violation]:
     plan, prefix = context.plan, context.plan.partition.module_prefix
@@ -81,4 +109,5 @@ def module_prefix(context: RuleContext) -> Iterator[Violation]:
             f"{', '.join(others)}",
             f"list them with 'module avail {prefix}' on such a node",
             context.cite_partition("module_prefix"),
+            word=others[0],
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from neuronctl.catalog.model import CommentField, CommentPolicy
@@ -92,15 +93,52 @@ def _near_program(context: RuleContext, values: Sequence[str]) -> Tuple[str, Tup
     return "".join(names[:1]), tuple(near)
 
 
+def _right_comment(context: RuleContext) -> str:
+    """The one right comment of a batch script: what check's options say, and else what the comment
+    that it has says in one way; "" where that is not all of it."""
+    local, policy = context.local, context.plan.cluster.policy.comment
+    if local is None or not local.of_script:
+        return ""
+    parts = dict(local.comment_parts)
+    if policy.form == "word":
+        word = parts.get("appl", "")
+        return word if not policy.values or word in policy.values else ""
+    known = {one.key: {value.lower(): value for value in one.values} for one in policy.fields}
+    given = {key: known[key].get(parts[key].lower(), "") for key in known if key in parts}
+    found: Dict[str, str] = {}
+    every = policy.form == "fields"
+    for word in re.split(r"[\s;,&|]+", context.plan.comment or ""):
+        key, _, value = word.rpartition("=")
+        meant = [one for one in known if one not in given and key in (one, "")]
+        meant = [one for one in meant if value.lower() in known[one]]
+        if len(meant) == 1 and meant[0] not in found:
+            found[meant[0]] = known[meant[0]][value.lower()]
+        elif word and key not in given:
+            every = False  # what it says would be lost
+    whole = {**found, **given}
+    if not all(whole.get(key) for key in known) or not (every or len(given) == len(known)):
+        return ""
+    return ";".join(f"{key}={whole[key]}" for key in known)
+
+
+def _mended(context: RuleContext, found: Violation) -> Violation:
+    """The same, with the right comment where there is one."""
+    right = _right_comment(context)
+    if not right:
+        return found
+    return replace(found, hint=f'write --comment="{right}"', instead=("comment", right))
+
+
 @rule("NC201")
 def comment_given(context: RuleContext) -> Iterator[Violation]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
-        yield Violation(
+        found = Violation(
             f"{plan.cluster.name} rejects jobs without a comment",
             f"add {_comment_form(context)}{_values(context)}",
             context.cite("policy", "comment"),
         )
+        yield _mended(context, found)
 
 
 def _separated(comment: str, policy: CommentPolicy) -> str:
@@ -122,6 +160,10 @@ def _addition(context: RuleContext, key: str) -> str:
 
 @rule("NC202")
 def comment_form(context: RuleContext) -> Iterator[Violation]:
+    return (_mended(context, found) for found in _wrong_comment(context))
+
+
+def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     comment = plan.comment
     if not comment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, Iterator, List, Mapping, Optional
 
 from neuronctl import units
@@ -31,6 +32,18 @@ def _of_catalog(context: RuleContext) -> Mapping[str, Partition]:
     return {} if cluster is None else cluster.partitions
 
 
+def _every_partition(context: RuleContext) -> Citation:
+    """Who says which partitions there are. A guide's list need not have all of them: whoever wrote
+    a batch script may know of others."""
+    source = context.cite("partitions")
+    of_script = context.local is not None and context.local.of_script
+    sure = (
+        source.by_slurm
+        or context.catalog.evidence(context.plan.cluster.name, "partitions").kind == "slurm"
+    )
+    return replace(source, doubtful=True) if of_script and not sure else source
+
+
 @rule("NC101")
 def partition_exists(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
@@ -53,7 +66,7 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
         if default is not None:
             words += f"; its Slurm would use {default}"
             hint = f"use -p {default}, another one, or -p auto"
-        yield Violation(words, f"{hint}; there are: {', '.join(names)}", context.cite("partitions"))
+        yield Violation(words, f"{hint}; there are: {', '.join(names)}", _every_partition(context))
     elif _known(context) is None and plan.partition.name in _of_catalog(context):
         yield Violation(
             f"partition '{plan.partition.name}' is in the catalog, but the Slurm of "
@@ -66,14 +79,17 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
             f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}; "
             f"{model} is a GPU model",
             f"use -p auto --gpu {model}, or -p {' or '.join(having)}",
-            context.cite("partitions"),
+            _every_partition(context),
         )
     elif _known(context) is None:
-        close = nearest(plan.partition.name, names)
+        close, source = nearest(plan.partition.name, names), _every_partition(context)
+        other = "; if the job is for another cluster, name it: --cluster" if source.doubtful else ""
+        missing = "is not in the catalog's list of" if source.doubtful else "does not exist on"
         yield Violation(
-            f"partition '{plan.partition.name}' does not exist on {plan.cluster.name}",
-            f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names),
-            context.cite("partitions"),
+            f"partition '{plan.partition.name}' {missing} {plan.cluster.name}",
+            (f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names))
+            + other,
+            source,
         )
 
 

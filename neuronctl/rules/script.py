@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
-from neuronctl.batchscript.header import NOWHERE, Place
+from neuronctl.batchscript.header import NOWHERE, Edit, Place
 from neuronctl.frozen import dataclass
-from neuronctl.rule_codes import CODES, ERROR
+from neuronctl.rule_codes import CODES, ERROR, WARNING
 from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import SCRIPT_JUDGES, ScriptFacts
 
@@ -32,8 +33,9 @@ ABOUT: Mapping[str, Tuple[str, ...]] = {
     "NC231": ("account",),
     "NC232": ("qos",),
     "NC312": ("nodelist", "exclude"),
+    **{code: () for code in ("NC405", "NC408")},
     "NC411": ("output", "error"),
-    **{code: () for code in ("NC508", "NC509")},
+    **{code: ("nodes", "ntasks", "gpus-per-node", "gres", "gpus") for code in ("NC508", "NC509")},
     "NC511": ("array",),
     **{code: ("dependency",) for code in ("NC512", "NC529")},
     "NC513": ("begin",),
@@ -44,6 +46,13 @@ ABOUT: Mapping[str, Tuple[str, ...]] = {
     "NC526": ("reservation",),
     "NC530": ("licenses",),
 }
+SIZE = frozenset(
+    (
+        *("partition", "nodes", "nodelist", "ntasks", "ntasks-per-node", "cpus-per-task"),
+        *("cpus-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "exclusive"),
+    )
+)
+"""While the value of one of these is not known, nothing is known of what the job has."""
 
 # What holds where the script is submitted here and now: it is about this user, and this hour.
 NOW: Mapping[str, Tuple[str, ...]] = {
@@ -57,10 +66,11 @@ NOW: Mapping[str, Tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ScriptFinding:
-    """A finding in a script, and where it stands."""
+    """A finding in a script, where it stands, and what mends it where there is exactly one way."""
 
     finding: Finding
     place: Place
+    edits: Tuple[Edit, ...] = ()
 
 
 def check_script(
@@ -89,7 +99,7 @@ def check_script(
                 message=one.message,
                 hint=one.hint,
             )
-            found.append(ScriptFinding(finding, one.place))
+            found.append(ScriptFinding(finding, one.place, one.edits))
     told = {one.finding.code for one in found}
     about = {**ABOUT, **NOW} if now else ABOUT
     for finding in _that_hold(facts, of_plan, set(forbidden), about):
@@ -98,11 +108,34 @@ def check_script(
         options = about[finding.code] or tuple(forbidden)
         given = facts.given(*options)
         missing = finding.code in ABOUT and not facts.has(*options)
-        elsewhere = facts.top if missing or not now else NOWHERE
-        found.append(ScriptFinding(finding, elsewhere if given is None else given.place))
+        place = facts.top if missing or not now else NOWHERE
+        place = place if given is None else given.place
+        place = facts.place_of(finding.word) or place if finding.word else place
+        edits = () if finding.instead is None else _with_option(facts, *finding.instead)
+        found.append(ScriptFinding(finding, place, edits))
     silenced = _silenced(facts)
     kept = [one for one in found if one.finding.code not in silenced.get(one.place.line, ())]
     return tuple(sorted(kept, key=lambda one: (one.place.line, one.place.column, one.finding.code)))
+
+
+def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
+    """The edit that gives an option of the directives another value, or adds it to them."""
+    text = '"' + re.sub(r'([\\"])', r"\\\1", value) + '"'
+    given = facts.given(name)
+    if given is None and facts.has(name):
+        return ()  # of the environment, or of the command line
+    if given is None:
+        last = max((one.place.line for one in facts.header.given), default=0) or 1
+        end = len(facts.lines[last - 1]) + 1
+        return (Edit(Place(last, end, end), f"\n#SBATCH --{name}={text}"),)
+    place = given.value_place
+    if place.line == given.place.line and place.column == given.place.column:
+        word = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
+        before = re.match(r"--[\w-]+=", word)
+        if before is None:
+            return ()
+        place = Place(place.line, place.column + before.end(), place.end)
+    return (Edit(place, text),)
 
 
 def _that_hold(
@@ -112,8 +145,19 @@ def _that_hold(
     about: Mapping[str, Tuple[str, ...]],
 ) -> Iterator[Finding]:
     """The findings on the plan that are about what the script says."""
+    of_plan = tuple(of_plan)
+    # Whoever names another cluster's partition keeps to another cluster's rules.
+    elsewhere = any(one.code == "NC101" and one.doubtful for one in of_plan)
     for finding in of_plan:
+        if elsewhere and finding.refuses and finding.source and not finding.by_slurm:
+            finding = replace(finding, severity=WARNING, doubtful=True)
         if finding.code not in about:
+            continue
+        options = about[finding.code]
+        unread = facts.header.unread
+        if unread.intersection(options) and not facts.has(*options):
+            continue  # it is given, in a way that sbatch refuses
+        if unread & SIZE and SIZE.intersection(options):
             continue
         # The plan names cores and tasks, whether the script does or not.
         if finding.code == "NC211" and not facts.has(*forbidden):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Callable, Dict, Iterator, Optional, Tuple
 
-from neuronctl.batchscript.header import SCRIPT, Given, Header, Place
+from neuronctl.batchscript.header import SCRIPT, Edit, Given, Header, Place
 from neuronctl.batchscript.launches import LAUNCHERS, Launch, launch
 from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.frozen import dataclass
@@ -59,6 +59,11 @@ class ScriptFacts:
         first = next((one.place.line for one in self.header.given if one.place.line), 1)
         return Place(first, 1, len(self.lines[first - 1]) + 1)
 
+    def place_of(self, word: str) -> Optional[Place]:
+        """Where a command has a word; None where none has it."""
+        every = (one for command in self.shell.commands for one in command.words[1:])
+        return next((one.place for one in every if one.value == word), None)
+
     @property
     def tasks(self) -> int:
         """Tasks of the job; 1 where the directives cannot be read."""
@@ -89,13 +94,15 @@ class ScriptFacts:
 class ScriptViolation:
     """What a rule function yields: the rest of a finding is the rule's own.
 
-    hint: what to write instead. severity: only where it differs from the rule's.
+    hint: what to write instead. severity: only where it differs from the rule's. edits: what mends
+    it, where there is exactly one way.
     """
 
     message: str
     place: Place
     hint: str = ""
     severity: Optional[str] = None
+    edits: Tuple[Edit, ...] = ()
 
 
 ScriptJudge = Callable[[ScriptFacts], Iterator[ScriptViolation]]

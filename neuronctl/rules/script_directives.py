@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator
+from typing import Iterator, Tuple
 
 from neuronctl import units
 from neuronctl.batchscript.header import (
@@ -13,6 +13,8 @@ from neuronctl.batchscript.header import (
     MISSPELLED,
     OVERRIDDEN,
     REMARK,
+    Edit,
+    Given,
     Ignored,
     Place,
 )
@@ -26,14 +28,20 @@ def refused_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     for one in facts.header.refusals:
         if not one.whole:
             place = one.place if one.place.line else facts.top
-            yield ScriptViolation(f"sbatch refuses the script: {one.message}", place, one.hint)
+            message = f"sbatch refuses the script: {one.message}"
+            yield ScriptViolation(message, place, one.hint, edits=one.edits)
 
 
 @script_rule("NC602")
 def refused_file(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    # Without any directive, it may be a part of a script that others read.
+    shell = facts.text.lstrip("\ufeff").startswith("#!")
+    unsure = facts.text and not shell and not facts.header.given
     for one in facts.header.refusals:
         if one.whole:
-            yield ScriptViolation(f"sbatch refuses the script: {one.message}", one.place, one.hint)
+            message = f"sbatch refuses the script: {one.message}"
+            severity = WARNING if unsure else ERROR
+            yield ScriptViolation(message, one.place, one.hint, severity, one.edits)
 
 
 def _ignored(facts: ScriptFacts, why: str) -> Iterator[Ignored]:
@@ -99,6 +107,20 @@ _PATTERNS = {"USER": "%u", "LOGNAME": "%u", "SLURM_JOB_ID": "%j", "SLURM_JOBID":
              "SLURM_ARRAY_JOB_ID": "%A"}  # fmt: skip
 
 
+def _with_patterns(facts: ScriptFacts, given: Given) -> Tuple[Edit, ...]:
+    """Slurm's patterns for the variables in a log's name that have one."""
+    place = given.value_place
+    found = []
+    # A backslash switches the patterns off.
+    raw = "" if "\\" in (given.value or "") else facts.lines[place.line - 1][: place.end - 1]
+    for match in re.compile(r"\\?\$(?:(\w+)|\{(\w+)\})").finditer(raw, place.column - 1):
+        name = match[1] or match[2]
+        if name in _PATTERNS and ("ARRAY" not in name or facts.has("array")):
+            where = Place(place.line, match.start() + 1, match.end() + 1)
+            found.append(Edit(where, _PATTERNS[name]))
+    return tuple(found)
+
+
 @script_rule("NC606")
 def variable(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     for one in facts.header.options.values():
@@ -109,14 +131,16 @@ def variable(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         name = re.sub(r"\W", "", found[0])
         message = f"sbatch does not expand variables: {found[0]} stays as it is in --{one.name}"
         severity, hint = WARNING, "write the value itself"
+        edits: Tuple[Edit, ...] = ()
         if one.name in ("output", "error"):
             pattern = _PATTERNS.get(name)
             hint = f"write {pattern} for it" if pattern else "write the path itself"
+            edits = _with_patterns(facts, one)
             if "/" in value[found.start() :]:
                 severity = ERROR
                 message += ", and a directory of that name does not exist: the job fails at its "
                 message += "start, without a log"
-        yield ScriptViolation(message, one.value_place, hint, severity)
+        yield ScriptViolation(message, one.value_place, hint, severity, edits)
 
 
 @script_rule("NC607")
@@ -238,7 +262,9 @@ def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     given = facts.given("gpus-per-task")
     plan = facts.plan
-    if given is not None and plan is not None and plan.ntasks_per_node > 1:
+    count = (given.value or "").rpartition(":")[2] if given is not None else "0"
+    none = count.isdigit() and not int(count)
+    if given is not None and not none and plan is not None and plan.ntasks_per_node > 1:
         yield ScriptViolation(
             "--gpus-per-task hides the other GPUs of the node from each task, and NCCL then copies "
             "through the host's memory, or fails",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Iterator, Optional, Tuple
 
+from neuronctl.batchscript.header import Edit, Place
 from neuronctl.batchscript.launches import (
     ACCELERATE,
     DEEPSPEED,
@@ -226,12 +227,18 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             continue
         if one.has("cpus_per_task", "exact", "exclusive", "whole", "overlap", "cpus_per_gpu"):
             continue
+        if "none" in one.options.get("cpu_bind", ""):
+            continue
         what = [inner for inner in one.below() if inner.kind != SHELL]
         if what and not _is_trifle(what[0]):
+            edits: Tuple[Edit, ...] = ()
+            if one.word.raw.strip("'\"").endswith("srun"):  # and is no variable
+                behind = Place(one.place.line, one.place.end, one.place.end)
+                edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
             yield ScriptViolation(
                 "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
                 f"get 1 core and not {facts.plan.cpus_per_task}",
                 one.place,
                 'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
+                edits=edits,
             )
-            return

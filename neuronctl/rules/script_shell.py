@@ -82,7 +82,7 @@ def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         for one in (top, *top.below()):
             for name in ("master_port", "main_process_port"):
                 if one.count(name):
-                    found.append((str(one.count(name)), one.place))
+                    found.append((str(one.count(name)), one.place_of(name)))
     for port, place in found[:1]:
         if port.isdigit() and int(port):
             yield ScriptViolation(

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request
+from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.header import Header, is_too_long, read_command, read_file, read_header
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, UsageError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, field
 from neuronctl.gate.local_facts import look
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import Finding, RuleContext, check
-from neuronctl.rules.script import ScriptFinding, check_script, has_errors
+from neuronctl.rules.script import SIZE, ScriptFinding, check_script, has_errors
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN
 from neuronctl.slurm.cluster import local_cluster
@@ -47,6 +48,11 @@ class CheckedScript:
         """Whether something in it cannot work."""
         return has_errors(self.findings)
 
+    @property
+    def mends(self) -> Tuple[ScriptFinding, ...]:
+        """The findings that have exactly one right answer."""
+        return tuple(one for one in self.findings if one.edits)
+
     def line(self, number: int) -> str:
         """The text of a line."""
         lines = self.text.split("\n")
@@ -63,6 +69,7 @@ def check_text(
     asked: Optional[AskedOnce] = None,
     environment: Optional[Mapping[str, str]] = None,
     command_line: Optional[Sequence[str]] = None,
+    comment_parts: Mapping[str, str] = {},
 ) -> CheckedScript:
     """Check a script for a cluster.
 
@@ -70,7 +77,8 @@ def check_text(
     asked: what it has said of the scripts before this one. environment: variables of the submitting
     shell, os.environ by default. command_line: options of
     sbatch's; None where it is not known. A script without any option is then not judged as a job:
-    its options are on that command line.
+    its options are on that command line. comment_parts: what its comment is to say where it is
+    wrong, such as {"field": "nlp"}.
     """
     header = read_header(
         text,
@@ -78,7 +86,7 @@ def check_text(
         command_line=command_line or (),
     )
     known = bool(header.given) or command_line is not None
-    asking = _Asking(catalog, cluster, ask_slurm, asked)
+    asking = _Asking(catalog, cluster, ask_slurm, asked, comment_parts=comment_parts)
     return _checked(name, text, header, asking, known=known)
 
 
@@ -113,6 +121,7 @@ class _Asking:
     asked: Optional[AskedOnce]
     now: bool = False
     fresh: bool = False
+    comment_parts: Mapping[str, str] = field(default_factory=dict)
 
 
 def _checked(
@@ -129,9 +138,11 @@ def _checked(
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
     assessed: Optional[Assessment] = None
-    if known and not header.refusals and not header.foreign and header.components == 1:
-        request = request or as_request(header, name, asking.cluster)
+    if known and not header.foreign and header.components == 1:
+        request = request or as_request(header, name, asking.cluster, shell)
         made, judged, assessed = _judged(request, asking)
+    if header.unread & SIZE:
+        made = None
     facts = ScriptFacts(text.replace("\r\n", "\n"), header, shell, made)
     forbidden = asking.cluster.policy.forbidden_options
     found = check_script(facts, judged, forbidden, now=asking.now)
@@ -144,6 +155,19 @@ def _checked(
         verdict = dataclasses.replace(assessed, refusals=refusals, warnings=warnings).verdict
     return CheckedScript(name, text, found, made, verdict)
 
+
+def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> CheckedScript:
+    """The script with all its mends. check: what check_text() finds in another text of the file."""
+    for _ in range(_MOST_ROUNDS):
+        text = edited(script.text, [edit for one in script.mends for edit in one.edits])
+        if text == script.text:
+            break
+        script = check(text)
+    return script
+
+
+_MOST_ROUNDS = 20
+"""More than there are kinds of mends, one of which may show another."""
 
 _COMMANDS = {"salloc": SALLOC, "srun": SRUN}
 
@@ -211,7 +235,7 @@ def _judged(request: JobRequest, asking: _Asking, *, interactive: bool = False) 
 
 def _judge_one(request: JobRequest, asking: _Asking, interactive: bool) -> _Judged:
     made = plan(request, asking.cluster, interactive=interactive)
-    local = dataclasses.replace(look(made), of_script=True)
+    local = dataclasses.replace(look(made), of_script=True, comment_parts=asking.comment_parts)
     here = local_cluster() if asking.ask_slurm else None
     if here is None and not asking.now:
         if _logs_elsewhere(made):

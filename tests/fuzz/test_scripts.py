@@ -14,7 +14,7 @@ from neuronctl.errors import UsageError
 from neuronctl.importing.draft import draft
 from neuronctl.masking import is_secret_value
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.submission.script_check import check_line, check_text
+from neuronctl.submission.script_check import CheckedScript, check_line, check_text, mended
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = [
@@ -25,6 +25,7 @@ PIECES = (
     *("$", '"', "'", "\\", "(", ")", "{", "}", "`", "#SBATCH ", "\n", "\0", "\r\n", "<<EOF\n"),
     *("$((", "$(", ";", "&", "|", "\udcff", "–", "hetjob", "-N", "--", "=", ":", "srun ", "\t"),
     *("bash -c '", "torchrun --nproc_per_node=", "9" * 20, "trap x USR1\n"),
+    *(" –", "“", "\u00a0", "\u200b", "\ufeff", "#SBATCH —time=1\n"),
     "export A=$SLURM_PROCID\n",
 )  # fmt: skip
 
@@ -70,6 +71,7 @@ OPTIONS = (
     *("--export=NONE", "--array=1-3", "--array=x", "-d afterok:1", "-d x", "-x ''", "-A ' '"),
     *("--nodes=1,4", "--mail-type=all", "--nice", "--wrap=x", "-N 0", "--gres=gpu:0", "-G 0"),
 )  # fmt: skip
+_ALSO_WITHOUT_A_MEND = {"NC601", "NC606", "NC626"}
 
 
 @inputs(0.5)
@@ -77,11 +79,26 @@ OPTIONS = (
 def test_any_script(text: str) -> None:
     text = text.encode("utf-8", "replace").decode() if "\udcff" not in text else text
     catalog = load(None)
-    with bounded():
-        checked = check_text(
-            "job.sh", text, catalog, catalog.cluster(), ask_slurm=False, environment={}
+
+    def check(text: str) -> CheckedScript:
+        return check_text(
+            *("job.sh", text, catalog, catalog.cluster()),
+            ask_slurm=False,
+            environment={},
+            comment_parts={"field": "nlp", "appl": "vllm"},
         )
+
+    with bounded():
+        checked = check(text)
     lines = text.split("\n")
+    for edit in (edit for one in checked.findings for edit in one.edits):
+        line = lines[edit.place.line - 1]
+        assert 0 < edit.place.column <= edit.place.end <= len(line) + 1
+        assert line[edit.place.column - 1 : edit.place.end - 1] != edit.text
+    after = mended(checked, check)
+    assert after.mends == ()
+    codes = {one.finding.code for one in after.findings if one.finding.code != "NC602"}
+    assert not codes & {one.finding.code for one in checked.mends} - _ALSO_WITHOUT_A_MEND
     for one in checked.findings:
         assert 0 < one.place.line <= len(lines)
         assert 0 < one.place.column <= len(lines[one.place.line - 1]) + 1

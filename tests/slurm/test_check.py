@@ -67,6 +67,60 @@ def test_a_typographic_dash_is_what_sbatch_refuses(
     assert (taken, codes) == ((True, []) if dash == "-" else (False, ["NC601"]))
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("-J trained", "–J trained"),
+        ("--job-name=trained", "—-job–name=trained"),
+        ("-J trained -n 1", "-J trained\u00a0–n 1"),
+        ("-J trained --time=1-00:00:00", "-J trained --time=1–00:00:00"),
+        ("-J trained --array=1-3", "-J trained --array=1–3"),
+        ("-J trained -w gpu[01-01]", "-J trained -w gpu[01–01]"),
+        ("-J trained -x gpu[02-02]", "-J trained -x gpu[02–02]"),
+        ('-J trained -c "1"', "-J trained -c “1”"),
+        ("-J trained\n", "-J trained\r\n"),
+        ("#!", "\ufeff#!"),
+        (COMMENT, "--comment=pytorch-ddp"),
+        (COMMENT, ""),
+        ("trained-%u-%j", "trained-$USER-${SLURM_JOB_ID}"),
+    ],
+)
+def test_sbatch_takes_what_check_has_mended(
+    sandbox: Sandbox, no_jobs: None, right: str, wrong: str
+) -> None:
+    directives = ["#!/bin/bash", "#SBATCH -p cas_v100nv_8 --gres=gpu:1", "#SBATCH -J trained"]
+    directives += [f"#SBATCH {COMMENT}", "#SBATCH -o trained-%u-%j", "true", ""]
+    text = "\n".join(directives)
+    if right not in text:
+        text = text.replace("-J trained", right)
+    sandbox.write("job.sh", text.replace(right, wrong, 1))
+    before = sandbox.exec(["sbatch", "-H", "job.sh"], check=False)
+    mend = ["check", "--fix", "--write", "--field", "misc", "--appl", "pytorch-ddp", "job.sh"]
+    sandbox.exec([*PATIENT, *mend])
+    assert found(sandbox, "job.sh") == []
+    job = sandbox.exec(["sbatch", "--parsable", "-H", "job.sh"]).stdout.strip()
+    shown = sandbox.exec(["scontrol", "show", "job", job]).stdout
+    assert "JobName=trained\n" in shown and "/trained-neuron-" in shown
+    # A variable is none to sbatch, which takes it for a part of the name.
+    assert before.returncode == 0 if "$" in wrong else before.returncode != 0
+
+
+def test_a_partition_that_slurm_does_not_have_is_an_error(sandbox: Sandbox) -> None:
+    sandbox.write("job.sh", f"#!/bin/bash\n#SBATCH -p koni --gres=gpu:1 {COMMENT}\ntrue\n")
+    assert found(sandbox, "job.sh") == [("NC101", 2)]
+
+
+def test_a_file_of_somebody_else_is_left(sandbox: Sandbox) -> None:
+    text = f"#!/bin/bash\n#SBATCH –p cas_v100nv_4 --gres=gpu:1 {COMMENT}\ntrue\n"
+    sandbox.write("theirs/job.sh", text)
+    place = f"{sandbox.scratch}/theirs/job.sh"
+    sandbox.root("sh", "-c", f"chown root {place} && chmod 666 {place}")
+    result = sandbox.exec([*PATIENT, "check", "--fix", "--write", "theirs"], check=False)
+    assert result.returncode == 4
+    assert "theirs/job.sh is left as it is: it belongs to user 0" in result.stderr
+    assert sandbox.exec(["cat", place]).stdout == text
+
+
 def output(sandbox: Sandbox, directives: str, *lines: str) -> List[str]:
     """What a script prints, without Slurm's warnings."""
     text = ["#!/bin/bash", f"#SBATCH -p cas_v100nv_4 -o job.out {COMMENT} {directives}", *lines]

@@ -28,6 +28,8 @@ WORD = policy(comment=CommentPolicy(required=True, form="word", values=("pytorch
 PYXIS: Dict[str, Any] = {"container": "x.sif", "container_runtime": "pyxis", "launcher": "srun"}
 ARM = cluster(partitions={"arm": Partition("arm", arch="aarch64", module_prefix="ARM_")})
 
+MODULES = dataclasses.replace(cluster(), modules=("gcc/11.5.0", "mpi/open-4.1.8", "gcc", "own"))
+
 Case = Tuple[str, Dict[str, Any], List[str], Dict[str, Any]]
 
 
@@ -592,6 +594,19 @@ CASES: List[Case] = [
         {"partition": "arm", "modules": ("ARM_gcc", "cuda/12"), "where": ARM},
         ["begin with ARM_", "cuda/12"],
         {"partition": "arm", "modules": ("ARM_gcc",), "where": ARM},
+    ),
+    (
+        "NC408",
+        {"modules": ("gcc/4.8.5", "mpi/open-4.1.1", "mine/1.0"), "where": MODULES},
+        [
+            "gcc/4.8.5 (known: gcc/11.5.0)",
+            "mpi/open-4.1.1 (known: mpi/open-4.1.8)",
+            "'module load'",
+        ],
+        {
+            "modules": ("gcc/11.5.0", "gcc/12.1", "mine/1.0", "gcc", "mpi/open-4.1.10"),
+            "where": MODULES,
+        },
     ),
     ("NC401", here(problems={"NC401": ("there is no x.py", "")}), ["there is no x.py"], here()),
     (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Set
+from typing import List, Set, Tuple
 
 import pytest
 
@@ -70,10 +70,137 @@ def test_our_own_scripts_are_clean(
 
 def test_the_tutorials_script_in_its_year_and_now() -> None:
     then = checked(TRAIN_HVD, "neuron-2022")
-    assert {one.finding.code for one in then.findings} == {"NC626"}
+    assert [(one.finding.code, one.finding.severity) for one in then.findings] == [
+        ("NC626", "note")
+    ]
     now = checked(TRAIN_HVD, "neuron")
+    (old,) = (one for one in now.findings if one.finding.code == "NC408")
+    assert (old.place.line, old.place.column) == (14, 13)
+    assert "cuda/11.4 (known: cuda/12.4.1, cuda/12.9.1, cuda/13.0.2)" in old.finding.message
+    assert "observation: users' job scripts and logs, 2026" in old.finding.source
     errors = [one for one in now.findings if one.finding.refuses]
     assert [(one.finding.code, one.place.line) for one in errors] == [("NC202", 4)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "old"),
+    [
+        ("module purge\nmodule load gcc/4.8.5 cuda/10.0", "gcc/4.8.5 "),
+        ("ml gcc/15.2.0 cuda/10.0", "cuda/10.0 "),
+        ("module switch gcc/4.8.5 gcc/9.1", "gcc/9.1 "),
+        ("if true; then module add cudampi/openmpi-3.1.0; fi", "cudampi/openmpi-3.1.0 "),
+        ("V=11.0\nmodule load cuda/$V", "cuda/11.0 "),
+        ("module load gcc/11.5.0 cuda/12.9.1 cuda conda mine/0.1 $OTHER", ""),
+        ("module unload gcc/4.8.5\nml purge\nml -cuda/10.0\nmodule avail gcc/4", ""),
+    ],
+)
+def test_modules_older_than_those_of_the_cluster(lines: str, old: str) -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -p cas_v100_4 --gres=gpu:1\n"
+        f'#SBATCH --comment="field=misc;appl=pytorch"\n{lines}\npython x.py\n'
+    )
+    found = checked(text, "neuron").findings
+    assert [one.finding.code for one in found] == ["NC408"] * bool(old)
+    assert not old or found[0].finding.message.startswith(old)
+
+
+def test_a_tutorial_with_typographic_dashes() -> None:
+    text = (
+        "#!/bin/sh -l\n#SBATCH —-c 7\n#SBATCH -N 3\n#SBATCH -p gpu\n#SBATCH —--gpus-per-node 4\n"
+        "#SBATCH —--export=ALL\nmpirun -n 12 python step_horovod.py\n"
+    )
+    found = [(one.finding.code, one.place.line) for one in checked(text, "iris").findings]
+    assert found == [("NC601", 2), ("NC601", 5), ("NC601", 6)]
+
+
+BROKEN = """\
+#!/bin/bash
+#SBATCH --nodes=1 --gres=gpu:9
+#SBATCH --tiem=1:00
+#SBATCH --partition=amd_a100nv_8 --mail-type=NEVER
+#SBATCH -J my job
+#SBATCH --comment="open
+#SBATCH --time=9-00:00:00 --gpus-per-task=0
+srun -N2 python x.py
+"""
+
+
+def test_a_directive_that_sbatch_refuses_does_not_hide_what_else_is_wrong() -> None:
+    def found(text: str) -> Set[Tuple[str, int]]:
+        return {(one.finding.code, one.place.line) for one in checked(text, "neuron").findings}
+
+    refused = {("NC601", 3), ("NC601", 4), ("NC601", 5), ("NC601", 6)}
+    # A comment is given, though nobody knows which one.
+    assert found(BROKEN) == refused | {("NC121", 2), ("NC141", 7), ("NC622", 8), ("NC625", 8)}
+    # Nothing is said of a job whose size is not known.
+    for unknown in ("--nodes=$N", "--node=1", "-N"):
+        text = BROKEN.replace("--nodes=1", "").replace("-J my job", f"{unknown}")
+        assert found(text) == refused | {("NC141", 7)}, unknown
+        assert ("NC202", 6) in found(text.replace('"open', "open")), unknown
+    assert {code for code, _ in found(BROKEN.replace("#!/bin/bash\n", ""))} == {
+        *("NC121", "NC141", "NC601", "NC602", "NC622", "NC625")
+    }
+    many = BROKEN + "".join(f"#SBATCH --wrong{number}\n" for number in range(100))
+    assert len(found(many.replace("srun -N2 python x.py\n", ""))) == 21
+
+
+@pytest.mark.parametrize(
+    ("evidence", "severity"), [("slurm", "error"), ("guide", "warning"), ("", "warning")]
+)
+def test_a_partition_is_missing_for_sure_only_where_the_list_is_slurms(
+    evidence: str, severity: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "site.yaml"
+    told = f"evidence: {{partitions: {evidence}}}" if evidence else ""
+    path.write_text(
+        f"clusters: {{mine: {{title: M, source: s, date: 2026, {told or 'arch: x86_64'},\n"
+        "  partitions: {gpu: {gpus_per_node: 1}, cpu: {}}}}\n"
+    )
+    catalog = load(str(path))
+    for partition in ("#SBATCH -p koni", "#SBATCH -J x"):
+        text = f"#!/bin/bash\n{partition}\npython x.py\n"
+        (one,) = check_text(
+            *("job.sh", text, catalog, catalog.clusters["mine"]), ask_slurm=False, environment={}
+        ).findings
+        assert (one.finding.code, one.finding.severity) == ("NC101", severity)
+
+
+@pytest.mark.parametrize("partition", ["-p standard-g", "-J x"])
+def test_a_script_of_another_cluster_breaks_no_rule_of_this_one(partition: str) -> None:
+    text = f"#!/bin/bash\n#SBATCH {partition} -N 2 --gpus-per-node=8 -t 3-0\nsrun ./x\n"
+    found = {one.finding.code: one.finding.severity for one in checked(text, "neuron").findings}
+    assert found == {"NC101": "warning", "NC201": "warning"}
+    here = checked(text.replace(partition, "-p amd_a100nv_8"), "neuron")
+    assert {one.finding.code for one in here.findings if one.finding.refuses} == {"NC201", "NC141"}
+
+
+@pytest.mark.parametrize(
+    ("line", "underlined"),
+    [
+        ("export MASTER_PORT=12345", "MASTER_PORT=12345"),
+        ("srun torchrun --nproc_per_node=1 --master_port 29501 t.py", "--master_port 29501"),
+        ("accelerate launch --main-process-port=29501 t.py", "--main-process-port=29501"),
+        ("torchrun \\\n  --master-port=29501 \\\n  t.py", "--master-port=29501"),
+        ("srun bash -c 'torchrun --master_port=29501 t.py'", "'torchrun --master_port=29501 t.py'"),
+    ],
+)
+def test_a_fixed_port_is_underlined(line: str, underlined: str) -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 --gres=gpu:1\n"
+        f'#SBATCH --comment="field=misc;appl=pytorch"\necho 가\udcff; {line}\n'
+    )
+    script = checked(text, "neuron")
+    (one,) = (one for one in script.findings if one.finding.code == "NC632")
+    assert script.line(one.place.line)[one.place.column - 1 : one.place.end - 1] == underlined
+
+
+@pytest.mark.parametrize(("count", "codes"), [("0", []), ("a100:0", []), ("1", ["NC614"])])
+def test_tasks_without_gpus_hide_none(count: str, codes: List[str]) -> None:
+    text = (
+        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 --gres=gpu:2 -n 2\n"
+        f'#SBATCH --comment="field=misc;appl=pytorch" --gpus-per-task={count}\nsrun ./x\n'
+    )
+    assert [one.finding.code for one in checked(text, "neuron").findings] == codes
 
 
 def test_without_a_directive_the_options_are_on_a_command_line() -> None:

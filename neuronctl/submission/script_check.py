@@ -81,7 +81,7 @@ def check_text(
     shell = read_shell(text.replace("\r\n", "\n"))
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
-    if known and not header.foreign and header.components == 1:
+    if known and not header.foreign and header.components == 1 and "\0" not in text:
         request = as_request(header, name, cluster, shell)
         made, judged = _judged(
             request, catalog, cluster, ask_slurm, asked=asked, comment_parts=comment_parts

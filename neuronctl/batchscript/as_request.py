@@ -87,7 +87,7 @@ def _modules(shell: ShellText) -> Iterator[str]:
             names = names[-1:]
         elif verb not in ("load", "add"):
             continue
-        yield from (name for name in names if name and not name.startswith("-"))
+        yield from (name for name in names if name.isprintable() and name[:1] not in ("", "-"))
 
 
 def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:

@@ -138,7 +138,7 @@ def _checked(
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
     assessed: Optional[Assessment] = None
-    if known and not header.foreign and header.components == 1:
+    if known and not header.foreign and header.components == 1 and "\0" not in text:
         request = request or as_request(header, name, asking.cluster, shell)
         made, judged, assessed = _judged(request, asking)
     if header.unread & SIZE:

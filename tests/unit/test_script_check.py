@@ -104,6 +104,14 @@ def test_modules_older_than_those_of_the_cluster(lines: str, old: str) -> None:
     assert not old or found[0].finding.message.startswith(old)
 
 
+@pytest.mark.parametrize("character", ["\0", "\x1b", "\udcff", "\u2028"])
+def test_no_character_stops_the_check(character: str) -> None:
+    for text in (TRAIN_HVD.replace("gcc", f"g{character}"), TRAIN_HVD.replace("-J", character)):
+        assert ("NC602" in {one.finding.code for one in checked(text, "neuron").findings}) == (
+            character == "\0"
+        )
+
+
 def test_a_tutorial_with_typographic_dashes() -> None:
     text = (
         "#!/bin/sh -l\n#SBATCH —-c 7\n#SBATCH -N 3\n#SBATCH -p gpu\n#SBATCH —--gpus-per-node 4\n"

@@ -52,7 +52,7 @@ def shown(own: Sandbox, job: str) -> List[Dict[str, str]]:
         own_each_time = ("JobId", "Priority", "AllocNode:Sid", "LastSchedEval", "NodeList")
         for name in (*own_each_time, "BatchHost"):
             fields.pop(name, None)
-        for name in [one for one in fields if one.endswith("Time") and one != "RunTime"]:
+        for name in [one for one in fields if one.endswith("Time")]:
             del fields[name]
         first = int(fields.get("HetJobId", fields.get("ArrayJobId", number)))
         for name in ("StdOut", "StdErr", "HetJobId", "ArrayJobId"):

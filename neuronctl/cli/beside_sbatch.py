@@ -80,7 +80,7 @@ class _Attempt:
                 self.stdin = stream.read()
             text = self.stdin.decode("utf-8", "surrogateescape")
         own = read_own(words, text)
-        if own.header.value("test-only") is not None or "test-only" in own.header.options:
+        if "test-only" in own.header.options:
             return
         self._own = own
         from neuronctl.submission.transaction import Recording
@@ -90,15 +90,15 @@ class _Attempt:
 
     def check(self) -> None:
         """Judge the script, and say on a terminal what was found."""
-        own = self._own
-        if own is None:
+        own, draft = self._own, self._draft
+        if own is None or draft is None:
             return
         from neuronctl.catalog.loader import load
         from neuronctl.request.job_file import configured_cluster
-        from neuronctl.submission.own_script import draft_of, judge_own
+        from neuronctl.submission.own_script import judge_own, judged_draft
 
         job = judge_own(own, load(), configured_cluster(), ask_slurm=False)
-        self._draft = draft_of(own, ["neuronctl", *sys.argv[1:]], job)
+        self._draft = judged_draft(draft, own, job)
         for one in job.findings:
             _tell(f"{one.severity} {one.code}: {one.message}")
 

@@ -27,7 +27,7 @@ def command(words: Tuple[str, ...]) -> int:
 
     Output, exit code, and job are sbatch's own, so that alias sbatch='neuronctl sbatch' is
     harmless. Findings are printed on standard error if it is a terminal. They refuse nothing, and
-    neither does a record that cannot be written. Of a heterogeneous job, only the first component
-    is checked.
+    neither does a record that cannot be written. The components of a heterogeneous job are not
+    judged.
     """
     return call(words)

@@ -175,8 +175,8 @@ def components(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             if re.match("(?i)#SBATCH.*(het|pack)job", line)
         )
         yield ScriptViolation(
-            f"a heterogeneous job of {facts.header.components} components; only the first one is "
-            "judged",
+            f"a heterogeneous job of {facts.header.components} components, which are not judged as "
+            "a job",
             next(separators, facts.top),  # they may be on the command line
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.batchscript.header import Header, read_file, read_header
@@ -242,10 +242,11 @@ def draft_of(
         submit_dir="" if own.chdir == here else here,
         sbatch=("sbatch", *own.words),
     )
-    return draft if job is None else dataclasses.replace(draft, **_of_plan(own, job))
+    return draft if job is None else judged_draft(draft, own, job)
 
 
-def _of_plan(own: OwnScript, job: PreparedJob) -> Dict[str, Any]:
+def judged_draft(draft: RecordDraft, own: OwnScript, job: PreparedJob) -> RecordDraft:
+    """The draft of a script with what is known of it once it is judged."""
     from neuronctl.request.options import BY_NAME
 
     plan = job.plan
@@ -256,21 +257,22 @@ def _of_plan(own: OwnScript, job: PreparedJob) -> Dict[str, Any]:
     about_slurm = [
         one for one in plan.decisions if one.name in BY_NAME and BY_NAME[one.name].group == "Slurm"
     ]
-    return {
-        "request": {**given, "script": own.path} if own.path else given,
-        "partition": plan.partition_list,
-        "nodes": plan.nodes,
-        "gpus_per_node": plan.gpus_per_node,
-        "time_limit": plan.time_limit,
-        "catalog_cluster": plan.cluster.name,
-        "catalog_date": plan.cluster.date,
-        "decisions": tuple((one.name, one.value, one.source.value, one.why) for one in about_slurm),
-        "findings": tuple(
+    return dataclasses.replace(
+        draft,
+        request={**given, "script": own.path} if own.path else given,
+        partition=plan.partition_list,
+        nodes=plan.nodes,
+        gpus_per_node=plan.gpus_per_node,
+        time_limit=plan.time_limit,
+        catalog_cluster=plan.cluster.name,
+        catalog_date=plan.cluster.date,
+        decisions=tuple((one.name, one.value, one.source.value, one.why) for one in about_slurm),
+        findings=tuple(
             (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in job.findings
         ),
-        "forced": bool(job.errors),
-        "verdict": "" if job.verdict is None else str(job.verdict),
-    }
+        forced=bool(job.errors),
+        verdict="" if job.verdict is None else str(job.verdict),
+    )
 
 
 def with_comment(

@@ -232,8 +232,8 @@ def test_what_is_imported_asks_for_the_same(
     refused = len(scripts) - same - len(wrong)
     record_property(
         "agreement",
-        f"seed {seed}: {len(scripts)} of {count} scripts imported without a remark, {same} jobs the "
-        f"same, {refused} refused both ways, {len(wrong)} differences",
+        f"seed {seed}: {len(scripts)} of {count} scripts imported without a remark, {same} jobs "
+        f"the same, {refused} refused both ways, {len(wrong)} differences",
     )
     assert not wrong, "\n".join(wrong)
     assert same > count / 8

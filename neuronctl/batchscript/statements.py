@@ -36,13 +36,12 @@ class Simple:
 class Unit:
     """Lines that hold one or more whole statements.
 
-    text: the lines as they are, without the last line's end. first: the first one's number. simple:
-    what they run, one after the other, where all of it is simple; else None. remarks: the comments
-    in it. shell: what it runs, as ``read_shell`` reads it.
+    text: the lines as they are, without the last line's end. simple: what they run, one after the
+    other, where all of it is simple; else None. remarks: the comments in it. shell: what it runs,
+    as ``read_shell`` reads it.
     """
 
     text: str
-    first: int
     simple: Optional[Tuple[Simple, ...]]
     remarks: Tuple[str, ...]
     shell: ShellText
@@ -53,8 +52,8 @@ class Unit:
         return self.simple == ()
 
 
-def units(text: str, first: int, one_word: Collection[str] = ()) -> List[Unit]:
-    """The units of shell text whose first line has this number.
+def units(text: str, one_word: Collection[str] = ()) -> List[Unit]:
+    """The units of shell text.
 
     one_word: variables that are one word also where no quotes are around them.
     """
@@ -77,15 +76,15 @@ def units(text: str, first: int, one_word: Collection[str] = ()) -> List[Unit]:
             # Such as the text of a here-document: it belongs to what stands before it.
             before = found.pop()
             whole = f"{before.text}\n{gap}"
-            found.append(Unit(whole, before.first, None, before.remarks, read_shell(whole)))
+            found.append(Unit(whole, None, before.remarks, read_shell(whole)))
         elif start > row:
             simple = None if gap.strip() else ()
-            found.append(Unit(gap, first + row, simple, (), read_shell(gap)))
+            found.append(Unit(gap, simple, (), read_shell(gap)))
         if nodes:
             content = "\n".join(lines[start : last + 1])
             remarks = tuple(_text(one)[1:].strip() for one in nodes if one.type == "comment")
             simple_ones = _simple(nodes, one_word)
-            found.append(Unit(content, first + start, simple_ones, remarks, read_shell(content)))
+            found.append(Unit(content, simple_ones, remarks, read_shell(content)))
         row = last + 1
     return found
 

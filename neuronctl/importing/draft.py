@@ -139,7 +139,7 @@ class _Importer:
         self.constants = _constants(shell)
         self.has_trap = any(one.name == "trap" for one in shell.commands)
         one_word = _one_word(self.text, shell)
-        self.units = [] if shell.broken else units(self.text, self.first, one_word)
+        self.units = [] if shell.broken else units(self.text, one_word)
         if shell.broken:
             self._say(shell.broken.line, "bash may not read this; it is carried over as it is")
         if header.shebang.rpartition("/")[2].split()[0] == "sh":

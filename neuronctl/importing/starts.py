@@ -209,11 +209,11 @@ def _inner(words: Tuple[str, ...]) -> Optional[Tuple[str, ...]]:
     text = re.sub(f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}", r"${\1}", words[2]).strip()
     text = text.replace(MAY_SPLIT, "")
     names = re.findall(r"(?a)\w+", text)
-    found = [one for unit in units(text, 1, names) for one in unit.simple or (None,)]
+    found = [one for unit in units(text, names) for one in unit.simple or (None,)]
     if len(found) != 1 or found[0] is None or None in found[0].words or not found[0].words:
         # `$((SLURM_NODEID == 0))` says who the host is, which neuronctl says itself.
         text = re.sub(r"--rdzv[-_]conf[= ]is_host=\$\(\([^()]*\)\)", "", text)
-        found = [one for unit in units(text, 1, names) for one in unit.simple or (None,)]
+        found = [one for unit in units(text, names) for one in unit.simple or (None,)]
     if len(found) != 1 or found[0] is None or None in found[0].words:
         return None
     return tuple(one for one in found[0].words if one is not None)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Iterable, List, Mapping, Sequence, Tuple, Union
+from typing import Iterable, List, Mapping, Tuple
 
 from neuronctl.frozen import dataclass
-
-Value = Union[bool, str, Sequence[str], Mapping[str, str], Sequence[Mapping[str, object]]]
 
 _WIDTH = 88
 """Columns that a list may have on one line."""
@@ -24,19 +22,21 @@ class Entry:
     remark: str = ""
 
 
-def write(entries: Iterable[Entry], *, above: Iterable[str] = (), below: Iterable[str] = ()) -> str:
+def write(entries: Iterable[Entry], *, above: Iterable[str] = ()) -> str:
     """The text of a file.
 
     Values: a text, a boolean, a list of either texts or mappings, or a mapping; in a mapping of a
-    list, the key "" has the comment lines above it. above, below: comment lines of the file.
+    list, the key "" has the comment lines above it. above: comment lines at the top.
     """
     lines = [_comment(one) for one in above]
     for entry in entries:
         lines += [_comment(one) for one in entry.above]
         first, *others = _entry(entry.key, entry.value, "")
-        remark = f"  {_comment(entry.remark)}" if entry.remark and not others else ""
-        lines += [first + remark, *others]
-    lines += [_comment(one) for one in below]
+        if entry.remark and others:
+            lines.append(_comment(entry.remark))
+        elif entry.remark:
+            first += f"  {_comment(entry.remark)}"
+        lines += [first, *others]
     return "\n".join(lines) + "\n"
 
 

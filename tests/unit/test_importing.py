@@ -510,7 +510,7 @@ def test_yaml_is_read_back_as_it_was(text: str, others: List[str]) -> None:
         Entry("steps", [{"": ["x"], "run": text, "args": others}]),
         Entry("env", {"A": text}),
     ]
-    made = write(entries, above=["top"], below=["end"])
+    made = write(entries, above=["top"])
     document = yamlfile.parse(made, "x.yaml", JobFileError)
 
     def typed(path: Tuple[str, ...], value: object) -> object:
@@ -531,5 +531,5 @@ def test_yaml_is_read_back_as_it_was(text: str, others: List[str]) -> None:
 )
 def test_units_are_the_text(lines: List[str]) -> None:
     text = "\n".join(lines)
-    assert "\n".join(one.text for one in units(text, 1)) == text
+    assert "\n".join(one.text for one in units(text)) == text
     read_shell(text)

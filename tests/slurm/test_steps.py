@@ -124,9 +124,10 @@ def test_why_blames_no_step_that_may_fail(sandbox: Sandbox, no_jobs: None) -> No
         "both": {"gpus-per-node": 1, "steps": [may_fail, {"run": "python -c 'import lost'"}]},
     }
     submitted(sandbox, jobs)
-    said = {
-        name: json.loads(sandbox.exec(["neuronctl", "why", name, "--json"]).stdout) for name in jobs
-    }
+    said = {}
+    for name in jobs:
+        told = json.loads(sandbox.exec(["neuronctl", "why", name, "--json"]).stdout)
+        (said[name],) = told["jobs"]
     assert said["fails"]["kind"] == "exit-code" and "gone" not in str(said["fails"])
     assert said["alone"]["kind"] == "completed" and "exception" not in str(said["alone"])
     assert said["both"]["kind"] == "missing-module" and "'lost'" in said["both"]["cause"]

@@ -50,10 +50,8 @@ srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=non
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
       "$@") <&0 &
   program=$!
-  # Wait by a pipe that stays empty: of a program that ends while a signal interrupts a wait, bash loses
-  # the exit code.
-  exec {idle}<> <(:)
-  while kill -0 "$program" 2>/dev/null; do read -rt 0.2 -u "$idle"; done
+  # Asked twice a second: of a program that ends while a signal interrupts a wait, bash loses the exit code.
+  while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' torchrun_jsc train.py

@@ -29,10 +29,8 @@ srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=8 --ntasks-per-node=4 --cpus-per-
   trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
   (exec "$@") <&0 &
   program=$!
-  # Wait by a pipe that stays empty: of a program that ends while a signal interrupts a wait, bash loses
-  # the exit code.
-  exec {idle}<> <(:)
-  while kill -0 "$program" 2>/dev/null; do read -rt 0.2 -u "$idle"; done
+  # Asked twice a second: of a program that ends while a signal interrupts a wait, bash loses the exit code.
+  while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' task python train_hvd.py

@@ -88,10 +88,8 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
       "$@") <&0 &
   program=$!
-  # Wait by a pipe that stays empty: of a program that ends while a signal interrupts a wait, bash loses
-  # the exit code.
-  exec {idle}<> <(:)
-  while kill -0 "$program" 2>/dev/null; do read -rt 0.2 -u "$idle"; done
+  # Asked twice a second: of a program that ends while a signal interrupts a wait, bash loses the exit code.
+  while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?
   exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py "--id=${SLURM_JOB_ID//\$/\$\$}" \

@@ -204,7 +204,7 @@ class _Importer:
         if all(not line.strip() or line.lstrip().startswith("#") for line in whole.split("\n")):
             whole += "\n:"
         try:
-            return shell_text(whole)
+            return shell_text(whole.strip("\n"))
         except ValueError as error:
             number = next((n for n, one in enumerate(text.split("\n"), 1) if _is_bad(one)), 1)
             raise UsageError(
@@ -440,7 +440,7 @@ def _directs(line: str) -> bool:
 
 def _is_bad(line: str) -> bool:
     try:
-        shell_text(line + "x")
+        shell_text(f"x\n{line}")
     except ValueError:
         return True
     return False
@@ -457,7 +457,7 @@ def _joined(parts: Sequence[Unit]) -> str:
 def _lines(text: str) -> str:
     """Lines for setup; one that YAML can read as it stands needs no block."""
     plain = re.fullmatch(r"[\w./$~][\w./$~ =-]*", text.strip())
-    return text.strip() if plain else shell_text(text)
+    return text.strip() if plain else text.strip("\n") + "\n"
 
 
 def _remarks(parts: Sequence[Unit]) -> List[str]:

@@ -70,7 +70,7 @@ def understand(argv: List[str]) -> None:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the files that the examples name."""
-    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "old-scripts").mkdir(parents=True)
     for name in ("train.py", "train_hvd.py", "examples/train_ddp.py"):
         (tmp_path / name).write_text("print('training')\n")
     monkeypatch.chdir(tmp_path)

@@ -197,5 +197,6 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC640", "secret in the script", WARNING),
         RuleCode("NC641", "set -e ends a trapped wait", WARNING),
         RuleCode("NC642", "every node its own first node"),
+        RuleCode("NC643", "shell text that bash cannot read"),
     )
 }

@@ -134,6 +134,20 @@ def syntax_tree(text: str) -> Node:
     return _parser.parse(text.encode("utf-8", "surrogateescape")).root_node
 
 
+_CLOSING = frozenset(("then", "else", "elif", "fi", "do", "done", "esac", "}"))
+"""Words that are no command: for the grammar they are, where nothing is open that they close."""
+
+
+def _mistakes(root: Node) -> Iterator[Node]:
+    """What is not bash for the grammar, or is missing, in no order."""
+    left = [root] if root.has_error else []
+    while left:
+        node = left.pop()
+        if node.type == "ERROR" or node.is_missing:
+            yield node
+        left += [child for child in node.children if child.has_error]
+
+
 class _Reader:
     """Walks one tree; holds the variables that are known so far."""
 
@@ -142,7 +156,6 @@ class _Reader:
         self.known: Dict[str, str] = dict(known)
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
-        self.broken: Optional[Place] = None
         self.often: Set[str] = set()
         self.comments: Set[int] = set()
 
@@ -150,8 +163,11 @@ class _Reader:
         """The whole text."""
         self.often = _set_often(root)
         self.visit(root, _Where())
+        astray = (one.place for one in self.commands if one.words and one.words[0].raw in _CLOSING)
+        found = (self.place(node) for node in _mistakes(root))
+        broken = min((*found, *astray), key=lambda one: (one.line, one.column), default=None)
         return ShellText(
-            tuple(self.commands), tuple(self.assignments), self.broken, frozenset(self.comments)
+            tuple(self.commands), tuple(self.assignments), broken, frozenset(self.comments)
         )
 
     def place(self, node: Node) -> Place:
@@ -168,8 +184,6 @@ class _Reader:
         if where.depth > _DEEPEST:
             return
         kind = node.type
-        if (kind == "ERROR" or node.is_missing) and self.broken is None:
-            self.broken = self.place(node)
         if kind == "comment":
             self.comments.add(node.start_point[0] + 1)
             return

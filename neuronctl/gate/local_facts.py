@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from functools import cache
-from typing import Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.files import open_regular
@@ -23,6 +23,10 @@ from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
 from neuronctl.users import login_name
+
+if TYPE_CHECKING:
+    from neuronctl.batchscript.header import Place
+    from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 
 def look(plan: JobPlan) -> LocalFacts:
@@ -90,32 +94,34 @@ def _broken_texts(plan: JobPlan) -> Iterator[str]:
     texts.append(("", "--setup-first", "\n".join(request.setup_first)))
     texts.append(("", "--setup", "\n".join(request.setup)))
     for prefix, what, text in texts:
-        problem = _syntax_problem(text) if text else ""
-        if problem:
-            yield f"{prefix}bash cannot read {what}, {problem}"
+        found = unreadable(text) if text else None
+        if found is not None:
+            place, problem = found
+            where = f"line {place.line}, column {place.column}"
+            yield f"{prefix}bash cannot read {what}, {where}: {problem.message}"
 
 
 @cache
-def _syntax_problem(text: str) -> str:
-    """Where and why bash cannot read shell text; "" where it can."""
-    from neuronctl.slurm.shell_syntax import syntax_error
+def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
+    """Where and why bash cannot read shell text; None where it can."""
+    from neuronctl.slurm.shell_syntax import syntax_problem
 
-    found = syntax_error(text)
+    found = syntax_problem(text)
     if found is None:
-        return ""
+        return None
+    from neuronctl.batchscript.header import Place
     from neuronctl.batchscript.shell_text import read_shell
 
-    number, message = found
-    line = "".join(text.split("\n")[number - 1 : number])
-    token = re.search(r"near unexpected token `(.*)'", message)
-    quote_mark = re.search(r"matching `(['\"`])'", message)
+    line = "".join(text.split("\n")[found.line - 1 : found.line])
+    token = re.search(r"near unexpected token `(.*)'", found.message)
+    quote_mark = re.search(r"matching `(['\"`])'", found.message)
     place = read_shell(text).broken
-    start = place.column if place is not None and place.line == number else 1
+    start = place.column if place is not None and place.line == found.line else 1
     if token is not None:
         start = (line.find(token[1]) if token[1] in line else len(line)) + 1
     elif quote_mark is not None:
         start = line.find(quote_mark[1], start - 1) + 1
-    return f"line {number}, column {max(start, 1)}: {message}"
+    return Place(found.line, max(start, 1), len(line) + 1), found
 
 
 def _is_file_name(script: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Callable, Dict, Iterator, Optional, Tuple
 
@@ -18,12 +19,14 @@ class ScriptFacts:
     """A script as it was read.
 
     plan: what its directives ask for, None where they cannot be read. text: the file's.
+    unreadable: where bash cannot read it, why, and whether it runs all the same.
     """
 
     text: str
     header: Header
     shell: ShellText
     plan: Optional[JobPlan]
+    unreadable: Optional[Tuple[Place, str, bool]] = None
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:
@@ -42,6 +45,13 @@ class ScriptFacts:
         every = [inner for one in self.launches for inner in (one, *one.below())]
         unknown = any(command.words and not command.name for command in self.shell.commands)
         return unknown or any(one.kind in LAUNCHERS or not one.certain for one in every)
+
+    @cached_property
+    def unmerged(self) -> Tuple[int, ...]:
+        """The first and the last line of merges that are not resolved; () without one."""
+        starts = [i for i, line in enumerate(self.lines, 1) if re.match(r"<{7}( |$)", line)]
+        ends = [i for i, line in enumerate(self.lines, 1) if re.match(r">{7}( |$)", line)]
+        return (starts[0], ends[-1]) if starts and ends and starts[0] < ends[-1] else ()
 
     def given(self, *names: str) -> Optional[Given]:
         """The option that holds of these, where the script itself gives it."""

@@ -183,17 +183,15 @@ def components(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 
 @script_rule("NC610")
 def merge(facts: ScriptFacts) -> Iterator[ScriptViolation]:
-    starts = [i for i, line in enumerate(facts.lines, 1) if re.match(r"<{7}( |$)", line)]
-    ends = [i for i, line in enumerate(facts.lines, 1) if re.match(r">{7}( |$)", line)]
-    if starts and ends and starts[0] < ends[-1]:
-        number = starts[0]
+    if facts.unmerged:
+        number, last = facts.unmerged
         effect = ""
         if number == facts.header.first_command:
             effect = "; sbatch reads no directive behind this line"
         yield ScriptViolation(
             f"the file has an unresolved merge, which bash does not read{effect}",
             Place(number, 1, len(facts.lines[number - 1]) + 1),
-            f"choose one of the two sides, from here to line {ends[-1]}",
+            f"choose one of the two sides, from here to line {last}",
         )
 
 

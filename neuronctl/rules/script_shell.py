@@ -1,4 +1,4 @@
-"""NC631 to NC642: the shell lines of a script."""
+"""NC631 to NC643: the shell lines of a script."""
 
 from __future__ import annotations
 
@@ -347,3 +347,15 @@ def first_node(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                     launch.place,
                     f'write {hint}, and "$MASTER_ADDR" here',
                 )
+
+
+@script_rule("NC643")
+def syntax(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    if facts.unreadable is not None and not facts.unmerged:
+        place, message, runs = facts.unreadable
+        yield ScriptViolation(
+            f"bash says: {message}" if runs else f"bash cannot read this and stops here: {message}",
+            place,
+            "look for an open quote, bracket, block, or here-document at or before this line",
+            WARNING if runs else None,
+        )

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import Optional, Tuple
+from typing import Optional
 
 from neuronctl.errors import SlurmUnavailableError
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import run
 
 
-def syntax_error(text: str) -> Optional[Tuple[int, str]]:
-    """Line and message of what bash cannot read; None where it can, or where there is no bash.
-
-    A here-document without its end counts too: what follows in a script would belong to it.
+@dataclass(frozen=True)
+class SyntaxProblem:
+    """What bash says of shell text. line: from 1. warning: whether bash runs it all the same, which
+    it does with a here-document that nothing ends.
     """
+
+    line: int
+    message: str
+    warning: bool
+
+
+def syntax_problem(text: str) -> Optional[SyntaxProblem]:
+    """What bash cannot read; None where it can read all, or where there is no bash."""
     # Whether the text itself or what it sources sets extglob cannot be seen: allow its patterns.
     argv = ["bash", "-O", "extglob", "-n"]
     try:
@@ -21,5 +30,5 @@ def syntax_error(text: str) -> Optional[Tuple[int, str]]:
     except SlurmUnavailableError:
         return None
     # Not the exit code: it is 0 after a warning and after an error within [[ ]].
-    found = re.search(r"(?m)^bash: line (\d+): (?:warning: )?(.*)$", answer.stderr)
-    return None if found is None else (int(found[1]), found[2])
+    found = re.search(r"(?m)^bash: line (\d+): (warning: )?(.*)$", answer.stderr)
+    return None if found is None else SyntaxProblem(int(found[1]), found[3], bool(found[2]))

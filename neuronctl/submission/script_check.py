@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Callable, Iterable, Mapping, Optional, Sequenc
 
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.batchscript.edits import edited
-from neuronctl.batchscript.header import Header, is_too_long, read_command, read_file, read_header
+from neuronctl.batchscript.header import (
+    Header,
+    Place,
+    is_too_long,
+    read_command,
+    read_file,
+    read_header,
+)
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, UsageError
 from neuronctl.frozen import dataclass, field
-from neuronctl.gate.local_facts import look
+from neuronctl.gate.local_facts import look, unreadable
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
@@ -143,7 +150,8 @@ def _checked(
         made, judged, assessed = _judged(request, asking)
     if header.unread & SIZE:
         made = None
-    facts = ScriptFacts(text.replace("\r\n", "\n"), header, shell, made)
+    text_read = text.replace("\r\n", "\n")
+    facts = ScriptFacts(text_read, header, shell, made, _unreadable(text_read, header, shell))
     forbidden = asking.cluster.policy.forbidden_options
     found = check_script(facts, judged, forbidden, now=asking.now)
     verdict = None
@@ -154,6 +162,15 @@ def _checked(
         warnings = tuple(one for one in held if not one.refuses and not CODES[one.code].waits)
         verdict = dataclasses.replace(assessed, refusals=refusals, warnings=warnings).verdict
     return CheckedScript(name, text, found, made, verdict)
+
+
+def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[Tuple[Place, str, bool]]:
+    """Where bash cannot read a script; bash is asked only where the grammar has its doubts."""
+    names = [word.rpartition("/")[2] for word in header.shebang.split()]
+    if shell.broken is None or not {"bash", "sh"} & set(names) or "\0" in text:
+        return None
+    found = unreadable(text)
+    return None if found is None else (found[0], found[1].message, found[1].warning)
 
 
 def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> CheckedScript:

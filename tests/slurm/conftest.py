@@ -43,11 +43,17 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
         group = group_of(item) if HERE in item.path.parents else ""
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
-        order = ("containers", "bench", "broken")
-        kind = group.partition("-")[0]
-        return order.index(kind) if kind in order else 3 + (not item.get_closest_marker("long"))
+        if group in _FIRST:
+            return _FIRST.index(group)
+        if item.get_closest_marker("long"):
+            return len(_FIRST)
+        # These keep the cores busy, while most others wait: not all at once.
+        return len(_FIRST) + (1 if group.startswith("bench") else 2)
 
     items.sort(key=first)
+
+
+_FIRST = ("containers", "bench-test_fidelity", "broken")
 
 
 def group_of(item: pytest.Item) -> str:

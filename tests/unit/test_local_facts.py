@@ -18,7 +18,7 @@ from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import Conda, find_conda
 from neuronctl.request.job import StepRequest
 from neuronctl.rules import LocalFacts, RuleContext, check
-from neuronctl.slurm.shell_syntax import syntax_error
+from neuronctl.slurm.shell_syntax import syntax_problem
 from neuronctl.users import login_name
 
 ELF_AARCH64 = b"\x7fELF\x02\x01\x01" + b"\0" * 9 + (2).to_bytes(2, "little") + b"\xb7\0"
@@ -355,7 +355,7 @@ def test_a_program_that_needs_a_launcher_is_told_of_torchrun(here: Path) -> None
         ("\n\ndone\n", "line 3, column 1: syntax error near unexpected token `done'"),
         ("cat <<EOF\nhi\n", "here-document at line 1 delimited by end-of-file (wanted `EOF')"),
         ("[[ a == b ]\n", "line 1, column 1: syntax error in conditional expression"),
-        ("x=(1 2\n", "line 1, column 1: unexpected EOF while looking for matching `)'"),
+        ("x=(1 2\n", "line 1, column 7: unexpected EOF while looking for matching `)'"),
         ("echo >\n", "line 1, column 7: syntax error near unexpected token `newline'"),
         ("a) ; (b\n", "line 1, column 2: syntax error near unexpected token `)'"),
     ],
@@ -391,4 +391,4 @@ def test_shell_text_that_bash_reads_is_no_finding() -> None:
         "x=$'\\''\n",
     ]
     assert len(texts) > 110
-    assert [text for text in texts + odd if syntax_error(text)] == []
+    assert [text for text in texts + odd if syntax_problem(text)] == []

@@ -80,6 +80,8 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC640", GPU, f"export API_KEY=abcdefgh12345678@@\n{RUN}"),
     ("NC641", f"{GPU} --signal=B:USR1@60", f"set -eu\ntrap x USR1\n{RUN} &\nwait $!@@"),
     ("NC642", NODES, f"export MASTER_ADDR=127.0.0.1@@\n{RUN}"),
+    ("NC643", GPU, f"{RUN}\nfi@@"),
+    ("NC643", GPU, f"{RUN}\nif true; then\n  ./a\n}}@@"),
     ("NC121", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gpu:9@@", "srun -n9 ./x"),
     ("NC101", "#SBATCH --gres=gpu:1\n#SBATCH --partition=gup@@", RUN),
     ("NC111", "#SBATCH -p gpu --gres=gpu:1\n#SBATCH -N 9@@", RUN),

@@ -6,12 +6,14 @@ import contextlib
 import os
 import signal
 import subprocess
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.slurm.process import where_slurm_is
 
 _CLAIM = "neuronctl-sbatch"
+_OWN: Set[int] = set()
+"""Claims of this process, whose other threads may submit jobs too."""
 
 
 def find_sbatch() -> str:
@@ -45,6 +47,8 @@ def claimed_sbatch() -> Optional[str]:
     while pid > 1:
         with contextlib.suppress(OSError):
             for number in os.listdir(f"/proc/{pid}/fd"):
+                if pid == os.getpid() and int(number) in _OWN:
+                    continue
                 path = f"/proc/{pid}/fd/{number}"
                 with contextlib.suppress(OSError):
                     if os.readlink(path).startswith(f"/memfd:{_CLAIM}"):
@@ -61,8 +65,15 @@ def claimed_sbatch() -> Optional[str]:
 def claim(path: str) -> int:
     """A descriptor that tells a neuronctl below this process which sbatch was started."""
     file = os.memfd_create(_CLAIM)
+    _OWN.add(file)
     os.pwrite(file, os.fsencode(path), 0)
     return file
+
+
+def release(claimed: int) -> None:
+    """Close a descriptor of claim()."""
+    _OWN.discard(claimed)
+    os.close(claimed)
 
 
 def given_environment() -> Dict[str, str]:

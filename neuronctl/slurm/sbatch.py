@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any, FrozenSet, List, Mapping, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
-from neuronctl.slurm.pass_on import claim, find_sbatch, given_environment
+from neuronctl.slurm.pass_on import claim, find_sbatch, given_environment, release
 from neuronctl.slurm.process import failure, plain_words, run
 
 # slurmctld may have accepted the job although its answer was lost.
@@ -89,7 +88,7 @@ def _submit(argv: Sequence[str], **how: Any) -> Submitted:
     try:
         result = run(argv, silence=unknown, **how)
     finally:
-        os.close(claimed)
+        release(claimed)
     if result.returncode != 0:
         error = failure(result)
         if isinstance(error, SlurmUnavailableError) and re.search(_ANSWER_LOST, error.message):

@@ -11,6 +11,7 @@ import pytest
 from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.catalog.loader import load
 from neuronctl.sbatch_options import GetoptError
+from neuronctl.slurm import pass_on
 from neuronctl.submission.own_script import draft_of, judge_own, read_own
 
 SCRIPT = """\
@@ -133,3 +134,19 @@ def test_a_changed_file_is_seen(script: Path) -> None:
     assert not own.has_changed()
     script.write_text(SCRIPT + "\n")
     assert own.has_changed()
+
+
+def test_submissions_from_several_threads_find_sbatch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark of one thread's sbatch is not taken for one above this process."""
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text("#!/bin/sh\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    claimed = pass_on.claim(str(sbatch))
+    try:
+        assert pass_on.find_sbatch() == str(sbatch)
+    finally:
+        pass_on.release(claimed)
+    assert pass_on.find_sbatch() == str(sbatch)

@@ -334,23 +334,28 @@ def stopped(pid: int) -> Iterator[None]:
 
 @pytest.mark.long
 def test_a_controller_that_hangs_while_following(sandbox: Sandbox) -> None:
-    job = submit(sandbox, "--wrap=echo up; sleep 20; echo done; exit 6")
+    sandbox.exec(["rm", "-f", "go", "out", "err"])
+    waiting = "until [ -e go ]; do sleep 0.2; done"
+    job = submit(sandbox, f"--wrap=echo up; {waiting}; echo done; exit 6")
     controller = sandbox.daemon("slurmctld")
-    wait_for_state(sandbox, job, "RUNNING")
+
+    def has(name: str, words: str) -> bool:
+        return words in sandbox.exec(["cat", name], check=False).stdout
 
     def pause() -> None:
-        time.sleep(2)
+        wait_until(lambda: has("out", "up"))
         with stopped(controller):
-            time.sleep(13)
+            wait_until(lambda: has("err", "did not respond within 10 s; retrying"))
+        wait_until(lambda: has("err", "Slurm is responding again"))
+        sandbox.exec(["touch", "go"])
 
     helper = threading.Thread(target=pause)
     helper.start()
-    result = sandbox.exec(["neuronctl", "logs", "-f", job])
+    sandbox.exec(["sh", "-c", 'neuronctl logs -f "$1" >out 2>err', "sh", job], check=False)
     helper.join()
-    assert "did not respond within 10 s; retrying" in result.stderr
-    assert "Slurm is responding again" in result.stderr
-    assert result.stderr.rstrip().endswith(f"job {job} ended: FAILED, exit code 6:0")
-    assert result.stdout == "up\ndone\n"
+    err = sandbox.exec(["cat", "err"]).stdout
+    assert err.rstrip().endswith(f"job {job} ended: FAILED, exit code 6:0")
+    assert sandbox.exec(["cat", "out"]).stdout == "up\ndone\n"
 
 
 def test_a_controller_that_hangs(sandbox: Sandbox) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from neuronctl.batchscript.header import SCRIPT, Header
 from neuronctl.batchscript.shell_text import ShellText
-from neuronctl.batchscript.values import node_count, whole_number
+from neuronctl.batchscript.values import digits, node_count, whole_number
 from neuronctl.catalog.model import Cluster
 from neuronctl.request.job import JobRequest, Origin, Source
 from neuronctl.request.options import BY_NAME
@@ -40,6 +40,8 @@ def as_request(
     fields: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     others: List[str] = []
+    if not file.isprintable():  # which no plan may hold; what it asks for is the same
+        file = "script"
     for name, given in header.options.items():
         read: Dict[str, Any] = {}
         value = given.value or ""
@@ -136,5 +138,4 @@ def _of_partition(name: Optional[str], cluster: Cluster) -> Tuple[int, int]:
 
 def _number(header: Header, name: str) -> Optional[int]:
     """The count at the end of a value: 2 of ``a100:2``; None where there is none."""
-    value = (header.value(name) or "").rpartition(":")[2]
-    return int(value) if value.isdigit() else None
+    return digits((header.value(name) or "").rpartition(":")[2])

@@ -190,7 +190,9 @@ def read_header(
     others: List[List[Given]] = []
     ignored: List[Ignored] = []
     if refusals:
-        text = "" if is_too_long(text) else text.replace("\r\n", "\n").lstrip("\ufeff")
+        text = "" if is_too_long(text) else text.replace("\r\n", "\n")
+        # As many characters, so that each place is the file's own.
+        text = re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text)
     lines = text.split("\n")
     first_command = _first_command(lines)
     directives = _Directives(lines[: first_command - 1], release)

@@ -38,6 +38,12 @@ class SbatchLine:
         return self.wrap is None and self.file in ("", STDIN)
 
     @property
+    def script(self) -> Tuple[str, ...]:
+        """The words behind the options."""
+        mark = ("--",) if self.file.startswith("-") else ()
+        return (*mark, self.file, *self.args) if self.file else ()
+
+    @property
     def submits(self) -> bool:
         """Whether a job comes of it, and not only an answer."""
         return not self.names & {"help", "usage", "version", "test-only"}

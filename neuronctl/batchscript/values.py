@@ -34,6 +34,11 @@ def whole_number(text: str, least: int = 1) -> int:
     return int(match[1])
 
 
+def digits(text: Optional[str]) -> Optional[int]:
+    """A number in at most nine ASCII digits; None for anything else."""
+    return int(text) if text is not None and re.fullmatch("[0-9]{1,9}", text) else None
+
+
 def node_count(text: str) -> Tuple[int, int]:
     """The least and the most nodes of ``--nodes``: ``4``, ``2-4``, ``1k``; raises ValueError.
 

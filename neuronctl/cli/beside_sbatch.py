@@ -9,10 +9,11 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Iterator, Optional, Sequence
 
 from neuronctl.errors import SlurmUnavailableError
-from neuronctl.slurm.pass_on import PassedOn, become, claimed_sbatch, die_of, find_sbatch
+from neuronctl.slurm.pass_on import PassedOn, become, claimed_sbatches, die_of, find_sbatch
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
     from neuronctl.submission.transaction import Recording
 
 
+_PATIENCE = 1.0
+"""Seconds for which sbatch's answer waits for the findings, which come before it."""
+
+
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; returns sbatch's exit code, or dies as it did."""
     path = find_sbatch()
     attempt = _Attempt()
     try:
-        if claimed_sbatch() is not None:  # a neuronctl above this process records the job
+        if claimed_sbatches():  # a neuronctl above this process records the job
             become(path, words)
         with _in_spite_of_errors():
             attempt.begin(words)
@@ -35,10 +40,12 @@ def call(words: Sequence[str]) -> int:
         raise
     except OSError as error:
         raise SlurmUnavailableError(f"cannot start {path}: {error.strerror}") from None
-    with _in_spite_of_errors():
-        attempt.check()
+    # Beside it, so that nothing that takes long holds up sbatch's answer, or Ctrl-C.
+    judging = threading.Thread(target=attempt.check, daemon=True)
+    judging.start()
     unheard = False
     for part in running.parts():
+        judging.join(_PATIENCE)
         with _in_spite_of_errors():
             attempt.heard(part)
         if not unheard:
@@ -90,6 +97,10 @@ class _Attempt:
 
     def check(self) -> None:
         """Judge the script, and say on a terminal what was found."""
+        with _in_spite_of_errors():
+            self._check()
+
+    def _check(self) -> None:
         own, draft = self._own, self._draft
         if own is None or draft is None:
             return

@@ -115,7 +115,8 @@ def submit(
     if job is not None:
         would = "would submit" if how.dry_run else "submitting"
         summary = _summary(job.plan, of_script=bool(drafted.sbatch))
-        notify(f"{would} to {job.plan.partition_list}: {summary}")
+        where = f" to {job.plan.partition_list}" if job.plan.partition_list else ""
+        notify(f"{would}{where}: {summary}")
         job_output.show_verdict(job)
     if how.dry_run:
         if how.as_json:

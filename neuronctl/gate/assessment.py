@@ -42,7 +42,9 @@ class Assessment:
     forecast: Optional[Forecast]
     why_not: str = ""
     doubt: str = ""
-    """Of a range of nodes, what stands against the most of them, which Slurm may try first."""
+    """Why its start is not known: of a range of nodes, what stands against the most of them, which
+    Slurm may try first.
+    """
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -142,7 +144,11 @@ def assess_now(
             snapshot = ask(plan, fresh=True)
             assessment = assess(context, snapshot)
         if asked is None and assessment.may_be_behind_others:
-            queue = ask_queue(snapshot)
+            try:
+                queue = ask_queue(snapshot)
+            except (SlurmUnavailableError, SlurmRefusedError) as error:
+                words = f"whether jobs of others wait for these nodes is not known: {error.message}"
+                return replace(assessment, doubt=f"there is room for it, but {one_line(words)}")
             assessment = assess(context, replace(snapshot, queue=queue))
         return assessment
     except (SlurmUnavailableError, SlurmRefusedError) as error:

@@ -16,6 +16,7 @@ from neuronctl.batchscript.header import (
     Header,
     read_header,
 )
+from neuronctl.batchscript.values import digits
 from neuronctl.catalog.model import Cluster
 from neuronctl.frozen import dataclass
 from neuronctl.masking import Masker, is_secret_value
@@ -174,10 +175,10 @@ class Directives:
             add("ntasks", text, "request a multiple of the nodes")
         if "spread-job" in options and left:
             add("spread-job", f"--spread-job without --nodes: {on}", "request more nodes")
-        total = (self.header.value("gpus") or "").rpartition(":")[2]
-        if not total.isdigit():
+        total = digits((self.header.value("gpus") or "").rpartition(":")[2])
+        if total is None:
             return
-        if self.wanted.max_nodes or (left and int(total) > 1) or int(total) != nodes * gpus:
+        if self.wanted.max_nodes or (left and total > 1) or total != nodes * gpus:
             text = f"{options['gpus'].text}: {on} with {counted(gpus, 'GPU')} on each"
             add("gpus", text, "request GPUs per node: --gpus-per-node")
 

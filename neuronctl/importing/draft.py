@@ -142,7 +142,7 @@ class _Importer:
         self.units = [] if shell.broken else units(self.text, one_word)
         if shell.broken:
             self._say(shell.broken.line, "bash may not read this; it is carried over as it is")
-        if header.shebang.rpartition("/")[2].split()[0] == "sh":
+        if header.shebang.split()[0].rpartition("/")[2] == "sh":
             self.remarks.append(Remark(1, "a script for sh: bash runs the job"))
         line = uses_arguments(self.text)
         if line is not None:

@@ -18,6 +18,7 @@ from neuronctl.batchscript.header import (
     Ignored,
     Place,
 )
+from neuronctl.batchscript.values import digits
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
 from neuronctl.words import counted, duration
@@ -199,18 +200,18 @@ def merge(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 def tasks_and_nodes(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     tasks, nodes = facts.header.value("ntasks"), facts.header.value("nodes")
     each, given = facts.header.value("ntasks-per-node"), facts.given("ntasks")
-    if given is None or tasks is None or not tasks.isdigit() or facts.plan is None:
+    count, width, most = digits(tasks), digits(nodes), digits(each)
+    if given is None or count is None or facts.plan is None:
         return
-    count = int(tasks)
-    if nodes is not None and nodes.isdigit() and count < int(nodes):
+    if width is not None and count < width:
         yield ScriptViolation(
             f"{counted(count, 'task')} on {nodes} nodes: sbatch reduces the job to "
             f"{counted(count, 'node')}, with a warning that few people see",
             given.place,
             f"request --nodes={count}, or --ntasks={nodes}",
         )
-    elif each is not None and each.isdigit():
-        most = int(each) * (int(nodes) if nodes is not None and nodes.isdigit() else 1)
+    elif most is not None:
+        most *= 1 if width is None else width
         if count < most:
             yield ScriptViolation(
                 f"--ntasks={count} wins over --ntasks-per-node={each}: "
@@ -223,7 +224,7 @@ def tasks_and_nodes(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 @script_rule("NC612")
 def minutes(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     given = facts.given("time")
-    if given is None or not re.fullmatch(r"\d+:\d+", given.value or ""):
+    if given is None or not re.fullmatch(r"[0-9]+:[0-9]+", given.value or ""):
         return
     seconds = units.parse_duration(given.value or "")
     yield ScriptViolation(
@@ -261,8 +262,7 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     given = facts.given("gpus-per-task")
     plan = facts.plan
     count = (given.value or "").rpartition(":")[2] if given is not None else "0"
-    none = count.isdigit() and not int(count)
-    if given is not None and not none and plan is not None and plan.ntasks_per_node > 1:
+    if given is not None and digits(count) != 0 and plan is not None and plan.ntasks_per_node > 1:
         yield ScriptViolation(
             "--gpus-per-task hides the other GPUs of the node from each task, and NCCL then copies "
             "through the host's memory, or fails",

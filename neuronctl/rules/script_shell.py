@@ -10,6 +10,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 from neuronctl.batchscript.header import Place
 from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND
 from neuronctl.batchscript.shell_text import Assignment, Command
+from neuronctl.batchscript.values import digits
 from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
@@ -84,7 +85,7 @@ def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                 if one.count(name):
                     found.append((str(one.count(name)), one.place_of(name)))
     for port, place in found[:1]:
-        if port.isdigit() and int(port):
+        if digits(port):
             yield ScriptViolation(
                 f"port {port} is the same for every job: where two of them share a node, the "
                 "second one fails",
@@ -145,9 +146,10 @@ def _signal(facts: ScriptFacts) -> Optional[str]:
     if match is None:
         return None
     text = match[1].upper()
-    if text.isdigit():
+    number = digits(text)
+    if number is not None:
         try:
-            return signals.Signals(int(text)).name[3:]
+            return signals.Signals(number).name[3:]
         except ValueError:
             return None
     return text
@@ -206,7 +208,7 @@ def threads(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         value = one.word.value or ""
         # One task may use all cores of its node.
         most = plan.cpus_per_task if facts.tasks == 1 else plan.cores_per_node
-        if value.isdigit() and int(value) > most and one.sure:
+        if (digits(value) or 0) > most and one.sure:
             yield ScriptViolation(
                 f"{value} threads per process, and a task has "
                 f"{counted(plan.cpus_per_task, 'core')}: they take turns",

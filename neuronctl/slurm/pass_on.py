@@ -30,9 +30,8 @@ def find_sbatch() -> str:
             if os.path.isfile(path) and os.access(path, os.X_OK):
                 found.setdefault((status.st_dev, status.st_ino), path)
     paths = list(found.values())
-    claimed = claimed_sbatch()
-    if claimed in paths:
-        paths = paths[paths.index(claimed) + 1 :]
+    claimed = claimed_sbatches()
+    paths = [path for path in paths if path not in claimed]
     if not paths:
         raise SlurmUnavailableError(
             "sbatch not found: Slurm is not on PATH",
@@ -41,8 +40,9 @@ def find_sbatch() -> str:
     return paths[0]
 
 
-def claimed_sbatch() -> Optional[str]:
-    """The sbatch that a neuronctl has started, of which this process is a part; None: of none."""
+def claimed_sbatches() -> Set[str]:
+    """What neuronctls above this process, or this one before it became sbatch, have started."""
+    found = set()
     pid = os.getpid()
     while pid > 1:
         with contextlib.suppress(OSError):
@@ -53,13 +53,13 @@ def claimed_sbatch() -> Optional[str]:
                 with contextlib.suppress(OSError):
                     if os.readlink(path).startswith(f"/memfd:{_CLAIM}"):
                         with open(path, "rb") as file:
-                            return os.fsdecode(file.read())
+                            found.add(os.fsdecode(file.read()))
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 pid = int(file.read().rpartition(b")")[2].split()[1])
         except OSError:
             break
-    return None
+    return found
 
 
 def claim(path: str) -> int:

@@ -70,8 +70,7 @@ class OwnScript:
     def with_words(self, *more: str) -> OwnScript:
         """The same script with more options, over those that it has."""
         line = self.line
-        words = (*line.options, *more, *((line.file,) if line.file else ()), *line.args)
-        return _own(words, self.text, self.path, self.seen)
+        return _own((*line.options, *more, *line.script), self.text, self.path, self.seen)
 
 
 def read_own(words: Sequence[str], stdin: Optional[str] = None) -> OwnScript:

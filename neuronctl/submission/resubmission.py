@@ -128,8 +128,7 @@ def own_again(
     # Whether to wait is said anew each time.
     options = tuple(word for word in line.options if word not in ("-W", "--wait"))
     if not from_record and not line.reads_stdin:
-        file = (line.file,) if line.file else ()
-        return (*options, *over, *file, *line.args), None
+        return (*options, *over, *line.script), None
     if not line.reads_stdin:
         over = (f"--job-name={record.job_name}", *over)  # and not that of standard input
     return (*options, *over, STDIN, *line.args), _whole_script(record)

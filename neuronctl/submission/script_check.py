@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from neuronctl.gate.ask import AskedOnce
     from neuronctl.gate.assessment import Assessment
     from neuronctl.gate.verdict import Verdict
+    from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,19 @@ def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[Tuple[P
     if shell.broken is None or not {"bash", "sh"} & set(names) or "\0" in text:
         return None
     found = unreadable(text)
-    return None if found is None else (found[0], found[1].message, found[1].warning)
+    if found is None:
+        return None
+    for one in shell.commands:  # bash does not read what stands behind the end
+        ends = one.name == "exit" or (one.name == "exec" and len(one.words) > 1)
+        if ends and one.sure and one.place.line < found[0].line:
+            read = text.split("\n")[: one.place.line]
+            return None if unreadable("\n".join(read)) is None else _told(found)
+    return _told(found)
+
+
+def _told(found: Tuple[Place, SyntaxProblem]) -> Tuple[Place, str, bool]:
+    place, problem = found
+    return place, problem.message, problem.warning
 
 
 def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> CheckedScript:

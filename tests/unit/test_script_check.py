@@ -299,3 +299,37 @@ def test_what_may_be_meant_is_no_error(body: str) -> None:
         '#SBATCH --comment="field=misc;appl=pytorch"\n' + body + "\n"
     )
     assert not checked(text, "neuron").has_errors
+
+
+def test_what_stands_behind_the_end_is_not_read() -> None:
+    def codes(text: str) -> List[str]:
+        catalog = load()
+        found = check_text("job.sh", text, catalog, catalog.clusters["neuron"], ask_slurm=False)
+        return [one.finding.code for one in found.findings if one.finding.code == "NC643"]
+
+    head = "#!/bin/bash\n#SBATCH -p cpu\n./a\n"
+    assert codes(f"{head}exit 0\nOld notes: don't use (this\n") == []
+    assert codes(f"{head}exec ./b\nfi\n") == []
+    assert codes(f"{head}exec >log\nfi\n") == ["NC643"]
+    assert codes(f"{head}if true; then exit; fi\nfi\n") == ["NC643"]
+
+
+@pytest.mark.parametrize("name", ["tab\there.sh", "nl\nx.sh", "\udcff.sh"])
+def test_the_name_of_the_file_changes_no_finding(name: str) -> None:
+    catalog = load()
+    text = "#!/bin/bash\n#SBATCH -p cpu -n 4 -c 2\n#SBATCH -t 15:00\n"
+    text += "export MASTER_PORT=1234\nsrun ./a\n"
+
+    def codes(name: str) -> List[str]:
+        found = check_text(name, text, catalog, catalog.clusters["neuron"], ask_slurm=False)
+        return [one.finding.code for one in found.findings]
+
+    assert codes(name) == codes("job.sh")
+
+
+@pytest.mark.parametrize("text", ["²", "9" * 5000])
+def test_odd_digits_are_no_numbers(text: str) -> None:
+    catalog = load()
+    script = f"#!/bin/bash\n#SBATCH -p cpu\n#SBATCH --gpus-per-task={text}\n"
+    script += f"export OMP_NUM_THREADS={text} MASTER_PORT={text}\n./a\n"
+    assert check_text("job.sh", script, catalog, catalog.clusters["neuron"], ask_slurm=False)

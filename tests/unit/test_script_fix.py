@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -191,3 +192,13 @@ def test_a_diff_is_of_lines_that_end_with_a_line_feed() -> None:
         "\\ No newline at end of file\n"
     )
     assert unified_diff("j", before, before) == ""
+
+
+def test_a_mark_before_a_directive_shifts_no_other_mend() -> None:
+    catalog = load()
+    check = partial(
+        check_text, catalog=catalog, cluster=catalog.clusters["neuron"], ask_slurm=False
+    )
+    text = "\ufeff#SBATCH \u2014nodes=1\n#SBATCH -t 10\necho hi\n"
+    after = mended(check("job.sh", text), lambda text: check("job.sh", text))
+    assert after.text.split("\n")[0] in ("#SBATCH --nodes=1", "#SBATCH \u2014nodes=1")

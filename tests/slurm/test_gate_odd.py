@@ -184,7 +184,7 @@ CASES = [
     # Of a job that Slurm does not know, it supposes whatever is wanted, or refuses it: 24.11.
     *(("", "", ["-d", what], "can start now", "") for what in UNKNOWN_JOBS),
     ("", "", ["-d", "after:9999,afterany:9998"], "can start now", ""),
-    ("", "", ["--sbatch", "het-group=1"], "refused NC314", "unrecognized option"),
+    ("", "", ["--sbatch", "no-such-option=1"], "refused NC314", "unrecognized option"),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Dict, List
 
+import pytest
 import yaml
 from harness import Sandbox, wait_until
 
@@ -133,6 +134,7 @@ def test_why_blames_no_step_that_may_fail(sandbox: Sandbox, no_jobs: None) -> No
     assert said["both"]["kind"] == "missing-module" and "'lost'" in said["both"]["cause"]
 
 
+@pytest.mark.long
 def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("save.py", SAVE)
     sandbox.write("wrapper.sh", "#!/bin/bash\npython save.py\necho after $?\n")

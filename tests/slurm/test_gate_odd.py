@@ -207,6 +207,10 @@ def test_what_is_said_is_what_slurm_does(
     words += ["--appl", "pytorch", "--gpus-per-node", "1", "--json", "--force"]
     if asked[1:] and asked[1] in UNKNOWN_JOBS and sandbox.version >= (24, 11):
         said, happens = "refused NC529", "Job dependency problem"
+    # A plan for the last test's job holds until the scheduler looks again.
+    wait_until(
+        lambda: "plnd" not in sandbox.root("sinfo", "-h", "-p", PARTITION, "-o", "%t").stdout
+    )
     with administered(sandbox, done, undone):
         verdict = json.loads(sandbox.exec([*words, *asked, "--dry-run", "t.py"]).stdout)["verdict"]
         assert f"{verdict['kind']} {verdict['cause']}".strip() == said

@@ -191,3 +191,16 @@ def test_a_diff_is_of_lines_that_end_with_a_line_feed() -> None:
         "\\ No newline at end of file\n"
     )
     assert unified_diff("j", before, before) == ""
+
+
+@pytest.mark.parametrize(("lines", "most"), [(10, 2), (20_000, 4)])
+def test_a_long_script_is_checked_a_few_times_only(lines: int, most: int, small: Catalog) -> None:
+    calls = 0
+
+    def check(text: str) -> CheckedScript:
+        nonlocal calls
+        calls += 1
+        return checked(text, small)
+
+    mended(check("#!/bin/bash\n" + "#SBATCH \u2014nodes=1\n" * lines), check)
+    assert calls <= most

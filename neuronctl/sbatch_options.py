@@ -154,6 +154,7 @@ def getopt(
         or ((one.since is None or one.since <= release) and (one.until or (99, 0)) > release)
     )
     shorts: Dict[str, Known] = {one.short: one for one in here if one.short}
+    longs: Dict[str, Known] = {}
     found: List[Parsed] = []
     index = 0
     while index < len(words):
@@ -165,7 +166,9 @@ def getopt(
         start, index = index, index + 1
         if word.startswith("--"):
             name, equals, text = word[2:].partition("=")
-            known = _whole(name, here, start)
+            known = longs.get(name)
+            if known is None:
+                known = longs[name] = _whole(name, here, start)
             value: Optional[str] = text if equals else None
             if known.takes == NO_VALUE and equals:
                 raise GetoptError(f"option '--{known.long}' takes no value", start)
@@ -175,15 +178,15 @@ def getopt(
                 value, index = words[index], index + 1
             found.append(Parsed(known, value, start, index - 1))
             continue
-        letters = word[1:]
-        while letters:
-            letter, letters = letters[0], letters[1:]
+        at = 1
+        while at < len(word):
+            letter, at = word[at], at + 1
             short = shorts.get(letter)
             if short is None:
                 raise GetoptError(f"there is no option '-{letter}'", start, True)
             value = None
             if short.takes != NO_VALUE:
-                value, letters = letters or None, ""
+                value, at = word[at:] or None, len(word)
             if short.takes == VALUE and value is None:
                 if index == len(words):
                     raise GetoptError(f"option '-{letter}' requires a value", start)

@@ -186,9 +186,7 @@ def read_header(
     None takes every option that any release has.
     """
     refusals: List[Refusal] = _whole_file(text)
-    given: List[Given] = []
     others: List[List[Given]] = []
-    ignored: List[Ignored] = []
     if refusals:
         text = "" if is_too_long(text) else text.replace("\r\n", "\n")
         # As many characters, so that each place is the file's own.
@@ -196,16 +194,10 @@ def read_header(
     lines = text.split("\n")
     first_command = _first_command(lines)
     directives = _Directives(lines[: first_command - 1], release)
-    components = 1
-    component = 0
-    while component < components:
-        read, last, without_effect = directives.read(component, refusals)
-        components += last
-        if component == 0:
-            given, ignored = read, without_effect
-        else:
-            others.append(read)
-        component += 1
+    given, following, ignored = directives.read(-1, refusals)
+    while following is not None:
+        component, following, _ = directives.read(following, refusals)
+        others.append(component)
     added, unset = _from_environment(environment, refusals, release)
     given = [one for one in given if one.name not in unset] + added
     outside: List[Given] = []
@@ -240,7 +232,7 @@ def read_header(
         tuple(refusals),
         tuple(sorted(ignored, key=lambda one: (one.place.line, one.place.column))),
         foreign,
-        components,
+        1 + len(others),
         first_command,
         lines[0][2:].strip() if lines[0].startswith("#!") else "",
     )
@@ -348,32 +340,25 @@ _COMPONENT = re.compile(r"(?:packjob|hetjob)(?=[ \t\n\v\f\r]|\Z)", re.IGNORECASE
 
 def _words(
     lines: Sequence[str],
-    component: int,
+    begin: int,
     release: Optional[Release],
     columns: Mapping[int, Sequence[int]],
     first: int = 1,
-) -> Tuple[List[_Word], bool, List[Ignored]]:
-    """The words of the directives of one component; whether another one follows; what is behind a
-    remark or otherwise lost. columns: of a line that was mended, those in the file.
-    first: the number of the first line."""
+) -> Tuple[List[_Word], Optional[int], List[Ignored]]:
+    """The words of the directives of one component; where another one follows; what is behind a
+    remark or otherwise lost. begin: the index of the line that begins the component, -1 for the
+    first one. columns: of a line that was mended, those in the file. first: the number of the
+    first line."""
     words: List[_Word] = []
     cut: List[Ignored] = []
-    at = 0
-    for number, line in enumerate(lines, first):
-        if line.startswith("#SBATCH"):
-            start = len("#SBATCH")
-        elif line.startswith("#SLURM"):
-            start = len("#SLURM")
-        else:
+    for index in range(max(begin, 0), len(lines)):
+        number, line = first + index, lines[index]
+        start = _directive_start(line)
+        if not start:
             continue
-        while line[start : start + 1] and line[start] in BLANKS:
-            start += 1
         separator = _COMPONENT.match(line, start) is not None
-        at += separator
-        if at < component:
-            continue
-        if at > component:
-            return words, True, cut
+        if separator and index != begin:
+            return words, index, cut
         before = len(words)
         end = _line_words(line, number, start, words, release)
         in_file = columns.get(number)
@@ -386,7 +371,15 @@ def _words(
             place = Place(number, end + 1 + line[end:].index(rest), len(line.rstrip(BLANKS)) + 1)
             place = place if in_file is None else _moved(place, in_file)
             cut.append(Ignored(REMARK if rest.startswith("#") else CUT, rest, place))
-    return words, False, cut
+    return words, None, cut
+
+
+def _directive_start(line: str) -> int:
+    """Where the words of a directive begin; 0 in any other line."""
+    start = next((len(one) for one in ("#SBATCH", "#SLURM") if line.startswith(one)), 0)
+    while start and line[start : start + 1] and line[start] in BLANKS:
+        start += 1
+    return start
 
 
 def _moved(place: Place, columns: Sequence[int]) -> Place:
@@ -451,6 +444,8 @@ _CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 _MOST_REFUSALS = 20
 _MOST_CHARACTERS = 100_000
 """So many are read again because of refusals."""
+_LINE_COSTS = 30
+"""To read one line again takes as long as so many characters, besides its own."""
 
 
 class _Directives:
@@ -460,43 +455,60 @@ class _Directives:
         self.lines = list(lines)
         self.release = release
         self.spelled = False
+        self.told: Set[int] = set()
+        """The lines of the refusals."""
         self.columns: Dict[int, Sequence[int]] = {}
         """Of each line that was mended: the column in the file of each of its characters."""
         length = sum(len(line) for line in lines if line.startswith("#S"))
-        self.rounds = max(1, min(_MOST_REFUSALS, _MOST_CHARACTERS // max(1, length)))
+        self.left = 1 + max(1, min(_MOST_REFUSALS, _MOST_CHARACTERS // max(1, length)))
+        """So many refusals are looked for yet, in all components together."""
 
     def read(
-        self, component: int, refusals: List[Refusal]
-    ) -> Tuple[List[Given], bool, List[Ignored]]:
-        """The options of one component; whether another one follows; what has no effect.
+        self, begin: int, refusals: List[Refusal]
+    ) -> Tuple[List[Given], Optional[int], List[Ignored]]:
+        """The options of one component; where another one follows; what has no effect.
 
-        Appends what sbatch refuses to ``refusals``.
+        begin: as of _words(). Appends what sbatch refuses to ``refusals``.
         """
-        for _ in range(self.rounds + 1):
+        while self.left:
             try:
-                words, last, cut = _words(self.lines, component, self.release, self.columns)
+                words, following, cut = _words(self.lines, begin, self.release, self.columns)
                 given, early = _given(_options(words, self.release), words)
                 _check(given, self.release)
-                return given, last, [*early, *cut]
+                return given, following, [*early, *cut]
             except _Refused as error:
                 refusal = error.refusal
+            self.left -= 1
             mended = [] if self.spelled else list(self.spell())
             self.spelled = True
             refusals += mended
+            self.told.update(one.place.line for one in mended)
             if not mended:
-                if refusal.place.line not in {one.place.line for one in refusals if not one.whole}:
+                if refusal.place.line not in self.told:
                     refusals.append(refusal)
+                self.told.add(refusal.place.line)
                 self.empty(refusal.place)
         refusals.append(Refusal("of more lines than are listed here", refusal.place, about=_EVERY))
-        return [], False, []
+        return [], None, []
 
     def spell(self) -> Iterator[Refusal]:
-        """Mend the lines that are refused for characters which only look like the right ones."""
+        """Mend the lines that are refused for characters which only look like the right ones.
+
+        Those behind what there is time for stay as they are.
+        """
+        left = _MOST_CHARACTERS
         for number, line in enumerate(self.lines, 1):
             if line.isascii() or not line.startswith(("#SBATCH", "#SLURM")):
                 continue
+            cost = _LINE_COSTS + len(line)
+            left -= cost
+            if left < 0:
+                return
             refusal = _refused(line, number, self.release)
             for edits in () if refusal is None else _spelled(line, number):
+                left -= cost
+                if left < 0:
+                    return
                 plain, columns = _applied(line, edits)
                 if refusal is None or plain == line or _refused(plain, number, self.release):
                     continue
@@ -553,8 +565,11 @@ def _spelled(line: str, number: int) -> Iterator[List[Edit]]:
         if (plain[at] in _DASHES or plain[at] in _CURLY) and columns[at] not in told
     ]
     of_words: Dict[int, List[Edit]] = {}
+    blank = before = -1
     for one in values:
-        of_words.setdefault(line.rfind(" ", 0, one.place.column), []).append(one)
+        blank = max(blank, line.rfind(" ", max(before, 0), one.place.column))
+        before = one.place.column
+        of_words.setdefault(blank, []).append(one)
     # A dash in the name of the job, say, is left where another word is what is refused.
     for some in (*list(of_words.values())[:_MOST_REFUSALS], values):
         yield sorted([*least, *some], key=lambda one: one.place.column)
@@ -606,7 +621,7 @@ def _applied(line: str, edits: Sequence[Edit]) -> Tuple[str, Sequence[int]]:
 def _refused(line: str, number: int, release: Optional[Release]) -> Optional[Refusal]:
     """What sbatch has against a directive that stands alone."""
     try:
-        words, _, _ = _words([line], 0, release, {}, number)
+        words, _, _ = _words([line], -1, release, {}, number)
         _check(_given(_options(words, release), words)[0], release)
     except _Refused as error:
         return error.refusal

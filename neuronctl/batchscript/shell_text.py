@@ -148,14 +148,45 @@ def _mistakes(root: Node) -> Iterator[Node]:
         left += [child for child in node.children if child.has_error]
 
 
+_STEP = 512
+_CONTINUES = bytes(0x80 <= byte < 0xC0 for byte in range(256))
+"""For each byte: whether it continues a character of UTF-8."""
+
+
+class _Characters:
+    """How many characters of a line are before a byte; no answer reads the whole line again."""
+
+    def __init__(self, line: bytes) -> None:
+        self.continues = b""
+        """For each byte whether it continues a character; empty where none does."""
+        self.before = [0]
+        if not line.isascii():
+            # Of what is not UTF-8, each byte is a character.
+            plain = line.decode("utf-8", "surrogateescape").encode("utf-8", "replace")
+            self.continues = plain.translate(_CONTINUES)
+            for at in range(0, len(line), _STEP):
+                self.before.append(self.before[-1] + self.continues.count(1, at, at + _STEP))
+
+    def count(self, byte: int) -> int:
+        """The characters before a byte."""
+        if not self.continues:
+            return byte
+        step = byte // _STEP
+        return byte - self.before[step] - self.continues.count(1, step * _STEP, byte)
+
+
 class _Reader:
     """Walks one tree; holds the variables that are known so far."""
 
     def __init__(self, data: bytes, known: Mapping[str, str]) -> None:
+        self.data = data
         self.lines = data.split(b"\n")
+        self.characters: Dict[int, _Characters] = {}
         self.known: Dict[str, str] = dict(known)
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
+        self.unexported: Dict[str, List[int]] = {}
+        """Name -> which of the assignments an ``export`` of that name would export."""
         self.often: Set[str] = set()
         self.comments: Set[int] = set()
 
@@ -175,9 +206,11 @@ class _Reader:
         row, column = node.start_point
         end_row, end_column = node.end_point
         line = self.lines[row]
-        start = len(line[:column].decode("utf-8", "surrogateescape")) + 1
-        end = line[:end_column] if end_row == row else line
-        return Place(row + 1, start, len(end.decode("utf-8", "surrogateescape")) + 1)
+        characters = self.characters.get(row)
+        if characters is None:
+            characters = self.characters[row] = _Characters(line)
+        end = end_column if end_row == row else len(line)
+        return Place(row + 1, characters.count(column) + 1, characters.count(end) + 1)
 
     def visit(self, node: Node, where: _Where) -> None:
         """Collect the commands and assignments below a node."""
@@ -269,11 +302,11 @@ class _Reader:
             if child.type == "variable_assignment":
                 self.assignment(child, where, exported)
             elif child.type == "variable_name" and exported:
-                for number, one in enumerate(self.assignments):
-                    if one.name == _text(child):
-                        self.assignments[number] = Assignment(
-                            one.name, one.word, True, one.sure, one.place
-                        )
+                for number in self.unexported.pop(_text(child), ()):
+                    one = self.assignments[number]
+                    self.assignments[number] = Assignment(
+                        one.name, one.word, True, one.sure, one.place
+                    )
         self.substitutions(node, where)
 
     def assignment(self, node: Node, where: _Where, exported: bool) -> None:
@@ -283,6 +316,8 @@ class _Reader:
             return
         name, word = _text(name_node), self.word(node.child_by_field_name("value"), node)
         plain = name_node.type == "variable_name" and "+=" not in _text(node)[: len(name) + 2]
+        if not exported:
+            self.unexported.setdefault(name, []).append(len(self.assignments))
         self.assignments.append(Assignment(name, word, exported, where.sure, self.place(node)))
         if plain and where.sure and word.value is not None and name not in self.often:
             self.known[name] = word.value
@@ -323,13 +358,13 @@ class _Reader:
             for child in node.children:
                 if child.type == '"':
                     continue
-                gap = self.between(node, at, child.start_byte)
+                gap = self.between(at, child.start_byte)
                 if gap:  # blanks at the edge of a string belong to no child
                     parts.append(gap)
                     text.append(gap)
                 parts.append(self.value(child, names, text, quoted=inside))
                 at = child.end_byte
-            gap = self.between(node, at, node.end_byte - 1) if kind == "string" else ""
+            gap = self.between(at, node.end_byte - 1) if kind == "string" else ""
             if gap:
                 parts.append(gap)
                 text.append(gap)
@@ -357,12 +392,9 @@ class _Reader:
             return raw
         return raw if kind == "$" else None
 
-    def between(self, node: Node, start: int, end: int) -> str:
-        """The text between two bytes of a node."""
-        if end <= start or node.text is None:
-            return ""
-        data = node.text[start - node.start_byte : end - node.start_byte]
-        return data.decode("utf-8", "replace")
+    def between(self, start: int, end: int) -> str:
+        """The text between two bytes."""
+        return self.data[start:end].decode("utf-8", "replace")
 
 
 def _text(node: Node) -> str:

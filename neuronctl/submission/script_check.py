@@ -188,7 +188,8 @@ def _told(found: Tuple[Place, SyntaxProblem]) -> Tuple[Place, str, bool]:
 
 def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> CheckedScript:
     """The script with all its mends. check: what check_text() finds in another text of the file."""
-    for _ in range(_MOST_ROUNDS):
+    most = _MOST_CHARACTERS // max(1, len(script.text))
+    for _ in range(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, most))):
         text = edited(script.text, [edit for one in script.mends for edit in one.edits])
         if text == script.text:
             break
@@ -198,6 +199,9 @@ def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> Chec
 
 _MOST_ROUNDS = 20
 """More than there are kinds of mends, one of which may show another."""
+_LEAST_ROUNDS = 3
+_MOST_CHARACTERS = 500_000
+"""So many are checked again where the script is long, but it has _LEAST_ROUNDS at least."""
 
 _COMMANDS = {"salloc": SALLOC, "srun": SRUN}
 

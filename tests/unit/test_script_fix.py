@@ -110,8 +110,7 @@ def test_a_mend(
         "#SBATCH -o /tmp/$USER # neuronctl: ignore=NC606",
         "# neuronctl: ignore=NC601\n#SBATCH –J x",
         "echo\n#SBATCH -J x",
-        "<<<<<<< a\nx\n=======\ny\n>>>>>>> b",
-        "#SBATCH -c 2\ncat > x.sh <<EOF\nsrun ./x\nEOF",
+        "        "#SBATCH -c 2\ncat > x.sh <<EOF\nsrun ./x\nEOF",
         "#SBATCH -c 2\nRUN=srun\n$RUN ./x",
         "#SBATCH -c 2\nexport SRUN_CPUS_PER_TASK=2\nsrun ./x",
         "#SBATCH -c 2\nsrun ./x # neuronctl: ignore=NC626",
@@ -194,6 +193,7 @@ def test_a_diff_is_of_lines_that_end_with_a_line_feed() -> None:
     assert unified_diff("j", before, before) == ""
 
 
+<<<<<<< HEAD
 def test_a_mark_before_a_directive_shifts_no_other_mend() -> None:
     catalog = load()
     check = partial(
@@ -202,3 +202,16 @@ def test_a_mark_before_a_directive_shifts_no_other_mend() -> None:
     text = "\ufeff#SBATCH \u2014nodes=1\n#SBATCH -t 10\necho hi\n"
     after = mended(check("job.sh", text), lambda text: check("job.sh", text))
     assert after.text.split("\n")[0] in ("#SBATCH --nodes=1", "#SBATCH \u2014nodes=1")
+
+
+@pytest.mark.parametrize(("lines", "most"), [(10, 2), (20_000, 4)])
+def test_a_long_script_is_checked_a_few_times_only(lines: int, most: int, small: Catalog) -> None:
+    calls = 0
+
+    def check(text: str) -> CheckedScript:
+        nonlocal calls
+        calls += 1
+        return checked(text, small)
+
+    mended(check("#!/bin/bash\n" + "#SBATCH \u2014nodes=1\n" * lines), check)
+    assert calls <= most

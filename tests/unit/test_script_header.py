@@ -6,6 +6,7 @@ from typing import Dict, List, Optional
 
 import pytest
 
+from neuronctl.batchscript import header as header_module
 from neuronctl.batchscript.header import (
     AFTER_COMMAND,
     COMMAND_LINE,
@@ -154,3 +155,34 @@ def test_lines_of_other_schedulers() -> None:
     places: List[int] = [place.line for place in head("#PBS -q x", "#BSUB -n 2").foreign]
     assert places == [2, 3]
     assert head("#SBATCH --ignore-pbs", "#PBS -q x").foreign == ()
+
+
+def test_each_component_is_read_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+    before = header_module._directive_start
+
+    def counting(line: str) -> int:
+        nonlocal read
+        read += 1
+        return before(line)
+
+    monkeypatch.setattr(header_module, "_directive_start", counting)
+    assert head(*["#SBATCH hetjob"] * 2000).components == 2001
+    assert read < 3 * 2000
+
+
+def test_refusals_of_all_components_together_are_bounded() -> None:
+    header = head(*["#SBATCH hetjob", "#SBATCH --nodess=1"] * 500)
+    assert len(header.refusals) < 30
+    assert "more lines" in header.refusals[-1].message
+    assert header.components > 1
+
+
+def test_mends_are_bounded() -> None:
+    lines = ["#SBATCH \u2014nodes=1"] * 20_000
+    refusals = head(*lines).refusals
+    mended = [one.place.line for one in refusals if one.edits]
+    assert mended == list(range(2, len(mended) + 2))
+    assert 100 < len(mended) < len(refusals) < 2000
+    assert "more lines" in refusals[-1].message
+    assert len(head(*lines[:100]).refusals) == 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import List, Optional, Tuple
 
 import pytest
@@ -106,3 +107,36 @@ def test_counts(text: str, names: Tuple[str, ...], count: Optional[int]) -> None
     one = launch(only(text))
     assert one is not None
     assert one.count(*names) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("A=1\nexport A\n" * 4000, 0), ("'echo é; '" * 10000, 1), ("echo é; " * 10000, 10000)],
+    ids=["exports", "string", "commands"],
+)
+def test_the_time_grows_with_the_text_only(text: str, number: int) -> None:
+    begin = time.process_time()
+    read = read_shell(text)
+    assert time.process_time() - begin < 5
+    assert len(read.commands) == number
+    assert all(one.exported for one in read.assignments)
+
+
+def test_export_takes_the_assignments_before_it() -> None:
+    read = read_shell("A=1\nB=2\nA=3\nexport A\nA=4\nexport C=5\nexport A B\nA=6\n")
+    assert [(one.name, one.word.value, one.exported) for one in read.assignments] == [
+        ("A", "1", True),
+        ("B", "2", True),
+        ("A", "3", True),
+        ("A", "4", True),
+        ("C", "5", True),
+        ("A", "6", False),
+    ]
+
+
+@pytest.mark.parametrize("before", ["", "x", "é", "\U0001d11e", "\udcff", "\udce2\udc82"])
+@pytest.mark.parametrize("count", [1, 170, 171, 512, 513, 1100])
+def test_columns_count_characters(before: str, count: int) -> None:
+    command = only(f"y\nx '{before * count}'; true é")
+    column = len(before) * count + 7
+    assert (command.place.line, command.place.column, command.place.end) == (2, column, column + 6)

@@ -10,7 +10,7 @@ Every pattern takes time in proportion to the text, whatever is in it.
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, Mapping, Set
+from typing import Any, Iterable, List, Mapping, Set, Tuple
 
 MASK = "***"
 
@@ -90,6 +90,13 @@ _SAID = r"""(?x) (?<![\w.-]) (?P<head> (?P<name> [\w-]{1,100} ) ['"]? \s{0,20} :
 _URL_PASSWORD = r"""(?<=://)(?P<head>[^\s/:@'"]{0,200}:)[^\s'"]{1,1000}(?=@)"""
 _URL_SIGNATURE = r"(?i)(?P<head>[?&](?:sig|(?:x-(?:amz|goog)-)?signature)=)[\w%+/=-]{16,}"
 
+# sbatch --export=ALL,DB_PASSWORD=x, also as neuronctl and the variables of Slurm have it.
+_EXPORT = r"""(?x) (?: --? [A-Za-z][\w-]{0,100} = (?P<quote> ['"]? ) )?
+    (?: (?:--)? export | (?: SBATCH_EXPORT | (?: SLURM | SRUN ) _EXPORT_ENV ) ) ="""
+# To Slurm, a comma in quotes belongs to the value.
+_LIST_ITEM = r"""(?xs) (?: (?<=,) | \A ) (?P<head> (?P<name> [\w.+-]{1,100} ) = )
+    (?P<value> (?: '[^']*' | "[^"]*" | [^,] )+ )"""
+
 # Shorter values, such as "x" or "1", are masked only where they are known to be secrets.
 _SHORTEST = 6
 
@@ -109,28 +116,79 @@ def is_secret_value(value: str) -> bool:
 
 
 def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[str]:
-    """The secrets in an argv (``--env HF_TOKEN=x``, ``--password x``) and in variables."""
+    """The secrets in an argv (``--env HF_TOKEN=x``, ``--password x``) and in variables.
+
+    Those in lists of variables for sbatch are found too: ``--export=ALL,HF_TOKEN=x``.
+    """
     found = {value for name, value in env.items() if is_secret_name(name)}
+    lists = [value for name, value in env.items() if re.fullmatch(_EXPORT, f"{name}=")]
     before = ""
     for word in command_line:
-        head = _secret_head(word)
-        if head:
-            found.add(word[len(head) :])
+        head, items, _ = _export_list(word, before)
+        secret, value, _ = _secret(word)
+        if head or items:
+            lists.append(items)
+        elif secret:
+            found.add(value)
         elif before.startswith("-") and is_secret_name(before) and not word.startswith("-"):
             found.add(word)
         before = word
+    for items in lists:
+        found.update(value for name, value in listed_variables(items) if is_secret_name(name))
     return {value for value in found if value}
 
 
-def _secret_head(word: str) -> str:
-    """``--env=HF_TOKEN=`` of a word of an argv that assigns a secret; "" if it does not."""
+def listed_variables(items: str) -> List[Tuple[str, str]]:
+    """The variables in what ``sbatch --export`` takes: ``ALL,HF_TOKEN=x,A=1``.
+
+    The value is "" where it only names a secret variable; no shell reads it.
+    """
+    found = []
+    for one in re.finditer(_LIST_ITEM, items):
+        value = "" if _names_secret(one["value"]) else one["value"]
+        found.append((one["name"], value[1:-1] if _is_quoted(value) else value))
+    return found
+
+
+def _export_list(word: str, before: str = "") -> Tuple[str, str, str]:
+    """A word with a list of variables for sbatch: what precedes it, the list, a closing quote.
+
+    before: the word before it, "" where that is not known. Empty without such a list.
+    """
+    match = re.match(_EXPORT, word)
+    if match is None and before != "--export":
+        return "", "", ""
+    head = "" if match is None else match[0]
+    items = word[len(head) :]
+    quote = "" if match is None else match["quote"] or ""
+    if not quote and _is_quoted(items):
+        quote, head, items = items[0], head + items[0], items[1:]
+    end = quote if quote and items.endswith(quote) else ""
+    return head, items[: len(items) - len(end)], end
+
+
+def _secret(word: str) -> Tuple[str, str, str]:
+    """A word that assigns a secret: ``--env=HF_TOKEN=``, the value, and a closing quote.
+
+    The quote may stand before any name but the first. Empty for any other word.
+    """
     parts = word.split("=", 3)[:-1]
+    quote = ""
     for count, part in enumerate(parts, 1):
+        if count > 1 and not quote and part[:1] in ("'", '"'):
+            quote, part = part[0], part[1:]
         if not re.fullmatch(r"[\w.+-]+", part):
             break
         if is_secret_name(part):
-            return "=".join(parts[:count]) + "="
-    return ""
+            head = "=".join(parts[:count]) + "="
+            value = word[len(head) :]
+            end = quote if quote and value.endswith(quote) else ""
+            return head, value[: len(value) - len(end)], end
+    return "", "", ""
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] in "'\"" and text[0] == text[-1]
 
 
 class Masker:
@@ -178,15 +236,18 @@ class Masker:
         before = ""
         for word in words:
             secret = before.startswith("-") and is_secret_name(before) and not word.startswith("-")
-            shown.append(MASK if secret else self._word(word))
+            shown.append(MASK if secret else self._word(word, before))
             before = word
         return tuple(shown)
 
-    def _word(self, word: str) -> str:
+    def _word(self, word: str, before: str = "") -> str:
         if word in self._exact:
             return MASK
-        head = _secret_head(word)
-        return head + MASK if head else self.text(word)
+        head, items, end = _export_list(word, before)
+        if head or items:
+            return self.text(head + re.sub(_LIST_ITEM, _item_of_argv, items) + end)
+        head, _, end = _secret(word)
+        return head + MASK + end if head else self.text(word)
 
     def data(self, data: Any, name: str = "") -> Any:
         """Mask JSON data: strings, and pairs of a name and a value at any depth."""
@@ -198,7 +259,7 @@ class Masker:
             return {key: self.data(value, str(key)) for key, value in data.items()}
         if isinstance(data, (list, tuple)):
             if len(data) == 2 and all(isinstance(item, str) for item in data):
-                return [data[0], self.data(data[1], data[0])]
+                return [self.data(data[0]), self.data(data[1], data[0])]
             return [self.data(item) for item in data]
         return data
 
@@ -210,11 +271,42 @@ def _may_name(text: str) -> bool:
 
 
 def _assignment(match: re.Match[str]) -> str:
-    head = _secret_head(match[0])
-    return _shown(head, match[0][len(head) :]) if head else match[0]
+    head, items, end = _export_list(match[0])
+    if head:
+        return head + _listed(items) + end
+    head, value, end = _secret(match[0])
+    behind_comma = match.string[match.start() - 1 : match.start()] == ","
+    if head and behind_comma and re.match(rf"(?:{_REFERENCE}|\*{{3}}),", value):
+        return _listed(match[0])
+    if end and (not value or re.match(_NOTHING_QUOTED, value)):
+        return match[0]
+    return _shown(head, value) + end if head else match[0]
+
+
+def _listed(items: str) -> str:
+    """A list of variables for sbatch with its secrets masked."""
+    return re.sub(_LIST_ITEM, _item, items)
+
+
+def _item(match: re.Match[str]) -> str:
+    secret = is_secret_name(match["name"])
+    return _shown(match["head"], match["value"]) if secret else match[0]
+
+
+def _item_of_argv(match: re.Match[str]) -> str:
+    secret = is_secret_name(match["name"]) and not _names_secret(match["value"])
+    return match["head"] + MASK if secret else match[0]
+
+
+def _names_secret(value: str) -> bool:
+    # Without a shell, a password may begin with $.
+    return re.fullmatch(_REFERENCE, value) is not None and is_secret_name(value.strip("${}"))
 
 
 def _option(match: re.Match[str]) -> str:
+    if match["name"] == "--export":
+        head, items, end = _export_list(match["value"], "--export")
+        return match["head"] + head + _listed(items) + end
     directory = match["name"] == "--pwd" and match["value"].startswith("/")  # of a container
     secret = is_secret_name(match["name"]) and not directory
     return _shown(match["head"], match["value"]) if secret else match[0]
@@ -227,10 +319,15 @@ def _said(match: re.Match[str]) -> str:
 
 
 _COMMAND = ("$(", '"$(', "`", '"`')
+_REFERENCE = r"\$(?:\w+|\{\w+(?::?[-?+]?)?\})"
+# ARGS="--token=$HF_TOKEN --lr=1", ARGS="--token='' --lr=1"
+_NOTHING_QUOTED = rf"(?:{_REFERENCE}|''|\\\"\\\")(?:[\s,;:]|\Z)"
+
+
+def _refers(value: str) -> bool:
+    # $HF_TOKEN, "${HF_TOKEN}" and $(cat FILE) name a secret but do not contain it.
+    return re.fullmatch(rf'"?{_REFERENCE}"?', value) is not None or value.startswith(_COMMAND)
 
 
 def _shown(head: str, value: str) -> str:
-    # $HF_TOKEN, "${HF_TOKEN}" and $(cat FILE) name a secret but do not contain it.
-    if re.fullmatch(r'"?\$(?:\w+|\{\w+(?::?[-?+]?)?\})"?', value) or value.startswith(_COMMAND):
-        return head + value
-    return head + MASK
+    return head + (value if _refers(value) else MASK)

@@ -267,6 +267,8 @@ def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
             for one in sorted(set(after) - set(before)):  # type: ignore[call-overload]
                 found.append(Remark(0, f"'neuronctl generate' adds --{one}"))
             for one in sorted(set(before) - set(after)):  # type: ignore[call-overload]
+                if is_secret_value(one):
+                    continue  # left out on purpose, and told
                 found.append(Remark(0, f"--{one} is not in what 'neuronctl generate' makes"))
         elif not before:
             found.append(Remark(0, f"no --{key} in the script; 'neuronctl generate' adds {after}"))

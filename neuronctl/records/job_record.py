@@ -188,6 +188,7 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
     env = draft.request.get("env", ())
     known = secret_values(draft.command_line, {name: value for name, value in env})
     known |= secret_values(draft.request.get("args", ()), {}) | secret_values(draft.sbatch, {})
+    known |= secret_values(draft.request.get("sbatch", ()), {})  # SBATCH_EXPORT, a job file's
     expand = draft.request.get("expand")
     # What only names a variable gives nothing away.
     masker = Masker({value for value in known if not (expand and is_reference(value))})

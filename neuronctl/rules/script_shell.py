@@ -7,11 +7,11 @@ import re
 import signal as signals
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.header import Place
+from neuronctl.batchscript.header import SCRIPT, Place
 from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
-from neuronctl.masking import is_secret_name, is_secret_value
+from neuronctl.masking import is_secret_name, is_secret_value, listed_variables
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
 from neuronctl.words import counted
@@ -277,19 +277,30 @@ def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     hint = (
         "export it in the shell from which you submit, or read it from a file that is yours alone"
     )
+    directives = [one for one in facts.header.given if one.source == SCRIPT]
+    for given in directives:
+        if given.name != "export" and given.value and is_secret_value(given.value):
+            said = f"--{given.name} contains what looks like a secret: {told}"
+            yield ScriptViolation(said, given.place, hint)
+    exported = [
+        (name, value, given.place)
+        for given in directives
+        if given.name == "export"
+        for name, value in listed_variables(given.value or "")
+    ]
     assigned: List[Assignment] = [
         *facts.shell.assignments,
         *(one for command in facts.shell.commands for one in command.assigned),
     ]
+    in_shell = [(one.name, one.word.value or "", one.place) for one in assigned]
     lines = set()
-    for one in assigned:
-        value = one.word.value or ""
+    for name, value, place in (*exported, *in_shell):
         if _PLACEHOLDER.fullmatch(value):
             continue
-        named = is_secret_name(one.name) and len(value) >= 8 and not value.startswith(("/", "~"))
+        named = is_secret_name(name) and len(value) >= 8 and not value.startswith(("/", "~"))
         if value and (named or is_secret_value(value)):
-            lines.add(one.place.line)
-            yield ScriptViolation(f"{one.name} looks like a secret: {told}", one.place, hint)
+            lines.add(place.line)
+            yield ScriptViolation(f"{name} looks like a secret: {told}", place, hint)
     for command in facts.shell.commands:
         for word in command.words:
             if word.value and is_secret_value(word.value) and word.place.line not in lines:

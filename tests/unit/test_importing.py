@@ -276,6 +276,15 @@ def test_a_secret_is_never_written() -> None:
     assert data(made)["setup"] == ': "${HF_TOKEN:?is a secret: export it before you submit}"\n'
 
 
+@pytest.mark.parametrize("given", ["=", " "])
+def test_a_list_with_a_secret_is_not_carried_over(given: str) -> None:
+    made = imported(script("date", f"--export{given}ALL,DB_PASSWORD=swordfish99"))
+    assert "swordfish99" not in made.text
+    assert [(one.line, one.message) for one in made.remarks] == [
+        (5, "--export contains a secret: not carried over")
+    ]
+
+
 # -------------------------------------------------------------- software, variables
 
 

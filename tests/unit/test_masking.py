@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
+from typing import List
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from neuronctl import masking
-from neuronctl.masking import MASK, Masker, is_secret_name, secret_values
+from neuronctl.masking import MASK, Masker, is_secret_name, is_secret_value, secret_values
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,55 @@ def test_command_line() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--export=ALL,DB_PASSWORD=sword fish;9,A=1"],
+        ["--export", "ALL,DB_PASSWORD=sword fish;9,A=1"],
+        ["--sbatch=export=ALL,DB_PASSWORD=sword fish;9,A=1"],
+        ["--sbatch", "export=ALL,DB_PASSWORD=sword fish;9,A=1"],
+        ["export=DB_PASSWORD=sword fish;9,A=1"],
+        ["--export=DB_PASSWORD=sword fish;9,A=1"],
+    ],
+)
+def test_lists_of_variables(words: List[str]) -> None:
+    assert secret_values(["sbatch", *words, "job.sh"], {}) == {"sword fish;9"}
+    shown = Masker().words(["sbatch", *words, "job.sh"])
+    assert shown == ("sbatch", *(one.replace("sword fish;9", MASK) for one in words), "job.sh")
+
+
+def test_no_shell_reads_a_list_in_an_argv() -> None:
+    words = ["--export=A_TOKEN=$wordfish99,B_TOKEN=$HF_TOKEN,C_KEY=`x,D_KEY=1"]
+    assert secret_values(words, {}) == {"$wordfish99", "`x", "1"}
+    shown = "--export=A_TOKEN=***,B_TOKEN=$HF_TOKEN,C_KEY=***,D_KEY=***"
+    assert Masker().words(words) == (shown,)
+
+
+def test_a_list_of_variables_in_the_environment() -> None:
+    env = {"SBATCH_EXPORT": "ALL,DB_PASSWORD='a,b',A=1,B_TOKEN=$B_KEY", "X_EXPORT": "A_TOKEN=x"}
+    assert secret_values((), env) == {"a,b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("#SBATCH --export=ALL,DB_PASSWORD=x1y,A=1", "#SBATCH --export=ALL,DB_PASSWORD=***,A=1"),
+        ("#SBATCH --export ALL,DB_PASSWORD=x1y", "#SBATCH --export ALL,DB_PASSWORD=***"),
+        ("SBATCH_EXPORT=ALL,A_KEY=x1y sbatch j", "SBATCH_EXPORT=ALL,A_KEY=*** sbatch j"),
+        ('sbatch --export="A=1,A_KEY=x y,B=1" j', 'sbatch --export="A=1,A_KEY=***,B=1" j'),
+        ("srun --export=A_KEY='x,y',B=1 ./a", "srun --export=A_KEY=***,B=1 ./a"),
+        ('#SBATCH --comment="password=x y" -n 1', '#SBATCH --comment="password=***" -n 1'),
+        ("#SBATCH --comment='password=x y' -n 1", "#SBATCH --comment='password=***' -n 1"),
+        ('export A="--api-key=x --lr=1"', 'export A="--api-key=***"'),
+        ("sbatch --export A,T_KEY=$A,B_KEY=x j", "sbatch --export A,T_KEY=$A,B_KEY=*** j"),
+    ],
+)
+def test_lists_and_quotes_in_text(text: str, shown: str) -> None:
+    assert Masker().text(text) == shown
+    assert Masker().text(shown) == shown
+    assert is_secret_value(text)
+
+
 def test_script() -> None:
     script = (
         "#!/bin/bash\n"
@@ -114,11 +164,13 @@ def test_json_data() -> None:
     data = {
         "env": [["HF_TOKEN", "abc"], ["A", "b"]],
         "args": ["--lr", "0.1"],
+        "sbatch": ["export=ALL,HF_TOKEN=abc", "nice=3"],
         "nested": {"password": "p", "nodes": 2, "token": ""},
     }
     assert Masker().data(data) == {
         "env": [["HF_TOKEN", "***"], ["A", "b"]],
         "args": ["--lr", "0.1"],
+        "sbatch": ["export=ALL,HF_TOKEN=***", "nice=3"],
         "nested": {"password": "***", "nodes": 2, "token": ""},
     }
 
@@ -151,6 +203,7 @@ def test_lines_of_logs(line: str, shown: str) -> None:
 PIECES = st.sampled_from(
     [
         "HF_TOKEN=", "api-key", "--api-key ", "--password=", "MONKEY=", "PASS", "pwd=", "AUTH=",
+        "--export=", "--export ", ",",
         "x_credentials=", "--my-credent\u0131als", "CREDENT\u0130ALS=", "\u017fecret=",
         "API_\u212aEY=", "Pa\u017f\u017fword=", "KEY", "=", "'", '"', "$", " ", "\n",
         "hf_", "ghp_", "sk-", "xoxb-", "AKIA", "eyJ", "wandb_v1_", "glpat-", "AIza", "gho_",
@@ -222,7 +275,10 @@ def test_shapes_of_secrets(word: str) -> None:
         "export PATH=/opt/x/bin:$PATH", "password: $DB_PASSWORD", "hf_transfer", "sk-learn",
         "tokenizer.mask_token = '[MASK]'", "config.tokenizer = 'bert-base'", "access: 'public'",
         "def f(signature='exponential_decay'): ...", "https://h.org/?signature=no",
-        "wandb login --relogin",
+        "wandb login --relogin", "sbatch --export=ALL,HF_TOKEN=$HF_TOKEN,A=1 job.sh",
+        "sbatch --export ALL,HF_TOKEN=$HF_TOKEN,A=1 job.sh", "#SBATCH --export=ALL,MAX_TOKENS=5",
+        "#SBATCH --export=NONE", "--export-file=env", 'A="--token=$T -x"', "A=\"--token='' -x\"",
+        '#SBATCH --comment="field=misc;appl=pytorch"', "python t.py --model-args=a=x,b=y",
         "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----", "dapibus nunc", "ghp_short",
     ],
 )  # fmt: skip
@@ -238,6 +294,8 @@ def test_what_is_no_secret_stays(text: str) -> None:
         "Bearer ", "Authorization: ", "-----BEGIN PRIVATE KEY-----", "\"token\": ", "token \t",
         "token=$'", "token=\\", "--key \\\n", "SG.aaaaaaaaaaaaaaaaaaaa.", "key=a\\",
         "wandb login --a ", "://?sig=", "&sig=a", "X-Api-Key: ", "a.token = ",
+        "--export=", "--export=A_KEY=x,", "--export ", ",A_KEY='", 'a="key=', ",A_KEY=$A,",
+        "--export=A_KEY='\"", "--x=export=",
     ],
 )  # fmt: skip
 def test_a_megabyte_of_anything_takes_a_moment(piece: str) -> None:

@@ -236,6 +236,11 @@ def test_without_a_directive_the_options_are_on_a_command_line() -> None:
         ("-J x", "export WANDB_API_KEY=your_api_key_here", set()),
         ("-J x", "export HF_TOKEN=hf_xxxxxxxxxxxxxxxx", set()),
         ("-J x", "export WANDB_API_KEY=yours0123456789", {"NC640"}),
+        ("--export=ALL,DB_PASSWORD=swordfish99", "./x", {"NC640"}),
+        ("--export=ALL,A=hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", "./x", {"NC640"}),
+        ("--export=ALL,HF_TOKEN=$HF_TOKEN", "./x", set()),
+        ("--export=ALL,HF_TOKEN=hf_xxxxxxxxxxxxxxxx,KEY_FILE=/a/b", "./x", set()),
+        ('--wckey="password=swordfish99"', "./x", {"NC640"}),
         ("-J x", "export HF_TOKEN=hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", {"NC640"}),
     ],
 )

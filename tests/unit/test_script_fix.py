@@ -110,7 +110,7 @@ def test_a_mend(
         "#SBATCH -o /tmp/$USER # neuronctl: ignore=NC606",
         "# neuronctl: ignore=NC601\n#SBATCH –J x",
         "echo\n#SBATCH -J x",
-        "        "#SBATCH -c 2\ncat > x.sh <<EOF\nsrun ./x\nEOF",
+        "        "  # SBATCH -c 2\ncat > x.sh <<EOF\nsrun ./x\nEOF",
         "#SBATCH -c 2\nRUN=srun\n$RUN ./x",
         "#SBATCH -c 2\nexport SRUN_CPUS_PER_TASK=2\nsrun ./x",
         "#SBATCH -c 2\nsrun ./x # neuronctl: ignore=NC626",
@@ -193,7 +193,6 @@ def test_a_diff_is_of_lines_that_end_with_a_line_feed() -> None:
     assert unified_diff("j", before, before) == ""
 
 
-<<<<<<< HEAD
 def test_a_mark_before_a_directive_shifts_no_other_mend() -> None:
     catalog = load()
     check = partial(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from neuronctl.submission.transaction import Recording
 
 
-_PATIENCE = 1.0
+_PATIENCE = 5.0
 """Seconds for which sbatch's answer waits for the findings, which come before it."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Callable, Dict, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, Optional, Tuple
 
 from neuronctl.batchscript.header import SCRIPT, Edit, Given, Header, Place
 from neuronctl.batchscript.launches import LAUNCHERS, Launch, launch
@@ -13,20 +13,23 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES
 
+if TYPE_CHECKING:
+    from neuronctl.slurm.shell_syntax import SyntaxProblem
+
 
 @dataclass(frozen=True)
 class ScriptFacts:
     """A script as it was read.
 
     plan: what its directives ask for, None where they cannot be read. text: the file's.
-    unreadable: where bash cannot read it, why, and whether it runs all the same.
+    unreadable: where bash cannot read it, and what it says.
     """
 
     text: str
     header: Header
     shell: ShellText
     plan: Optional[JobPlan]
-    unreadable: Optional[Tuple[Place, str, bool]] = None
+    unreadable: Optional[Tuple[Place, SyntaxProblem]] = None
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:

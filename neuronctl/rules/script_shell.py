@@ -365,10 +365,11 @@ def first_node(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 @script_rule("NC643")
 def syntax(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if facts.unreadable is not None and not facts.unmerged:
-        place, message, runs = facts.unreadable
+        place, problem = facts.unreadable
+        says = "bash says" if problem.warning else "bash cannot read this and stops here"
         yield ScriptViolation(
-            f"bash says: {message}" if runs else f"bash cannot read this and stops here: {message}",
+            f"{says}: {problem.message}",
             place,
             "look for an open quote, bracket, block, or here-document at or before this line",
-            WARNING if runs else None,
+            WARNING if problem.warning else None,
         )

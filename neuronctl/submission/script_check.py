@@ -165,7 +165,9 @@ def _checked(
     return CheckedScript(name, text, found, made, verdict)
 
 
-def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[Tuple[Place, str, bool]]:
+def _unreadable(
+    text: str, header: Header, shell: ShellText
+) -> Optional[Tuple[Place, SyntaxProblem]]:
     """Where bash cannot read a script; bash is asked only where the grammar has its doubts."""
     names = [word.rpartition("/")[2] for word in header.shebang.split()]
     if shell.broken is None or not {"bash", "sh"} & set(names) or "\0" in text:
@@ -177,13 +179,8 @@ def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[Tuple[P
         ends = one.name == "exit" or (one.name == "exec" and len(one.words) > 1)
         if ends and one.sure and one.place.line < found[0].line:
             read = text.split("\n")[: one.place.line]
-            return None if unreadable("\n".join(read)) is None else _told(found)
-    return _told(found)
-
-
-def _told(found: Tuple[Place, SyntaxProblem]) -> Tuple[Place, str, bool]:
-    place, problem = found
-    return place, problem.message, problem.warning
+            return None if unreadable("\n".join(read)) is None else found
+    return found
 
 
 def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> CheckedScript:

@@ -227,6 +227,9 @@ def test_what_is_said_is_what_slurm_does(
             return
         job_id = json.loads(result.stdout)["job_id"]
         expected = f"PENDING {happens}" if happens else "R"
+        if happens == UNAVAILABLE:
+            # Slurm gives it ReqNodeNotAvail at first.
+            wait_until(lambda: NOT_THERE not in seen(sandbox, job_id))
         assert seen(sandbox, job_id).startswith(expected)
 
 

@@ -33,4 +33,6 @@ srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=4 --ntasks-per-node=2 --cpus-per-
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?
+  # Slurm signals one process after the other: the program may end before this shell hears of it.
+  ((code <= 128 || stopped)) || sleep 1
   exit "$((stopped && code > 128 ? 1 : code))"' task python train_hvd.py

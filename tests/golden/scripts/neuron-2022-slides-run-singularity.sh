@@ -35,4 +35,6 @@ srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=8 --ntasks-per-node=4 --cpus-per-
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?
+  # Slurm signals one process after the other: the program may end before this shell hears of it.
+  ((code <= 128 || stopped)) || sleep 1
   exit "$((stopped && code > 128 ? 1 : code))"' task python pytorch_imagenet_resnet50.py

@@ -90,6 +90,8 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?
+  # Slurm signals one process after the other: the program may end before this shell hears of it.
+  ((code <= 128 || stopped)) || sleep 1
   exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py '' 'two words' '$five' '$(touch seen)' '`touch seen`' 'it'"'"'s' 'say "no"' \
     'a
 b' 'tab	here' 'back\slash' '*' '~' '!' 'a;b' 'a&b' -p --help -- --name='with blank' \

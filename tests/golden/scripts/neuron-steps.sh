@@ -109,6 +109,8 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-e
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?
+  # Slurm signals one process after the other: the program may end before this shell hears of it.
+  ((code <= 128 || stopped)) || sleep 1
   exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py --epochs 20 'two words'
 ) &
 finish $! || end_job 2 $?

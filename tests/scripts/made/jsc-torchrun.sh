@@ -97,4 +97,6 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=non
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?
+  # Slurm signals one process after the other: the program may end before this shell hears of it.
+  ((code <= 128 || stopped)) || sleep 1
   exit "$((stopped && code > 128 ? 1 : code))"' torchrun_jsc train.py

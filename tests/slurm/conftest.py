@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     items.sort(key=first)
 
 
-_FIRST = ("containers", "bench-test_fidelity", "broken")
+_FIRST = ("containers", "broken")
 
 
 def group_of(item: pytest.Item) -> str:
@@ -62,6 +62,8 @@ def group_of(item: pytest.Item) -> str:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     if "container_bench" in fixtures or parameters.get("wrapper") == "container":
         return "containers"
+    if item.path.stem in ("test_fidelity", "test_launch_table") and "wrapper" in parameters:
+        return f"bench-{parameters['launcher']}"
     if "bench" in fixtures or "wrapper" in parameters:
         return f"bench-{item.path.stem}"
     return next((name for name in ("broken", "on_the_safe_side") if name in fixtures), "")

@@ -49,8 +49,8 @@ EOF
 python train.py | tee log
 ) &
 program=$!
-# A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
+# Asked twice a second: of a program that ends while a signal interrupts 'wait', bash loses the exit code.
 while kill -0 "$program" 2>/dev/null; do
-    wait "$program" || true
+    sleep 0.5 || true
 done
 wait "$program"

@@ -99,8 +99,8 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
   ((code <= 128 || stopped)) || sleep 1
   exit "$((stopped && code > 128 ? 1 : code))"' torchrun train.py &
 program=$!
-# A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
+# Asked twice a second: of a program that ends while a signal interrupts 'wait', bash loses the exit code.
 while kill -0 "$program" 2>/dev/null; do
-    wait "$program" || true
+    sleep 0.5 || true
 done
 wait "$program"

@@ -100,8 +100,8 @@ srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-ex
   ((code <= 128 || stopped)) || sleep 1
   exit "$((stopped && code > 128 ? 1 : code))"' task python train.py &
 program=$!
-# A signal interrupts 'wait': wait until the program has ended, and exit with its exit code.
+# Asked twice a second: of a program that ends while a signal interrupts 'wait', bash loses the exit code.
 while kill -0 "$program" 2>/dev/null; do
-    wait "$program" || true
+    sleep 0.5 || true
 done
 wait "$program"

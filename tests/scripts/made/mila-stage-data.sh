@@ -30,11 +30,12 @@ elif command -v rocm-smi >/dev/null; then
 fi
 [ "$failed" -eq 0 ] || exit 1
 
-# Wait until these processes have ended, whatever interrupts the wait; fail as the first that failed.
+# Wait until these processes have ended; fail as the first that failed. Asked twice a second: of a
+# process that ends while a signal interrupts 'wait', bash loses the exit code.
 finish() {
     running=$* code=0
     for one in $running; do
-        while kill -0 "$one" 2>/dev/null; do wait "$one" || true; done
+        while kill -0 "$one" 2>/dev/null; do sleep 0.5 || true; done
         wait "$one" || { failed=$?; [ "$code" -ne 0 ] || code=$failed; }
     done
     return "$code"

@@ -96,7 +96,14 @@ def test_steps_run_in_order_and_side_by_side(sandbox: Sandbox, no_jobs: None) ->
             {"run": "echo never"},
         ],
     }
-    ended = submitted(sandbox, {"in-order": in_order, "beside": beside})
+    met = _MET.replace("at-once", "met").replace("3 ]", "4 ]")
+    one: Dict[str, object] = {"run": f"echo on $(hostname)\ntouch met.$SLURM_STEP_ID\n{met}"}
+    spread: Dict[str, object] = {
+        "nodes": 2,
+        "gpus-per-node": 2,
+        "steps": [{"together": [{**one, "gpus-per-node": 1}, *({**one} for _ in range(3))]}],
+    }
+    ended = submitted(sandbox, {"in-order": in_order, "beside": beside, "spread": spread})
     state, code, log = ended["in-order"]
     assert (state, code) == ("FAILED", "7:0"), log
     assert "first " in log and "after" in log
@@ -111,6 +118,10 @@ def test_steps_run_in_order_and_side_by_side(sandbox: Sandbox, no_jobs: None) ->
     gpus = sorted(line.split()[1] for line in log.splitlines() if line.startswith("GPUs "))
     assert len(set(",".join(gpus).split(","))) == 4, gpus
     assert "never" not in log
+    state, code, log = ended["spread"]
+    assert (state, code) == ("COMPLETED", "0:0"), log
+    hosts = [line for line in log.splitlines() if line.startswith("on ")]
+    assert len(hosts) == 4 and len(set(hosts)) == 2, log
 
 
 _MET = """echo GPUs $CUDA_VISIBLE_DEVICES

@@ -83,13 +83,20 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
         )
     elif _known(context) is None:
         close, source = nearest(plan.partition.name, names), _every_partition(context)
-        other = "; if the job is for another cluster, name it: --cluster" if source.doubtful else ""
-        missing = "is not in the catalog's list of" if source.doubtful else "does not exist on"
+        hint = f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names)
+        missing = "does not exist on"
+        if source.doubtful:
+            missing = "is not in the catalog's list of"
+            clusters = context.catalog.clusters
+            theirs = [
+                name for name, one in clusters.items() if plan.partition.name in one.partitions
+            ]
+            if theirs:
+                hint = f"is the job for another cluster? use --cluster {' or '.join(theirs)}"
+            else:
+                hint += "; if the job is for another cluster, name it: --cluster"
         yield Violation(
-            f"partition '{plan.partition.name}' {missing} {plan.cluster.name}",
-            (f"did you mean {' or '.join(close)}?" if close else "there are: " + ", ".join(names))
-            + other,
-            source,
+            f"partition '{plan.partition.name}' {missing} {plan.cluster.name}", hint, source
         )
 
 

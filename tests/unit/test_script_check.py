@@ -261,6 +261,11 @@ def test_a_courses_first_script_leaves_three_gpus_idle() -> None:
     assert "3 GPUs stay idle" in one.finding.message
 
 
+def test_the_cluster_that_has_a_scripts_partition_is_named() -> None:
+    hints = {one.finding.code: one.finding.hint for one in checked(COURSE, "neuron").findings}
+    assert hints["NC101"] == "is the job for another cluster? use --cluster jureca"
+
+
 @pytest.mark.parametrize(
     ("body", "found"),
     [

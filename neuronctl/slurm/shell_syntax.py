@@ -31,4 +31,8 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
         return None
     # Not the exit code: it is 0 after a warning and after an error within [[ ]].
     found = re.search(r"(?m)^bash: line (\d+): (warning: )?(.*)$", answer.stderr)
-    return None if found is None else SyntaxProblem(int(found[1]), found[3], bool(found[2]))
+    if found is None:
+        return None
+    # To bash, the end of the file is on a line of its own.
+    line = min(int(found[1]), text.rstrip().count("\n") + 1)
+    return SyntaxProblem(line, found[3], bool(found[2]))

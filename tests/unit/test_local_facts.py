@@ -349,7 +349,7 @@ def test_a_program_that_needs_a_launcher_is_told_of_torchrun(here: Path) -> None
     [
         ('echo a\necho "b\necho c\n', "line 2, column 6: unexpected EOF while looking for match"),
         ("echo 'it's'\nx\n", "line 1, column 11: unexpected EOF"),
-        ("if true; then\n  echo a\n", "line 3, column 1: syntax error: unexpected end of file"),
+        ("if true; then\n  echo a\n", "line 2, column 1: syntax error: unexpected end of file"),
         ("for x in a; do\n  echo\n  fi\n", "line 3, column 3: syntax error near unexpected token"),
         ("echo a; ;\n", "line 1, column 7: syntax error near unexpected token `;'"),
         ("\n\ndone\n", "line 3, column 1: syntax error near unexpected token `done'"),

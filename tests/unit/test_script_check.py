@@ -324,6 +324,13 @@ def test_what_stands_behind_the_end_is_not_read() -> None:
     assert codes(f"{head}if true; then exit; fi\nfi\n") == ["NC643"]
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\n ", "\n\n\n"])
+def test_an_end_that_comes_too_early_is_shown_at_the_last_line(end: str) -> None:
+    found = checked("#!/bin/bash\n#SBATCH -p cpu\nwhile ./a; do" + end, "neuron").findings
+    (place,) = (one.place for one in found if one.finding.code == "NC643")
+    assert place.line == 3
+
+
 @pytest.mark.parametrize("name", ["tab\there.sh", "nl\nx.sh", "\udcff.sh"])
 def test_the_name_of_the_file_changes_no_finding(name: str) -> None:
     catalog = load()

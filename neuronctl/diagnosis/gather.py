@@ -11,12 +11,7 @@ from typing import List, Sequence, Tuple
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
-from neuronctl.errors import (
-    NeuronctlError,
-    RecordError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from neuronctl.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import REASONS
 from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
@@ -62,7 +57,7 @@ def gather(status: JobStatus) -> Evidence:
         limit = explain_now(status)
     elif status.state == "PENDING" and status.source == "squeue" and status.partition:
         # The reason is known all the same.
-        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        with contextlib.suppress(SlurmError):
             queue = partition_queue(status.partition)
             if any(row.id == status.id and "singleton" in row.dependency for row in queue):
                 same_name = _same_name(status)
@@ -118,7 +113,7 @@ def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
 
     if status.ended or status.source != "squeue" or status.id.tasks is not None:
         return ()
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+    with contextlib.suppress(SlurmError):
         return earlier_runs(status, sacct([status.id], duplicates=True).jobs)
     return ()
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import Dict, Iterable, Optional, Sequence, Tuple
 
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import SlurmError
 from neuronctl.slurm.limits import (
     ACCOUNT,
     ASSOCIATION,
@@ -68,7 +68,7 @@ def explain_now(status: JobStatus) -> Explained:
     from neuronctl.slurm.squeue import squeue
     from neuronctl.tracking.job_status import merge
 
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+    with contextlib.suppress(SlurmError):
         limits, groups = ask_limits(status.user, timeout=10.0)
         own = merge(None, squeue(user=status.user))
         return explain_limit(status, own, limits, groups)
@@ -89,7 +89,7 @@ def _known_limits(*, shared: bool) -> Optional[Tuple[Limits, _Groups]]:
     kept = limits_cache.read(limits_cache.key())
     if kept is not None and kept[1] > time.time() - _FRESH and not shared:
         return kept[0], ()
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+    with contextlib.suppress(SlurmError):
         return ask_limits(login_name())
     return None
 

@@ -8,7 +8,7 @@ import os
 import time
 from typing import Callable, Dict, Optional, Tuple, Union
 
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import SlurmError, SlurmUnavailableError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
@@ -124,7 +124,7 @@ class AskedOnce:
         if key not in self._answers:
             try:
                 self._answers[key] = ask_slurm(plan, fresh=fresh, meanwhile=meanwhile)
-            except (SlurmUnavailableError, SlurmRefusedError) as error:
+            except SlurmError as error:
                 self._answers[key] = error
         answer = self._answers[key]
         if isinstance(answer, Exception):

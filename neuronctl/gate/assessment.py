@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Set, Tuple
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import SlurmError
 from neuronctl.forecast.forecast import Forecast, forecast
 from neuronctl.forecast.free_nodes import may_be_planned_for_others
 from neuronctl.forecast.outcomes import Wait
@@ -146,12 +146,12 @@ def assess_now(
         if asked is None and assessment.may_be_behind_others:
             try:
                 queue = ask_queue(snapshot)
-            except (SlurmUnavailableError, SlurmRefusedError) as error:
+            except SlurmError as error:
                 words = f"whether jobs of others wait for these nodes is not known: {error.message}"
                 return replace(assessment, doubt=f"there is room for it, but {one_line(words)}")
             assessment = assess(context, replace(snapshot, queue=queue))
         return assessment
-    except (SlurmUnavailableError, SlurmRefusedError) as error:
+    except SlurmError as error:
         from neuronctl.sandbox_address import is_up
 
         inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""

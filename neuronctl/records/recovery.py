@@ -16,12 +16,7 @@ import time
 from typing import Dict, Iterable, List, Tuple, Union
 
 from neuronctl.batchscript.sbatch_line import read_line
-from neuronctl.errors import (
-    NeuronctlError,
-    RecordError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from neuronctl.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
@@ -122,7 +117,7 @@ class Recovery:
         alike -= set(self.store.find(alike, self.cluster))
         if not alike:
             return
-        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        with contextlib.suppress(SlurmError):
             asked = [JobId(number) for number in sorted(alike)]
             self.match(sacct(asked, marks=True).jobs)
 

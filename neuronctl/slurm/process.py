@@ -11,7 +11,13 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.errors import (
+    NeuronctlError,
+    SlurmError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UsageError,
+)
 from neuronctl.frozen import dataclass
 
 # Slurm variables that say how to reach the cluster, or that a site sets for everybody.
@@ -279,7 +285,7 @@ def answer(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
     return result.stdout
 
 
-def failure(result: Result) -> Exception:
+def failure(result: Result) -> SlurmError:
     """The error for a command that ended with a nonzero exit code, with Slurm's message."""
     command = result.argv[0]
     if result.returncode < 0 and not result.stderr.strip():
@@ -353,7 +359,7 @@ def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, s
     return code if code >= 0 else 128 - code
 
 
-def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Exception:
+def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> NeuronctlError:
     if cwd is not None and not os.path.isdir(cwd):
         return UsageError(f"no such directory: {cwd}")
     if isinstance(error, FileNotFoundError):

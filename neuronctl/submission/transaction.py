@@ -8,7 +8,7 @@ import os
 from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.sbatch_line import read_line
-from neuronctl.errors import RecordError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import RecordError, SlurmError, SlurmRefusedError
 from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.provenance import look
@@ -170,7 +170,7 @@ def submit_draft(
             "('neuronctl status' shows it)"
         )
         raise
-    except (SlurmRefusedError, SlurmUnavailableError) as error:
+    except SlurmError as error:
         # Only then is it certain that there is no job; any other error leaves the intent.
         if isinstance(error, SlurmRefusedError) or not installed():
             recording.failed(error.message, certain=True)

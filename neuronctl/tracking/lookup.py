@@ -20,12 +20,7 @@ from typing import (
     Union,
 )
 
-from neuronctl.errors import (
-    NoSuchJobError,
-    RecordError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from neuronctl.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
@@ -154,7 +149,7 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
     if status.stdout is not None:
         return status.stdout, status.stderr or status.stdout, False
     told = None
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+    with contextlib.suppress(SlurmError):
         if status.source == "squeue":
             pages = scontrol_show_job(status.id)
             told = (pages[0].stdout, pages[0].stderr) if len(pages) == 1 else None
@@ -346,7 +341,7 @@ class _Search:
                 accounting = sacct(user=str(os.getuid()), since=since, marks=lost is not None)
             else:
                 accounting = sacct([JobId(number) for number in sorted(wanted)])
-        except (SlurmUnavailableError, SlurmRefusedError) as error:
+        except SlurmError as error:
             accounting = Accounting(off=error.message)  # squeue's answer stands
         if lost is not None:
             recorded = set(lost.open)

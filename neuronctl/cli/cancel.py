@@ -163,7 +163,7 @@ def _scancel(ids: Sequence[JobId], choice: Choice) -> Dict[str, str]:
     """One scancel for all; what Slurm refused, by id."""
     from neuronctl.slurm.job_control import scancel
 
-    refused = scancel(ids, signal=choice.signal, batch=choice.batch).refused
+    refused = scancel(ids, signal=choice.signal, batch=choice.batch)
     # What ended in between is refused too, but that is all anybody wants.
     return {job: words for job, words in refused.items() if "already complet" not in words.lower()}
 

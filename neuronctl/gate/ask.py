@@ -89,7 +89,7 @@ def ask_slurm(
     )
 
 
-def ask_queue(snapshot: Snapshot, *, timeout: float = TIMEOUT) -> Tuple[PartitionJob, ...]:
+def ask_queue(snapshot: Snapshot) -> Tuple[PartitionJob, ...]:
     """All users' jobs in the partitions of the snapshot's nodes; raises as ask_slurm() does.
 
     slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
@@ -97,7 +97,7 @@ def ask_queue(snapshot: Snapshot, *, timeout: float = TIMEOUT) -> Tuple[Partitio
     from neuronctl.slurm.partition_queue import partition_queue
 
     names = dict.fromkeys(name for node in snapshot.nodes for name in node.partitions)
-    return partition_queue(",".join(names), timeout=timeout)
+    return partition_queue(",".join(names), timeout=TIMEOUT)
 
 
 class AskedOnce:

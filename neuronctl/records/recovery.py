@@ -169,7 +169,7 @@ class Recovery:
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
         if not accounting.off:
             words = "it never reached Slurm: neither squeue nor sacct lists the job"
-        elif accounting.switched_off:
+        elif accounting.disabled:
             words = (
                 "slurmctld does not list the job, and accounting is disabled, so there is no way "
                 "to tell whether it ran"

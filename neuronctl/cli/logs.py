@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import sys
+from dataclasses import replace
 from typing import BinaryIO, Callable, List, Optional, Sequence, Tuple
 
 import click
@@ -101,8 +102,6 @@ class _Place:
 
 def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
     """Ask the controller, and accounting about a job it has forgotten."""
-    from dataclasses import replace
-
     from neuronctl.slurm.fields import ExitCode
     from neuronctl.slurm.job_control import scontrol_show_job
     from neuronctl.slurm.sacct import sacct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import click
 
@@ -11,10 +11,9 @@ from neuronctl.cli.job_options import BEHIND_DASHES, job_command
 from neuronctl.cli.say import notify, print_script
 from neuronctl.cli.submission import judge_aloud
 from neuronctl.errors import UsageError
+from neuronctl.request.job import JobRequest
+from neuronctl.shell import expanded, join, positional
 from neuronctl.submission.prepare import plan_job, told_of_dash
-
-if TYPE_CHECKING:
-    from neuronctl.request.job import JobRequest
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.
@@ -54,8 +53,6 @@ def command(
     --container if given. The shell itself runs outside the image; 'neuronctl run --container'
     enters it.
     """
-    from neuronctl.shell import expanded, join, positional
-
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
         told_of_dash(words[0])
         there = join([*(["python"] if words[0].endswith(".py") else []), *words])
@@ -109,8 +106,6 @@ def command(
 
 def _run_line(request: JobRequest) -> str:
     """How to enter the image from the shell: ``run`` knows only its own options."""
-    from neuronctl.shell import join
-
     line = ["neuronctl", "run", f"--container={request.container}"]
     if request.container_runtime is not None:
         line.append(f"--container-runtime={request.container_runtime}")

@@ -17,9 +17,13 @@ from neuronctl.cli.say import print_script
 from neuronctl.console import print_json, print_line, print_text, printable
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
+from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.pending_reasons import reason_words
+from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
 from neuronctl.tracking.lookup import canceller
+from neuronctl.words import duration
 
 _TASKS = 8  # tasks of an array that are listed
 
@@ -35,7 +39,6 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     newest of that name). Secrets are masked in the recorded script.
     """
     from neuronctl.records.recorded import record_of
-    from neuronctl.slurm.cluster import local_cluster
 
     store = RecordStore.default()
     asked = one_job(job, store)
@@ -96,10 +99,6 @@ def _rows(rows: Sequence[Tuple[str, str]], first_style: str = "") -> None:
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
-    from neuronctl.slurm.pending_reasons import reason_words
-    from neuronctl.tracking.endings import ending_words
-    from neuronctl.words import duration
-
     status = jobs[0]
     if len(jobs) > 1:
         rows = [("tasks", str(sum(job.id.count for job in jobs)))]

@@ -28,7 +28,7 @@ from neuronctl.slurm.limits import (
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
 from neuronctl.slurm.snapshot import Limits, limits_in_force
-from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_status import JobStatus, merge
 from neuronctl.units import UNLIMITED, format_time
 from neuronctl.users import login_name
 from neuronctl.words import counted
@@ -66,7 +66,6 @@ def explain_now(status: JobStatus) -> Explained:
     """The limit that a job waits for, with Slurm's figures of this moment where it tells them."""
     from neuronctl.gate.ask import ask_limits
     from neuronctl.slurm.squeue import squeue
-    from neuronctl.tracking.job_status import merge
 
     with contextlib.suppress(SlurmError):
         limits, groups = ask_limits(status.user, timeout=10.0)

@@ -13,10 +13,11 @@ from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
 from neuronctl.planning import JobPlan
-from neuronctl.slurm.cluster import is_cluster
-from neuronctl.slurm.partition_queue import PartitionJob
+from neuronctl.slurm.cluster import is_cluster, local_cluster
+from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
 from neuronctl.slurm.sacctmgr import LimitedGroup
-from neuronctl.slurm.snapshot import Limits
+from neuronctl.slurm.snapshot import Limits, ask_now, latest_ends
+from neuronctl.users import login_name
 
 TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
@@ -35,10 +36,6 @@ def ask_slurm(
     for what needs no answer; not called where it is not asked. Raises SlurmUnavailableError where
     Slurm is not there or does not answer in time, or is another cluster's; SlurmRefusedError.
     """
-    from neuronctl.slurm.cluster import local_cluster
-    from neuronctl.slurm.snapshot import ask_now, latest_ends
-    from neuronctl.users import login_name
-
     name = local_cluster()
     if name is not None:
         _check_cluster(plan, name)
@@ -94,8 +91,6 @@ def ask_queue(snapshot: Snapshot) -> Tuple[PartitionJob, ...]:
 
     slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
     """
-    from neuronctl.slurm.partition_queue import partition_queue
-
     names = dict.fromkeys(name for node in snapshot.nodes for name in node.partitions)
     return partition_queue(",".join(names), timeout=TIMEOUT)
 
@@ -137,10 +132,6 @@ def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Tuple[Limits, Tuple[Li
 
     timeout: seconds. Raises SlurmUnavailableError and SlurmRefusedError.
     """
-    from neuronctl.slurm.cluster import local_cluster
-    from neuronctl.slurm.snapshot import ask_now
-    from neuronctl.users import login_name
-
     now = ask_now(limits_of=(user, local_cluster() or ""), timeout=timeout)
     assert now.limits is not None
     if user == login_name():

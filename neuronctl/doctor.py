@@ -19,7 +19,7 @@ from neuronctl.slurm.process import installed, run, where_slurm_is
 from neuronctl.slurm.snapshot import ask_now
 from neuronctl.users import login_name
 from neuronctl.version import __version__
-from neuronctl.words import counted
+from neuronctl.words import counted, moment
 
 GOOD = "ok"
 BAD = "wrong"
@@ -262,5 +262,5 @@ def _last_job() -> Iterator[Check]:
         return
     record = newest[0]
     words = f"{record.job_id} ({record.job_name}) in {record.partition}"
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.begun_at))
-    yield Check("last job", GOOD, f"{words}, submitted {when}", f"neuronctl status {record.job_id}")
+    words += f", submitted {moment(record.begun_at)}"
+    yield Check("last job", GOOD, words, f"neuronctl status {record.job_id}")

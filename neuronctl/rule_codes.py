@@ -14,6 +14,9 @@ ERROR = "error"
 WARNING = "warning"
 NOTE = "note"
 
+ROW = ("code", "severity", "title", "message", "source", "hint")
+"""What records and JSON have of a finding."""
+
 
 @dataclass(frozen=True)
 class RuleCode:

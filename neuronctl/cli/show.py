@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-import time
 from typing import List, Optional, Sequence, Tuple
 
 import click
@@ -23,7 +22,7 @@ from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
 from neuronctl.tracking.lookup import canceller
-from neuronctl.words import duration
+from neuronctl.words import duration, moment
 
 _TASKS = 8  # tasks of an array that are listed
 
@@ -144,5 +143,5 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
     return [(name, text) for name, text in rows if text]
 
 
-def _local(moment: Optional[int]) -> str:
-    return "" if moment is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+def _local(epoch: Optional[int]) -> str:
+    return "" if epoch is None else moment(epoch, seconds=True)

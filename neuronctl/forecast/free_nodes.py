@@ -7,7 +7,7 @@ from typing import Iterator, List, Optional, Tuple, Union
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
-from neuronctl.forecast.prospect import Prospect, hosts
+from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.reservations import (
     SOURCE,
     ReservedNodes,
@@ -22,6 +22,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
+from neuronctl.units import hosts
 from neuronctl.words import counted
 
 _SAID_OF_NODES = slurm_says("scontrol show node")

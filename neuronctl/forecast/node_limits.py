@@ -8,9 +8,9 @@ from typing import Iterator, Set
 from neuronctl.forecast.free_nodes import NodeSearch
 from neuronctl.forecast.limits import taken_first, usage
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
-from neuronctl.forecast.prospect import hosts
 from neuronctl.forecast.snapshot import running
 from neuronctl.slurm.limits import GROUP, TRES, USER, Limit
+from neuronctl.units import hosts
 from neuronctl.words import counted
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Optional, Sequence, Set, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation
@@ -236,7 +235,7 @@ class Prospect:
     @cached_property
     def named_hosts(self) -> Set[str]:
         """The hosts that ``--nodelist`` names."""
-        return set(hosts(self.plan.request.nodelist))
+        return set(units.hosts(self.plan.request.nodelist))
 
     @property
     def required_hosts(self) -> Set[str]:
@@ -265,13 +264,3 @@ class Prospect:
 def _same(one: str, other: str) -> bool:
     """Whether Slurm takes two names of an account or a QOS for one."""
     return one.lower() == other.lower()
-
-
-def hosts(text: Optional[str]) -> List[str]:
-    """The names in a host list; none where it is a file, or cannot be read."""
-    if text is None or re.search("/", text):
-        return []
-    try:
-        return units.expand_hostlist(text)
-    except ValueError:
-        return []

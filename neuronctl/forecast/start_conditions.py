@@ -5,7 +5,6 @@ sbatch options are not judged here. Pure.
 from __future__ import annotations
 
 import re
-import time
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from neuronctl import units
@@ -13,9 +12,9 @@ from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.planning import JobPlan
-from neuronctl.request.begin_time import moment
+from neuronctl.request import begin_time
 from neuronctl.slurm.snapshot import Limits
-from neuronctl.words import counted, verb
+from neuronctl.words import counted, moment, verb
 
 _ACTIVE = frozenset(
     {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "STAGE_OUT"}
@@ -113,14 +112,13 @@ def _counts(text: str) -> Optional[Dict[str, int]]:
 
 def _begin(text: str, now: int) -> Iterator[Outcome]:
     try:
-        at = moment(text, now)
+        at = begin_time.moment(text, now)
     except ValueError:
         return  # a rule refuses it
     if at is None:
         yield Doubt(f"--begin={text} is a time that only Slurm can read", refusable=True)
     elif at > now:
-        shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-        left = units.format_time(at - now)
+        shown, left = moment(at, seconds=True), units.format_time(at - now)
         words = f"it starts at {shown} (--begin={text}), {left} from now, at the earliest"
         yield Wait("NC506", "BeginTime", words, until=at)
 

@@ -350,20 +350,10 @@ class _Planner:
             most = self.request.max_nodes
             self.asked("nodes", "nodes", f"{nodes}-{most}" if most else nodes)
             return nodes
-        named = self._named_nodes()
+        named = len(set(units.hosts(self.request.nodelist)))  # what cannot be read, NC312 says
         if named > 1:
             return self.decide("nodes", named, Source.DERIVED, "as many as --nodelist names")
         return self.decide("nodes", 1, Source.DERIVED, "")
-
-    def _named_nodes(self) -> int:
-        """How many nodes --nodelist names; 0 where it is not given or cannot be read (NC312)."""
-        text = self.request.nodelist
-        if text is None or "/" in text:
-            return 0
-        try:
-            return len(set(units.expand_hostlist(text)))
-        except ValueError:
-            return 0
 
     def _gpus(self, nodes: int) -> int:
         gpus, total = self.request.gpus_per_node, self.request.gpus

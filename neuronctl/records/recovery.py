@@ -25,6 +25,7 @@ from neuronctl.slurm.job_control import batch_script
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
+from neuronctl.words import moment
 
 IN_FLIGHT = 60
 """Seconds during which a submission may still be in progress."""
@@ -228,8 +229,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
 
 
 def _name(record: JobRecord) -> str:
-    begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.begun_at))
-    return f"'{record.job_name}' of {begun}"
+    return f"'{record.job_name}' of {moment(record.begun_at)}"
 
 
 def _is_alive(pid: int) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, Mapping, 
 from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.frozen import dataclass, field
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES, ERROR
+from neuronctl.rule_codes import CODES, ERROR, ROW
 
 if TYPE_CHECKING:
     from neuronctl.forecast.forecast import Forecast
@@ -41,6 +41,11 @@ class Finding:
     doubtful: bool = False
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
+
+    @property
+    def row(self) -> Tuple[str, ...]:
+        """What a record has of it: the values of ROW."""
+        return tuple(getattr(self, name) for name in ROW)
 
     @property
     def refuses(self) -> bool:

@@ -265,10 +265,8 @@ def judged_draft(draft: RecordDraft, own: OwnScript, job: PreparedJob) -> Record
         time_limit=plan.time_limit,
         catalog_cluster=plan.cluster.name,
         catalog_date=plan.cluster.date,
-        decisions=tuple((one.name, one.value, one.source.value, one.why) for one in about_slurm),
-        findings=tuple(
-            (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in job.findings
-        ),
+        decisions=tuple(one.row for one in about_slurm),
+        findings=tuple(one.row for one in job.findings),
         forced=bool(job.errors),
         verdict="" if job.verdict is None else str(job.verdict),
     )

@@ -118,8 +118,6 @@ def plan_job(
     )
     origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
     request = dataclasses.replace(request, partition=best[0].name, origins=origins)
-    decision = made.decision("cluster")
-    how = "" if decision is None else decision.why
     made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
     return PlannedJob(made, catalog, (*best, *others))
 

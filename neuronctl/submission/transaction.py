@@ -69,10 +69,8 @@ def draft(
         time_limit=plan.time_limit,
         catalog_cluster=plan.cluster.name,
         catalog_date=plan.cluster.date,
-        decisions=tuple((one.name, one.value, one.source.value, one.why) for one in plan.decisions),
-        findings=tuple(
-            (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in job.findings
-        ),
+        decisions=tuple(one.row for one in plan.decisions),
+        findings=tuple(one.row for one in job.findings),
         forced=bool(job.errors),
         verdict="" if job.verdict is None else str(job.verdict),
         surroundings=look(plan.request.script, cwd),

@@ -18,7 +18,7 @@ from neuronctl.slurm.pending_reasons import reason_words
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.job_table import STATE_STYLES, state_style
-from neuronctl.tracking.lookup import canceller, is_named, look_up, mine
+from neuronctl.tracking.lookup import is_named, look_up, mine
 from neuronctl.units import parse_since
 from neuronctl.words import duration, utc
 
@@ -156,7 +156,7 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
     if len(known) != 1:
         return ""
     status = known[0]
-    return ending_words(status, canceller(status)) if status.ended else reason_words(status.reason)
+    return ending_words(status) if status.ended else reason_words(status.reason)
 
 
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:

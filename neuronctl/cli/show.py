@@ -21,7 +21,6 @@ from neuronctl.slurm.pending_reasons import reason_words
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
-from neuronctl.tracking.lookup import canceller
 from neuronctl.words import duration, moment
 
 _TASKS = 8  # tasks of an array that are listed
@@ -102,12 +101,12 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     if len(jobs) > 1:
         rows = [("tasks", str(sum(job.id.count for job in jobs)))]
         for job in jobs[:_TASKS]:
-            how = ending_words(job, canceller(job)) if job.ended else reason_words(job.reason)
+            how = ending_words(job) if job.ended else reason_words(job.reason)
             rows.append((str(job.id), f"{job.state}{how and f' ({how})'}"))
         if len(jobs) > _TASKS:
             rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
         return rows
-    how = ending_words(status, canceller(status)) if status.ended else reason_words(status.reason)
+    how = ending_words(status) if status.ended else reason_words(status.reason)
     rows = [
         ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
         ("partition", status.partition),

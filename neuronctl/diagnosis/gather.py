@@ -23,9 +23,9 @@ from neuronctl.slurm.limits import REASONS
 from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.squeue import squeue
-from neuronctl.tracking.endings import is_launch_failure
+from neuronctl.tracking.endings import canceller, is_launch_failure
 from neuronctl.tracking.job_status import ENDED, UNKNOWN, JobStatus
-from neuronctl.tracking.lookup import canceller, log_paths
+from neuronctl.tracking.lookup import log_paths
 
 
 def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:

@@ -200,20 +200,16 @@ class Prospect:
 
     def _memory(self, cores: int) -> Optional[int]:
         """MB per node; None or 0: not known."""
-        if any(self.sbatch_option(name) is not None for name in ("mem-per-cpu", "mem-per-gpu")):
+        request = self.plan.request
+        if any(request.sbatch_value(name) is not None for name in ("mem-per-cpu", "mem-per-gpu")):
             return None
-        if self.plan.request.mem is not None:
-            return units.parse_memory(self.plan.request.mem)
+        if request.mem is not None:
+            return units.parse_memory(request.mem)
         if self.partition is None or not self.partition.memory_mb_per_cpu:
             return None
         if not self.snapshot.limits.config.memory_counts:
             return None
         return self.partition.memory_mb_per_cpu * cores
-
-    def sbatch_option(self, name: str) -> Optional[str]:
-        """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
-        options = (text.partition("=") for text in self.plan.request.sbatch)
-        return next((value for option, _, value in options if option == name), None)
 
     @property
     def array_size(self) -> int:

@@ -48,11 +48,11 @@ _HARMLESS = {
 def check_start_conditions(prospect: Prospect) -> Iterator[Outcome]:
     """What the job waits for as asked, and what it may wait for."""
     request = prospect.plan.request
-    if prospect.sbatch_option("hold") is not None:
+    if request.sbatch_value("hold") is not None:
         yield Wait("NC506", "JobHeldUser", "it is held (--hold) until you release it")
     if request.dependency is not None:
         yield from _dependency(request.dependency, prospect)
-    begin = prospect.sbatch_option("begin")
+    begin = request.sbatch_value("begin")
     if begin is not None:
         yield from _begin(begin, prospect.snapshot.asked_at)
     if request.gres:
@@ -95,7 +95,7 @@ def check_licenses(prospect: Prospect) -> Iterator[Outcome]:
 
 def _licenses(prospect: Prospect) -> Optional[Dict[str, int]]:
     """How many of each license it requests; None where that, or what Slurm has, is not known."""
-    text = prospect.sbatch_option("licenses")
+    text = prospect.plan.request.sbatch_value("licenses")
     return None if text is None or prospect.snapshot.licenses is None else _counts(text)
 
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    Mapping,
+    Optional,
+    Tuple,
+    TypeVar,
+)
 
 from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.frozen import dataclass, field
@@ -149,14 +160,18 @@ JUDGES: Dict[str, Judge] = {}
 
 def rule(code: str) -> Callable[[Judge], Judge]:
     """Register the function that judges by ``code``."""
+    return partial(registered, JUDGES, code)
 
-    def register(judge: Judge) -> Judge:
-        if code in JUDGES or code not in CODES:
-            raise ValueError(f"{code} is judged twice, or has no entry in rule_codes")
-        JUDGES[code] = judge
-        return judge
 
-    return register
+J = TypeVar("J")
+
+
+def registered(judges: Dict[str, J], code: str, judge: J) -> J:
+    """Put what judges by ``code`` into a table of such functions."""
+    if code in judges or code not in CODES:
+        raise ValueError(f"{code} is judged twice, or has no entry in rule_codes")
+    judges[code] = judge
+    return judge
 
 
 def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:

@@ -34,7 +34,7 @@ from neuronctl.slurm.squeue import squeue
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.lookup import canceller, remember
+from neuronctl.tracking.lookup import remember
 from neuronctl.tracking.rank_filter import Sink
 
 _TICK = 0.5  # seconds between reads of the log
@@ -267,7 +267,7 @@ class _Watch:
         status = self.statuses[0]
         if status.state == jobstatus.UNKNOWN:
             return f"job {self.job} ended, exit code unknown ({status.reason})"
-        cause = endings.ending_cause(status, canceller(status))
+        cause = endings.ending_cause(status)
         line = f"job {self.job} ended: {status.state}, {endings.exit_words(status)}"
         return f"{line} ({cause})" if cause else line
 

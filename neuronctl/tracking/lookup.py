@@ -184,21 +184,6 @@ def no_such_job(missing: Sequence[Union[JobId, str]], store: RecordStore) -> NoS
     return NoSuchJobError(f"no matching jobs: {', '.join(said)}", hint)
 
 
-def canceller(status: JobStatus) -> str:
-    """The login name of the user who cancelled a job; "you", or "" if unknown."""
-    import pwd
-
-    if status.cancelled_by is None:
-        return ""
-    if status.cancelled_by == os.getuid():
-        return "you"
-    try:
-        return pwd.getpwuid(status.cancelled_by).pw_name
-    except KeyError:
-        # A container may have no user database; 0 is root everywhere.
-        return "root" if status.cancelled_by == 0 else ""
-
-
 def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus]) -> JobRecord:
     """Add what Slurm said of a job to its record; the record as it is then.
 

@@ -234,7 +234,7 @@ def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _text(option: Option, value: Any) -> Any:
-    if option.kind in ("flag", "switch"):
+    if option.is_flag:
         if not isinstance(value, bool):
             raise UsageError(f"{option.long}: expected True or False, got {value!r}")
         return value

@@ -151,7 +151,7 @@ def options_layer(
         value = options.get(option.long.replace("-", "_"))
         if value is None or value == ():
             continue
-        if option.kind in ("flag", "switch"):
+        if option.is_flag:
             texts = ["true" if value else "false"]
         else:
             texts = list(value) if option.kind == "list" else [value]

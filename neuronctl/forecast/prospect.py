@@ -14,7 +14,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import CATALOG, GROUP, QOS, TIME, Limit
+from neuronctl.slurm.limits import Counts, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import Association, Qos, association_in
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
 from neuronctl.slurm.snapshot import limits_in_force
@@ -140,12 +140,12 @@ class Prospect:
         for kind, tres, key in CATALOG_LIMITS:
             figure = getattr(self.plan.partition, key)
             if figure is not None:
-                found.append(Limit(kind, tres, figure, CATALOG, self.plan.partition.name))
+                found.append(Limit(kind, tres, figure, Scope.CATALOG, self.plan.partition.name))
         return tuple(found)
 
     def held_by_account(self, limit: Limit) -> Optional[int]:
         """What the account's jobs hold of a QOS' limit on it; None: not told."""
-        told = [one for one in self.snapshot.limited_groups if one.scope == QOS]
+        told = [one for one in self.snapshot.limited_groups if one.scope == Scope.QOS]
         qos = [one for one in told if _same(one.name, limit.name)]
         own = [one for one in qos if one.account == self.account.lower()]
         for same in (x for group in own for x in group.limits if x.kind == limit.kind):
@@ -161,15 +161,15 @@ class Prospect:
     @property
     def wall_time(self) -> Optional[Limit]:
         """The shortest limit of the wall time; None where there is none."""
-        times = [limit for limit in self.limits if limit.about.counts == TIME]
+        times = [limit for limit in self.limits if limit.about.counts == Counts.TIME]
         return min(times, default=None, key=lambda limit: limit.figure)
 
     def source(self, limit: Limit) -> Citation:
         """Who says a limit's figure."""
-        if limit.scope == CATALOG:
+        if limit.scope == Scope.CATALOG:
             key = next(key for kind, tres, key in CATALOG_LIMITS if kind == limit.kind)
             return self.cite(key)
-        if limit.about.per == GROUP:
+        if limit.about.per == Per.GROUP:
             # Asked anew for each job, with what is held now.
             return Citation(f"Slurm itself: {limit.command}", True)
         return self.snapshot.says(limit.command)

@@ -24,7 +24,7 @@ from neuronctl.slurm.fields import (
     parse_tres_memory,
 )
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import ACCOUNT_SCOPE, ASSOCIATION, QOS, Limit
+from neuronctl.slurm.limits import Limit, Scope
 from neuronctl.slurm.process import Result, failure, run_together
 from neuronctl.units import UNLIMITED
 
@@ -123,7 +123,7 @@ def limits_in_force(
     found: List[Limit] = []
     seen: Set[Tuple[str, str]] = set()
     for one in qos:
-        of_all = [one.limits for one in groups if one.scope == QOS and not one.account]
+        of_all = [one.limits for one in groups if one.scope == Scope.QOS and not one.account]
         same = [x for limits in of_all for x in limits if x.name.lower() == one.name.lower()]
         fresh = [limit for limit in (*one.limits, *same) if (limit.kind, limit.tres) not in seen]
         seen.update((limit.kind, limit.tres) for limit in fresh)
@@ -133,9 +133,9 @@ def limits_in_force(
     others = list(association.limits)
     account = association.account
     for group in groups:
-        own = (group.scope, group.name) == (ASSOCIATION, account)
+        own = (group.scope, group.name) == (Scope.ASSOCIATION, account)
         others += group.limits if own and group.partition == association.partition else ()
-    above = {group.name: group for group in groups if group.scope == ACCOUNT_SCOPE}
+    above = {group.name: group for group in groups if group.scope == Scope.ACCOUNT}
     while account in above:
         group = above.pop(account)
         others += group.limits

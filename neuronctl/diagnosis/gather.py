@@ -20,9 +20,8 @@ from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import REASONS
-from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
 from neuronctl.slurm.sacct import AccountingJob, sacct
-from neuronctl.slurm.squeue import squeue
+from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
 from neuronctl.tracking.endings import canceller, is_launch_failure
 from neuronctl.tracking.job_status import ENDED, UNKNOWN, JobStatus
 from neuronctl.tracking.lookup import log_paths

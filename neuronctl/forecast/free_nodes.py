@@ -19,9 +19,9 @@ from neuronctl.forecast.reservations import (
 )
 from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
+from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.units import hosts
 from neuronctl.words import counted
 

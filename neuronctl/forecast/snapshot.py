@@ -7,10 +7,10 @@ from typing import Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import Reservation, SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits, MyJob
+from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.words import moment
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})

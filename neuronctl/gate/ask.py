@@ -14,9 +14,9 @@ from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.cluster import is_cluster, local_cluster
-from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits, ask_now, latest_ends
+from neuronctl.slurm.squeue import PartitionJob, partition_queue
 from neuronctl.users import login_name
 
 TIMEOUT = 1.5

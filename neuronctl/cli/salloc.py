@@ -70,8 +70,9 @@ def command(
     from neuronctl.slurm.process import run_interactive
 
     job_output.show_verdict(job)
+    salloc = ["salloc", *(f"--{option}" for option in job.plan.salloc_options)]
     if no_shell:
-        argv = ["salloc", *(f"--{option}" for option in job.plan.salloc_options), "--no-shell"]
+        argv = [*salloc, "--no-shell"]
         if dry_run:
             print_script(f"{join(argv)}\n")
             return 0
@@ -85,7 +86,6 @@ def command(
         command = contained_command(job.plan, spelled) if contained else join(spelled)
         given = ()
     wiring = render_shell(job.plan, command=command, template=template)
-    salloc_options = [f"--{option}" for option in job.plan.salloc_options]
     if command is None:
         program = ["--pty", "bash", "-c", _SHELL]
     else:
@@ -94,7 +94,7 @@ def command(
         program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *arguments]
     if contained and not words:
         notify(f"the shell runs outside the image; {_run_line(request)}")
-    argv = ["salloc", *salloc_options, *_STEP, *program]
+    argv = [*salloc, *_STEP, *program]
     if dry_run:
         where = "in the shell on the first node" if not words else "on the first node, before CMD"
         print_script(

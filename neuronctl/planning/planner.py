@@ -20,13 +20,8 @@ from neuronctl.launch.environments import Conda
 from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.directives import directives
 from neuronctl.planning.model import Decision, JobPlan, JobStep, Place, is_secret, passes, signal_of
-from neuronctl.planning.software import (
-    activation,
-    exports,
-    program,
-    runs_python,
-    starts_once,
-)
+from neuronctl.planning.software import activation, exports, program, runs_python, starts_once
+from neuronctl.planning.steps import Share, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.options import one_line
 from neuronctl.shell import Shell, references
@@ -69,37 +64,6 @@ T = TypeVar("T")
 
 # Directives that get a remark with their derivation.
 _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
-
-
-@dataclass(frozen=True)
-class _Share:
-    """What a step may use: nodes, and GPUs and cores on each of them.
-
-    job_gpus, job_cores: those per node of the whole job. beside: whether other steps run at the
-    same time.
-    """
-
-    nodes: int
-    gpus: int
-    cores: int
-    job_gpus: int
-    job_cores: int
-    beside: bool = False
-
-    def among(self, count: int) -> _Share:
-        """The share of each of so many steps side by side, each on one node."""
-        per_node = -(-count // self.nodes)
-        gpus = max(1, self.gpus // per_node) if self.gpus else 0
-        cores = max(1, self.cores // per_node)
-        return _Share(1, gpus, cores, self.job_gpus, self.job_cores, beside=True)
-
-    def cores_with(self, gpus: int) -> int:
-        """The cores on each node of a step with so many GPUs there."""
-        if self.beside and gpus:
-            return max(1, self.job_cores * gpus // self.job_gpus)
-        if self.gpus and gpus != self.gpus:
-            return max(1, self.cores * gpus // self.gpus)
-        return self.cores
 
 
 @dataclass(frozen=True)
@@ -262,13 +226,13 @@ class _Planner:
 
     def _steps(self, nodes: int, gpus: int, cores: int) -> Tuple[JobStep, ...]:
         """Those of the job, on nodes with so many GPUs and cores each."""
-        share = _Share(nodes, gpus, cores, gpus, cores)
+        share = Share(nodes, gpus, cores, gpus, cores)
         return tuple(
             self._step(one, share, f"step {number}")
             for number, one in enumerate(self.request.steps, start=1)
         )
 
-    def _step(self, step: StepRequest, share: _Share, name: str) -> JobStep:
+    def _step(self, step: StepRequest, share: Share, name: str) -> JobStep:
         if step.together:
             each = share.among(len(step.together))
             parts = tuple(
@@ -276,53 +240,7 @@ class _Planner:
                 for number, one in enumerate(step.together, start=1)
             )
             return JobStep(None, parts, step.allow_failure)
-        nodes = share.nodes if step.nodes is None else step.nodes
-        gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
-        for asked, most, unit in (
-            (nodes, self.request.nodes or share.nodes, "node"),
-            (gpus, share.job_gpus, "GPU"),
-        ):
-            if asked > most:
-                per_node = " per node" if unit == "GPU" else ""
-                raise UsageError(
-                    f"{name} requests {counted(asked, unit)}{per_node}; the job has {most}",
-                    f"request at most {most} for the step, or more for the job",
-                )
-        if share.beside and nodes > 1:
-            raise UsageError(
-                f"{name} requests {counted(nodes, 'node')}, and steps side by side run on one node "
-                "each",
-                "let it run before or after the others",
-            )
-        sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
-        own = share.beside or any(size is not None for size in sizes)
-        options: Tuple[str, ...] = ()
-        if gpus != share.job_gpus:
-            option = "gres=gpu:" if self.cluster.policy.gpu_option == "gres" else "gpus-per-node="
-            options += (f"--{option}{gpus}",)
-        if share.beside:
-            # Without --mem=0, a step takes all memory that --mem asked for, and the next one waits.
-            options += ("--exact", "--mem=0") if self.request.mem is not None else ("--exact",)
-        elif 1 < nodes < share.nodes:
-            options += ("--relative=0",)  # from the first node on, where the processes meet
-        request = dataclasses.replace(
-            self.request,
-            script=step.script,
-            args=step.args,
-            body=step.body,
-            steps=(),
-            launcher=step.launcher,
-            nodes=nodes,
-            max_nodes=None if share.beside or step.nodes is not None else self.request.max_nodes,
-            launcher_options=step.launcher_options,
-            ntasks=None,
-            ntasks_per_node=step.ntasks_per_node,
-            cpus_per_task=step.cpus_per_task,
-            gpus=None,
-            gpus_per_node=gpus or None,
-            nodelist=None,
-        )
-        place = Place(hosts=(), cores=share.cores_with(gpus), step_options=options, is_share=own)
+        request, place = step_request(step, share, self.request, self.cluster.policy, name)
         launch = _Planner(request, self.cluster, False, place, "", self.conda).plan()
         if share.beside and launch.launcher.own_variables:
             raise UsageError(

@@ -198,8 +198,7 @@ def _explain(place: _Place, path: str) -> None:
     if place.state == "PENDING":
         why = reason_words(place.reason) or "no reason given"
         print_text(
-            f"job {place.job} has not started ({why}); its log will be {path}",
-            file=sys.stderr,
+            f"job {place.job} has not started ({why}); its log will be {path}", file=sys.stderr
         )
     elif place.never_began:
         raise NoSuchJobError(

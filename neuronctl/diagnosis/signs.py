@@ -172,11 +172,7 @@ CAUSES: Tuple[Sign, ...] = (
         "the program '{0}' was not found on the node",
         "load its module with --module, or activate its environment with --conda or --venv",
     ),
-    _sign(
-        "missing-file",
-        r"(?:^|: )([^\s:]+): No such file or directory",
-        *_NO_FILE,
-    ),
+    _sign("missing-file", r"(?:^|: )([^\s:]+): No such file or directory", *_NO_FILE),
     _sign(
         "permission",
         r"(?:^|: )([^\s:]+): Permission denied|PermissionError: .*: '([^']+)'",

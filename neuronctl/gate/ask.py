@@ -105,11 +105,7 @@ class AskedOnce:
         self._answers: Dict[object, Union[Snapshot, Exception]] = {}
 
     def __call__(
-        self,
-        plan: JobPlan,
-        *,
-        fresh: bool = False,
-        meanwhile: Optional[Callable[[], None]] = None,
+        self, plan: JobPlan, *, fresh: bool = False, meanwhile: Optional[Callable[[], None]] = None
     ) -> Snapshot:
         """As ask_slurm()."""
         key = (

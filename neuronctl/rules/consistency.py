@@ -229,8 +229,7 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
         name = option.partition("=")[0]
         if name in OTHER_WORDS:
             yield Violation(
-                f"--sbatch {option} would bypass neuronctl's plan and checks",
-                OTHER_WORDS[name],
+                f"--sbatch {option} would bypass neuronctl's plan and checks", OTHER_WORDS[name]
             )
 
 

@@ -10,16 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from neuronctl.catalog.model import Cluster
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.layout import (
-    ACCOUNT,
-    NETWORK,
-    PREFIX,
-    QOS,
-    RUN,
-    Layout,
-    hosts_file,
-    scratch,
-)
+from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, QOS, RUN, Layout, hosts_file, scratch
 from neuronctl.sandbox.requirements import Found
 from neuronctl.yamlfile import Document, KeyPath
 

@@ -57,10 +57,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
         "held: its launch failed and it was requeued",
         "check 'neuronctl why ID', then use 'scontrol release ID'",
     ),
-    "job_requeued_in_held_state": (
-        "held after a requeue",
-        "release it with 'scontrol release ID'",
-    ),
+    "job_requeued_in_held_state": ("held after a requeue", "release it with 'scontrol release ID'"),
     "Licenses": ("waiting for a license", "'scontrol show licenses' shows their use"),
     "MaxMemPerLimit": ("will never start: exceeds the memory per node or core", NEVER),
     "NodeDown": ("a node that it needs is down", _ADMIN),
@@ -72,10 +69,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "PartitionDown": ("its partition is down", _PARTITIONS),
     "PartitionInactive": ("its partition is inactive", _PARTITIONS),
     "PartitionNodeLimit": ("will never start: exceeds the partition's node limit", NEVER),
-    "PartitionTimeLimit": (
-        "will never start: exceeds the partition's time limit",
-        _SHORTER,
-    ),
+    "PartitionTimeLimit": ("will never start: exceeds the partition's time limit", _SHORTER),
     "Priority": (
         "jobs with higher priority are ahead",
         "with a shorter --time, it may start earlier by backfill",

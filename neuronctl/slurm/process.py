@@ -336,8 +336,7 @@ def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, s
     """
     try:
         process = subprocess.Popen(
-            list(argv),
-            env={**clean_environment(os.environ, for_job=True), **(environment or {})},
+            list(argv), env={**clean_environment(os.environ, for_job=True), **(environment or {})}
         )
     except OSError as error:
         raise _cannot_start(argv[0], error, None) from None

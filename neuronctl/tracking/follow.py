@@ -76,9 +76,7 @@ def follow(
 
 
 def wait(
-    job: JobId,
-    record: Optional[JobRecord] = None,
-    tell: Optional[Callable[[str], None]] = None,
+    job: JobId, record: Optional[JobRecord] = None, tell: Optional[Callable[[str], None]] = None
 ) -> int:
     """Wait until a job ends; return its exit code like ``follow``.
 

@@ -296,10 +296,7 @@ class _Search:
         self.without_record.update(wanted - set(records))
 
     def _accounting(
-        self,
-        asked: Sequence[JobId],
-        queue: Sequence[QueueJob],
-        records: Dict[int, JobRecord],
+        self, asked: Sequence[JobId], queue: Sequence[QueueJob], records: Dict[int, JobRecord]
     ) -> Accounting:
         """Query sacct for what squeue cannot tell: forgotten jobs, and how listed jobs ended."""
         ended = {row.id.job for row in queue if row.state in jobstatus.ENDED}

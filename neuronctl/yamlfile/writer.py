@@ -81,10 +81,7 @@ def _text(head: str, text: str, indent: str) -> List[str]:
         return [f"{head} {_scalar(text)}"]
     # Where the first line is indented itself, YAML has to be told where the text begins.
     sign = "2" if body[0] in " \t\n" else ""
-    return [
-        f"{head} |{sign}",
-        *(f"{indent}  {line}" if line else "" for line in body.split("\n")),
-    ]
+    return [f"{head} |{sign}", *(f"{indent}  {line}" if line else "" for line in body.split("\n"))]
 
 
 _PLAIN = re.compile(

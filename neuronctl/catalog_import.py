@@ -63,7 +63,8 @@ def draft(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> str:
     cluster["partitions"] = drafted
     for entry in lower:
         for key, data in drafted.items():
-            _take_out(data, entry.partitions.get(key) or _inheriting(key, entry), untold(limits))
+            inherited = Partition(key, arch=entry.arch, wall_time=entry.wall_time)
+            _take_out(data, entry.partitions.get(key) or inherited, untold(limits))
         if entry.default_partition is not None:
             cluster.setdefault("default_partition", None)
     drafted.update({key: None for entry in lower for key in entry.partitions if key not in drafted})
@@ -75,11 +76,6 @@ def draft(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> str:
     ]
     entries = [Entry("default_cluster", name), Entry("clusters", {name: cluster})]
     return write(entries, above=[*head, *remarks])
-
-
-def _inheriting(name: str, cluster: Cluster) -> Partition:
-    """A partition with only the values that it inherits from its cluster."""
-    return Partition(name, arch=cluster.arch, wall_time=cluster.wall_time)
 
 
 def untold(limits: Limits) -> Tuple[str, ...]:

@@ -49,33 +49,11 @@ from neuronctl.submission.transaction import Submission, draft, submit_draft
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import parse_since
 
-__all__ = [
-    "Assessment",
-    "CatalogError",
-    "Diagnosis",
-    "Finding",
-    "JobFileError",
-    "JobPlan",
-    "JobRecord",
-    "JobStatus",
-    "NeuronctlError",
-    "NoSuchJobError",
-    "PolicyError",
-    "RecordError",
-    "SlurmRefusedError",
-    "SlurmUnavailableError",
-    "Submission",
-    "TemplateError",
-    "UsageError",
-    "history",
-    "judge",
-    "plan",
-    "render",
-    "status",
-    "submit",
-    "wait",
-    "why",
-]
+__all__ = ["Assessment", "CatalogError", "Diagnosis", "Finding", "JobFileError", "JobPlan",
+           "JobRecord", "JobStatus", "NeuronctlError", "NoSuchJobError", "PolicyError",
+           "RecordError", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
+           "TemplateError", "UsageError", "history", "judge", "plan", "render", "status", "submit",
+           "wait", "why"]  # fmt: skip
 
 Job = Union[int, str]
 """A job id: ``4711``, or ``"4711_3"`` for an array task."""

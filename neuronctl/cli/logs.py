@@ -188,7 +188,8 @@ def _copy(
 
 def _explain(place: _Place, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
-    from neuronctl.tracking.job_status import ENDED, UNKNOWN, reason_words
+    from neuronctl.slurm.pending_reasons import reason_words
+    from neuronctl.tracking.job_status import ENDED, UNKNOWN
 
     if not path:
         raise NoSuchJobError(

@@ -83,6 +83,10 @@ class _Planner:
         self.decisions[name] = Decision(name, str(value), source, why)
         return value
 
+    def derived(self, name: str, value: T, why: str = "") -> T:
+        """Record a value that follows from others, and return it."""
+        return self.decide(name, value, Source.DERIVED, why)
+
     def asked(self, name: str, field: str, value: T) -> T:
         """Record a value that the request itself carries, and return it."""
         origin = self.request.origin(field)
@@ -141,7 +145,7 @@ class _Planner:
                 )
         for number, step in enumerate(steps, start=1):
             says = "; ".join(launch.starts for launch in step.launches)
-            self.decide(f"step {number}", says, Source.DERIVED, "")
+            self.derived(f"step {number}", says)
         sharing = processes if launcher.distributed else 1
         exported = exports(request, self.cluster, cores=cores, processes=sharing)
         settled: Dict[str, Optional[str]] = {
@@ -218,7 +222,7 @@ class _Planner:
         flags, _, rest = (request.signal or "").rpartition(":")
         value = f"{flags}B:{rest}"
         why = "the batch shell passes it on: what it starts is no step"
-        return self.decide("signal", value, Source.DERIVED, why)
+        return self.derived("signal", value, why)
 
     def _launches(self, nodes: int, gpus: int, cores: int) -> List[JobPlan]:
         steps = self._steps(nodes, gpus, cores)
@@ -270,8 +274,8 @@ class _Planner:
             return nodes
         named = len(set(units.hosts(self.request.nodelist)))  # what cannot be read, NC312 says
         if named > 1:
-            return self.decide("nodes", named, Source.DERIVED, "as many as --nodelist names")
-        return self.decide("nodes", 1, Source.DERIVED, "")
+            return self.derived("nodes", named, "as many as --nodelist names")
+        return self.derived("nodes", 1)
 
     def _gpus(self, nodes: int) -> int:
         gpus, total = self.request.gpus_per_node, self.request.gpus
@@ -296,7 +300,7 @@ class _Planner:
         if total is not None:
             self.asked("gpus", "gpus", total)
             why = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
-            return self.decide("gpus-per-node", total // nodes, Source.DERIVED, why)
+            return self.derived("gpus-per-node", total // nodes, why)
         return 0
 
     def _launcher(self, nodes: int, gpus: int) -> Launcher:
@@ -319,7 +323,7 @@ class _Planner:
             name, why = "srun", "a program over several nodes"
         else:
             name, why = "python", "one process"
-        self.decide("launcher", name, Source.DERIVED, why)
+        self.derived("launcher", name, why)
         return launchers.load(name)
 
     def _ntasks_per_node(self, launcher: Launcher, nodes: int, gpus: int) -> int:
@@ -329,25 +333,23 @@ class _Planner:
         if request.ntasks is not None:
             each = max(1, request.ntasks // nodes)
             why = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
-            return self.decide("ntasks-per-node", each, Source.DERIVED, why)
+            return self.derived("ntasks-per-node", each, why)
         most = max((one.ntasks_per_node for one in self._launches(nodes, gpus, 1)), default=0)
         if most:
-            return self.decide(
-                "ntasks-per-node", most, Source.DERIVED, "the most that a step needs"
-            )
+            return self.derived("ntasks-per-node", most, "the most that a step needs")
         if launcher.one_task_per_node:
             if launcher.distributed:
                 why = f"{launcher.name} starts the processes"
             else:
                 why = "one task per node by default" if nodes > 1 else "one process"
-            return self.decide("ntasks-per-node", 1, Source.DERIVED, why)
+            return self.derived("ntasks-per-node", 1, why)
         why = "one task per GPU" if gpus else "one task per node by default"
-        return self.decide("ntasks-per-node", max(gpus, 1), Source.DERIVED, why)
+        return self.derived("ntasks-per-node", max(gpus, 1), why)
 
     def _processes(self, launcher: Launcher, ntasks_per_node: int, gpus: int) -> int:
         if launcher.starts_processes():
             why = "one process per GPU" if gpus else "one process per node without GPUs"
-            return self.decide("processes per node", max(gpus, 1), Source.DERIVED, why)
+            return self.derived("processes per node", max(gpus, 1), why)
         return ntasks_per_node
 
     def _cpus_per_task(
@@ -365,14 +367,14 @@ class _Planner:
                 f"{counted(self.place.cores, 'core')} of the allocation"
                 f" / {counted(ntasks_per_node, 'task')}"
             )
-            return self.decide("cpus-per-task", value, Source.DERIVED, why)
+            return self.derived("cpus-per-task", value, why)
         value, why = self._derived_cores(partitions, ntasks_per_node, gpus)
         launches = self._launches(self.request.nodes or 1, gpus, 1) if self.request.steps else []
         sized = [one.cores_per_node for one in launches if one.request.cpus_per_task is not None]
         needed = -(-max(sized, default=0) // ntasks_per_node)
         if needed > value:
             value, why = needed, "the most that a step needs"
-        return self.decide("cpus-per-task", value, Source.DERIVED, why)
+        return self.derived("cpus-per-task", value, why)
 
     def _derived_cores(
         self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
@@ -410,7 +412,7 @@ class _Planner:
             return
         fraction = self.cluster.policy.memory_fraction
         why = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
-        self.decide("memory per node", f"about {memory // 1024} GB", Source.DERIVED, why)
+        self.derived("memory per node", f"about {memory // 1024} GB", why)
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         text = self.request.time_limit
@@ -423,7 +425,7 @@ class _Planner:
             if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
                 why = f"{text} is MM:SS to Slurm; hours are {text}:00"
                 why += "" if origin.source is Source.ASKED else f"; {origin}"
-                self.decide("time", units.format_time(seconds), Source.DERIVED, why)
+                self.derived("time", units.format_time(seconds), why)
             elif not plain:
                 why = ", ".join(one for one in (origin.where, f"as {text}") if one)
                 self.decide("time", units.format_time(seconds), origin.source, why)
@@ -449,7 +451,7 @@ class _Planner:
             if not pairs:
                 return None
             comment = ";".join(pairs)
-            return self.decide("comment", comment, Source.DERIVED, "from --field and --appl")
+            return self.derived("comment", comment, "from --field and --appl")
         if policy.form == "word" and request.appl:
             return self.asked("comment", "appl", request.appl)
         return None
@@ -461,12 +463,10 @@ class _Planner:
         if request.script is None:
             if request.text_file is not None:
                 name = _name_of(request.text_file)
-                return self.decide("job-name", name, Source.DERIVED, "the file's name")
+                return self.derived("job-name", name, "the file's name")
             name = "interactive" if self.interactive else "job"
-            return self.decide("job-name", name, Source.DERIVED, "")
-        return self.decide(
-            "job-name", _name_of(request.script), Source.DERIVED, "the script's name"
-        )
+            return self.derived("job-name", name)
+        return self.derived("job-name", _name_of(request.script), "the script's name")
 
     def _log(self, name: str, asked: Optional[str], suffix: str) -> Optional[str]:
         request = self.request
@@ -478,7 +478,7 @@ class _Planner:
         if name == "error" and request.output is not None:
             return None  # sbatch writes both into the one file asked for
         pattern = ("%x_%A_%a" if request.array else "%x_%j") + suffix
-        self.decide(name, pattern, Source.DERIVED, "job name and id")
+        self.derived(name, pattern, "job name and id")
         return pattern
 
     def _software(self) -> None:
@@ -507,7 +507,7 @@ class _Planner:
             when = "by the batch shell on the first node, when the job starts"
             self.decide("expand", names, origin.source, when)
         elif names:
-            self.decide("expand", "no", Source.DERIVED, f"{names} as typed; --expand replaces it")
+            self.derived("expand", "no", f"{names} as typed; --expand replaces it")
 
     def _wrapping(self, gpus: int) -> Wrapping:
         request = self.request
@@ -518,7 +518,7 @@ class _Planner:
             self.asked("container-runtime", "container_runtime", name)
         elif request.container.endswith(".sqsh"):
             name = "pyxis"
-            self.decide("container-runtime", name, Source.DERIVED, "an Enroot squashfs image")
+            self.derived("container-runtime", name, "an Enroot squashfs image")
         else:
             name = self.cluster.containers.runtime
             self.decide("container-runtime", name, Source.CLUSTER, "")

@@ -282,15 +282,12 @@ def _option_words(field: str) -> Callable[[Sequence[str]], Fields]:
         for text in texts:
             first, *others = one_line(text).split(" ")
             if first.startswith("-") and "=" not in first and others:
-                words = (part for one in text.split() for part in ("--" + _long(field), one))
+                option = "--" + field.replace("_", "-").rstrip("s")
+                words = (part for one in text.split() for part in (option, one))
                 raise ValueError(f"'{text}' is several words; write {join(tuple(words))}")
         return {field: tuple(texts)}
 
     return read
-
-
-def _long(field: str) -> str:
-    return field.replace("_", "-").rstrip("s")
 
 
 def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:

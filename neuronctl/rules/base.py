@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import (
-    TYPE_CHECKING,
-    Callable,
-    Dict,
-    FrozenSet,
-    Iterator,
-    Mapping,
-    Optional,
-    Tuple,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.frozen import dataclass, field
@@ -163,10 +153,7 @@ def rule(code: str) -> Callable[[Judge], Judge]:
     return partial(registered, JUDGES, code)
 
 
-J = TypeVar("J")
-
-
-def registered(judges: Dict[str, J], code: str, judge: J) -> J:
+def registered(judges: Dict[str, Any], code: str, judge: Any) -> Any:
     """Put what judges by ``code`` into a table of such functions."""
     if code in judges or code not in CODES:
         raise ValueError(f"{code} is judged twice, or has no entry in rule_codes")

@@ -29,18 +29,8 @@ from neuronctl.slurm.process import Result, failure, run_together
 from neuronctl.units import UNLIMITED
 
 _FIELDS = (
-    "JobArrayID",
-    "Partition",
-    "Account",
-    "QOS",
-    "State",
-    "Reason",
-    "NumNodes",
-    "tres-alloc",
-    "tres-per-node",
-    "EndTime",
-    "StartTime",
-    "NodeList",
+    *("JobArrayID", "Partition", "Account", "QOS", "State", "Reason", "NumNodes", "tres-alloc"),
+    *("tres-per-node", "EndTime", "StartTime", "NodeList"),
 )
 
 
@@ -73,13 +63,8 @@ class MyJob:
 
     def holds(self, tres: str) -> Optional[int]:
         """What one of them holds of a TRES on all its nodes; None: not known."""
-        known = {
-            "gres/gpu": self.gpus,
-            "cpu": self.cores,
-            "node": self.nodes,
-            "mem": self.memory_mb,
-        }
-        return known.get(tres)
+        known = {"cpu": self.cores, "node": self.nodes, "mem": self.memory_mb}
+        return self.gpus if tres == "gres/gpu" else known.get(tres)
 
     def of(self, count: int) -> MyJob:
         """So many of them."""

@@ -28,6 +28,7 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.pending_reasons import reason_words
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import squeue
@@ -277,7 +278,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
         if status.state == "RUNNING" and status.node_list:
             return f"RUNNING on {status.node_list}"
         if status.reason and not status.ended:
-            return f"{status.state} ({jobstatus.reason_words(status.reason)})"
+            return f"{status.state} ({reason_words(status.reason)})"
         return status.state
     return jobstatus.state_counts(statuses)
 

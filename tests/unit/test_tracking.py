@@ -12,11 +12,11 @@ import pytest
 from neuronctl.records.store import JobRecord, RecordDraft, SeenState
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.pending_reasons import REASONS
+from neuronctl.slurm.pending_reasons import REASONS, reason_words
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.endings import _STATE_CODES, ending_words, exit_status, exit_text
-from neuronctl.tracking.job_status import ENDED, JobStatus, merge, reason_words
+from neuronctl.tracking.job_status import ENDED, JobStatus, merge
 
 NOW = 1795222363
 

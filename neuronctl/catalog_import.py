@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster, Partition
@@ -13,6 +12,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.cluster import is_cluster
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits
+from neuronctl.yamlfile.writer import Entry, write
 
 Data = Dict[str, Any]
 
@@ -34,8 +34,8 @@ def draft(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> str:
     cluster and Slurm does not have. A remark at the top says where one number stands for several.
     What Slurm does not report (comments, submit directories, modules) is left for a person to add.
     """
-    entries = (entry for known in below for entry in known.clusters.values())
-    lower = [entry for entry in entries if is_cluster(entry, limits.config.cluster)]
+    known = (entry for catalog in below for entry in catalog.clusters.values())
+    lower = [entry for entry in known if is_cluster(entry, limits.config.cluster)]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", limits.config.cluster) or "cluster"
     aliases = [limits.config.cluster] if name != limits.config.cluster else []
     if lower:
@@ -63,25 +63,19 @@ def draft(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> str:
     cluster["partitions"] = drafted
     for entry in lower:
         for key, data in drafted.items():
-            _take_out(data, entry.partitions.get(key) or _inheriting(key, entry), untold(limits))
+            inherited = Partition(key, arch=entry.arch, wall_time=entry.wall_time)
+            _take_out(data, entry.partitions.get(key) or inherited, untold(limits))
         if entry.default_partition is not None:
             cluster.setdefault("default_partition", None)
     drafted.update({key: None for entry in lower for key in entry.partitions if key not in drafted})
     head = [
-        f"# Drafted by 'neuronctl catalog import' from Slurm on {date}. Review it.",
-        "# Add what Slurm does not report: required comments, submit directories, modules,",
-        "# containers. Check it with 'neuronctl catalog check FILE'. docs/reference/catalog.md",
-        "# describes every key.",
-        *(f"# {one}" for one in remarks),
+        f"Drafted by 'neuronctl catalog import' from Slurm on {date}. Review it.",
+        "Add what Slurm does not report: required comments, submit directories, modules,",
+        "containers. Check it with 'neuronctl catalog check FILE'. docs/reference/catalog.md",
+        "describes every key.",
     ]
-    return (
-        "\n".join([*head, *_lines({"default_cluster": name, "clusters": {name: cluster}})]) + "\n"
-    )
-
-
-def _inheriting(name: str, cluster: Cluster) -> Partition:
-    """A partition with only the values that it inherits from its cluster."""
-    return Partition(name, arch=cluster.arch, wall_time=cluster.wall_time)
+    entries = [Entry("default_cluster", name), Entry("clusters", {name: cluster})]
+    return write(entries, above=[*head, *remarks])
 
 
 def untold(limits: Limits) -> Tuple[str, ...]:
@@ -181,43 +175,11 @@ def _memory_fraction(limits: Limits) -> Optional[float]:
     return one if one is not None and 0 < one <= 1 else None
 
 
-# ------------------------------------------------------------------------------- as YAML
-
-
-def _lines(data: Mapping[str, Any], indent: str = "") -> List[str]:
-    lines = []
-    for key, value in data.items():
-        if isinstance(value, dict):
-            lines += [f"{indent}{_plain(key)}:", *_lines(value, indent + "  ")]
-        elif isinstance(value, list):
-            lines.append(f"{indent}{_plain(key)}: [{', '.join(_plain(one) for one in value)}]")
-        else:
-            lines.append(f"{indent}{_plain(key)}: {_plain(value)}")
-    return lines
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w./:-]*", value, re.ASCII):
-        return value if value not in ("true", "false", "null") else json.dumps(value)
-    # A JSON string is a YAML string.
-    return json.dumps(value)
-
-
 # ---------------------------------------------------------------------------- difference
 
 _KEYS = (
-    "nodes",
-    "node_list",
-    "cores_per_node",
-    "memory_mb_per_node",
-    "gpus_per_node",
-    "gpu",
-    "arch",
-    "max_submit_jobs",
-    "max_running_jobs",
-    "max_gpus",
-    "max_nodes",
-    "open",
+    *("nodes", "node_list", "cores_per_node", "memory_mb_per_node", "gpus_per_node", "gpu", "arch"),
+    *("max_submit_jobs", "max_running_jobs", "max_gpus", "max_nodes", "open"),
 )
 
 

@@ -9,6 +9,7 @@ characters are written out as ``\\x1b``. NO_COLOR is respected.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, List, Mapping, Optional, Sequence, TextIO
 
@@ -52,8 +53,6 @@ def draws_blocks(file: Optional[TextIO] = None) -> bool:
     Python turns LANG=C into UTF-8 for itself (PEP 538 sets LC_CTYPE to C.UTF-8), which says
     nothing about the terminal: tmux, for one, shows an underscore for each such character then.
     """
-    import os
-
     out = file or sys.stdout
     locale = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or ""
     if locale in ("", "C.UTF-8", "C.utf8", "UTF-8") and not os.environ.get("LC_ALL"):
@@ -232,8 +231,6 @@ def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Any:
 
 
 def _rich_console(out: TextIO, width: int) -> Any:
-    import os
-
     from rich.console import Console
 
     # By itself, rich 13 also takes an empty NO_COLOR for one that is set.

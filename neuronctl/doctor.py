@@ -8,15 +8,18 @@ import sys
 import time
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
-from neuronctl.errors import (
-    NeuronctlError,
-    PolicyError,
-    RecordError,
-    SlurmUnavailableError,
-)
+from neuronctl.catalog.loader import load
+from neuronctl.errors import NeuronctlError, PolicyError, RecordError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
+from neuronctl.paths import cache_dir, config_dir, state_dir
+from neuronctl.records.store import RecordStore
+from neuronctl.request.job_file import configuration, configured_cluster
+from neuronctl.slurm.cluster import config_file, is_cluster, local_cluster, recognise
+from neuronctl.slurm.process import installed, run, where_slurm_is
+from neuronctl.slurm.snapshot import ask_now
+from neuronctl.users import login_name
 from neuronctl.version import __version__
-from neuronctl.words import counted
+from neuronctl.words import counted, moment
 
 GOOD = "ok"
 BAD = "wrong"
@@ -83,8 +86,6 @@ def _commands() -> Iterator[Check]:
     paths = {command: shutil.which(command) for command in (*_NEEDED, *_WITHOUT)}
     missing = [command for command in _NEEDED if paths[command] is None]
     if not any(paths.values()):
-        from neuronctl.slurm.process import where_slurm_is
-
         yield Check(name, ABSENT, "none on PATH", where_slurm_is())
         return
     if missing:
@@ -109,10 +110,6 @@ def _paths(commands: List[str]) -> str:
 
 
 def _slurm() -> Iterator[Check]:
-    from neuronctl.slurm.process import installed
-    from neuronctl.slurm.snapshot import ask_now
-    from neuronctl.users import login_name
-
     if not installed():
         return
     begun = time.monotonic()
@@ -137,8 +134,6 @@ def _slurm() -> Iterator[Check]:
 
 def _no_answer(error: NeuronctlError) -> Check:
     """Why Slurm is not responding, in plain English if its own message is unclear."""
-    from neuronctl.slurm.cluster import config_file
-
     failed = _failed("slurm", error)
     asked = os.environ.get("SLURM_CONF")
     words, hint = failed.words, failed.hint
@@ -153,8 +148,6 @@ def _no_answer(error: NeuronctlError) -> Check:
 
 def _silence() -> str:
     """Why sacctmgr did not list any QOS, in its own words."""
-    from neuronctl.slurm.process import run
-
     argv = ["sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name"]
     try:
         result = run(argv, timeout=_TIMEOUT)
@@ -167,10 +160,6 @@ def _silence() -> str:
 
 
 def _catalog(file: Optional[str]) -> Iterator[Check]:
-    from neuronctl.catalog.loader import load
-    from neuronctl.request.job_file import configured_cluster
-    from neuronctl.slurm.cluster import recognise
-
     try:
         known = load(file)
     except NeuronctlError as error:
@@ -183,8 +172,8 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
     except NeuronctlError as error:
         yield _failed("cluster", error)
         return
-    here, how = recognise(known)
-    own = here is cluster and how.startswith("ClusterName")
+    _, how = recognise(known)
+    own = is_cluster(cluster, local_cluster() or "")
     if asked is not None:
         how = f"your configuration, {how}" if own else "your configuration"
     age = _age(cluster.date)
@@ -194,8 +183,6 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
         yield Check("cluster", GOOD, f"{words}: {age // 86400} days old", hint)
     else:
         yield Check("cluster", GOOD, words)
-    from neuronctl.users import login_name
-
     places = [one.replace("{user}", login_name()) for one in cluster.policy.submit_from]
     for place in places:
         if os.path.isdir(place):
@@ -218,14 +205,10 @@ def _age(date: str) -> Optional[int]:
 
 
 def _directories() -> Iterator[Check]:
-    from neuronctl.paths import cache_dir, config_dir, state_dir
-
     for name, path in (("records", state_dir()), ("cache", cache_dir())):
         yield _writable(name, path)
     config = os.path.join(config_dir(), "config.yaml")
     if os.path.exists(config):
-        from neuronctl.request.job_file import configuration
-
         try:
             count = len(configuration().values)
         except NeuronctlError as error:
@@ -270,8 +253,6 @@ def _software() -> Iterator[Check]:
 
 
 def _last_job() -> Iterator[Check]:
-    from neuronctl.records.store import RecordStore
-
     store = RecordStore.default()
     newest = store.recent(1)
     for warning in store.warnings:
@@ -281,5 +262,5 @@ def _last_job() -> Iterator[Check]:
         return
     record = newest[0]
     words = f"{record.job_id} ({record.job_name}) in {record.partition}"
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.begun_at))
-    yield Check("last job", GOOD, f"{words}, submitted {when}", f"neuronctl status {record.job_id}")
+    words += f", submitted {moment(record.begun_at)}"
+    yield Check("last job", GOOD, words, f"neuronctl status {record.job_id}")

@@ -61,7 +61,11 @@ class TemplateError(NeuronctlError):
     exit_code = 5
 
 
-class SlurmUnavailableError(NeuronctlError):
+class SlurmError(NeuronctlError):
+    """What Slurm could not, or would not, do: one of the next two."""
+
+
+class SlurmUnavailableError(SlurmError):
     """Slurm is not installed, cannot be reached, or did not respond in time.
 
     The sandbox raises it too when its Slurm cannot be started.
@@ -70,7 +74,7 @@ class SlurmUnavailableError(NeuronctlError):
     exit_code = 6
 
 
-class SlurmRefusedError(NeuronctlError):
+class SlurmRefusedError(SlurmError):
     """Slurm rejected the request; the message quotes Slurm."""
 
     exit_code = 7

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import stat
-from typing import BinaryIO, Union
+from typing import BinaryIO, Iterator, Union
 
 _LARGEST = 64 * 1024 * 1024  # bytes of a file that is read back
 
@@ -21,14 +21,21 @@ def write_private(
     login nodes may write the same file at once. Raises OSError and then leaves the old file as it
     was.
     """
+    make_private(os.path.dirname(path))
+    with _replacing(path, sync=sync) as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def _replacing(path: str, *, sync: bool) -> Iterator[BinaryIO]:
+    """A private file beside ``path`` that takes its place at the end of the block."""
     directory, name = os.path.split(path)
     aside = os.path.join(directory, f".{name}.{os.urandom(6).hex()}")
-    make_private(directory)
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.fchmod(descriptor, mode)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            yield file
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
@@ -38,7 +45,13 @@ def write_private(
             os.unlink(aside)
         raise
     if sync:
-        _sync(directory)
+        # The new name has to survive too; not every file system supports this.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def read_private(path: str) -> bytes:
@@ -111,33 +124,12 @@ def rewrite(path: str, before: bytes, after: bytes) -> None:
             file.write(after)
             file.truncate()
         return
-    directory, name = os.path.split(path)
-    aside = os.path.join(directory, f".{name}.{os.urandom(6).hex()}")
-    try:
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-            if status.st_gid != os.fstat(file.fileno()).st_gid:
-                os.chown(file.fileno(), -1, status.st_gid)
-            os.chmod(file.fileno(), stat.S_IMODE(status.st_mode))
-            with contextlib.suppress(OSError, AttributeError):  # macOS and some disks have none
-                for attribute in os.listxattr(path):  # an access control list is one
-                    with contextlib.suppress(OSError):
-                        os.setxattr(file.fileno(), attribute, os.getxattr(path, attribute))
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(aside)
-        raise
-    _sync(directory)
-
-
-def _sync(directory: str) -> None:
-    # The new name has to survive too; not every file system supports this.
-    with contextlib.suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with _replacing(path, sync=True) as file:
+        file.write(after)
+        if status.st_gid != os.fstat(file.fileno()).st_gid:
+            os.chown(file.fileno(), -1, status.st_gid)
+        os.chmod(file.fileno(), stat.S_IMODE(status.st_mode))
+        with contextlib.suppress(OSError, AttributeError):  # macOS and some disks have none
+            for attribute in os.listxattr(path):  # an access control list is one
+                with contextlib.suppress(OSError):
+                    os.setxattr(file.fileno(), attribute, os.getxattr(path, attribute))

@@ -49,33 +49,11 @@ from neuronctl.submission.transaction import Submission, draft, submit_draft
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import parse_since
 
-__all__ = [
-    "Assessment",
-    "CatalogError",
-    "Diagnosis",
-    "Finding",
-    "JobFileError",
-    "JobPlan",
-    "JobRecord",
-    "JobStatus",
-    "NeuronctlError",
-    "NoSuchJobError",
-    "PolicyError",
-    "RecordError",
-    "SlurmRefusedError",
-    "SlurmUnavailableError",
-    "Submission",
-    "TemplateError",
-    "UsageError",
-    "history",
-    "judge",
-    "plan",
-    "render",
-    "status",
-    "submit",
-    "wait",
-    "why",
-]
+__all__ = ["Assessment", "CatalogError", "Diagnosis", "Finding", "JobFileError", "JobPlan",
+           "JobRecord", "JobStatus", "NeuronctlError", "NoSuchJobError", "PolicyError",
+           "RecordError", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
+           "TemplateError", "UsageError", "history", "judge", "plan", "render", "status", "submit",
+           "wait", "why"]  # fmt: skip
 
 Job = Union[int, str]
 """A job id: ``4711``, or ``"4711_3"`` for an array task."""
@@ -234,7 +212,7 @@ def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _text(option: Option, value: Any) -> Any:
-    if option.kind in ("flag", "switch"):
+    if option.is_flag:
         if not isinstance(value, bool):
             raise UsageError(f"{option.long}: expected True or False, got {value!r}")
         return value

@@ -147,11 +147,16 @@ def expand_hostlist(text: str) -> List[str]:
     return names
 
 
+def hosts(text: Optional[str]) -> List[str]:
+    """The names in a host list; none where it is a file, or cannot be read."""
+    with contextlib.suppress(ValueError):
+        return expand_hostlist(text) if text and "/" not in text else []
+    return []
+
+
 def first_host(text: str) -> str:
     """The first name in a host list; "" if it is empty or not a host list."""
-    with contextlib.suppress(ValueError, IndexError):
-        return expand_hostlist(text)[0]
-    return ""
+    return next(iter(hosts(text)), "")
 
 
 def compress_hostlist(names: Iterable[str]) -> str:

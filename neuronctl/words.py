@@ -1,4 +1,4 @@
-"""Numbers and durations in sentences, times in JSON."""
+"""Numbers, durations and moments in sentences, times in JSON."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ def verb(number: int) -> str:
 def utc(moment: Optional[int]) -> Optional[str]:
     """Format seconds since the epoch the way all JSON output does: ISO 8601, UTC."""
     return None if moment is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def moment(epoch: float, *, seconds: bool = False) -> str:
+    """``2026-08-12 09:30``, in local time; with seconds: ``2026-08-12 09:30:05``."""
+    form = "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
+    return time.strftime(form, time.localtime(epoch))
 
 
 def duration(seconds: Optional[int]) -> str:

@@ -34,7 +34,7 @@ from neuronctl.words import DASHES, other_dash
 BLANKS = " \t\n\v\f\r"
 """What C's isspace() takes for a blank: no other characters, such as a no-break space."""
 
-SCRIPT, ENVIRONMENT, COMMAND_LINE = "script", "environment", "command line"
+SCRIPT, COMMAND_LINE = "script", "command line"
 
 # Why a line or a part of one has no effect.
 AFTER_COMMAND = "after the first command"

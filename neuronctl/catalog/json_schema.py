@@ -105,9 +105,7 @@ def catalog_schema() -> Schema:
         environment=_by_name({"type": ["string", "integer", "null"]}),
         network=_object(model.Network, interface=_PLAIN, host_suffix=_PLAIN),
         containers=_object(
-            model.Containers,
-            runtime=_choice("singularity", "apptainer"),
-            image_dirs=directories,
+            model.Containers, runtime=_choice("singularity", "apptainer"), image_dirs=directories
         ),
         scratch={"type": "string", "pattern": f"^/[/{{}}{PLAIN}]*$"},
         evidence=_by_name({"type": ["string", "null"], "pattern": f"^{EVIDENCE}$"}),
@@ -116,9 +114,6 @@ def catalog_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "neuronctl partition catalog",
         "type": "object",
-        "properties": {
-            "default_cluster": _TEXT,
-            "clusters": _by_name(cluster),
-        },
+        "properties": {"default_cluster": _TEXT, "clusters": _by_name(cluster)},
         "additionalProperties": False,
     }

@@ -280,9 +280,6 @@ def _policy(node: CheckedMapping) -> Policy:
             "write a number above 0 and at most 1",
         )
         fraction = None
-    submit_from = node.texts("submit_from")
-    for directory in submit_from:
-        _check_directory(node, "submit_from", directory)
     options = node.mapping("forbidden_options")
     for option in options.present():
         if option.startswith("-"):
@@ -292,7 +289,7 @@ def _policy(node: CheckedMapping) -> Policy:
     return _made(
         Policy,
         node,
-        submit_from=submit_from,
+        submit_from=_directories(node, "submit_from"),
         comment=_comment(node.mapping("comment")),
         forbidden_options={option: options.text(option, "") for option in options.present()},
         gpu_option=node.choice("gpu_option", ("gres", "gpus-per-node"), "gres"),
@@ -350,13 +347,8 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
 
 def _containers(node: CheckedMapping) -> Containers:
     node.check_keys(fields(Containers))
-    image_dirs = node.texts("image_dirs")
-    for directory in image_dirs:
-        _check_directory(node, "image_dirs", directory)
-    return Containers(
-        runtime=node.choice("runtime", ("singularity", "apptainer"), "singularity"),
-        image_dirs=image_dirs,
-    )
+    runtime = node.choice("runtime", ("singularity", "apptainer"), "singularity")
+    return Containers(runtime, _directories(node, "image_dirs"))
 
 
 def _environment(node: CheckedMapping) -> Dict[str, str]:
@@ -366,6 +358,13 @@ def _environment(node: CheckedMapping) -> Dict[str, str]:
         if name in BASHS_OWN:
             node.refuse(name, "bash does not let scripts set this variable", "remove it")
     return {name: node.text(name, "", or_number=True) for name in node.present()}
+
+
+def _directories(node: CheckedMapping, key: str) -> Tuple[str, ...]:
+    values = node.texts(key)
+    for value in values:
+        _check_directory(node, key, value)
+    return values
 
 
 def _directory(node: CheckedMapping, key: str) -> Optional[str]:

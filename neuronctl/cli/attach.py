@@ -11,8 +11,10 @@ import click
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.process import run_interactive
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import is_name, is_named, look_up, queued
+from neuronctl.units import expand_hostlist
 
 
 @click.command("attach", context_settings={"allow_interspersed_args": False})
@@ -27,7 +29,6 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     with its exit code. Without a terminal, CMD is required.
     """
     from neuronctl.shell import positional
-    from neuronctl.slurm.process import run_interactive
     from neuronctl.slurm.srun import overlap_argv
 
     status = running_job(job)
@@ -74,8 +75,6 @@ def running_job(word: str) -> JobStatus:
 
 def nodes_of(status: JobStatus) -> Tuple[str, ...]:
     """The names of the nodes a job runs on."""
-    from neuronctl.units import expand_hostlist
-
     try:
         return tuple(expand_hostlist(status.node_list))
     except ValueError:

@@ -10,9 +10,10 @@ import click
 
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_json, print_line
-from neuronctl.errors import SlurmRefusedError, UsageError
+from neuronctl.errors import SlurmRefusedError, UsageError, did_you_mean
 from neuronctl.frozen import dataclass
 from neuronctl.records.store import RecordStore
+from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.cancellation import Choice, Word, is_active, known_jobs
 from neuronctl.tracking.job_status import JobStatus, state_counts
@@ -161,9 +162,7 @@ def _agreed(
 
 def _scancel(ids: Sequence[JobId], choice: Choice) -> Dict[str, str]:
     """One scancel for all; what Slurm refused, by id."""
-    from neuronctl.slurm.job_control import scancel
-
-    refused = scancel(ids, signal=choice.signal, batch=choice.batch).refused
+    refused = scancel(ids, signal=choice.signal, batch=choice.batch)
     # What ended in between is refused too, but that is all anybody wants.
     return {job: words for job, words in refused.items() if "already complet" not in words.lower()}
 
@@ -176,8 +175,6 @@ def _scancel_name(id: JobId) -> str:
 def _signal_name(text: str) -> str:
     """``SIGUSR1``, ``usr1`` or ``10`` as ``USR1``."""
     import signal
-
-    from neuronctl.errors import did_you_mean
 
     names = {number.name[3:]: str(number.value) for number in signal.Signals}
     word = text.strip().upper()
@@ -192,8 +189,6 @@ def _state_name(text: str) -> str:
     word = text.strip().upper()
     word = _SHORT.get(word, word)
     if word not in _SHORT.values():
-        from neuronctl.errors import did_you_mean
-
         raise UsageError(
             f"--state: '{text}' is not a state in which a job can be cancelled",
             did_you_mean(word.lower(), [name.lower() for name in _SHORT.values()]),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from typing import TYPE_CHECKING, Optional, Sequence
 
 import click
 
 from neuronctl.cli.job_options import catalog_option
+from neuronctl.errors import CatalogError
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ def check(file: str) -> None:
     from neuronctl import yamlfile
     from neuronctl.catalog.loader import load
     from neuronctl.console import print_line
-    from neuronctl.errors import CatalogError
 
     document = yamlfile.read(os.path.expanduser(file), CatalogError)
     known = load(file)
@@ -85,7 +86,6 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     from neuronctl.catalog.loader import load, merge
     from neuronctl.catalog_import import differences, untold
     from neuronctl.cli.say import say
-    from neuronctl.errors import CatalogError
     from neuronctl.slurm.cluster import is_cluster
 
     limits = _ask()
@@ -147,8 +147,6 @@ def _ask() -> Limits:
 
 
 def _draft(limits: Limits, below: Sequence[Catalog]) -> str:
-    import time
-
     from neuronctl.catalog_import import draft
 
     return draft(limits, time.strftime("%Y-%m-%d"), below)

@@ -7,12 +7,7 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import (
-    body_option,
-    complete_files,
-    job_command,
-    program_arguments,
-)
+from neuronctl.cli.job_options import body_option, complete_files, job_command, program_arguments
 from neuronctl.cli.say import print_script, say
 from neuronctl.cli.submission import judge_aloud
 from neuronctl.request.job import Body
@@ -43,12 +38,7 @@ def command(
     from neuronctl.rendering.render import render_job
 
     planned = plan_job(
-        options,
-        words=words,
-        catalog_file=catalog,
-        job_file=job_file,
-        body=body,
-        ask_slurm=False,
+        options, words=words, catalog_file=catalog, job_file=job_file, body=body, ask_slurm=False
     )
     job = judge_aloud(planned, force=force, explain=explain, reviewed=True)
     script = render_job(job.plan, template=template)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -12,9 +13,12 @@ from neuronctl.console import Column, print_json, print_line, print_table, short
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.pending_reasons import reason_words
+from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.job_table import STATE_STYLES, state_style
-from neuronctl.tracking.lookup import canceller, is_named, look_up, mine
+from neuronctl.tracking.lookup import is_named, look_up, mine
 from neuronctl.units import parse_since
 from neuronctl.words import duration, utc
 
@@ -40,8 +44,6 @@ def command(
 
     Submissions that Slurm refused, or that were interrupted, are listed too.
     """
-    import itertools
-
     store = RecordStore.default()
     after = 0 if since is None else parse_since(since, int(time.time()))
 
@@ -75,8 +77,6 @@ def _states(
 
     cut_off: a submission was interrupted; only an answer about all of the user's jobs can find it.
     """
-    from neuronctl.slurm.job_id import JobId
-
     ids = [JobId(record.job_id) for record in records if record.job_id is not None]
     states: Dict[str, List[JobStatus]] = {}
     if cut_off:
@@ -151,15 +151,12 @@ def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
 
 
 def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
-    from neuronctl.slurm.pending_reasons import reason_words
-    from neuronctl.tracking.endings import ending_words
-
     if record.failure:
         return (record.failure.strip().splitlines() or [""])[0][:100]
     if len(known) != 1:
         return ""
     status = known[0]
-    return ending_words(status, canceller(status)) if status.ended else reason_words(status.reason)
+    return ending_words(status) if status.ended else reason_words(status.reason)
 
 
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:

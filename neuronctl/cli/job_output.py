@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import notify, say
@@ -11,6 +10,7 @@ from neuronctl.console import Column, print_line, print_table
 from neuronctl.errors import UsageError
 from neuronctl.files import write_private
 from neuronctl.rule_codes import CODES
+from neuronctl.words import moment
 
 if TYPE_CHECKING:
     from neuronctl.gate.partition_choice import Candidate
@@ -34,8 +34,7 @@ def _candidate(candidate: Candidate) -> str:
         return f"{candidate.name} (by the catalog alone)"
     words = f"{candidate.name}: {candidate.verdict}"
     if candidate.start is not None:
-        start = time.localtime(candidate.start)
-        words += time.strftime("; Slurm expects it to start at %Y-%m-%d %H:%M:%S", start)
+        words += f"; Slurm expects it to start at {moment(candidate.start, seconds=True)}"
     return words
 
 

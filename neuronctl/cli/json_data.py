@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
+from neuronctl.rule_codes import ROW
 from neuronctl.slurm.pending_reasons import Explained, explain
 from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
@@ -51,9 +52,6 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
     return {**dataclasses.asdict(verdict), "until": utc(verdict.until)}
 
 
-_OF_FINDING = ("code", "severity", "title", "message", "source", "hint")
-
-
 def submission_data(
     draft: RecordDraft,
     job: Optional[PreparedJob],
@@ -90,9 +88,6 @@ def submission_data(
             }
             for candidate in (job.candidates if job is not None else ())
         ],
-        "findings": [
-            {key: getattr(finding, key) for key in _OF_FINDING}
-            for finding in (job.findings if job is not None else ())
-        ],
+        "findings": [dict(zip(ROW, one.row)) for one in (job.findings if job is not None else ())],
         "script": draft.script or None,
     }

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import sys
+from dataclasses import replace
 from typing import BinaryIO, Callable, List, Optional, Sequence, Tuple
 
 import click
@@ -101,8 +102,6 @@ class _Place:
 
 def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
     """Ask the controller, and accounting about a job it has forgotten."""
-    from dataclasses import replace
-
     from neuronctl.slurm.fields import ExitCode
     from neuronctl.slurm.job_control import scontrol_show_job
     from neuronctl.slurm.sacct import sacct
@@ -189,7 +188,8 @@ def _copy(
 
 def _explain(place: _Place, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
-    from neuronctl.tracking.job_status import ENDED, UNKNOWN, reason_words
+    from neuronctl.slurm.pending_reasons import reason_words
+    from neuronctl.tracking.job_status import ENDED, UNKNOWN
 
     if not path:
         raise NoSuchJobError(
@@ -199,8 +199,7 @@ def _explain(place: _Place, path: str) -> None:
     if place.state == "PENDING":
         why = reason_words(place.reason) or "no reason given"
         print_text(
-            f"job {place.job} has not started ({why}); its log will be {path}",
-            file=sys.stderr,
+            f"job {place.job} has not started ({why}); its log will be {path}", file=sys.stderr
         )
     elif place.never_began:
         raise NoSuchJobError(

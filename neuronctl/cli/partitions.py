@@ -12,6 +12,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
+from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.cluster import recognise
 
@@ -98,7 +99,6 @@ def _live(
     from neuronctl.gate.ask import ask_slurm
     from neuronctl.gate.partition_board import partitions_now
     from neuronctl.planning import plan
-    from neuronctl.request.job import JobRequest
 
     cluster, _ = recognise(catalog, cluster_name)
     look = ask_slurm(plan(JobRequest(), cluster), fresh=True, timeout=_TIMEOUT)

@@ -15,12 +15,12 @@ from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
 from neuronctl.errors import UsageError
 from neuronctl.gate.local_facts import working_directory
+from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.request.options import OPTIONS
 from neuronctl.submission.prepare import judge
 
 if TYPE_CHECKING:
-    from neuronctl.records.job_record import JobRecord
     from neuronctl.submission.resubmission import Changes
 
 _SHOWN = 40  # lines of a difference that are shown before a submission

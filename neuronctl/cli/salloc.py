@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import click
 
@@ -11,10 +11,9 @@ from neuronctl.cli.job_options import BEHIND_DASHES, job_command
 from neuronctl.cli.say import notify, print_script
 from neuronctl.cli.submission import judge_aloud
 from neuronctl.errors import UsageError
+from neuronctl.request.job import JobRequest
+from neuronctl.shell import expanded, join, positional
 from neuronctl.submission.prepare import plan_job, told_of_dash
-
-if TYPE_CHECKING:
-    from neuronctl.request.job import JobRequest
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.
@@ -54,8 +53,6 @@ def command(
     --container if given. The shell itself runs outside the image; 'neuronctl run --container'
     enters it.
     """
-    from neuronctl.shell import expanded, join, positional
-
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
         told_of_dash(words[0])
         there = join([*(["python"] if words[0].endswith(".py") else []), *words])
@@ -73,8 +70,9 @@ def command(
     from neuronctl.slurm.process import run_interactive
 
     job_output.show_verdict(job)
+    salloc = ["salloc", *(f"--{option}" for option in job.plan.salloc_options)]
     if no_shell:
-        argv = ["salloc", *(f"--{option}" for option in job.plan.salloc_options), "--no-shell"]
+        argv = [*salloc, "--no-shell"]
         if dry_run:
             print_script(f"{join(argv)}\n")
             return 0
@@ -88,7 +86,6 @@ def command(
         command = contained_command(job.plan, spelled) if contained else join(spelled)
         given = ()
     wiring = render_shell(job.plan, command=command, template=template)
-    salloc_options = [f"--{option}" for option in job.plan.salloc_options]
     if command is None:
         program = ["--pty", "bash", "-c", _SHELL]
     else:
@@ -97,7 +94,7 @@ def command(
         program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *arguments]
     if contained and not words:
         notify(f"the shell runs outside the image; {_run_line(request)}")
-    argv = ["salloc", *salloc_options, *_STEP, *program]
+    argv = [*salloc, *_STEP, *program]
     if dry_run:
         where = "in the shell on the first node" if not words else "on the first node, before CMD"
         print_script(
@@ -109,8 +106,6 @@ def command(
 
 def _run_line(request: JobRequest) -> str:
     """How to enter the image from the shell: ``run`` knows only its own options."""
-    from neuronctl.shell import join
-
     line = ["neuronctl", "run", f"--container={request.container}"]
     if request.container_runtime is not None:
         line.append(f"--container-runtime={request.container_runtime}")

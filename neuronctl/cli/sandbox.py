@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 import click
@@ -61,8 +62,6 @@ def command() -> None:
 )
 def up(cluster: Optional[str], counts: Dict[str, int], root: str, binds: Tuple[str, ...]) -> None:
     """Bring the sandbox up, unless it is up already."""
-    import time
-
     from neuronctl.catalog.loader import load
     from neuronctl.sandbox import client, layout
     from neuronctl.sandbox.view import view
@@ -100,8 +99,6 @@ def status(as_json: bool) -> int:
 
 
 def _show(running: Running) -> None:
-    import time
-
     from neuronctl import units
 
     age = max(0, int(time.time() - running.started))

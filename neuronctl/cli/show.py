@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-import time
 from typing import List, Optional, Sequence, Tuple
 
 import click
@@ -17,9 +16,12 @@ from neuronctl.cli.say import print_script
 from neuronctl.console import print_json, print_line, print_text, printable
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
+from neuronctl.slurm.cluster import local_cluster
+from neuronctl.slurm.pending_reasons import reason_words
+from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
-from neuronctl.tracking.lookup import canceller
+from neuronctl.words import duration, moment
 
 _TASKS = 8  # tasks of an array that are listed
 
@@ -35,7 +37,6 @@ def command(job: str, only_script: bool, as_json: bool) -> None:
     newest of that name). Secrets are masked in the recorded script.
     """
     from neuronctl.records.recorded import record_of
-    from neuronctl.slurm.cluster import local_cluster
 
     store = RecordStore.default()
     asked = one_job(job, store)
@@ -96,20 +97,16 @@ def _rows(rows: Sequence[Tuple[str, str]], first_style: str = "") -> None:
 
 
 def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
-    from neuronctl.slurm.pending_reasons import reason_words
-    from neuronctl.tracking.endings import ending_words
-    from neuronctl.words import duration
-
     status = jobs[0]
     if len(jobs) > 1:
         rows = [("tasks", str(sum(job.id.count for job in jobs)))]
         for job in jobs[:_TASKS]:
-            how = ending_words(job, canceller(job)) if job.ended else reason_words(job.reason)
+            how = ending_words(job) if job.ended else reason_words(job.reason)
             rows.append((str(job.id), f"{job.state}{how and f' ({how})'}"))
         if len(jobs) > _TASKS:
             rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
         return rows
-    how = ending_words(status, canceller(status)) if status.ended else reason_words(status.reason)
+    how = ending_words(status) if status.ended else reason_words(status.reason)
     rows = [
         ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
         ("partition", status.partition),
@@ -145,5 +142,5 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
     return [(name, text) for name, text in rows if text]
 
 
-def _local(moment: Optional[int]) -> str:
-    return "" if moment is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+def _local(epoch: Optional[int]) -> str:
+    return "" if epoch is None else moment(epoch, seconds=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from dataclasses import replace
@@ -174,8 +175,6 @@ def _picture(
 
 
 def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
-    import io
-
     class Canvas(io.StringIO):
         encoding = sys.stdout.encoding
 

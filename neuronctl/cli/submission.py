@@ -13,16 +13,15 @@ from neuronctl.cli.say import notify, print_script, said_if_possible
 from neuronctl.console import print_json
 from neuronctl.errors import PolicyError, SlurmRefusedError, UsageError
 from neuronctl.frozen import dataclass
+from neuronctl.planning import JobPlan
 from neuronctl.request.job import Source
 from neuronctl.shell import join
-from neuronctl.submission.prepare import PreparedJob, judge, judge_refused, review
+from neuronctl.submission.prepare import PlannedJob, PreparedJob, judge, judge_refused, review
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
     from neuronctl.gate.verdict import Verdict
-    from neuronctl.planning import JobPlan
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.prepare import PlannedJob
     from neuronctl.submission.transaction import Submission
 
 

@@ -14,7 +14,7 @@ from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import RecordError, SlurmUnavailableError
 from neuronctl.records.store import RecordStore
-from neuronctl.rule_codes import CODES
+from neuronctl.rule_codes import CODES, ROW
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
 
@@ -131,7 +131,6 @@ def _wrap(text: str, width: int, first: str = "", later: str = "") -> str:
     )
 
 
-_OF_FINDING = ("code", "severity", "title", "message", "source", "hint")
 _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cancelled_by", "source")
 
 
@@ -141,6 +140,6 @@ def _data(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -
         **{key: status[key] for key in _OF_STATUS},
         "tasks": [str(task.id) for task in same],
         **{key: getattr(diagnosis, key) for key in ("kind", "what", "cause", "certain", "remedy")},
-        "findings": [dict(zip(_OF_FINDING, row)) for row in _found(evidence.status)],
+        "findings": [dict(zip(ROW, row)) for row in _found(evidence.status)],
         "log": line and {"path": line.path, "line": line.text, "from_end": line.number},
     }

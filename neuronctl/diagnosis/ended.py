@@ -53,6 +53,8 @@ def _diagnose(evidence: Evidence) -> Diagnosis:
     return _failed(evidence)
 
 
+_AGAIN = "resubmit it; if it happens again, contact your site's support"
+
 # state -> (kind, what, remedy); {limit}, {nodes}, {by} and {memory} are filled in.
 _BY_STATE: Dict[str, Tuple[str, str, str]] = {
     "TIMEOUT": (
@@ -78,31 +80,15 @@ _BY_STATE: Dict[str, Tuple[str, str, str]] = {
         "the program is not at fault: resubmit it ('neuronctl resubmit {id}'); with --requeue, "
         "Slurm does this automatically",
     ),
-    "BOOT_FAIL": (
-        "node-failure",
-        "a node failed to boot{nodes}",
-        "resubmit it; if it happens again, contact your site's support",
-    ),
-    "LAUNCH_FAILED": (
-        "launch-failure",
-        "Slurm could not start it on its nodes{nodes}",
-        "resubmit it; if it happens again, contact your site's support",
-    ),
-    "RECONFIG_FAIL": (
-        "launch-failure",
-        "a node could not be reconfigured for it{nodes}",
-        "resubmit it; if it happens again, contact your site's support",
-    ),
+    "BOOT_FAIL": ("node-failure", "a node failed to boot{nodes}", _AGAIN),
+    "LAUNCH_FAILED": ("launch-failure", "Slurm could not start it on its nodes{nodes}", _AGAIN),
+    "RECONFIG_FAIL": ("launch-failure", "a node could not be reconfigured for it{nodes}", _AGAIN),
     "PREEMPTED": (
         "preempted",
         "preempted by a job with higher priority",
         "resubmit it; with --requeue, Slurm does this automatically, and checkpoints save the work",
     ),
-    "REVOKED": (
-        "revoked",
-        "it runs on another cluster of the federation",
-        "check its state there",
-    ),
+    "REVOKED": ("revoked", "it runs on another cluster of the federation", "check its state there"),
     "CANCELLED": ("cancelled", "cancelled{by}", ""),
 }
 
@@ -172,6 +158,14 @@ def _launch_failure(evidence: Evidence) -> Diagnosis:
     return Diagnosis("log-directory", what, cause, remedy, certain=False)
 
 
+def _user_signal(name: str) -> Tuple[str, str]:
+    return (
+        f"it received SIG{name} (--signal, or cancel --signal) and does not handle it",
+        f"handle the signal in the program; or use --signal B:{name}@120 --setup \"trap 'touch "
+        f"save-now' {name}\" to create a file that your program can check for",
+    )
+
+
 # signal -> what it usually means, what to do
 _SIGNALS: Dict[int, Tuple[str, str]] = {
     2: ("it was interrupted, as by Ctrl-C", ""),
@@ -185,24 +179,13 @@ _SIGNALS: Dict[int, Tuple[str, str]] = {
         "use fewer DataLoader workers; check 'df -h /dev/shm' on the node",
     ),
     8: ("the program divided an integer by zero", ""),
-    9: (
-        "it was killed from outside, most often because the node ran out of memory",
-        "{memory}",
-    ),
-    10: (
-        "it received SIGUSR1 (--signal, or cancel --signal) and does not handle it",
-        "handle the signal in the program; or use --signal B:USR1@120 --setup \"trap 'touch "
-        "save-now' USR1\" to create a file that your program can check for",
-    ),
+    9: ("it was killed from outside, most often because the node ran out of memory", "{memory}"),
+    10: _user_signal("USR1"),
     11: (
         "the program or one of its libraries has a bug, or was built for other libraries",
         "use '--env PYTHONFAULTHANDLER=1' to see where Python crashed",
     ),
-    12: (
-        "it received SIGUSR2 (--signal, or cancel --signal) and does not handle it",
-        "handle the signal in the program; or use --signal B:USR2@120 --setup \"trap 'touch "
-        "save-now' USR2\" to create a file that your program can check for",
-    ),
+    12: _user_signal("USR2"),
     13: ("the process that read its output was gone", ""),
     15: ("Slurm, its launcher, or a user asked it to terminate (SIGTERM)", ""),
     24: ("it exceeded a CPU time limit (ulimit -t)", ""),

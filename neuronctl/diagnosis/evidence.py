@@ -10,9 +10,9 @@ from typing import Optional, Tuple
 from neuronctl.diagnosis import signs
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.job_status import JobStatus
 
 

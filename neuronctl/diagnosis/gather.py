@@ -8,22 +8,23 @@ import time
 from dataclasses import replace
 from typing import List, Sequence, Tuple
 
+from neuronctl.catalog.loader import load
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
-from neuronctl.errors import (
-    NeuronctlError,
-    RecordError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from neuronctl.diagnosis.log_text import read_tail, without_failed_steps
+from neuronctl.diagnosis.waiting import earlier_runs
+from neuronctl.errors import NeuronctlError, RecordError, SlurmError
+from neuronctl.masking import Masker, secret_values
+from neuronctl.request.job_file import configured_cluster
+from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import REASONS
-from neuronctl.slurm.partition_queue import PartitionJob, partition_queue
-from neuronctl.slurm.sacct import AccountingJob
-from neuronctl.slurm.squeue import squeue
-from neuronctl.tracking.endings import is_launch_failure
+from neuronctl.slurm.sacct import AccountingJob, sacct
+from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
+from neuronctl.tracking.endings import canceller, is_launch_failure
 from neuronctl.tracking.job_status import ENDED, UNKNOWN, JobStatus
+from neuronctl.tracking.lookup import log_paths
 
 
 def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
@@ -31,8 +32,6 @@ def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
 
     What the diagnosis cites of a log has its secrets masked: people send such lines to others.
     """
-    from neuronctl.masking import Masker, secret_values
-
     evidence = gather(status)
     diagnosis = diagnose(evidence)
     if diagnosis.line is None:
@@ -45,9 +44,6 @@ def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
 
 def gather(status: JobStatus) -> Evidence:
     """Read a job's logs; ask for its partition's queue or the limit that it waits for."""
-    from neuronctl.diagnosis.log_text import read_tail, without_failed_steps
-    from neuronctl.tracking.lookup import canceller
-
     paths, guessed = _log_paths(status)
     logs = []
     # Where a job never began, a log of that name is another job's.
@@ -62,7 +58,7 @@ def gather(status: JobStatus) -> Evidence:
         limit = explain_now(status)
     elif status.state == "PENDING" and status.source == "squeue" and status.partition:
         # The reason is known all the same.
-        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        with contextlib.suppress(SlurmError):
             queue = partition_queue(status.partition)
             if any(row.id == status.id and "singleton" in row.dependency for row in queue):
                 same_name = _same_name(status)
@@ -91,10 +87,6 @@ def _steps_may_fail(status: JobStatus) -> bool:
 
 def _more_memory(status: JobStatus) -> str:
     """How to request more memory on this cluster, according to its catalog."""
-    from neuronctl.catalog.loader import load
-    from neuronctl.request.job_file import configured_cluster
-    from neuronctl.slurm.cluster import recognise
-
     try:
         cluster, _ = recognise(load(), configured_cluster())
     except NeuronctlError:
@@ -113,12 +105,9 @@ def _more_memory(status: JobStatus) -> str:
 
 def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
     """Earlier runs of a job that may have been requeued."""
-    from neuronctl.diagnosis.waiting import earlier_runs
-    from neuronctl.slurm.sacct import sacct
-
     if status.ended or status.source != "squeue" or status.id.tasks is not None:
         return ()
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+    with contextlib.suppress(SlurmError):
         return earlier_runs(status, sacct([status.id], duplicates=True).jobs)
     return ()
 
@@ -137,8 +126,6 @@ def _same_name(status: JobStatus) -> Tuple[JobId, ...]:
 
 def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
     """Standard output's and error's logs, and whether they are only where sbatch puts them."""
-    from neuronctl.tracking.lookup import log_paths
-
     if status.id.tasks is not None:
         return [], False
     out, err, guessed = log_paths(status)

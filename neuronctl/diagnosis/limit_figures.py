@@ -7,28 +7,12 @@ import time
 from dataclasses import replace
 from typing import Dict, Iterable, Optional, Sequence, Tuple
 
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
-from neuronctl.slurm.limits import (
-    ACCOUNT,
-    ASSOCIATION,
-    GROUP,
-    JOB,
-    KINDS,
-    NODE,
-    QOS,
-    REASONS,
-    RUNNING,
-    SPENT,
-    SUBMITTED,
-    TIME,
-    TRES,
-    USER,
-    Limit,
-)
+from neuronctl.errors import SlurmError
+from neuronctl.slurm.limits import KINDS, REASONS, Counts, Limit, Per, Scope
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
 from neuronctl.slurm.snapshot import Limits, limits_in_force
-from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_status import JobStatus, merge
 from neuronctl.units import UNLIMITED, format_time
 from neuronctl.users import login_name
 from neuronctl.words import counted
@@ -36,11 +20,11 @@ from neuronctl.words import counted
 _FRESH = 60  # seconds for which `status --watch` need not ask for the limits again
 
 _SHARED = frozenset(
-    limit.reason for kind in KINDS.values() if kind.per == GROUP for limit in kind.examples()
+    limit.reason for kind in KINDS.values() if kind.per == Per.GROUP for limit in kind.examples()
 )
 
 # Whom a limit is of -> whose it is in words.
-_WHOM = {JOB: "a job", NODE: "a node", USER: "a user", ACCOUNT: "an account"}
+_WHOM = {Per.JOB: "a job", Per.NODE: "a node", Per.USER: "a user", Per.ACCOUNT: "an account"}
 
 
 def explained(jobs: Sequence[JobStatus]) -> Dict[str, Explained]:
@@ -66,9 +50,8 @@ def explain_now(status: JobStatus) -> Explained:
     """The limit that a job waits for, with Slurm's figures of this moment where it tells them."""
     from neuronctl.gate.ask import ask_limits
     from neuronctl.slurm.squeue import squeue
-    from neuronctl.tracking.job_status import merge
 
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+    with contextlib.suppress(SlurmError):
         limits, groups = ask_limits(status.user, timeout=10.0)
         own = merge(None, squeue(user=status.user))
         return explain_limit(status, own, limits, groups)
@@ -89,7 +72,7 @@ def _known_limits(*, shared: bool) -> Optional[Tuple[Limits, _Groups]]:
     kept = limits_cache.read(limits_cache.key())
     if kept is not None and kept[1] > time.time() - _FRESH and not shared:
         return kept[0], ()
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+    with contextlib.suppress(SlurmError):
         return ask_limits(login_name())
     return None
 
@@ -111,8 +94,8 @@ def explain_limit(
         return known
     limit = candidates[0]
     held = _held(limit, status, own, limits)
-    used = {USER: held, GROUP: limit.used}.get(limit.about.per)
-    whole = limit.figure if limit.about.per == ACCOUNT else used
+    used = {Per.USER: held, Per.GROUP: limit.used}.get(limit.about.per)
+    whole = limit.figure if limit.about.per == Per.ACCOUNT else used
     figure = f"limit {_amount(limit, limit.figure)}"
     if used is not None:
         figure = f"{used} of {_amount(limit, limit.figure)}"
@@ -126,21 +109,21 @@ def _never(limit: Limit, wanted: int, known: Explained) -> Explained:
     """A job that is over a limit by itself, however many others end."""
     about = limit.about
     whom = _WHOM.get(about.per, "")
-    if limit.scope == ASSOCIATION and whom:
-        whom = "you" if about.per == USER else f"{whom} of yours"
-    if about.counts == RUNNING:
+    if limit.scope == Scope.ASSOCIATION and whom:
+        whom = "you" if about.per == Per.USER else f"{whom} of yours"
+    if about.counts == Counts.RUNNING:
         words = " ".join(one for one in (limit.holder, "allows", whom, "no running jobs") if one)
         return Explained(f"will never start: {words}", ALLOWS_NONE)
     most = f"allows {whom or 'all of its jobs together'} {_amount(limit, limit.figure)}"
     if about.minimum:
         most = f"requires at least {_amount(limit, limit.figure)}"
     words = f"it requests {_amount(limit, wanted)}, and {limit.holder} {most}"
-    advice = known.advice if about.per in (JOB, NODE) else NEVER
+    advice = known.advice if about.per in (Per.JOB, Per.NODE) else NEVER
     return Explained(f"will never start: {words}", advice)
 
 
 def _amount(limit: Limit, figure: int) -> str:
-    if limit.about.counts == TIME:
+    if limit.about.counts == Counts.TIME:
         return format_time(figure)
     things = limit.things
     return counted(figure, things[:-1]) if things.endswith("s") else f"{figure} {things}"
@@ -149,7 +132,7 @@ def _amount(limit: Limit, figure: int) -> str:
 def _wanted(limit: Limit, status: JobStatus) -> Optional[int]:
     """What a job takes of a limit; None: not known, or it ends with what others use up."""
     about, seconds = limit.about, status.time_limit
-    if about.per == NODE or about.counts in (SUBMITTED, SPENT):
+    if about.per == Per.NODE or about.counts in (Counts.SUBMITTED, Counts.SPENT):
         return None
     return limit.taken(status.tres, None if seconds == UNLIMITED else seconds)
 
@@ -158,7 +141,7 @@ def _held(
     limit: Limit, status: JobStatus, own: Iterable[JobStatus], limits: Limits
 ) -> Optional[int]:
     """What the user's jobs hold of a limit; None: not known."""
-    if limit.scope == QOS:
+    if limit.scope == Scope.QOS:
         # A QOS counts its own jobs, and if it is a partition's, those in the partition.
         name = limit.name.lower()
         partitions = {one.name for one in limits.partitions if one.qos.lower() == name}
@@ -167,11 +150,11 @@ def _held(
         here = [job for job in own if job.account == status.account]
     here = [job for job in here if not job.ended]
     running = [job for job in here if job.state not in ("PENDING", "COMPLETING")]
-    if limit.about.counts == SUBMITTED:
+    if limit.about.counts == Counts.SUBMITTED:
         return sum(job.id.count for job in here)
-    if limit.about.counts == RUNNING:
+    if limit.about.counts == Counts.RUNNING:
         return len(running)
-    if limit.about.counts != TRES:
+    if limit.about.counts != Counts.TRES:
         return None
     return sum(job.tres.get(limit.tres, 0) for job in running)
 

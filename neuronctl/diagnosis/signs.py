@@ -46,6 +46,12 @@ def _sign(kind: str, pattern: str, cause: str, remedy: str) -> Sign:
     return Sign(kind, re.compile(pattern, re.IGNORECASE), cause, remedy)
 
 
+_NO_FILE = (
+    "'{0}' does not exist",
+    "check the path: relative paths start at the directory that the job was submitted from, and "
+    "the nodes may not have every file system of the login node",
+)
+
 CAUSES: Tuple[Sign, ...] = (
     _sign(
         "preflight",
@@ -157,9 +163,7 @@ CAUSES: Tuple[Sign, ...] = (
         "missing-file",
         r"(?:FileNotFoundError:.*No such file or directory: |can't open file |cannot access )"
         r"'([^']+)'",
-        "'{0}' does not exist",
-        "check the path: relative paths start at the directory that the job was submitted from, "
-        "and the nodes may not have every file system of the login node",
+        *_NO_FILE,
     ),
     _sign(
         "command-not-found",
@@ -168,13 +172,7 @@ CAUSES: Tuple[Sign, ...] = (
         "the program '{0}' was not found on the node",
         "load its module with --module, or activate its environment with --conda or --venv",
     ),
-    _sign(
-        "missing-file",
-        r"(?:^|: )([^\s:]+): No such file or directory",
-        "'{0}' does not exist",
-        "check the path: relative paths start at the directory that the job was submitted from, "
-        "and the nodes may not have every file system of the login node",
-    ),
+    _sign("missing-file", r"(?:^|: )([^\s:]+): No such file or directory", *_NO_FILE),
     _sign(
         "permission",
         r"(?:^|: )([^\s:]+): Permission denied|PermissionError: .*: '([^']+)'",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import Sequence, Tuple
 
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, last_line, search
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.pending_reasons import explain
 from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.endings import ENDINGS
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
-from neuronctl.words import counted, duration, verb
+from neuronctl.words import counted, duration, moment, verb
 
 # Maximum seconds between the end of a run and its resubmission by a requeue.
 _REQUEUE_TAKES = 60
@@ -63,9 +62,8 @@ def waiting(evidence: Evidence) -> Diagnosis:
     elif own is not None and name in ("Priority", "Resources"):
         cause = _turn(evidence, own, name)
     if status.expected is not None and status.expected > evidence.now:
-        moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(status.expected))
         ahead = duration(status.expected - evidence.now)
-        expected = f"Slurm expects it to start at {moment} (in {ahead})"
+        expected = f"Slurm expects it to start at {moment(status.expected)} (in {ahead})"
         cause = f"{cause}; {expected}" if cause else expected
     before = _earlier_words(evidence)
     if before:

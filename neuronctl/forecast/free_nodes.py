@@ -7,7 +7,7 @@ from typing import Iterator, List, Optional, Tuple, Union
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
-from neuronctl.forecast.prospect import Prospect, hosts
+from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.reservations import (
     SOURCE,
     ReservedNodes,
@@ -19,9 +19,10 @@ from neuronctl.forecast.reservations import (
 )
 from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
+from neuronctl.slurm.squeue import PartitionJob
+from neuronctl.units import hosts
 from neuronctl.words import counted
 
 _SAID_OF_NODES = slurm_says("scontrol show node")

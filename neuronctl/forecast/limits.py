@@ -10,24 +10,7 @@ from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.limits import (
-    ACCOUNT,
-    CATALOG,
-    GROUP,
-    JOB,
-    NODE,
-    PARTITION,
-    QOS,
-    RUNNING,
-    SPENT,
-    SUBMITTED,
-    TIME,
-    TRES,
-    TRES_MINUTES,
-    TRES_NAMES,
-    USER,
-    Limit,
-)
+from neuronctl.slurm.limits import TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted
 
@@ -54,20 +37,20 @@ class Usage:
 def usage(limit: Limit, prospect: Prospect) -> Usage:
     """What the user's jobs hold of a limit."""
     snapshot = prospect.snapshot
-    if limit.scope == QOS:
+    if limit.scope == Scope.QOS:
         jobs = snapshot.jobs_in_qos(limit.name)
-    elif limit.scope == CATALOG:
+    elif limit.scope == Scope.CATALOG:
         jobs = tuple(job for job in snapshot.jobs if limit.name in job.partitions)
     else:
         jobs = tuple(job for job in snapshot.jobs if job.account == limit.name)
-    if limit.about.counts == SUBMITTED:
+    if limit.about.counts == Counts.SUBMITTED:
         return Usage(limit, sum(job.count for job in jobs if job.state not in _OVER), jobs)
     return Usage(limit, sum(job.count * _each(limit, job) for job in running(jobs)), jobs)
 
 
 def _each(limit: Limit, job: MyJob) -> int:
     """What one such job takes of a limit while it runs; 0 where that is not known."""
-    return 1 if limit.about.counts == RUNNING else job.holds(limit.tres) or 0
+    return 1 if limit.about.counts == Counts.RUNNING else job.holds(limit.tres) or 0
 
 
 def check_limits(prospect: Prospect) -> Iterator[Outcome]:
@@ -76,7 +59,7 @@ def check_limits(prospect: Prospect) -> Iterator[Outcome]:
         yield Doubt(f"which QOS of {prospect.job_qos} the job gets is not known", refusable=True)
     for limit in sorted(prospect.limits, key=_order):
         check = _CHECKS.get((limit.about.per, limit.about.counts))
-        if limit.figure == 0 and limit.about.counts in (RUNNING, SUBMITTED):
+        if limit.figure == 0 and limit.about.counts in (Counts.RUNNING, Counts.SUBMITTED):
             yield _closed(limit, prospect)
         elif check is not None and not is_overlaid(limit):
             yield from check(limit, prospect)
@@ -86,9 +69,9 @@ def check_limits(prospect: Prospect) -> Iterator[Outcome]:
 def is_overlaid(limit: Limit) -> bool:
     """Whether it stands in the plan's partition, where the rules on its size look at it."""
     return (
-        limit.about.counts == TIME
+        limit.about.counts == Counts.TIME
         or limit.kind == "MaxNodes"
-        or (limit.scope, limit.kind, limit.tres) == (QOS, "MaxTRES", _GPU)
+        or (limit.scope, limit.kind, limit.tres) == (Scope.QOS, "MaxTRES", _GPU)
     )
 
 
@@ -102,7 +85,7 @@ def _order(limit: Limit) -> int:
 
 def _closed(limit: Limit, prospect: Prospect) -> Refusal:
     """The refusal of any job, whatever its size."""
-    submitted = limit.about.counts == SUBMITTED
+    submitted = limit.about.counts == Counts.SUBMITTED
     return Refusal(
         "NC501",
         f"{limit.holder} lets no job {'into the queue' if submitted else 'run'} ({limit.named}): "
@@ -259,16 +242,16 @@ def _not_followed(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     wanted = _wanted(limit, prospect)
     if not wanted or wanted > limit.figure:
         return
-    if limit.about.per == USER:
+    if limit.about.per == Per.USER:
         used = None if usage(limit, prospect).jobs else 0
     else:
         used = prospect.held_by_account(limit)
     if used is not None and used + wanted <= limit.figure:
-        if limit.about.counts != SUBMITTED:  # one that waits counts there already
+        if limit.about.counts != Counts.SUBMITTED:  # one that waits counts there already
             yield from taken_first(replace(limit, used=used), prospect, wanted)
         return
     # A node counts once, and of an account's jobs it is not told where they run.
-    check = None if limit.tres == "node" else _CHECKS.get((GROUP, limit.about.counts))
+    check = None if limit.tres == "node" else _CHECKS.get((Per.GROUP, limit.about.counts))
     if used is None or check is None:
         yield Doubt(f"how much is left of {_told(limit)} is not known")
     else:
@@ -284,12 +267,12 @@ def _sized(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         return
     if limit.allows(wanted):
         return
-    whose = {USER: "a user of", ACCOUNT: "an account in"}.get(about.per, "a job in")
-    may = "may use" if about.counts == TRES_MINUTES else "may have"
-    may = "may hold" if about.per in (USER, ACCOUNT) else may
-    each = " per node" if about.per == NODE else ""
+    whose = {Per.USER: "a user of", Per.ACCOUNT: "an account in"}.get(about.per, "a job in")
+    may = "may use" if about.counts == Counts.TRES_MINUTES else "may have"
+    may = "may hold" if about.per in (Per.USER, Per.ACCOUNT) else may
+    each = " per node" if about.per == Per.NODE else ""
     figure = f"must have at least {limit.figure}" if about.minimum else f"{may} {limit.figure}"
-    named = f" ({limit.kind})" if limit.scope == PARTITION else ""
+    named = f" ({limit.kind})" if limit.scope == Scope.PARTITION else ""
     yield Refusal(
         "NC509",
         f"requested {wanted} {limit.things}{each}; {whose} {limit.holder} "
@@ -301,9 +284,9 @@ def _sized(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
 
 def _wanted(limit: Limit, prospect: Prospect) -> Optional[int]:
     """What the job takes of a limit; None: not known."""
-    if limit.about.counts == SUBMITTED:
+    if limit.about.counts == Counts.SUBMITTED:
         return prospect.array_size
-    size = prospect.size.node if limit.about.per == NODE else prospect.size.job
+    size = prospect.size.node if limit.about.per == Per.NODE else prospect.size.job
     return limit.taken(size, prospect.time_limit)
 
 
@@ -349,7 +332,8 @@ def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         yield _never(limit, prospect, wanted)
     elif not wanted or limit.used + wanted <= limit.figure:
         yield from taken_first(limit, prospect, wanted)
-    elif (limit.tres, limit.about.counts) != ("node", TRES):  # a node counts once (node_limits)
+    elif limit.tres != "node" or limit.about.counts != Counts.TRES:
+        # A node counts once (node_limits).
         words = (
             f"jobs of {_group(limit)} hold {limit.used} of {limit.figure} {limit.things} together; "
             f"{wanted} more must wait until some end; {_WHEN_UNKNOWN}"
@@ -392,16 +376,16 @@ def _never(limit: Limit, prospect: Prospect, wanted: int) -> Refusal:
 def taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outcome]:
     """The doubt where the user's own jobs, which Slurm has not looked at yet, take of it first."""
     young = prospect.unscheduled.jobs
-    if limit.scope == QOS:
+    if limit.scope == Scope.QOS:
         ids = {job.id for job in prospect.snapshot.jobs_in_qos(limit.name)}
         young = tuple(job for job in young if job.id in ids)
-    if limit.about.per == ACCOUNT:
+    if limit.about.per == Per.ACCOUNT:
         own = prospect.account.lower()
         young = tuple(job for job in young if job.account.lower() == own)
     if not young or not wanted:
         return
-    known = limit.about.counts == RUNNING or (
-        limit.about.counts == TRES and limit.tres in (_GPU, "node")
+    known = limit.about.counts == Counts.RUNNING or (
+        limit.about.counts == Counts.TRES and limit.tres in (_GPU, "node")
     )
     takes = sum(job.count * _each(limit, job) for job in young)
     if not known or limit.used + takes + wanted > limit.figure:
@@ -415,7 +399,7 @@ def taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outco
 
 
 def _group(limit: Limit) -> str:
-    return limit.holder if limit.about.per == GROUP else f"your account in {limit.holder}"
+    return limit.holder if limit.about.per == Per.GROUP else f"your account in {limit.holder}"
 
 
 def _told(limit: Limit) -> str:
@@ -423,7 +407,7 @@ def _told(limit: Limit) -> str:
 
 
 def _held(limit: Limit) -> str:
-    verb = "has used" if limit.about.counts == SPENT else "holds"
+    verb = "has used" if limit.about.counts == Counts.SPENT else "holds"
     return f"{limit.holder} {verb} {limit.used} of {limit.figure} {limit.things} ({limit.kind})"
 
 
@@ -449,20 +433,20 @@ def _partition_doubts(prospect: Prospect) -> Iterator[Outcome]:
 _Check = Callable[[Limit, Prospect], Iterator[Outcome]]
 
 _CHECKS: Dict[Tuple[str, str], _Check] = {
-    (USER, SUBMITTED): _submitted,
-    (USER, RUNNING): _running,
-    (USER, TRES): _user_tres,
-    (JOB, TRES): _sized,
-    (JOB, TRES_MINUTES): _sized,
-    (NODE, TRES): _sized,
-    (USER, TRES_MINUTES): _not_followed,
-    (ACCOUNT, TRES): _not_followed,
-    (ACCOUNT, TRES_MINUTES): _not_followed,
-    (ACCOUNT, RUNNING): _not_followed,
-    (ACCOUNT, SUBMITTED): _not_followed,
-    (GROUP, SUBMITTED): _group_submitted,
-    (GROUP, RUNNING): _group_running,
-    (GROUP, TRES): _group_tres,
-    (GROUP, TRES_MINUTES): _group_tres,
-    (GROUP, SPENT): _group_budget,
+    (Per.USER, Counts.SUBMITTED): _submitted,
+    (Per.USER, Counts.RUNNING): _running,
+    (Per.USER, Counts.TRES): _user_tres,
+    (Per.JOB, Counts.TRES): _sized,
+    (Per.JOB, Counts.TRES_MINUTES): _sized,
+    (Per.NODE, Counts.TRES): _sized,
+    (Per.USER, Counts.TRES_MINUTES): _not_followed,
+    (Per.ACCOUNT, Counts.TRES): _not_followed,
+    (Per.ACCOUNT, Counts.TRES_MINUTES): _not_followed,
+    (Per.ACCOUNT, Counts.RUNNING): _not_followed,
+    (Per.ACCOUNT, Counts.SUBMITTED): _not_followed,
+    (Per.GROUP, Counts.SUBMITTED): _group_submitted,
+    (Per.GROUP, Counts.RUNNING): _group_running,
+    (Per.GROUP, Counts.TRES): _group_tres,
+    (Per.GROUP, Counts.TRES_MINUTES): _group_tres,
+    (Per.GROUP, Counts.SPENT): _group_budget,
 }

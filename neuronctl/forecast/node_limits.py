@@ -8,9 +8,9 @@ from typing import Iterator, Set
 from neuronctl.forecast.free_nodes import NodeSearch
 from neuronctl.forecast.limits import taken_first, usage
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
-from neuronctl.forecast.prospect import hosts
 from neuronctl.forecast.snapshot import running
-from neuronctl.slurm.limits import GROUP, TRES, USER, Limit
+from neuronctl.slurm.limits import Counts, Limit, Per
+from neuronctl.units import hosts
 from neuronctl.words import counted
 
 
@@ -18,9 +18,9 @@ def check_node_limits(search: NodeSearch) -> Iterator[Outcome]:
     """The wait for such a limit, or the doubt which nodes Slurm would choose."""
     wanted = search.prospect.plan.nodes
     for limit in search.prospect.limits:
-        of_nodes = limit.tres == "node" and limit.about.counts == TRES
+        of_nodes = limit.tres == "node" and limit.about.counts == Counts.TRES
         # A job that is over it by itself is refused.
-        if of_nodes and limit.about.per in (USER, GROUP) and wanted <= limit.figure:
+        if of_nodes and limit.about.per in (Per.USER, Per.GROUP) and wanted <= limit.figure:
             yield from _check(limit, search)
 
 
@@ -47,7 +47,7 @@ def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
     if used + most <= limit.figure:
         yield from taken_first(replace(limit, used=used), prospect, most)
         return
-    mine = limit.about.per == USER
+    mine = limit.about.per == Per.USER
     whose = f"your jobs in {limit.holder}" if mine else f"jobs of {limit.holder}"
     words = f"{whose} are on {used} of at most {counted(limit.figure, 'node')} ({limit.kind})"
     if used + fewest > limit.figure:

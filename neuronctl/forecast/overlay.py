@@ -10,7 +10,7 @@ from neuronctl.catalog.model import Citation, Partition, Path
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.planning import JobPlan
-from neuronctl.slurm.limits import QOS
+from neuronctl.slurm.limits import Scope
 from neuronctl.slurm.scontrol import SitePartition
 
 
@@ -60,7 +60,7 @@ def _partition(
             limit.figure
             for limit in prospect.limits
             if limit.tres == "gres/gpu"
-            and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (QOS, "MaxTRES"))
+            and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (Scope.QOS, "MaxTRES"))
         ]
         put("max_gpus", min(most, default=None), "sacctmgr show qos")
     nodes = [node for node in snapshot.limits.nodes if site.name in node.partitions]

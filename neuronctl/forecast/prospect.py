@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Optional, Sequence, Set, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation
@@ -15,7 +14,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import CATALOG, GROUP, QOS, TIME, Limit
+from neuronctl.slurm.limits import Counts, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import Association, Qos, association_in
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
 from neuronctl.slurm.snapshot import limits_in_force
@@ -141,12 +140,12 @@ class Prospect:
         for kind, tres, key in CATALOG_LIMITS:
             figure = getattr(self.plan.partition, key)
             if figure is not None:
-                found.append(Limit(kind, tres, figure, CATALOG, self.plan.partition.name))
+                found.append(Limit(kind, tres, figure, Scope.CATALOG, self.plan.partition.name))
         return tuple(found)
 
     def held_by_account(self, limit: Limit) -> Optional[int]:
         """What the account's jobs hold of a QOS' limit on it; None: not told."""
-        told = [one for one in self.snapshot.limited_groups if one.scope == QOS]
+        told = [one for one in self.snapshot.limited_groups if one.scope == Scope.QOS]
         qos = [one for one in told if _same(one.name, limit.name)]
         own = [one for one in qos if one.account == self.account.lower()]
         for same in (x for group in own for x in group.limits if x.kind == limit.kind):
@@ -162,15 +161,15 @@ class Prospect:
     @property
     def wall_time(self) -> Optional[Limit]:
         """The shortest limit of the wall time; None where there is none."""
-        times = [limit for limit in self.limits if limit.about.counts == TIME]
+        times = [limit for limit in self.limits if limit.about.counts == Counts.TIME]
         return min(times, default=None, key=lambda limit: limit.figure)
 
     def source(self, limit: Limit) -> Citation:
         """Who says a limit's figure."""
-        if limit.scope == CATALOG:
+        if limit.scope == Scope.CATALOG:
             key = next(key for kind, tres, key in CATALOG_LIMITS if kind == limit.kind)
             return self.cite(key)
-        if limit.about.per == GROUP:
+        if limit.about.per == Per.GROUP:
             # Asked anew for each job, with what is held now.
             return Citation(f"Slurm itself: {limit.command}", True)
         return self.snapshot.says(limit.command)
@@ -201,20 +200,16 @@ class Prospect:
 
     def _memory(self, cores: int) -> Optional[int]:
         """MB per node; None or 0: not known."""
-        if any(self.sbatch_option(name) is not None for name in ("mem-per-cpu", "mem-per-gpu")):
+        request = self.plan.request
+        if any(request.sbatch_value(name) is not None for name in ("mem-per-cpu", "mem-per-gpu")):
             return None
-        if self.plan.request.mem is not None:
-            return units.parse_memory(self.plan.request.mem)
+        if request.mem is not None:
+            return units.parse_memory(request.mem)
         if self.partition is None or not self.partition.memory_mb_per_cpu:
             return None
         if not self.snapshot.limits.config.memory_counts:
             return None
         return self.partition.memory_mb_per_cpu * cores
-
-    def sbatch_option(self, name: str) -> Optional[str]:
-        """The value of an sbatch option given with ``--sbatch``; "" for a flag, None: not given."""
-        options = (text.partition("=") for text in self.plan.request.sbatch)
-        return next((value for option, _, value in options if option == name), None)
 
     @property
     def array_size(self) -> int:
@@ -236,7 +231,7 @@ class Prospect:
     @cached_property
     def named_hosts(self) -> Set[str]:
         """The hosts that ``--nodelist`` names."""
-        return set(hosts(self.plan.request.nodelist))
+        return set(units.hosts(self.plan.request.nodelist))
 
     @property
     def required_hosts(self) -> Set[str]:
@@ -265,13 +260,3 @@ class Prospect:
 def _same(one: str, other: str) -> bool:
     """Whether Slurm takes two names of an account or a QOS for one."""
     return one.lower() == other.lower()
-
-
-def hosts(text: Optional[str]) -> List[str]:
-    """The names in a host list; none where it is a file, or cannot be read."""
-    if text is None or re.search("/", text):
-        return []
-    try:
-        return units.expand_hostlist(text)
-    except ValueError:
-        return []

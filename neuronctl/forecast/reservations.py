@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Set, Tuple
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Outcome, Wait
-from neuronctl.forecast.prospect import Prospect, hosts
+from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import Snapshot, is_reserved, slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import Reservation
-from neuronctl.words import counted, verb
+from neuronctl.units import hosts
+from neuronctl.words import counted, moment, verb
 
 SOURCE = slurm_says("scontrol show reservation")
 
@@ -92,9 +92,9 @@ def in_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
     said = []
     for reservation in reserved.by[:2]:
         why = "for maintenance " if "MAINT" in reservation.flags else ""
-        when = f"until {_moment(reservation.end)}"
+        when = f"until {moment(reservation.end)}"
         if reservation.start > snapshot.asked_at:
-            when = f"from {_moment(reservation.start)} {when}"
+            when = f"from {moment(reservation.start)} {when}"
         said.append(f"{reservation.node_list} {why}{when} ({reservation.name})")
     return "reserved: " + ", ".join(said) + (", …" if len(reserved.by) > 2 else "")
 
@@ -107,7 +107,7 @@ def check_reservation(prospect: Prospect) -> Iterator[Outcome]:
     if len(own) > 1 and any("FLEX" in one.flags for one in own):
         return
     if start > prospect.snapshot.asked_at:
-        words = f"reservation {prospect.plan.request.reservation} begins at {_moment(start)}"
+        words = f"reservation {prospect.plan.request.reservation} begins at {moment(start)}"
         yield Wait("NC506", "Reservation", words, SOURCE, start)
 
 
@@ -137,7 +137,7 @@ def faults(prospect: Prospect) -> Iterator[Tuple[str, str]]:
                 )
         yield from _too_small(reservation, prospect)
         if reservation.end <= snapshot.asked_at:
-            yield f"reservation {name} ended at {_moment(reservation.end)}", "leave it out"
+            yield f"reservation {name} ended at {moment(reservation.end)}", "leave it out"
 
 
 def _too_small(reservation: Reservation, prospect: Prospect) -> Iterator[Tuple[str, str]]:
@@ -174,7 +174,3 @@ def shorter(reserved: ReservedNodes, snapshot: Snapshot) -> str:
     """The time limit with which a job is over before they begin, as -t takes it; "": none is."""
     seconds = min((one.start for one in reserved.by), default=0) - snapshot.asked_at
     return units.format_time(seconds // 60 * 60) if seconds > 0 else ""
-
-
-def _moment(at: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))

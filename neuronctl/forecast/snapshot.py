@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.partition_queue import PartitionJob
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import Reservation, SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits, MyJob
+from neuronctl.slurm.squeue import PartitionJob
+from neuronctl.words import moment
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _UNUSABLE = (
@@ -22,7 +22,7 @@ _UNUSABLE = (
 
 def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
     """A citation of Slurm: the command that shows the figure, and when it was asked."""
-    when = "" if asked_at is None else time.strftime(", %Y-%m-%d %H:%M", time.localtime(asked_at))
+    when = "" if asked_at is None else f", {moment(asked_at)}"
     return Citation(f"Slurm itself: {command}{when}", True)
 
 

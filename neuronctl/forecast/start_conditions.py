@@ -5,7 +5,6 @@ sbatch options are not judged here. Pure.
 from __future__ import annotations
 
 import re
-import time
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from neuronctl import units
@@ -13,9 +12,9 @@ from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.planning import JobPlan
-from neuronctl.request.begin_time import moment
+from neuronctl.request import begin_time
 from neuronctl.slurm.snapshot import Limits
-from neuronctl.words import counted, verb
+from neuronctl.words import counted, moment, verb
 
 _ACTIVE = frozenset(
     {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "STAGE_OUT"}
@@ -49,11 +48,11 @@ _HARMLESS = {
 def check_start_conditions(prospect: Prospect) -> Iterator[Outcome]:
     """What the job waits for as asked, and what it may wait for."""
     request = prospect.plan.request
-    if prospect.sbatch_option("hold") is not None:
+    if request.sbatch_value("hold") is not None:
         yield Wait("NC506", "JobHeldUser", "it is held (--hold) until you release it")
     if request.dependency is not None:
         yield from _dependency(request.dependency, prospect)
-    begin = prospect.sbatch_option("begin")
+    begin = request.sbatch_value("begin")
     if begin is not None:
         yield from _begin(begin, prospect.snapshot.asked_at)
     if request.gres:
@@ -96,7 +95,7 @@ def check_licenses(prospect: Prospect) -> Iterator[Outcome]:
 
 def _licenses(prospect: Prospect) -> Optional[Dict[str, int]]:
     """How many of each license it requests; None where that, or what Slurm has, is not known."""
-    text = prospect.sbatch_option("licenses")
+    text = prospect.plan.request.sbatch_value("licenses")
     return None if text is None or prospect.snapshot.licenses is None else _counts(text)
 
 
@@ -113,14 +112,13 @@ def _counts(text: str) -> Optional[Dict[str, int]]:
 
 def _begin(text: str, now: int) -> Iterator[Outcome]:
     try:
-        at = moment(text, now)
+        at = begin_time.moment(text, now)
     except ValueError:
         return  # a rule refuses it
     if at is None:
         yield Doubt(f"--begin={text} is a time that only Slurm can read", refusable=True)
     elif at > now:
-        shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-        left = units.format_time(at - now)
+        shown, left = moment(at, seconds=True), units.format_time(at - now)
         words = f"it starts at {shown} (--begin={text}), {left} from now, at the earliest"
         yield Wait("NC506", "BeginTime", words, until=at)
 

@@ -8,15 +8,16 @@ import os
 import time
 from typing import Callable, Dict, Optional, Tuple, Union
 
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import SlurmError, SlurmUnavailableError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.gate import limits_cache as cache
 from neuronctl.planning import JobPlan
-from neuronctl.slurm.cluster import is_cluster
-from neuronctl.slurm.partition_queue import PartitionJob
+from neuronctl.slurm.cluster import is_cluster, local_cluster
 from neuronctl.slurm.sacctmgr import LimitedGroup
-from neuronctl.slurm.snapshot import Limits
+from neuronctl.slurm.snapshot import Limits, ask_now, latest_ends
+from neuronctl.slurm.squeue import PartitionJob, partition_queue
+from neuronctl.users import login_name
 
 TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
@@ -35,10 +36,6 @@ def ask_slurm(
     for what needs no answer; not called where it is not asked. Raises SlurmUnavailableError where
     Slurm is not there or does not answer in time, or is another cluster's; SlurmRefusedError.
     """
-    from neuronctl.slurm.cluster import local_cluster
-    from neuronctl.slurm.snapshot import ask_now, latest_ends
-    from neuronctl.users import login_name
-
     name = local_cluster()
     if name is not None:
         _check_cluster(plan, name)
@@ -89,15 +86,13 @@ def ask_slurm(
     )
 
 
-def ask_queue(snapshot: Snapshot, *, timeout: float = TIMEOUT) -> Tuple[PartitionJob, ...]:
+def ask_queue(snapshot: Snapshot) -> Tuple[PartitionJob, ...]:
     """All users' jobs in the partitions of the snapshot's nodes; raises as ask_slurm() does.
 
     slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
     """
-    from neuronctl.slurm.partition_queue import partition_queue
-
     names = dict.fromkeys(name for node in snapshot.nodes for name in node.partitions)
-    return partition_queue(",".join(names), timeout=timeout)
+    return partition_queue(",".join(names), timeout=TIMEOUT)
 
 
 class AskedOnce:
@@ -110,11 +105,7 @@ class AskedOnce:
         self._answers: Dict[object, Union[Snapshot, Exception]] = {}
 
     def __call__(
-        self,
-        plan: JobPlan,
-        *,
-        fresh: bool = False,
-        meanwhile: Optional[Callable[[], None]] = None,
+        self, plan: JobPlan, *, fresh: bool = False, meanwhile: Optional[Callable[[], None]] = None
     ) -> Snapshot:
         """As ask_slurm()."""
         key = (
@@ -124,7 +115,7 @@ class AskedOnce:
         if key not in self._answers:
             try:
                 self._answers[key] = ask_slurm(plan, fresh=fresh, meanwhile=meanwhile)
-            except (SlurmUnavailableError, SlurmRefusedError) as error:
+            except SlurmError as error:
                 self._answers[key] = error
         answer = self._answers[key]
         if isinstance(answer, Exception):
@@ -137,10 +128,6 @@ def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Tuple[Limits, Tuple[Li
 
     timeout: seconds. Raises SlurmUnavailableError and SlurmRefusedError.
     """
-    from neuronctl.slurm.cluster import local_cluster
-    from neuronctl.slurm.snapshot import ask_now
-    from neuronctl.users import login_name
-
     now = ask_now(limits_of=(user, local_cluster() or ""), timeout=timeout)
     assert now.limits is not None
     if user == login_name():

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import SlurmError
 from neuronctl.forecast.forecast import Forecast, forecast
 from neuronctl.forecast.free_nodes import may_be_planned_for_others
 from neuronctl.forecast.outcomes import Wait
@@ -146,16 +146,16 @@ def assess_now(
         if asked is None and assessment.may_be_behind_others:
             try:
                 queue = ask_queue(snapshot)
-            except (SlurmUnavailableError, SlurmRefusedError) as error:
+            except SlurmError as error:
                 words = f"whether jobs of others wait for these nodes is not known: {error.message}"
-                return replace(assessment, doubt=f"there is room for it, but {one_line(words)}")
+                return replace(assessment, doubt=f"there is room for it, but {in_one_line(words)}")
             assessment = assess(context, replace(snapshot, queue=queue))
         return assessment
-    except (SlurmUnavailableError, SlurmRefusedError) as error:
+    except SlurmError as error:
         from neuronctl.sandbox_address import is_up
 
         inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""
-        return assess(context, None, one_line(error.message) + inside)
+        return assess(context, None, in_one_line(error.message) + inside)
 
 
 def assess(
@@ -237,7 +237,7 @@ def _together(each: Sequence[Assessment]) -> Assessment:
     other reason in one of them refuses the job.
     """
     best = min(each, key=lambda one: _ORDER.index(one.verdict.kind))
-    suited = any(not _codes(one.refusals) & _OF_NODES for one in each)
+    suited = any(_OF_NODES.isdisjoint(found.code for found in one.refusals) for one in each)
     findings: Dict[Tuple[str, str], Finding] = {}
     for one in each:
         for found in (*one.refusals, *one.warnings):
@@ -257,15 +257,11 @@ def _together(each: Sequence[Assessment]) -> Assessment:
     )
 
 
-def _codes(findings: Sequence[Finding]) -> Set[str]:
-    return {found.code for found in findings}
-
-
 _OF_NODES = {"NC121", "NC123", "NC125", "NC131", "NC134", "NC404", "NC524", "NC525"}
 """What stands against the nodes of a partition."""
 
 
-def one_line(message: str) -> str:
+def in_one_line(message: str) -> str:
     """Slurm's commands tell all they tried, and the cause last."""
     first, *others = message.splitlines()
     return f"{first.partition(': ')[0]}: {others[-1].strip()}" if others else first

@@ -11,6 +11,8 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
+from neuronctl.batchscript.header import Place
+from neuronctl.batchscript.shell_text import read_shell
 from neuronctl.errors import UsageError
 from neuronctl.files import open_regular
 from neuronctl.launch.containers import elf_arch, sif_arch
@@ -22,10 +24,10 @@ from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
+from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.header import Place
     from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 
@@ -109,9 +111,6 @@ def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
     found = syntax_problem(text)
     if found is None:
         return None
-    from neuronctl.batchscript.header import Place
-    from neuronctl.batchscript.shell_text import read_shell
-
     line = "".join(text.split("\n")[found.line - 1 : found.line])
     token = re.search(r"near unexpected token `(.*)'", found.message)
     quote_mark = re.search(r"matching `(['\"`])'", found.message)
@@ -173,7 +172,9 @@ def _script_problem(plan: JobPlan) -> _Problem:
         if request.venv is not None:
             places.append(request.from_here(os.path.expanduser(f"{request.venv}/bin")))
         places.append(os.environ.get("PATH", os.defpath))
-        if _which(script, os.pathsep.join(places)) is None:
+        from shutil import which  # with bz2 and lzma, which few submissions need
+
+        if which(script, path=os.pathsep.join(places)) is None:
             where = request.chdir or "this directory"
             return f"no program '{script}' in {where} or on PATH", hint
         return None
@@ -224,12 +225,6 @@ def _needs_ranks(text: str) -> str:
     if found is None or re.search(_SUPPLIES, text):
         return ""
     return f"reads {found[1][1:-1]}" if found[1] else f"calls {found[2]}"
-
-
-def _which(program: str, path: Optional[str] = None) -> Optional[str]:
-    import shutil  # with bz2 and lzma, which few submissions need
-
-    return shutil.which(program, path=path)
 
 
 def _like(script: str) -> str:
@@ -321,8 +316,6 @@ def _head(path: str, size: int = 64) -> bytes:
 
 
 def _log_problem(plan: JobPlan) -> _Problem:
-    from neuronctl.units import expand_log_pattern
-
     fails = "the job would fail at start (exit code 0:53), without a log"
     for pattern in (plan.output, plan.error):
         if pattern is None:

@@ -18,7 +18,7 @@ from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rules import RuleContext
-from neuronctl.slurm.limits import CATALOG, Limit
+from neuronctl.slurm.limits import Limit, Scope
 
 _DOWN = r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*"
 
@@ -113,7 +113,7 @@ def _partition_now(
 
     def share(kind: str, tres: str = "") -> Share:
         limit = prospect.limit(kind, tres)
-        unlimited = Limit(kind, tres, 0, CATALOG, name)
+        unlimited = Limit(kind, tres, 0, Scope.CATALOG, name)
         used = usage(limit or unlimited, prospect).used
         return Share(used, None if limit is None else limit.figure)
 

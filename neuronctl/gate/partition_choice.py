@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import PolicyError, SlurmError
 from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
@@ -133,7 +133,7 @@ def choose(
     if ask:
         from neuronctl.gate.ask import ask_slurm
 
-        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        with contextlib.suppress(SlurmError):
             snapshot = ask_slurm(plan(request, cluster, interactive=interactive), fresh=True)
     found = candidates(request, catalog, cluster, local, snapshot, interactive=interactive)
     best = rank(found, _predict if snapshot is not None else None)
@@ -153,5 +153,5 @@ def _predict(made: JobPlan) -> Optional[int]:
 
     try:
         return predict_start([f"--{one}" for one in made.salloc_options], timeout=5)
-    except (SlurmUnavailableError, SlurmRefusedError):
+    except SlurmError:
         return None

@@ -120,10 +120,7 @@ def _launched(words: Tuple[str, ...], size: Size) -> Optional[Start]:
 
 
 def _program(
-    launcher: Optional[str],
-    words: Tuple[str, ...],
-    options: Sequence[str] = (),
-    container: Sequence[Tuple[str, object]] = (),
+    launcher: Optional[str], words: Tuple[str, ...], options: Sequence[str] = ()
 ) -> Optional[Start]:
     """A program that is started in one of the usual ways."""
     if not words or _variable(words[0]) or words[0].startswith("-"):
@@ -133,7 +130,7 @@ def _program(
             words = words[1:]
     elif words[0].endswith(".py"):
         return None  # neuronctl would start it with python, whatever its first line says
-    return Start(launcher, words, tuple(options), tuple(container))
+    return Start(launcher, words, tuple(options))
 
 
 def _variable(word: str) -> bool:

@@ -52,7 +52,7 @@ def _batch_directives(request: JobRequest) -> List[Directive]:
     lines = [] if request.array is None else [Directive("array", request.array)]
     if request.requeue is not None:
         lines.append(Directive("requeue" if request.requeue else "no-requeue"))
-    if request.requeue and not any(one.startswith("open-mode") for one in request.sbatch):
+    if request.requeue and request.sbatch_value("open-mode") is None:
         lines.append(Directive("open-mode", "append", "a requeued job keeps its log"))
     return lines
 

@@ -80,6 +80,11 @@ class Decision:
     source: Source
     why: str = ""
 
+    @property
+    def row(self) -> Tuple[str, str, str, str]:
+        """What a record has of it."""
+        return self.name, self.value, self.source.value, self.why
+
 
 @dataclass(frozen=True)
 class JobStep:

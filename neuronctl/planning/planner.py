@@ -20,13 +20,8 @@ from neuronctl.launch.environments import Conda
 from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.directives import directives
 from neuronctl.planning.model import Decision, JobPlan, JobStep, Place, is_secret, passes, signal_of
-from neuronctl.planning.software import (
-    activation,
-    exports,
-    program,
-    runs_python,
-    starts_once,
-)
+from neuronctl.planning.software import activation, exports, program, runs_python, starts_once
+from neuronctl.planning.steps import Share, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.options import one_line
 from neuronctl.shell import Shell, references
@@ -72,37 +67,6 @@ _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per
 
 
 @dataclass(frozen=True)
-class _Share:
-    """What a step may use: nodes, and GPUs and cores on each of them.
-
-    job_gpus, job_cores: those per node of the whole job. beside: whether other steps run at the
-    same time.
-    """
-
-    nodes: int
-    gpus: int
-    cores: int
-    job_gpus: int
-    job_cores: int
-    beside: bool = False
-
-    def among(self, count: int) -> _Share:
-        """The share of each of so many steps side by side, each on one node."""
-        per_node = -(-count // self.nodes)
-        gpus = max(1, self.gpus // per_node) if self.gpus else 0
-        cores = max(1, self.cores // per_node)
-        return _Share(1, gpus, cores, self.job_gpus, self.job_cores, beside=True)
-
-    def cores_with(self, gpus: int) -> int:
-        """The cores on each node of a step with so many GPUs there."""
-        if self.beside and gpus:
-            return max(1, self.job_cores * gpus // self.job_gpus)
-        if self.gpus and gpus != self.gpus:
-            return max(1, self.cores * gpus // self.gpus)
-        return self.cores
-
-
-@dataclass(frozen=True)
 class _Planner:
     """Settles one plan; holds the decisions made so far."""
 
@@ -118,6 +82,10 @@ class _Planner:
         """Record a value, and return it."""
         self.decisions[name] = Decision(name, str(value), source, why)
         return value
+
+    def derived(self, name: str, value: T, why: str = "") -> T:
+        """Record a value that follows from others, and return it."""
+        return self.decide(name, value, Source.DERIVED, why)
 
     def asked(self, name: str, field: str, value: T) -> T:
         """Record a value that the request itself carries, and return it."""
@@ -177,7 +145,7 @@ class _Planner:
                 )
         for number, step in enumerate(steps, start=1):
             says = "; ".join(launch.starts for launch in step.launches)
-            self.decide(f"step {number}", says, Source.DERIVED, "")
+            self.derived(f"step {number}", says)
         sharing = processes if launcher.distributed else 1
         exported = exports(request, self.cluster, cores=cores, processes=sharing)
         settled: Dict[str, Optional[str]] = {
@@ -254,7 +222,7 @@ class _Planner:
         flags, _, rest = (request.signal or "").rpartition(":")
         value = f"{flags}B:{rest}"
         why = "the batch shell passes it on: what it starts is no step"
-        return self.decide("signal", value, Source.DERIVED, why)
+        return self.derived("signal", value, why)
 
     def _launches(self, nodes: int, gpus: int, cores: int) -> List[JobPlan]:
         steps = self._steps(nodes, gpus, cores)
@@ -262,13 +230,13 @@ class _Planner:
 
     def _steps(self, nodes: int, gpus: int, cores: int) -> Tuple[JobStep, ...]:
         """Those of the job, on nodes with so many GPUs and cores each."""
-        share = _Share(nodes, gpus, cores, gpus, cores)
+        share = Share(nodes, gpus, cores, gpus, cores)
         return tuple(
             self._step(one, share, f"step {number}")
             for number, one in enumerate(self.request.steps, start=1)
         )
 
-    def _step(self, step: StepRequest, share: _Share, name: str) -> JobStep:
+    def _step(self, step: StepRequest, share: Share, name: str) -> JobStep:
         if step.together:
             each = share.among(len(step.together))
             parts = tuple(
@@ -276,53 +244,7 @@ class _Planner:
                 for number, one in enumerate(step.together, start=1)
             )
             return JobStep(None, parts, step.allow_failure)
-        nodes = share.nodes if step.nodes is None else step.nodes
-        gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
-        for asked, most, unit in (
-            (nodes, self.request.nodes or share.nodes, "node"),
-            (gpus, share.job_gpus, "GPU"),
-        ):
-            if asked > most:
-                per_node = " per node" if unit == "GPU" else ""
-                raise UsageError(
-                    f"{name} requests {counted(asked, unit)}{per_node}; the job has {most}",
-                    f"request at most {most} for the step, or more for the job",
-                )
-        if share.beside and nodes > 1:
-            raise UsageError(
-                f"{name} requests {counted(nodes, 'node')}, and steps side by side run on one node "
-                "each",
-                "let it run before or after the others",
-            )
-        sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
-        own = share.beside or any(size is not None for size in sizes)
-        options: Tuple[str, ...] = ()
-        if gpus != share.job_gpus:
-            option = "gres=gpu:" if self.cluster.policy.gpu_option == "gres" else "gpus-per-node="
-            options += (f"--{option}{gpus}",)
-        if share.beside:
-            # Without --mem=0, a step takes all memory that --mem asked for, and the next one waits.
-            options += ("--exact", "--mem=0") if self.request.mem is not None else ("--exact",)
-        elif 1 < nodes < share.nodes:
-            options += ("--relative=0",)  # from the first node on, where the processes meet
-        request = dataclasses.replace(
-            self.request,
-            script=step.script,
-            args=step.args,
-            body=step.body,
-            steps=(),
-            launcher=step.launcher,
-            nodes=nodes,
-            max_nodes=None if share.beside or step.nodes is not None else self.request.max_nodes,
-            launcher_options=step.launcher_options,
-            ntasks=None,
-            ntasks_per_node=step.ntasks_per_node,
-            cpus_per_task=step.cpus_per_task,
-            gpus=None,
-            gpus_per_node=gpus or None,
-            nodelist=None,
-        )
-        place = Place(hosts=(), cores=share.cores_with(gpus), step_options=options, is_share=own)
+        request, place = step_request(step, share, self.request, self.cluster.policy, name)
         launch = _Planner(request, self.cluster, False, place, "", self.conda).plan()
         if share.beside and launch.launcher.own_variables:
             raise UsageError(
@@ -350,20 +272,10 @@ class _Planner:
             most = self.request.max_nodes
             self.asked("nodes", "nodes", f"{nodes}-{most}" if most else nodes)
             return nodes
-        named = self._named_nodes()
+        named = len(set(units.hosts(self.request.nodelist)))  # what cannot be read, NC312 says
         if named > 1:
-            return self.decide("nodes", named, Source.DERIVED, "as many as --nodelist names")
-        return self.decide("nodes", 1, Source.DERIVED, "")
-
-    def _named_nodes(self) -> int:
-        """How many nodes --nodelist names; 0 where it is not given or cannot be read (NC312)."""
-        text = self.request.nodelist
-        if text is None or "/" in text:
-            return 0
-        try:
-            return len(set(units.expand_hostlist(text)))
-        except ValueError:
-            return 0
+            return self.derived("nodes", named, "as many as --nodelist names")
+        return self.derived("nodes", 1)
 
     def _gpus(self, nodes: int) -> int:
         gpus, total = self.request.gpus_per_node, self.request.gpus
@@ -388,7 +300,7 @@ class _Planner:
         if total is not None:
             self.asked("gpus", "gpus", total)
             why = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
-            return self.decide("gpus-per-node", total // nodes, Source.DERIVED, why)
+            return self.derived("gpus-per-node", total // nodes, why)
         return 0
 
     def _launcher(self, nodes: int, gpus: int) -> Launcher:
@@ -411,7 +323,7 @@ class _Planner:
             name, why = "srun", "a program over several nodes"
         else:
             name, why = "python", "one process"
-        self.decide("launcher", name, Source.DERIVED, why)
+        self.derived("launcher", name, why)
         return launchers.load(name)
 
     def _ntasks_per_node(self, launcher: Launcher, nodes: int, gpus: int) -> int:
@@ -421,25 +333,23 @@ class _Planner:
         if request.ntasks is not None:
             each = max(1, request.ntasks // nodes)
             why = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
-            return self.decide("ntasks-per-node", each, Source.DERIVED, why)
+            return self.derived("ntasks-per-node", each, why)
         most = max((one.ntasks_per_node for one in self._launches(nodes, gpus, 1)), default=0)
         if most:
-            return self.decide(
-                "ntasks-per-node", most, Source.DERIVED, "the most that a step needs"
-            )
+            return self.derived("ntasks-per-node", most, "the most that a step needs")
         if launcher.one_task_per_node:
             if launcher.distributed:
                 why = f"{launcher.name} starts the processes"
             else:
                 why = "one task per node by default" if nodes > 1 else "one process"
-            return self.decide("ntasks-per-node", 1, Source.DERIVED, why)
+            return self.derived("ntasks-per-node", 1, why)
         why = "one task per GPU" if gpus else "one task per node by default"
-        return self.decide("ntasks-per-node", max(gpus, 1), Source.DERIVED, why)
+        return self.derived("ntasks-per-node", max(gpus, 1), why)
 
     def _processes(self, launcher: Launcher, ntasks_per_node: int, gpus: int) -> int:
         if launcher.starts_processes():
             why = "one process per GPU" if gpus else "one process per node without GPUs"
-            return self.decide("processes per node", max(gpus, 1), Source.DERIVED, why)
+            return self.derived("processes per node", max(gpus, 1), why)
         return ntasks_per_node
 
     def _cpus_per_task(
@@ -457,14 +367,14 @@ class _Planner:
                 f"{counted(self.place.cores, 'core')} of the allocation"
                 f" / {counted(ntasks_per_node, 'task')}"
             )
-            return self.decide("cpus-per-task", value, Source.DERIVED, why)
+            return self.derived("cpus-per-task", value, why)
         value, why = self._derived_cores(partitions, ntasks_per_node, gpus)
         launches = self._launches(self.request.nodes or 1, gpus, 1) if self.request.steps else []
         sized = [one.cores_per_node for one in launches if one.request.cpus_per_task is not None]
         needed = -(-max(sized, default=0) // ntasks_per_node)
         if needed > value:
             value, why = needed, "the most that a step needs"
-        return self.decide("cpus-per-task", value, Source.DERIVED, why)
+        return self.derived("cpus-per-task", value, why)
 
     def _derived_cores(
         self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
@@ -502,7 +412,7 @@ class _Planner:
             return
         fraction = self.cluster.policy.memory_fraction
         why = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
-        self.decide("memory per node", f"about {memory // 1024} GB", Source.DERIVED, why)
+        self.derived("memory per node", f"about {memory // 1024} GB", why)
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         text = self.request.time_limit
@@ -515,7 +425,7 @@ class _Planner:
             if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
                 why = f"{text} is MM:SS to Slurm; hours are {text}:00"
                 why += "" if origin.source is Source.ASKED else f"; {origin}"
-                self.decide("time", units.format_time(seconds), Source.DERIVED, why)
+                self.derived("time", units.format_time(seconds), why)
             elif not plain:
                 why = ", ".join(one for one in (origin.where, f"as {text}") if one)
                 self.decide("time", units.format_time(seconds), origin.source, why)
@@ -541,7 +451,7 @@ class _Planner:
             if not pairs:
                 return None
             comment = ";".join(pairs)
-            return self.decide("comment", comment, Source.DERIVED, "from --field and --appl")
+            return self.derived("comment", comment, "from --field and --appl")
         if policy.form == "word" and request.appl:
             return self.asked("comment", "appl", request.appl)
         return None
@@ -553,12 +463,10 @@ class _Planner:
         if request.script is None:
             if request.text_file is not None:
                 name = _name_of(request.text_file)
-                return self.decide("job-name", name, Source.DERIVED, "the file's name")
+                return self.derived("job-name", name, "the file's name")
             name = "interactive" if self.interactive else "job"
-            return self.decide("job-name", name, Source.DERIVED, "")
-        return self.decide(
-            "job-name", _name_of(request.script), Source.DERIVED, "the script's name"
-        )
+            return self.derived("job-name", name)
+        return self.derived("job-name", _name_of(request.script), "the script's name")
 
     def _log(self, name: str, asked: Optional[str], suffix: str) -> Optional[str]:
         request = self.request
@@ -570,7 +478,7 @@ class _Planner:
         if name == "error" and request.output is not None:
             return None  # sbatch writes both into the one file asked for
         pattern = ("%x_%A_%a" if request.array else "%x_%j") + suffix
-        self.decide(name, pattern, Source.DERIVED, "job name and id")
+        self.derived(name, pattern, "job name and id")
         return pattern
 
     def _software(self) -> None:
@@ -599,7 +507,7 @@ class _Planner:
             when = "by the batch shell on the first node, when the job starts"
             self.decide("expand", names, origin.source, when)
         elif names:
-            self.decide("expand", "no", Source.DERIVED, f"{names} as typed; --expand replaces it")
+            self.derived("expand", "no", f"{names} as typed; --expand replaces it")
 
     def _wrapping(self, gpus: int) -> Wrapping:
         request = self.request
@@ -610,7 +518,7 @@ class _Planner:
             self.asked("container-runtime", "container_runtime", name)
         elif request.container.endswith(".sqsh"):
             name = "pyxis"
-            self.decide("container-runtime", name, Source.DERIVED, "an Enroot squashfs image")
+            self.derived("container-runtime", name, "an Enroot squashfs image")
         else:
             name = self.cluster.containers.runtime
             self.decide("container-runtime", name, Source.CLUSTER, "")

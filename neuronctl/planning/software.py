@@ -144,7 +144,7 @@ def _argument(text: str, expand: bool, macros: bool) -> Word:
 def activation(request: JobRequest, cluster: Cluster, conda: Optional[Conda]) -> Tuple[Step, ...]:
     """The lines that load modules and switch to the environment, the user's own first."""
     steps: List[Step] = []
-    if any(one.startswith("export=") for one in request.sbatch):
+    if request.sbatch_value("export") is not None:
         steps.append(Step("# Otherwise sbatch's --export would hold for each srun in here, too."))
         steps.append(Step("export PATH SLURM_EXPORT_ENV=ALL"))
     # Before the user's own lines, since `module use` may be among them.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.frozen import dataclass, field
-from neuronctl.units import UNLIMITED, check_array
+from neuronctl.units import UNLIMITED, check_array, expand_log_pattern, first_host
 
 if TYPE_CHECKING:
     from neuronctl.records.provenance import Provenance
@@ -161,8 +161,6 @@ class JobRecord:
         err: the log of standard error, if it is separate. node_list: where the job runs, for
         ``%N``, which stays unresolved until that is known.
         """
-        from neuronctl.units import expand_log_pattern, first_host
-
         assert self.job_id is not None
         return expand_log_pattern(
             self.error if err and self.error is not None else self.output,

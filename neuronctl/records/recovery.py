@@ -16,12 +16,7 @@ import time
 from typing import Dict, Iterable, List, Tuple, Union
 
 from neuronctl.batchscript.sbatch_line import read_line
-from neuronctl.errors import (
-    NeuronctlError,
-    RecordError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from neuronctl.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
@@ -30,6 +25,7 @@ from neuronctl.slurm.job_control import batch_script
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
+from neuronctl.words import moment
 
 IN_FLIGHT = 60
 """Seconds during which a submission may still be in progress."""
@@ -122,7 +118,7 @@ class Recovery:
         alike -= set(self.store.find(alike, self.cluster))
         if not alike:
             return
-        with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+        with contextlib.suppress(SlurmError):
             asked = [JobId(number) for number in sorted(alike)]
             self.match(sacct(asked, marks=True).jobs)
 
@@ -174,7 +170,7 @@ class Recovery:
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
         if not accounting.off:
             words = "it never reached Slurm: neither squeue nor sacct lists the job"
-        elif accounting.switched_off:
+        elif accounting.disabled:
             words = (
                 "slurmctld does not list the job, and accounting is disabled, so there is no way "
                 "to tell whether it ran"
@@ -233,8 +229,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
 
 
 def _name(record: JobRecord) -> str:
-    begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.begun_at))
-    return f"'{record.job_name}' of {begun}"
+    return f"'{record.job_name}' of {moment(record.begun_at)}"
 
 
 def _is_alive(pid: int) -> bool:

@@ -44,6 +44,7 @@ from neuronctl.records.job_record import (
     encode,
     without_secrets,
 )
+from neuronctl.version import __version__
 
 __all__ = ["JobRecord", "RecordDraft", "RecordStore", "SeenState"]
 
@@ -80,7 +81,6 @@ class RecordStore:
         import hashlib
 
         from neuronctl.users import login_name
-        from neuronctl.version import __version__
 
         now = time.time()
         stamp = time.strftime(_STAMP, time.gmtime(now))

@@ -161,6 +161,11 @@ class JobRequest:
         """Where the field ``name`` came from; only for requested fields."""
         return self.origins.get(name, Origin(Source.ASKED))
 
+    def sbatch_value(self, name: str) -> Optional[str]:
+        """The value of an option in ``sbatch``; "" for a flag, None where it is not given."""
+        options = (text.partition("=") for text in self.sbatch)
+        return next((value for option, _, value in options if option == name), None)
+
     def from_here(self, path: str) -> str:
         """A path of the job's, which begins in its directory, as this process reaches it."""
         return os.path.join(self.chdir or "", path)

@@ -241,7 +241,7 @@ def _one_program(values: Mapping[str, Any], where: Callable[[str], str]) -> None
 
 def _texts(option: Option, data: Any, read: _Reader) -> List[str]:
     """``data`` as the texts that the same option takes on the command line."""
-    if option.kind in ("flag", "switch"):
+    if option.is_flag:
         if not isinstance(data, bool):
             raise read.error(f"expected true or false, found {_kind(data)}")
         return ["true" if data else "false"]

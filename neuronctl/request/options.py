@@ -7,6 +7,7 @@ value. The command line and the YAML files both use ``Option.parse``.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
@@ -47,30 +48,36 @@ def _text(texts: Sequence[str]) -> str:
 class Option:
     """One option.
 
-    read: from its texts, the value of the JobRequest field of the same name, or several fields.
-    kind: ``"value"`` takes one text; ``"flag"`` takes none (parse gets ``"true"`` or ``"false"``);
-    ``"switch"`` is a flag with a negative form (``--no-requeue``); ``"list"`` may be repeated
-    (parse gets all texts at once). batch_only: salloc does not have the option, because an
-    interactive job has no log file and is not requeued.
+    metavar: its value in help, "" where it has none. read: from its texts, the value of the
+    JobRequest field of the same name, or several fields. kind: ``"value"`` takes one text;
+    ``"flag"`` takes none (parse gets ``"true"`` or ``"false"``); ``"switch"`` is a flag with a
+    negative form (``--no-requeue``); ``"list"`` may be repeated (parse gets all texts at once).
+    batch_only: salloc does not have the option, because an interactive job has no log file and is
+    not requeued.
     """
 
     long: str
+    short: str
+    metavar: str
+    kind: str
     help: str
-    read: Callable[[Sequence[str]], Any] = _text
-    short: str = ""
-    metavar: str = "TEXT"
-    kind: str = "value"
-    group: str = "Slurm"
-    batch_only: bool = False
+    read: Callable[[Sequence[str]], Any]
+    group: str
+    batch_only: bool
 
     def parse(self, texts: Sequence[str]) -> Fields:
         """The JobRequest fields that it sets; raises ValueError."""
         try:
-            value = self.read(texts)
+            value = texts[0] == "true" if self.is_flag else self.read(texts)
         except ValueError as error:
             dash = next(filter(None, map(other_dash, texts)), "")
             raise ValueError(f"{error}; it contains {dash}, not '-'" if dash else error) from None
         return value if isinstance(value, dict) else {self.long.replace("-", "_"): value}
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it is given or not, and has no value."""
+        return not self.metavar
 
     @property
     def usage(self) -> str:
@@ -78,8 +85,26 @@ class Option:
         return f"--{self.long} {self.metavar}: {self.help}"
 
 
-def _flag(texts: Sequence[str]) -> bool:
-    return texts[0] == "true"
+_SPELLING = re.compile(r"(?:-(\w), )?--(\[no-\])?([\w-]+)(?: (\S+?)(\.\.\.)?)?")
+
+
+def _option(
+    spelling: str,
+    help: str,
+    read: Callable[[Sequence[str]], Any] = _text,
+    group: str = "Slurm",
+    *,
+    batch_only: bool = False,
+) -> Option:
+    """An option from how it is spelled: ``-c, --cpus-per-task N``, ``--[no-]purge``, ``--env X...``
+
+    "..." means that it may be repeated.
+    """
+    match = _SPELLING.fullmatch(spelling)
+    assert match is not None
+    short, negative, long, metavar, several = match.groups(default="")
+    kind = "switch" if negative else "list" if several else "value" if metavar else "flag"
+    return Option(long, short, metavar, kind, help, read, group, batch_only)
 
 
 def _texts(field: str) -> Callable[[Sequence[str]], Fields]:
@@ -97,7 +122,7 @@ def _count(texts: Sequence[str]) -> int:
     return parse_count(texts[0])
 
 
-def _count_or_none(texts: Sequence[str]) -> int:
+def _count_from_zero(texts: Sequence[str]) -> int:
     return parse_count(texts[0], 0)
 
 
@@ -257,15 +282,12 @@ def _option_words(field: str) -> Callable[[Sequence[str]], Fields]:
         for text in texts:
             first, *others = one_line(text).split(" ")
             if first.startswith("-") and "=" not in first and others:
-                words = (part for one in text.split() for part in ("--" + _long(field), one))
+                option = "--" + field.replace("_", "-").rstrip("s")
+                words = (part for one in text.split() for part in (option, one))
                 raise ValueError(f"'{text}' is several words; write {join(tuple(words))}")
         return {field: tuple(texts)}
 
     return read
-
-
-def _long(field: str) -> str:
-    return field.replace("_", "-").rstrip("s")
 
 
 def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
@@ -279,7 +301,7 @@ def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise ValueError(f"'{text}' is not a long sbatch option, such as nice=100")
         # neuronctl has the flag --exclusive; only Slurm has --exclusive=user.
-        if name in known and not (known[name].kind in ("flag", "switch") and option != name):
+        if name in known and not (known[name].is_flag and option != name):
             raise ValueError(f"neuronctl has this option itself: write --{option}")
         if name in _NOT_IN_A_SCRIPT:
             raise ValueError(f"--{name} cannot be used in a job script: {_NOT_IN_A_SCRIPT[name]}")
@@ -321,228 +343,118 @@ _NOT_IN_A_SCRIPT = {
     "version": "see 'sbatch --version'",
 }
 
-_ENV = "Environment"
+_job = partial(_option, group="Job")
+_environment = partial(_option, group="Environment")
 
 OPTIONS: Tuple[Option, ...] = (
-    Option("job-name", "Job name (default: the script's name).", _text, "J", "NAME"),
-    Option("partition", "Partition, several (A,B), or auto to choose one.", _text, "p", "NAME"),
-    Option("nodes", "Number of nodes, or a range: 2-4.", _nodes, "N", "N[-MAX]"),
-    Option("ntasks", "Total number of tasks.", _count, "n", "N"),
-    Option(
-        "ntasks-per-node", "Tasks per node (default: what the launcher needs).", _count, metavar="N"
-    ),
-    Option(
-        "cpus-per-task",
+    _option("-J, --job-name NAME", "Job name (default: the script's name)."),
+    _option("-p, --partition NAME", "Partition, several (A,B), or auto to choose one."),
+    _option("-N, --nodes N[-MAX]", "Number of nodes, or a range: 2-4.", _nodes),
+    _option("-n, --ntasks N", "Total number of tasks.", _count),
+    _option("--ntasks-per-node N", "Tasks per node (default: what the launcher needs).", _count),
+    _option(
+        "-c, --cpus-per-task N",
         "Cores per task (default: the cores that come with the GPUs; 0: as Slurm decides).",
-        _count_or_none,
-        "c",
-        "N",
+        _count_from_zero,
     ),
-    Option(
-        "gpus-per-node", "GPUs per node, such as 2 or a100:2.", _gpus_per_node, metavar="[TYPE:]N"
+    _option("--gpus-per-node [TYPE:]N", "GPUs per node, such as 2 or a100:2.", _gpus_per_node),
+    _option("-G, --gpus [TYPE:]N", "Total number of GPUs.", _gpus_in_all),
+    _option("--gres LIST", "Generic resources per node, such as gpu:2.", _gres),
+    _option("-t, --time TIME", "Time limit: 90 (minutes), 8:00:00, or 1-12:00:00.", _time),
+    _option("-A, --account NAME", "Account to charge."),
+    _option("-q, --qos NAME", "Quality of service."),
+    _option(
+        "--comment TEXT", "Comment, if the site requires one: see 'neuronctl partitions --comment'."
     ),
-    Option("gpus", "Total number of GPUs.", _gpus_in_all, "G", "[TYPE:]N"),
-    Option("gpu", "Acceptable GPU models, such as a100,h200.", _models, "", "LIST", group="Job"),
-    Option("gres", "Generic resources per node, such as gpu:2.", _gres, metavar="LIST"),
-    Option("time", "Time limit: 90 (minutes), 8:00:00, or 1-12:00:00.", _time, "t", "TIME"),
-    Option("account", "Account to charge.", _text, "A", "NAME"),
-    Option("qos", "Quality of service.", _text, "q", "NAME"),
-    Option(
-        "comment",
-        "Comment, if the site requires one: see 'neuronctl partitions --comment'.",
-        _text,
-        metavar="TEXT",
-    ),
-    Option("mem", "Memory per node, such as 80G.", _memory, metavar="SIZE"),
-    Option("exclusive", "Do not share nodes with other jobs.", _flag, kind="flag"),
-    Option("constraint", "Features that the nodes must have.", _text, "C", "LIST"),
-    Option("reservation", "Reservation to use.", _text, metavar="NAME"),
-    Option("nodelist", "Nodes to use, such as gpu[35-36].", _text, "w", "LIST"),
-    Option("exclude", "Nodes to avoid.", _text, "x", "LIST"),
-    Option(
-        "dependency",
+    _option("--mem SIZE", "Memory per node, such as 80G.", _memory),
+    _option("--exclusive", "Do not share nodes with other jobs."),
+    _option("-C, --constraint LIST", "Features that the nodes must have."),
+    _option("--reservation NAME", "Reservation to use."),
+    _option("-w, --nodelist LIST", "Nodes to use, such as gpu[35-36]."),
+    _option("-x, --exclude LIST", "Nodes to avoid."),
+    _option(
+        "-d, --dependency LIST",
         "Jobs to wait for, such as afterok:4711.",
         _checked(units.check_dependency),
-        "d",
-        "LIST",
     ),
-    Option(
-        "array",
+    _option(
+        "-a, --array INDEXES",
         "Job array: 0-9, or 0-9%2 to run at most two tasks at a time.",
         _checked(units.check_array),
-        "a",
-        "INDEXES",
         batch_only=True,
     ),
-    Option(
-        "signal",
+    _option(
+        "--signal [B:]SIG[@SECONDS]",
         "Signal to send before the time limit, such as B:USR1@120.",
         _signal,
-        metavar="[B:]SIG[@SECONDS]",
     ),
-    Option(
-        "requeue",
-        "Allow or forbid requeuing after a node failure.",
-        _flag,
-        kind="switch",
-        batch_only=True,
+    _option("--[no-]requeue", "Allow or forbid requeuing after a node failure.", batch_only=True),
+    _option(
+        "--mail-type TYPE", "When to send mail, such as END,FAIL.", _checked(units.check_mail_type)
     ),
-    Option(
-        "mail-type",
-        "When to send mail, such as END,FAIL.",
-        _checked(units.check_mail_type),
-        metavar="TYPE",
-    ),
-    Option("mail-user", "Where to send mail.", _text, metavar="ADDRESS"),
-    Option(
-        "output",
+    _option("--mail-user ADDRESS", "Where to send mail."),
+    _option(
+        "-o, --output FILE",
         "Log file (default: %x_%j.out, the job's name and id).",
-        _text,
-        "o",
-        "FILE",
         batch_only=True,
     ),
-    Option(
-        "error",
+    _option(
+        "-e, --error FILE",
         "Standard error log (default: %x_%j.err; with -o, the same file).",
-        _text,
-        "e",
-        "FILE",
         batch_only=True,
     ),
-    Option(
-        "chdir",
-        "Directory to run in, where relative paths begin (default: this one).",
-        _text,
-        "D",
-        "DIR",
+    _option(
+        "-D, --chdir DIR", "Directory to run in, where relative paths begin (default: this one)."
     ),
-    Option(
-        "sbatch", "Any other sbatch option, such as nice=100.", _sbatch, "", "OPTION", kind="list"
-    ),
-    Option("cluster", "Catalog cluster to plan for.", _text, metavar="NAME", group="Job"),
-    Option("field", "Field of work, for the site's comment.", _text, "", "NAME", group="Job"),
-    Option("appl", "Application, for the site's comment.", _text, "", "NAME", group="Job"),
-    Option(
-        "launcher",
+    _option("--sbatch OPTION...", "Any other sbatch option, such as nice=100.", _sbatch),
+    _job("--gpu LIST", "Acceptable GPU models, such as a100,h200.", _models),
+    _job("--cluster NAME", "Catalog cluster to plan for."),
+    _job("--field NAME", "Field of work, for the site's comment."),
+    _job("--appl NAME", "Application, for the site's comment."),
+    _job(
+        "--launcher NAME",
         "How to start the program: none, python, srun, torchrun, torchrun_jsc, accelerate, "
         "deepspeed, horovodrun, horovodrun-mpi, or mpirun (default: depends on the program, nodes, "
         "tasks, and GPUs; none starts it once).",
-        _text,
-        "",
-        "NAME",
-        group="Job",
     ),
-    Option(
-        "launcher-option",
+    _job(
+        "--launcher-option WORD...",
         "A word for the launcher itself, such as --tee=3; repeatable.",
         _option_words("launcher_options"),
-        "",
-        "WORD",
-        "list",
-        "Job",
     ),
-    Option(
-        "preflight",
-        "Check the nodes before the launch (the default).",
-        _flag,
-        kind="switch",
-        group="Job",
-        batch_only=True,
+    _job("--[no-]preflight", "Check the nodes before the launch (the default).", batch_only=True),
+    _environment(
+        "--env NAME=VALUE...", "Export a variable; NAME alone uses its current value.", _env
     ),
-    Option(
-        "env",
-        "Export a variable; NAME alone uses its current value.",
-        _env,
-        "",
-        "NAME=VALUE",
-        "list",
-        _ENV,
+    _environment(
+        "--expand", "Replace $NAME in --env and ARGS when the job starts ($$ is a dollar sign)."
     ),
-    Option(
-        "expand",
-        "Replace $NAME in --env and ARGS when the job starts ($$ is a dollar sign).",
-        _flag,
-        kind="flag",
-        group=_ENV,
+    _environment(
+        "--setup-first LINE...", "Shell line to run before modules and conda; repeatable.", _setup
     ),
-    Option(
-        "setup-first",
-        "Shell line to run before modules and conda; repeatable.",
-        _setup,
-        "",
-        "LINE",
-        "list",
-        _ENV,
+    _environment(
+        "--module NAME...", "Load a module, after 'module purge'; repeatable.", _texts("modules")
     ),
-    Option(
-        "module",
-        "Load a module, after 'module purge'; repeatable.",
-        _texts("modules"),
-        "",
-        "NAME",
-        "list",
-        _ENV,
+    _environment("--[no-]purge", "Unload the modules of your shell first (default with --module)."),
+    _environment("--conda ENV", "Activate a conda environment."),
+    _environment("--venv DIR", "Activate a virtual environment."),
+    _environment("--container IMAGE", "Run inside this container image."),
+    _environment(
+        "--container-runtime NAME", "singularity, apptainer, or pyxis (default: the cluster's)."
     ),
-    Option(
-        "purge",
-        "Unload the modules of your shell first (default with --module).",
-        _flag,
-        kind="switch",
-        group=_ENV,
+    _environment(
+        "--bind SRC[:DST]...", "Bind a directory into the container; repeatable.", _texts("binds")
     ),
-    Option("conda", "Activate a conda environment.", _text, "", "ENV", group=_ENV),
-    Option("venv", "Activate a virtual environment.", _text, "", "DIR", group=_ENV),
-    Option("container", "Run inside this container image.", _text, "", "IMAGE", group=_ENV),
-    Option(
-        "container-runtime",
-        "singularity, apptainer, or pyxis (default: the cluster's).",
-        _text,
-        "",
-        "NAME",
-        group=_ENV,
+    _environment("--cleanenv", "Keep your shell's variables out of the container."),
+    _environment(
+        "--container-run", "Start the image's runscript with the program, instead of the program."
     ),
-    Option(
-        "bind",
-        "Bind a directory into the container; repeatable.",
-        _texts("binds"),
-        "",
-        "SRC[:DST]",
-        "list",
-        _ENV,
-    ),
-    Option(
-        "cleanenv",
-        "Keep your shell's variables out of the container.",
-        _flag,
-        kind="flag",
-        group=_ENV,
-    ),
-    Option(
-        "container-run",
-        "Start the image's runscript with the program, instead of the program.",
-        _flag,
-        kind="flag",
-        group=_ENV,
-    ),
-    Option(
-        "container-option",
+    _environment(
+        "--container-option WORD...",
         "A word for the container runtime, such as --rocm; repeatable.",
         _option_words("container_options"),
-        "",
-        "WORD",
-        "list",
-        _ENV,
     ),
-    Option(
-        "setup",
-        "Shell line to run before the launch; repeatable.",
-        _setup,
-        "",
-        "LINE",
-        "list",
-        _ENV,
-    ),
+    _environment("--setup LINE...", "Shell line to run before the launch; repeatable.", _setup),
 )
 
 BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}

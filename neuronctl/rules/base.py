@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.frozen import dataclass, field
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES, ERROR
+from neuronctl.rule_codes import CODES, ERROR, ROW
 
 if TYPE_CHECKING:
     from neuronctl.forecast.forecast import Forecast
@@ -41,6 +42,11 @@ class Finding:
     doubtful: bool = False
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
+
+    @property
+    def row(self) -> Tuple[str, ...]:
+        """What a record has of it: the values of ROW."""
+        return tuple(getattr(self, name) for name in ROW)
 
     @property
     def refuses(self) -> bool:
@@ -144,14 +150,15 @@ JUDGES: Dict[str, Judge] = {}
 
 def rule(code: str) -> Callable[[Judge], Judge]:
     """Register the function that judges by ``code``."""
+    return partial(registered, JUDGES, code)
 
-    def register(judge: Judge) -> Judge:
-        if code in JUDGES or code not in CODES:
-            raise ValueError(f"{code} is judged twice, or has no entry in rule_codes")
-        JUDGES[code] = judge
-        return judge
 
-    return register
+def registered(judges: Dict[str, Any], code: str, judge: Any) -> Any:
+    """Put what judges by ``code`` into a table of such functions."""
+    if code in judges or code not in CODES:
+        raise ValueError(f"{code} is judged twice, or has no entry in rule_codes")
+    judges[code] = judge
+    return judge
 
 
 def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:

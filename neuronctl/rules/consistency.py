@@ -79,18 +79,13 @@ def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if not plan.launcher.distributed:  # what the program starts is its own business
         return
-    if plan.gpus_per_node and plan.processes_per_node > plan.gpus_per_node:
-        yield Violation(
-            f"{plan.processes_per_node} processes share {counted(plan.gpus_per_node, 'GPU')} per "
-            "node",
-            f"one process per GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
-        )
-    elif 1 <= plan.processes_per_node < plan.gpus_per_node:
-        yield Violation(
-            f"{counted(plan.processes_per_node, 'process')} for {plan.gpus_per_node} GPUs per "
-            "node: some GPUs may stay idle",
-            f"one process per GPU is usual: --ntasks-per-node {plan.gpus_per_node}",
-        )
+    processes, gpus = plan.processes_per_node, plan.gpus_per_node
+    if gpus and processes != gpus:
+        words = f"{processes} processes share {counted(gpus, 'GPU')} per node"
+        if processes < gpus:
+            words = f"{counted(processes, 'process')} for {gpus} GPUs per node: some GPUs may stay "
+            words += "idle"
+        yield Violation(words, f"one process per GPU is usual: --ntasks-per-node {gpus}")
 
 
 # With one of these, the launchers of the nodes know of each other.
@@ -234,8 +229,7 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
         name = option.partition("=")[0]
         if name in OTHER_WORDS:
             yield Violation(
-                f"--sbatch {option} would bypass neuronctl's plan and checks",
-                OTHER_WORDS[name],
+                f"--sbatch {option} would bypass neuronctl's plan and checks", OTHER_WORDS[name]
             )
 
 
@@ -302,10 +296,9 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC513")
 def begin(context: RuleContext) -> Iterator[Violation]:
-    texts = [text for text in context.plan.request.sbatch if text.startswith("begin=")]
-    if not texts:
+    text = context.plan.request.sbatch_value("begin")
+    if text is None:
         return
-    text = texts[0].partition("=")[2]
     try:
         moment(text, 0)  # what cannot be read now can never be
     except ValueError:

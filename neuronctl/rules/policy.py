@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from neuronctl.catalog.model import CommentField, CommentPolicy
@@ -298,25 +299,20 @@ def _how_to_name(context: RuleContext, option: str, key: str, usable: Sequence[s
     return f"add {words}; or set '{key}: {name}' once in {file}"
 
 
-@rule("NC231")
-def account_given(context: RuleContext) -> Iterator[Violation]:
+def _named(context: RuleContext, option: str, key: str, article: str) -> Iterator[Violation]:
+    """What is wrong where the site requires an account or a QOS."""
     plan = context.plan
-    if plan.cluster.policy.account_required and not plan.request.account:
-        usable = context.forecast.prospect.usable_accounts if context.forecast else ()
+    if getattr(plan.cluster.policy, f"{key}_required") and not getattr(plan.request, key):
+        usable: Sequence[str] = ()
+        if context.forecast is not None:
+            prospect = context.forecast.prospect
+            usable = prospect.usable_qos if key == "qos" else prospect.usable_accounts
         yield Violation(
-            f"{plan.cluster.name} rejects jobs without an account",
-            _how_to_name(context, "-A", "account", usable),
-            context.cite("policy", "account_required"),
+            f"{plan.cluster.name} rejects jobs without {article}",
+            _how_to_name(context, option, key, usable),
+            context.cite("policy", f"{key}_required"),
         )
 
 
-@rule("NC232")
-def qos_given(context: RuleContext) -> Iterator[Violation]:
-    plan = context.plan
-    if plan.cluster.policy.qos_required and not plan.request.qos:
-        usable = context.forecast.prospect.usable_qos if context.forecast else ()
-        yield Violation(
-            f"{plan.cluster.name} rejects jobs without a QOS",
-            _how_to_name(context, "-q", "qos", usable),
-            context.cite("policy", "qos_required"),
-        )
+rule("NC231")(partial(_named, option="-A", key="account", article="an account"))
+rule("NC232")(partial(_named, option="-q", key="qos", article="a QOS"))

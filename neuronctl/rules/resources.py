@@ -12,6 +12,7 @@ from neuronctl.planning.model import gpus_held
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
 from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_cores, most_gpus, most_nodes
+from neuronctl.slurm.limits import Scope
 from neuronctl.words import counted
 
 
@@ -328,7 +329,7 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
         asked = f"no time limit (-t {plan.request.time_limit})"
     jobs = f"{kind} jobs in {plan.partition.name}"
     sets = None if context.forecast is None else context.forecast.prospect.wall_time
-    if sets is not None and sets.holder != f"partition {plan.partition.name}":
+    if sets is not None and sets.scope != Scope.PARTITION:
         jobs += f" of {sets.holder}"
     yield Violation(
         f"requested {asked}; {jobs} may run at most {units.format_time(limit)}: Slurm may accept "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, Optional, Tuple
 
 from neuronctl.batchscript.header import SCRIPT, Edit, Given, Header, Place
@@ -11,7 +11,7 @@ from neuronctl.batchscript.launches import LAUNCHERS, Launch, launch
 from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES
+from neuronctl.rules.base import registered
 
 if TYPE_CHECKING:
     from neuronctl.slurm.shell_syntax import SyntaxProblem
@@ -126,11 +126,4 @@ SCRIPT_JUDGES: Dict[str, ScriptJudge] = {}
 
 def script_rule(code: str) -> Callable[[ScriptJudge], ScriptJudge]:
     """Register the function that judges by ``code``."""
-
-    def register(judge: ScriptJudge) -> ScriptJudge:
-        if code in SCRIPT_JUDGES or code not in CODES:
-            raise ValueError(f"{code} is judged twice, or has no entry in rule_codes")
-        SCRIPT_JUDGES[code] = judge
-        return judge
-
-    return register
+    return partial(registered, SCRIPT_JUDGES, code)

@@ -11,10 +11,11 @@ from typing import Callable, Iterator
 from neuronctl.forecast import reservations
 from neuronctl.forecast.features import feature_names
 from neuronctl.forecast.free_nodes import is_large_enough
-from neuronctl.forecast.prospect import Prospect, hosts
+from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.forecast.start_conditions import unknown_dependencies
 from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.units import hosts
 from neuronctl.words import counted, verb
 
 _Judge = Callable[[Prospect], Iterator[Violation]]

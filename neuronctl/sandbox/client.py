@@ -164,8 +164,7 @@ def _claim() -> Optional[socket.socket]:
             return None
         time.sleep(0.05)
     raise SlurmUnavailableError(
-        "another 'neuronctl sandbox up' is still running",
-        "wait for it, or end it",
+        "another 'neuronctl sandbox up' is still running", "wait for it, or end it"
     )
 
 

@@ -58,8 +58,7 @@ def run(running: Running, argv: Sequence[str]) -> int:
         kernel.join(namespaces[-1])
     except OSError as error:
         raise SlurmUnavailableError(
-            f"cannot enter the sandbox: {error.strerror}",
-            "check 'neuronctl sandbox status'",
+            f"cannot enter the sandbox: {error.strerror}", "check 'neuronctl sandbox status'"
         ) from error
     sys.stdout.flush()
     sys.stderr.flush()

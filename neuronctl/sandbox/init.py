@@ -160,20 +160,20 @@ def _prepare(setup: Setup) -> Found:
     _configure_slurm(setup, has, with_qos=False)
     database = pwd.getpwnam(DATABASE_USER)
     for directory in (f"{RUN}/mysql", "/run/mysqld"):
-        rootfs.own_directory(directory, database.pw_uid, database.pw_gid, 0o700)
+        rootfs.own_directory(directory, database.pw_uid, database.pw_gid)
     stepd = shutil.which("slurmstepd", path=SEARCH_PATH) or "slurmstepd"
     rootfs.write_files(RUN, {Path(STEPD).name: stepd_script(sys.executable, stepd)}, mode=0o755)
     rootfs.open_fuse(f"{RUN}/fuse")
     rootfs.make_devices(slurmconf.GPU_DEVICE, slurmconf.gpu_count(setup.layout))
     kernel.mount_tmpfs("/dev/shm", 0o1777)
     user = setup.user
-    rootfs.own_directory(setup.scratch, user.uid, user.gid, 0o700)
-    rootfs.own_directory(f"{RUN}/user", user.uid, user.gid, 0o700)
+    rootfs.own_directory(setup.scratch, user.uid, user.gid)
+    rootfs.own_directory(f"{RUN}/user", user.uid, user.gid)
     for directory in (CONFIG, f"{CONFIG}/neuronctl"):
-        rootfs.own_directory(directory, user.uid, user.gid, 0o700)
+        rootfs.own_directory(directory, user.uid, user.gid)
     rootfs.write_files(f"{CONFIG}/neuronctl", setup.config)
     if user.made:
-        rootfs.own_directory(user.home, user.uid, user.gid, 0o700)
+        rootfs.own_directory(user.home, user.uid, user.gid)
     if has.ssh:
         _prepare_ssh(user)
     if has.modules:
@@ -186,7 +186,7 @@ def _prepare_ssh(user: User) -> None:
     Path("/run/sshd").mkdir(mode=0o755)
     rootfs.write_files(ssh.DIRECTORY, ssh.files(user.name))
     run(ssh.keygen_argv(ssh.HOST_KEY))
-    rootfs.own_directory(ssh.USER_DIRECTORY, user.uid, user.gid, 0o700)
+    rootfs.own_directory(ssh.USER_DIRECTORY, user.uid, user.gid)
     run(ssh.keygen_argv(ssh.USER_KEY))
     os.chown(ssh.USER_KEY, user.uid, user.gid)
     public = Path(f"{ssh.USER_KEY}.pub").read_text()

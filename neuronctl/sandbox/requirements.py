@@ -177,8 +177,7 @@ def check(uid: int, root: str = "/") -> Tuple[Optional[SubIds], Optional[SubIds]
             remedies.append(forbidden[1])
     if problems:
         raise SlurmUnavailableError(
-            "the sandbox cannot start: " + "; ".join(problems),
-            "as root: " + " && ".join(remedies),
+            "the sandbox cannot start: " + "; ".join(problems), "as root: " + " && ".join(remedies)
         )
     return users, groups
 

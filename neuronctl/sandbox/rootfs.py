@@ -166,12 +166,12 @@ def make_devices(pattern: str, count: int) -> None:
         kernel.bind("/dev/null", str(path))
 
 
-def own_directory(path: str, uid: int, gid: int, mode: int) -> None:
-    """Create ``path`` and give it to a user; the directories above it are readable by all."""
+def own_directory(path: str, uid: int, gid: int) -> None:
+    """Create ``path`` for this user alone; the directories above it are readable by all."""
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     place.mkdir(exist_ok=True)
-    place.chmod(mode)
+    place.chmod(0o700)
     os.chown(path, uid, gid)
 
 

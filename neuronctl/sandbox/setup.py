@@ -10,16 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from neuronctl.catalog.model import Cluster
 from neuronctl.sandbox import job_submit_lua as joblua
 from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.layout import (
-    ACCOUNT,
-    NETWORK,
-    PREFIX,
-    QOS,
-    RUN,
-    Layout,
-    hosts_file,
-    scratch,
-)
+from neuronctl.sandbox.layout import ACCOUNT, NETWORK, PREFIX, QOS, RUN, Layout, hosts_file, scratch
 from neuronctl.sandbox.requirements import Found
 from neuronctl.yamlfile import Document, KeyPath
 
@@ -185,7 +176,9 @@ DATABASE_USER = "sandbox-db"
 """The system user of mariadbd, who exists only inside and owns nothing but the database."""
 
 # tmpfs does not support asynchronous I/O.
-_SMALL = (
+_MARIADB = (
+    "--no-defaults",
+    f"--user={DATABASE_USER}",
     "--innodb-log-file-size=16M",
     "--innodb-buffer-pool-size=64M",
     "--innodb-use-native-aio=0",
@@ -197,13 +190,11 @@ def mariadb_argv(directory: str) -> List[str]:
     """mariadbd for a temporary database: small and never synced."""
     return [
         "mariadbd",
-        "--no-defaults",
-        f"--user={DATABASE_USER}",
+        *_MARIADB,
         f"--datadir={directory}",
         "--socket=/run/mysqld/mysqld.sock",
         "--pid-file=/run/mysqld/pid",
         "--secure-file-priv=/run/mysqld",
-        *_SMALL,
         "--skip-networking",
         "--performance-schema=OFF",
         "--innodb-flush-log-at-trx-commit=0",
@@ -216,13 +207,11 @@ def mariadb_install_argv(directory: str) -> List[str]:
     """The command that creates the system tables: only the sandbox's root may connect."""
     return [
         "mariadb-install-db",
-        "--no-defaults",
-        f"--user={DATABASE_USER}",
+        *_MARIADB,
         f"--datadir={directory}",
         "--auth-root-authentication-method=socket",
         "--auth-root-socket-user=root",
         "--skip-test-db",
-        *_SMALL,
     ]
 
 

@@ -36,13 +36,6 @@ class ControlJob:
     stderr: str
 
 
-@dataclass(frozen=True)
-class Cancelled:
-    """The result of scancel. refused: job id -> Slurm's message."""
-
-    refused: Dict[str, str]
-
-
 def parse_show_job(text: str) -> List[ControlJob]:
     """Parse the blocks of ``scontrol show job`` (an array has several)."""
     return [
@@ -179,12 +172,9 @@ def parse_scancel(stderr: str) -> Dict[str, str]:
 
 
 def scancel(
-    job_ids: Sequence[JobId],
-    *,
-    signal: Optional[str] = None,
-    batch: bool = False,
-) -> Cancelled:
-    """Cancel (or signal) jobs with one scancel; the result lists what Slurm refused, by id.
+    job_ids: Sequence[JobId], *, signal: Optional[str] = None, batch: bool = False
+) -> Dict[str, str]:
+    """Cancel (or signal) jobs with one scancel: what Slurm refused, its message by job id.
 
     batch: send the signal to the batch shell instead of the job steps. Raises
     SlurmUnavailableError, and SlurmRefusedError if Slurm's message names no job.
@@ -193,4 +183,4 @@ def scancel(
     refused = parse_scancel(result.stderr)
     if result.returncode != 0 and not refused:
         raise failure(result)
-    return Cancelled(refused)
+    return refused

@@ -14,23 +14,29 @@ from neuronctl import units
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import count
 
-JOB, NODE, USER, ACCOUNT, GROUP = "job", "node", "user", "account", "group"
-"""What a limit is of: a job, one of its nodes, all jobs of a user, an account, or everybody."""
 
-TRES, TRES_MINUTES, SPENT = "TRES", "TRES minutes", "spent"
-RUNNING, SUBMITTED, TIME = "running", "submitted", "time"
-"""What a limit counts: cores, GPUs and the like; those times the minutes that jobs may still run;
-minutes (of a TRES) that have been used up; jobs that run; jobs in the queue; wall time in seconds.
-"""
+class Per:
+    """What a limit is of: a job, one of its nodes, all jobs of a user, an account, or everybody."""
 
-QOS, ASSOCIATION, ACCOUNT_SCOPE, PARTITION, CATALOG = (
-    "QOS",
-    "association",
-    "account",
-    "partition",
-    "catalog",
-)
-"""Who sets a limit. An association is the user's own in an account."""
+    JOB, NODE, USER, ACCOUNT, GROUP = "job", "node", "user", "account", "group"
+
+
+class Counts:
+    """What a limit counts: cores, GPUs and the like; those times the minutes that jobs may still
+    run; minutes (of a TRES) that have been used up; jobs that run; jobs in the queue; wall time in
+    seconds.
+    """
+
+    TRES, TRES_MINUTES, SPENT = "TRES", "TRES minutes", "spent"
+    RUNNING, SUBMITTED, TIME = "running", "submitted", "time"
+
+
+class Scope:
+    """Who sets a limit. An association is the user's own in an account."""
+
+    QOS, ASSOCIATION, ACCOUNT = "QOS", "association", "account"
+    PARTITION, CATALOG = "partition", "catalog"
+
 
 TRES_NAMES = {"cpu": "cores", "node": "nodes", "gres/gpu": "GPUs", "mem": "MB of memory"}
 """Slurm's names of what is counted here, in words."""
@@ -66,9 +72,9 @@ class LimitKind:
 
     def examples(self) -> Iterator[Limit]:
         """One such limit of each TRES and of each who may set it."""
-        scopes = [PARTITION] if self.of_partition else [QOS]
-        if self.association or self.per == GROUP:
-            scopes.append(ASSOCIATION)
+        scopes = [Scope.PARTITION] if self.of_partition else [Scope.QOS]
+        if self.association or self.per == Per.GROUP:
+            scopes.append(Scope.ASSOCIATION)
         for scope in scopes:
             yield from (Limit(self.name, tres, 1, scope, "any") for tres in self.reasons)
 
@@ -79,106 +85,100 @@ def _by_tres(cpu: str, mem: str, node: str, gpu: str) -> Dict[str, str]:
     return {"cpu": cpu, "mem": mem, "node": node, "gres/gpu": gpu, **reasons}
 
 
-KINDS: Mapping[str, LimitKind] = {
-    kind.name: kind
-    for kind in (
-        LimitKind("MaxSubmitPU", USER, SUBMITTED, {"": "MaxSubmitJob{user}Limit"}, "MaxSubmit"),
-        LimitKind("MaxJobsPU", USER, RUNNING, {"": "MaxJobs{user}Limit"}, "MaxJobs"),
-        LimitKind(
-            "MaxTRESPU",
-            USER,
-            TRES,
-            _by_tres(
-                "MaxCpuPerUserLimit", "MaxMemoryPerUser", "MaxNodePerUserLimit", "MaxGRESPerUser"
-            ),
+_KINDS = (
+    LimitKind(
+        "MaxSubmitPU", Per.USER, Counts.SUBMITTED, {"": "MaxSubmitJob{user}Limit"}, "MaxSubmit"
+    ),
+    LimitKind("MaxJobsPU", Per.USER, Counts.RUNNING, {"": "MaxJobs{user}Limit"}, "MaxJobs"),
+    LimitKind(
+        "MaxTRESPU",
+        Per.USER,
+        Counts.TRES,
+        _by_tres("MaxCpuPerUserLimit", "MaxMemoryPerUser", "MaxNodePerUserLimit", "MaxGRESPerUser"),
+    ),
+    LimitKind(
+        "MaxTRES",
+        Per.JOB,
+        Counts.TRES,
+        _by_tres("MaxCpuPerJobLimit", "Max{mem}PerJob", "MaxNodePerJobLimit", "MaxGRESPerJob"),
+        "MaxTRES",
+    ),
+    LimitKind("MaxWall", Per.JOB, Counts.TIME, {"": "MaxWallDurationPerJobLimit"}, "MaxWall"),
+    LimitKind(
+        "MaxTRESPerNode",
+        Per.NODE,
+        Counts.TRES,
+        {"cpu": "MaxCpuPerNode", "mem": "Max{mem}PerNode", "gres/gpu": "MaxGRESPerNode"},
+        "MaxTRESPerNode",
+    ),
+    LimitKind(
+        "MinTRES",
+        Per.JOB,
+        Counts.TRES,
+        _by_tres("MinCpuNotSatisfied", "MinMemory", "MinNode", "MinGRES"),
+        minimum=True,
+    ),
+    LimitKind(
+        "MaxTRESPA",
+        Per.ACCOUNT,
+        Counts.TRES,
+        _by_tres(
+            "MaxCpuPerAccount", "MaxMemoryPerAccount", "MaxNodePerAccount", "MaxGRESPerAccount"
         ),
-        LimitKind(
-            "MaxTRES",
-            JOB,
-            TRES,
-            _by_tres("MaxCpuPerJobLimit", "Max{mem}PerJob", "MaxNodePerJobLimit", "MaxGRESPerJob"),
-            "MaxTRES",
+    ),
+    # Newer than 22.05, whose sacctmgr leaves them empty; their reasons have no words here.
+    LimitKind("MaxTRESRunMinsPU", Per.USER, Counts.TRES_MINUTES, {}),
+    LimitKind("MaxTRESRunMinsPA", Per.ACCOUNT, Counts.TRES_MINUTES, {}),
+    LimitKind("MaxJobsPA", Per.ACCOUNT, Counts.RUNNING, {"": "MaxJobsPerAccount"}),
+    LimitKind("MaxSubmitPA", Per.ACCOUNT, Counts.SUBMITTED, {"": "MaxSubmitJobsPerAccount"}),
+    LimitKind(
+        "MaxTRESMins",
+        Per.JOB,
+        Counts.TRES_MINUTES,
+        _by_tres(
+            "MaxCpuMinutesPerJobLimit",
+            "Max{mem}MinutesPerJob",
+            "MaxNodeMinutesPerJob",
+            "MaxGRESMinutesPerJob",
         ),
-        LimitKind("MaxWall", JOB, TIME, {"": "MaxWallDurationPerJobLimit"}, "MaxWall"),
-        LimitKind(
-            "MaxTRESPerNode",
-            NODE,
-            TRES,
-            {"cpu": "MaxCpuPerNode", "mem": "Max{mem}PerNode", "gres/gpu": "MaxGRESPerNode"},
-            "MaxTRESPerNode",
+        "MaxTRESMins",
+    ),
+    LimitKind(
+        "GrpTRES",
+        Per.GROUP,
+        Counts.TRES,
+        _by_tres("GrpCpuLimit", "GrpMemLimit", "GrpNodeLimit", "GrpGRES"),
+    ),
+    LimitKind(
+        "GrpTRESRunMins",
+        Per.GROUP,
+        Counts.TRES_MINUTES,
+        _by_tres(
+            "GrpCPURunMinutesLimit", "Grp{mem}RunMinutes", "GrpNodeRunMinutes", "GrpGRESRunMinutes"
         ),
-        LimitKind(
-            "MinTRES",
-            JOB,
-            TRES,
-            _by_tres("MinCpuNotSatisfied", "MinMemory", "MinNode", "MinGRES"),
-            minimum=True,
-        ),
-        LimitKind(
-            "MaxTRESPA",
-            ACCOUNT,
-            TRES,
-            _by_tres(
-                "MaxCpuPerAccount", "MaxMemoryPerAccount", "MaxNodePerAccount", "MaxGRESPerAccount"
-            ),
-        ),
-        # Newer than 22.05, whose sacctmgr leaves them empty; their reasons have no words here.
-        LimitKind("MaxTRESRunMinsPU", USER, TRES_MINUTES, {}),
-        LimitKind("MaxTRESRunMinsPA", ACCOUNT, TRES_MINUTES, {}),
-        LimitKind("MaxJobsPA", ACCOUNT, RUNNING, {"": "MaxJobsPerAccount"}),
-        LimitKind("MaxSubmitPA", ACCOUNT, SUBMITTED, {"": "MaxSubmitJobsPerAccount"}),
-        LimitKind(
-            "MaxTRESMins",
-            JOB,
-            TRES_MINUTES,
-            _by_tres(
-                "MaxCpuMinutesPerJobLimit",
-                "Max{mem}MinutesPerJob",
-                "MaxNodeMinutesPerJob",
-                "MaxGRESMinutesPerJob",
-            ),
-            "MaxTRESMins",
-        ),
-        LimitKind(
-            "GrpTRES",
-            GROUP,
-            TRES,
-            _by_tres("GrpCpuLimit", "GrpMemLimit", "GrpNodeLimit", "GrpGRES"),
-        ),
-        LimitKind(
-            "GrpTRESRunMins",
-            GROUP,
-            TRES_MINUTES,
-            _by_tres(
-                "GrpCPURunMinutesLimit",
-                "Grp{mem}RunMinutes",
-                "GrpNodeRunMinutes",
-                "GrpGRESRunMinutes",
-            ),
-        ),
-        LimitKind(
-            "GrpTRESMins",
-            GROUP,
-            SPENT,
-            _by_tres("GrpCPUMinutesLimit", "Grp{mem}Minutes", "GrpNodeMinutes", "GrpGRESMinutes"),
-        ),
-        LimitKind("GrpWall", GROUP, SPENT, {"": "GrpWallLimit"}),
-        LimitKind("GrpJobs", GROUP, RUNNING, {"": "GrpJobsLimit"}),
-        LimitKind("GrpSubmitJobs", GROUP, SUBMITTED, {"": "GrpSubmitJobsLimit"}),
-        LimitKind("MaxTime", JOB, TIME, {"": "PartitionTimeLimit"}, of_partition=True),
-        LimitKind("MaxNodes", JOB, TRES, {"node": "PartitionNodeLimit"}, of_partition=True),
-        LimitKind("MaxCPUsPerNode", NODE, TRES, {}, of_partition=True),
-        LimitKind("MaxMemPerNode", NODE, TRES, {"mem": "MaxMemPerLimit"}, of_partition=True),
-    )
-}
-
-QOS_FIELDS = tuple(
-    kind.name for kind in KINDS.values() if kind.per != GROUP and not kind.of_partition
+    ),
+    LimitKind(
+        "GrpTRESMins",
+        Per.GROUP,
+        Counts.SPENT,
+        _by_tres("GrpCPUMinutesLimit", "Grp{mem}Minutes", "GrpNodeMinutes", "GrpGRESMinutes"),
+    ),
+    LimitKind("GrpWall", Per.GROUP, Counts.SPENT, {"": "GrpWallLimit"}),
+    LimitKind("GrpJobs", Per.GROUP, Counts.RUNNING, {"": "GrpJobsLimit"}),
+    LimitKind("GrpSubmitJobs", Per.GROUP, Counts.SUBMITTED, {"": "GrpSubmitJobsLimit"}),
+    LimitKind("MaxTime", Per.JOB, Counts.TIME, {"": "PartitionTimeLimit"}, of_partition=True),
+    LimitKind("MaxNodes", Per.JOB, Counts.TRES, {"node": "PartitionNodeLimit"}, of_partition=True),
+    LimitKind("MaxCPUsPerNode", Per.NODE, Counts.TRES, {}, of_partition=True),
+    LimitKind("MaxMemPerNode", Per.NODE, Counts.TRES, {"mem": "MaxMemPerLimit"}, of_partition=True),
 )
+
+KINDS: Mapping[str, LimitKind] = {kind.name: kind for kind in _KINDS}
+
+QOS_FIELDS = tuple(kind.name for kind in _KINDS if kind.per != Per.GROUP and not kind.of_partition)
 """What sacctmgr is asked for of a QOS."""
 
 ASSOCIATION_FIELDS: Mapping[str, str] = {
-    kind.association: kind.name for kind in KINDS.values() if kind.association
+    kind.association: kind.name for kind in _KINDS if kind.association
 }
 """What sacctmgr is asked for of an association -> the kind it is."""
 
@@ -216,10 +216,10 @@ class Limit:
         amounts: of one node where the limit is. seconds: None: without an end, or not known.
         """
         counts = self.about.counts
-        if counts == TIME:
+        if counts == Counts.TIME:
             return seconds
         amount = amounts.get(self.tres) if self.tres else 1
-        if counts in (TRES, RUNNING) or amount is None:
+        if counts in (Counts.TRES, Counts.RUNNING) or amount is None:
             return amount
         return None if seconds is None else amount * -(-seconds // 60)
 
@@ -227,43 +227,45 @@ class Limit:
     def reason(self) -> str:
         """The reason that Slurm gives a job that waits for it; "" where there is none."""
         text = self.about.reasons.get(self.tres, "")
-        if not text or self.scope == CATALOG:
+        if not text or self.scope == Scope.CATALOG:
             return ""
-        if self.scope == PARTITION or self.about.per == ACCOUNT:
+        if self.scope == Scope.PARTITION or self.about.per == Per.ACCOUNT:
             return text
-        if self.scope == QOS:
+        if self.scope == Scope.QOS:
             return f"QOS{text.format_map(_QOS_PARTS)}"
         return f"Assoc{text.format_map(_ASSOCIATION_PARTS)}"
 
     @property
     def command(self) -> str:
         """The command that shows it; "" where it is the catalog's."""
-        if self.scope == PARTITION:
+        if self.scope == Scope.PARTITION:
             return f"scontrol show partition {self.name}"
-        if self.about.per == GROUP:
+        if self.about.per == Per.GROUP:
             return "scontrol show assoc_mgr"
-        if self.scope == QOS:
+        if self.scope == Scope.QOS:
             return f"sacctmgr show qos {self.name}"
-        return "" if self.scope == CATALOG else "sacctmgr show associations"
+        return "" if self.scope == Scope.CATALOG else "sacctmgr show associations"
 
     @property
     def holder(self) -> str:
         """Who sets it, in words."""
-        return "your association" if self.scope == ASSOCIATION else f"{self.scope} {self.name}"
+        return (
+            "your association" if self.scope == Scope.ASSOCIATION else f"{self.scope} {self.name}"
+        )
 
     @property
     def named(self) -> str:
         """Slurm's name of it, and its figure: ``GrpTRES cpu=8``."""
-        name = self.about.association if self.scope == ASSOCIATION else ""
+        name = self.about.association if self.scope == Scope.ASSOCIATION else ""
         tres = f"{self.tres}=" if self.tres else ""
         return f"{name or self.kind} {tres}{self.figure}"
 
     @property
     def things(self) -> str:
         """What it counts, in words; Slurm's own name where there are none."""
-        if self.about.counts in (RUNNING, SUBMITTED):
+        if self.about.counts in (Counts.RUNNING, Counts.SUBMITTED):
             return "jobs"
-        names = TRES_NAMES if self.about.counts == TRES else MINUTE_NAMES
+        names = TRES_NAMES if self.about.counts == Counts.TRES else MINUTE_NAMES
         return names.get(self.tres, self.tres) or "minutes"
 
 
@@ -277,12 +279,12 @@ def read_limits(fields: Mapping[str, str], scope: str, name: str) -> Tuple[Limit
 
 
 def _figures(kind: LimitKind, text: str) -> Iterator[Tuple[str, int]]:
-    if kind.counts in (RUNNING, SUBMITTED):
+    if kind.counts in (Counts.RUNNING, Counts.SUBMITTED):
         figure = count(text)
         if figure is not None:
             yield "", figure
         return
-    if kind.counts == TIME:
+    if kind.counts == Counts.TIME:
         with contextlib.suppress(ValueError):
             yield "", units.parse_duration(text)
         return
@@ -338,5 +340,5 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     return tuple(found)
 
 
-REASONS = frozenset(limit.reason for kind in KINDS.values() for limit in kind.examples())
+REASONS = frozenset(limit.reason for kind in _KINDS for limit in kind.examples())
 """The reasons that Slurm gives jobs that wait for a limit."""

@@ -9,7 +9,7 @@ import subprocess
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
-from neuronctl.slurm.process import where_slurm_is
+from neuronctl.slurm.process import in_memory, where_slurm_is
 
 _CLAIM = "neuronctl-sbatch"
 _OWN: Set[int] = set()
@@ -123,11 +123,7 @@ class PassedOn:
         given = None
         try:
             if stdin is not None:
-                given = os.memfd_create("script")
-                view = memoryview(stdin)
-                while view:
-                    view = view[os.write(given, view) :]
-                os.lseek(given, 0, os.SEEK_SET)
+                given = in_memory(stdin)
             self._process = subprocess.Popen(
                 ["sbatch", *words],
                 executable=path,

@@ -6,21 +6,7 @@ import re
 from typing import Dict, Iterator, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.limits import (
-    ACCOUNT,
-    JOB,
-    KINDS,
-    NODE,
-    PARTITION,
-    QOS,
-    RUNNING,
-    SPENT,
-    SUBMITTED,
-    TIME,
-    TRES,
-    USER,
-    Limit,
-)
+from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope
 
 OWN_JOBS = "it starts when other jobs of yours end"
 _SHARED_LIMIT = "it starts when other jobs that share the limit end"
@@ -71,10 +57,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
         "held: its launch failed and it was requeued",
         "check 'neuronctl why ID', then use 'scontrol release ID'",
     ),
-    "job_requeued_in_held_state": (
-        "held after a requeue",
-        "release it with 'scontrol release ID'",
-    ),
+    "job_requeued_in_held_state": ("held after a requeue", "release it with 'scontrol release ID'"),
     "Licenses": ("waiting for a license", "'scontrol show licenses' shows their use"),
     "MaxMemPerLimit": ("will never start: exceeds the memory per node or core", NEVER),
     "NodeDown": ("a node that it needs is down", _ADMIN),
@@ -86,10 +69,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "PartitionDown": ("its partition is down", _PARTITIONS),
     "PartitionInactive": ("its partition is inactive", _PARTITIONS),
     "PartitionNodeLimit": ("will never start: exceeds the partition's node limit", NEVER),
-    "PartitionTimeLimit": (
-        "will never start: exceeds the partition's time limit",
-        _SHORTER,
-    ),
+    "PartitionTimeLimit": ("will never start: exceeds the partition's time limit", _SHORTER),
     "Priority": (
         "jobs with higher priority are ahead",
         "with a shorter --time, it may start earlier by backfill",
@@ -163,20 +143,20 @@ def reason_words(reason: str) -> str:
 def _of_limit(limit: Limit) -> Tuple[str, str]:
     """What the reason of a limit means, whatever its figure."""
     kind, what = limit.about, _WHAT.get(limit.tres, "")
-    whose = "its QOS" if limit.scope == QOS and kind.per != ACCOUNT else "your account"
-    if kind.counts == TIME:
+    whose = "its QOS" if limit.scope == Scope.QOS and kind.per != Per.ACCOUNT else "your account"
+    if kind.counts == Counts.TIME:
         return f"will never start: exceeds the time limit of {whose}", _SHORTER
-    if kind.counts in (RUNNING, SUBMITTED):
-        limited = f"limit on {'running' if kind.counts == RUNNING else 'submitted'} jobs"
+    if kind.counts in (Counts.RUNNING, Counts.SUBMITTED):
+        limited = f"limit on {'running' if kind.counts == Counts.RUNNING else 'submitted'} jobs"
     else:
-        limited = f"{what} limit" if kind.counts == TRES else f"limit on {limit.things}"
+        limited = f"{what} limit" if kind.counts == Counts.TRES else f"limit on {limit.things}"
     if kind.minimum:
         return f"will never start: fewer {limit.things} than {whose} requires", "request more"
-    if kind.per == USER:
+    if kind.per == Per.USER:
         return f"you have reached your {limited}", OWN_JOBS
-    if kind.per in (JOB, NODE):
+    if kind.per in (Per.JOB, Per.NODE):
         return f"will never start: exceeds the {limited} per {kind.per} of {whose}", NEVER
-    if kind.counts == SPENT:
+    if kind.counts == Counts.SPENT:
         # Used minutes are gone until an administrator resets them.
         return f"{whose} has used up its {limit.things}", _ADMIN
     return f"{whose} has reached its {limited}", _SHARED_LIMIT
@@ -185,7 +165,7 @@ def _of_limit(limit: Limit) -> Tuple[str, str]:
 def _limit_reasons() -> Iterator[Tuple[str, Tuple[str, str]]]:
     for kind in KINDS.values():
         for limit in kind.examples():
-            if limit.scope != PARTITION:
+            if limit.scope != Scope.PARTITION:
                 yield limit.reason, _of_limit(limit)
 
 

@@ -11,7 +11,13 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.errors import (
+    NeuronctlError,
+    SlurmError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UsageError,
+)
 from neuronctl.frozen import dataclass
 
 # Slurm variables that say how to reach the cluster, or that a site sets for everybody.
@@ -203,7 +209,7 @@ def _start(
     for word in argv:
         if "\0" in word:
             raise UsageError(f"{argv[0]}: argument contains a NUL byte: {word!r}")
-    stdin = None if input is None else _whole(input)
+    stdin = None if input is None else in_memory(input.encode("utf-8", "surrogateescape"))
     process = None
     try:
         # A new session: Ctrl-C reaches only neuronctl, which then kills the command and everything
@@ -257,16 +263,15 @@ def _ctrl_c_held_back() -> Iterator[None]:
             raise KeyboardInterrupt
 
 
-def _whole(text: str) -> int:
-    """Put the text into a file in memory and return its descriptor.
+def in_memory(content: bytes) -> int:
+    """Put the content into a file in memory and return its descriptor.
 
     With a pipe, if neuronctl were killed, sbatch would submit the part of the script that it had
     read so far.
     """
     file = os.memfd_create("stdin")
-    rest = text.encode("utf-8", "surrogateescape")
-    while rest:
-        rest = rest[os.write(file, rest) :]
+    while content:
+        content = content[os.write(file, content) :]
     os.lseek(file, 0, os.SEEK_SET)
     return file
 
@@ -279,7 +284,7 @@ def answer(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
     return result.stdout
 
 
-def failure(result: Result) -> Exception:
+def failure(result: Result) -> SlurmError:
     """The error for a command that ended with a nonzero exit code, with Slurm's message."""
     command = result.argv[0]
     if result.returncode < 0 and not result.stderr.strip():
@@ -328,13 +333,6 @@ def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, s
     environment: variables to set for the command, in addition to the user's. The command handles
     Ctrl-C itself; SIGTERM is passed on to it.
     """
-    try:
-        process = subprocess.Popen(
-            list(argv),
-            env={**clean_environment(os.environ, for_job=True), **(environment or {})},
-        )
-    except OSError as error:
-        raise _cannot_start(argv[0], error, None) from None
 
     def ignore(number: int, frame: Any) -> None:
         # A handler, because the command would inherit SIG_IGN on exec.
@@ -343,17 +341,21 @@ def run_interactive(argv: Sequence[str], *, environment: Optional[Mapping[str, s
     def hand_on(number: int, frame: Any) -> None:
         process.send_signal(number)
 
-    before_int = signal.signal(signal.SIGINT, ignore)
-    before_term = signal.signal(signal.SIGTERM, hand_on)
+    env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, ignore)}
     try:
+        process = subprocess.Popen(list(argv), env=env)
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, hand_on)
         code = process.wait()
+    except OSError as error:
+        raise _cannot_start(argv[0], error, None) from None
     finally:
-        signal.signal(signal.SIGINT, before_int)
-        signal.signal(signal.SIGTERM, before_term)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
-def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Exception:
+def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> NeuronctlError:
     if cwd is not None and not os.path.isdir(cwd):
         return UsageError(f"no such directory: {cwd}")
     if isinstance(error, FileNotFoundError):

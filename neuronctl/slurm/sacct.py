@@ -52,7 +52,6 @@ def _columns(marks: bool) -> Columns:
 
 _ROW = rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}"
 
-_SWITCHED_OFF = "accounting is disabled on this cluster"
 _OFF = r"(?i)accounting storage is disabled|not running accounting"
 _DATABASE = r"(?i)slurmdbd|talking to the database|persist|dbd"
 
@@ -94,15 +93,14 @@ class AccountingJob:
 
 @dataclass(frozen=True)
 class Accounting:
-    """sacct's answer. ``off``: why there is none (disabled, database down), otherwise ""."""
+    """sacct's answer. ``off``: why there is none (disabled, database down), otherwise "".
+
+    disabled: whether the cluster has no accounting.
+    """
 
     jobs: Tuple[AccountingJob, ...] = ()
     off: str = ""
-
-    @property
-    def switched_off(self) -> bool:
-        """Whether accounting is disabled on the cluster."""
-        return self.off == _SWITCHED_OFF
+    disabled: bool = False
 
 
 def sacct_argv(
@@ -179,22 +177,21 @@ def sacct(
     if result.returncode == 0:
         return Accounting(tuple(parse_sacct(result.stdout, marks=marks)))
     if re.search(_OFF, result.stderr):
-        return Accounting(off=_SWITCHED_OFF)
+        return Accounting(off="accounting is disabled on this cluster", disabled=True)
     if re.search(_DATABASE, result.stderr) or unreachable(result.words):
         return Accounting(off="cannot reach the accounting database (slurmdbd)")
     raise failure(result)
 
 
-def sacct_logs(job: JobId, *, timeout: float = 10.0) -> Optional[Tuple[str, str]]:
+def sacct_logs(job: JobId) -> Optional[Tuple[str, str]]:
     """The files of a job's standard output and error, as sacct tells them since Slurm 24.05.
 
     None where it does not tell them. A path may be relative to the job's directory. Raises
     SlurmUnavailableError.
     """
     fields = [f"--delimiter={SEPARATOR}", "--expand-patterns", "--format=StdOut,StdErr"]
-    asked = f"{job.job}_{job.task}" if job.task is not None else str(job.job)
-    argv = ["sacct", "--allocations", "--noheader", "--parsable2", *fields, f"--jobs={asked}"]
-    result = run(argv, timeout=timeout)
+    argv = ["sacct", "--allocations", "--noheader", "--parsable2", *fields, f"--jobs={job.asked}"]
+    result = run(argv)
     paths = result.stdout.partition("\n")[0].split(SEPARATOR)
     if result.returncode != 0 or len(paths) != 2 or not paths[0]:
         return None

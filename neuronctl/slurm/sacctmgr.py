@@ -8,12 +8,10 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.limits import (
-    ACCOUNT_SCOPE,
-    ASSOCIATION,
     ASSOCIATION_FIELDS,
-    QOS,
     QOS_FIELDS,
     Limit,
+    Scope,
     read_group_limits,
     read_limits,
 )
@@ -61,9 +59,9 @@ def association_in(partition: str, own: Sequence[Association]) -> Optional[Assoc
 class LimitedGroup:
     """What all jobs of a QOS, an account or an association may have together, and have now.
 
-    scope: ``limits.QOS``, ``ACCOUNT_SCOPE`` or ``ASSOCIATION`` (the user's own in the account
-    ``name``). parent: the account above an account, or "". account: the one whose jobs a QOS
-    limits so, "": it is those of all.
+    scope: ``Scope.QOS``, ``ACCOUNT`` or ``ASSOCIATION`` (the user's own in the account ``name``).
+    parent: the account above an account, or "". account: the one whose jobs a QOS limits so, "": it
+    is those of all.
     """
 
     scope: str
@@ -94,12 +92,12 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
     groups = []
     for line in text.splitlines():
         if line.startswith("QOS="):
-            scope, name, parent, partition = QOS, _before_id(line, "QOS"), "", ""
+            scope, name, parent, partition = Scope.QOS, _before_id(line, "QOS"), "", ""
         elif line.startswith("ClusterName="):
             who = _before_id(line, "UserName")
             if who not in ("", user):
                 continue
-            scope, name = ASSOCIATION if who else ACCOUNT_SCOPE, _before_id(line, "Account")
+            scope, name = Scope.ASSOCIATION if who else Scope.ACCOUNT, _before_id(line, "Account")
             parent, partition = _before_id(line, "ParentAccount"), _before_id(line, "Partition")
         else:
             continue
@@ -140,7 +138,7 @@ def parse_qos(text: str) -> Tuple[Qos, ...]:
         Qos(
             row["Name"],
             words(row["Flags"]),
-            read_limits({kind: row[kind] for kind in QOS_FIELDS}, QOS, row["Name"]),
+            read_limits({kind: row[kind] for kind in QOS_FIELDS}, Scope.QOS, row["Name"]),
         )
         for row in _rows(text, _QOS_ASKED)
     )
@@ -148,7 +146,7 @@ def parse_qos(text: str) -> Tuple[Qos, ...]:
 
 def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[Association, ...]:
     """sacctmgr's rows on the user's associations; groups: the accounts, with those above them."""
-    parents = {group.name: group.parent for group in groups if group.scope == ACCOUNT_SCOPE}
+    parents = {group.name: group.parent for group in groups if group.scope == Scope.ACCOUNT}
     return tuple(
         Association(
             account=row["Account"],
@@ -157,7 +155,7 @@ def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[
             default_qos=row["DefaultQOS"],
             limits=read_limits(
                 {kind: row[field] for field, kind in ASSOCIATION_FIELDS.items()},
-                ASSOCIATION,
+                Scope.ASSOCIATION,
                 row["Account"],
             ),
             is_default=row["Account"] == row["DefaultAccount"],

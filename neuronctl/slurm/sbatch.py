@@ -11,6 +11,8 @@ from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.slurm.pass_on import claim, find_sbatch, given_environment, release
 from neuronctl.slurm.process import failure, plain_words, run
 
+_PATIENCE = 30.0  # seconds to wait for sbatch
+
 # slurmctld may have accepted the job although its answer was lost.
 _ANSWER_LOST = r"(?i)socket timed out|zero bytes|connection reset"
 
@@ -51,32 +53,29 @@ def sbatch(
     script: str,
     *,
     mark: str = "",
-    timeout: float = 30.0,
     cwd: Optional[str] = None,
     environment: Optional[Mapping[str, str]] = None,
 ) -> Submitted:
     """Submit a batch script, passed to sbatch's standard input.
 
-    mark: a word without spaces that identifies the job later. timeout: seconds. cwd: the directory
-    to submit from (the job's, unless the script has ``--chdir``). environment: variables that the
-    job inherits in addition to the user's (secrets, which no script contains).
+    mark: a word without spaces that identifies the job later. cwd: the directory to submit from
+    (the job's, unless the script has ``--chdir``). environment: variables that the job inherits in
+    addition to the user's (secrets, which no script contains).
 
     Raises SlurmRefusedError with Slurm's message, and SlurmUnavailableError if there is no sbatch,
     no slurmctld, or no response in time. In the last case it is unknown whether the job was
     accepted, and the error says so.
     """
-    how = {"for_job": True, "environment": environment}
-    return _submit(sbatch_argv(mark), input=script, timeout=timeout, cwd=cwd, **how)
+    argv = sbatch_argv(mark)
+    return _submit(argv, input=script, cwd=cwd, for_job=True, environment=environment)
 
 
-def sbatch_own(
-    words: Sequence[str], script: Optional[str] = None, *, cwd: str, timeout: float = 30.0
-) -> Submitted:
+def sbatch_own(words: Sequence[str], script: Optional[str] = None, *, cwd: str) -> Submitted:
     """Submit somebody's own script by its own command line, in the environment as it is.
 
     words: the command, ``sbatch`` first. script: for sbatch's standard input. Raises as ``sbatch``.
     """
-    return _submit(words, input=script, timeout=timeout, cwd=cwd, env=given_environment())
+    return _submit(words, input=script, cwd=cwd, env=given_environment())
 
 
 def _submit(argv: Sequence[str], **how: Any) -> Submitted:
@@ -86,7 +85,7 @@ def _submit(argv: Sequence[str], **how: Any) -> Submitted:
     )
     claimed = claim(find_sbatch())
     try:
-        result = run(argv, silence=unknown, **how)
+        result = run(argv, timeout=_PATIENCE, silence=unknown, **how)
     finally:
         release(claimed)
     if result.returncode != 0:

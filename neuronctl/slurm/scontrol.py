@@ -18,7 +18,7 @@ from neuronctl.slurm.fields import (
     parse_timestamp,
     parse_tres_gpus,
 )
-from neuronctl.slurm.limits import PARTITION, Limit
+from neuronctl.slurm.limits import Limit, Scope
 from neuronctl.units import UNLIMITED
 
 
@@ -69,7 +69,7 @@ class SitePartition:
             ("MaxMemPerNode", "mem", self.max_memory_mb_per_node),
         )
         return tuple(
-            Limit(kind, tres, figure, PARTITION, self.name)
+            Limit(kind, tres, figure, Scope.PARTITION, self.name)
             for kind, tres, figure in figures
             if figure is not None
         )

@@ -24,23 +24,13 @@ from neuronctl.slurm.fields import (
     parse_tres_memory,
 )
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import ACCOUNT_SCOPE, ASSOCIATION, QOS, Limit
+from neuronctl.slurm.limits import Limit, Scope
 from neuronctl.slurm.process import Result, failure, run_together
 from neuronctl.units import UNLIMITED
 
 _FIELDS = (
-    "JobArrayID",
-    "Partition",
-    "Account",
-    "QOS",
-    "State",
-    "Reason",
-    "NumNodes",
-    "tres-alloc",
-    "tres-per-node",
-    "EndTime",
-    "StartTime",
-    "NodeList",
+    *("JobArrayID", "Partition", "Account", "QOS", "State", "Reason", "NumNodes", "tres-alloc"),
+    *("tres-per-node", "EndTime", "StartTime", "NodeList"),
 )
 
 
@@ -73,13 +63,8 @@ class MyJob:
 
     def holds(self, tres: str) -> Optional[int]:
         """What one of them holds of a TRES on all its nodes; None: not known."""
-        known = {
-            "gres/gpu": self.gpus,
-            "cpu": self.cores,
-            "node": self.nodes,
-            "mem": self.memory_mb,
-        }
-        return known.get(tres)
+        known = {"cpu": self.cores, "node": self.nodes, "mem": self.memory_mb}
+        return self.gpus if tres == "gres/gpu" else known.get(tres)
 
     def of(self, count: int) -> MyJob:
         """So many of them."""
@@ -123,7 +108,7 @@ def limits_in_force(
     found: List[Limit] = []
     seen: Set[Tuple[str, str]] = set()
     for one in qos:
-        of_all = [one.limits for one in groups if one.scope == QOS and not one.account]
+        of_all = [one.limits for one in groups if one.scope == Scope.QOS and not one.account]
         same = [x for limits in of_all for x in limits if x.name.lower() == one.name.lower()]
         fresh = [limit for limit in (*one.limits, *same) if (limit.kind, limit.tres) not in seen]
         seen.update((limit.kind, limit.tres) for limit in fresh)
@@ -133,9 +118,9 @@ def limits_in_force(
     others = list(association.limits)
     account = association.account
     for group in groups:
-        own = (group.scope, group.name) == (ASSOCIATION, account)
+        own = (group.scope, group.name) == (Scope.ASSOCIATION, account)
         others += group.limits if own and group.partition == association.partition else ()
-    above = {group.name: group for group in groups if group.scope == ACCOUNT_SCOPE}
+    above = {group.name: group for group in groups if group.scope == Scope.ACCOUNT}
     while account in above:
         group = above.pop(account)
         others += group.limits

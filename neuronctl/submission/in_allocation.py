@@ -8,7 +8,7 @@ from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.loader import load
-from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.errors import SlurmError, UsageError
 from neuronctl.gate.local_facts import look
 from neuronctl.launch import launchers
 from neuronctl.planning import Place, plan
@@ -144,7 +144,7 @@ def _gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Tuple[Optional[int]
         return allocation.gpus, allocation.gpus
     try:
         counts = job_gpus(allocation.job_id)
-    except (SlurmUnavailableError, SlurmRefusedError):
+    except SlurmError:
         return None, None
     each = [counts[host] for host in hosts if host in counts]
     return (min(each), max(each)) if len(each) == len(hosts) else (None, None)

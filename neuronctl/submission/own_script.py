@@ -247,31 +247,14 @@ def draft_of(
 def judged_draft(draft: RecordDraft, own: OwnScript, job: PreparedJob) -> RecordDraft:
     """The draft of a script with what is known of it once it is judged."""
     from neuronctl.request.options import BY_NAME
+    from neuronctl.submission.transaction import of_judged
 
-    plan = job.plan
-    request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
-    for name in ("origins", "launcher", "script"):
-        del request[name]
-    given = {name: value for name, value in request.items() if value not in (None, ())}
-    about_slurm = [
-        one for one in plan.decisions if one.name in BY_NAME and BY_NAME[one.name].group == "Slurm"
-    ]
-    return dataclasses.replace(
-        draft,
-        request={**given, "script": own.path} if own.path else given,
-        partition=plan.partition_list,
-        nodes=plan.nodes,
-        gpus_per_node=plan.gpus_per_node,
-        time_limit=plan.time_limit,
-        catalog_cluster=plan.cluster.name,
-        catalog_date=plan.cluster.date,
-        decisions=tuple((one.name, one.value, one.source.value, one.why) for one in about_slurm),
-        findings=tuple(
-            (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in job.findings
-        ),
-        forced=bool(job.errors),
-        verdict="" if job.verdict is None else str(job.verdict),
-    )
+    known = of_judged(job)
+    given = {key: one for key, one in known["request"].items() if key not in ("launcher", "script")}
+    known["request"] = {**given, "script": own.path} if own.path else given
+    about_slurm = {name for name, option in BY_NAME.items() if option.group == "Slurm"}
+    known["decisions"] = tuple(one.row for one in job.plan.decisions if one.name in about_slurm)
+    return dataclasses.replace(draft, **known)
 
 
 def with_comment(

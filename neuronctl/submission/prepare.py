@@ -118,8 +118,6 @@ def plan_job(
     )
     origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
     request = dataclasses.replace(request, partition=best[0].name, origins=origins)
-    decision = made.decision("cluster")
-    how = "" if decision is None else decision.why
     made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
     return PlannedJob(made, catalog, (*best, *others))
 
@@ -153,7 +151,7 @@ def options_layer(
         value = options.get(option.long.replace("-", "_"))
         if value is None or value == ():
             continue
-        if option.kind in ("flag", "switch"):
+        if option.is_flag:
             texts = ["true" if value else "false"]
         else:
             texts = list(value) if option.kind == "list" else [value]

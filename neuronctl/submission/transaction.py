@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from typing import Callable, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.sbatch_line import read_line
-from neuronctl.errors import RecordError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.errors import RecordError, SlurmError, SlurmRefusedError
 from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.provenance import look
@@ -52,32 +52,38 @@ def draft(
     plan = job.plan
     submit_dir = submit_dir or working_directory()
     cwd = plan.request.chdir or submit_dir
-    request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
-    del request["origins"]
     return RecordDraft(
         cwd=cwd,
         command_line=tuple(command_line),
         script=script,
-        request={name: value for name, value in request.items() if value not in (None, ())},
         job_name=plan.job_name,
-        partition=plan.partition_list,
         output=os.path.join(cwd, plan.output or "slurm-%j.out"),
         error=None if plan.error is None else os.path.join(cwd, plan.error),
         array=plan.request.array,
-        nodes=plan.nodes,
-        gpus_per_node=plan.gpus_per_node,
-        time_limit=plan.time_limit,
-        catalog_cluster=plan.cluster.name,
-        catalog_date=plan.cluster.date,
-        decisions=tuple((one.name, one.value, one.source.value, one.why) for one in plan.decisions),
-        findings=tuple(
-            (f.code, f.severity, f.title, f.message, f.source, f.hint) for f in job.findings
-        ),
-        forced=bool(job.errors),
-        verdict="" if job.verdict is None else str(job.verdict),
         surroundings=look(plan.request.script, cwd),
         submit_dir="" if submit_dir == cwd else submit_dir,
+        **of_judged(job),
     )
+
+
+def of_judged(job: PreparedJob) -> Dict[str, Any]:
+    """The fields of a draft that a judged plan settles, whoever wrote the script."""
+    plan = job.plan
+    request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
+    del request["origins"]
+    return {
+        "request": {name: value for name, value in request.items() if value not in (None, ())},
+        "partition": plan.partition_list,
+        "nodes": plan.nodes,
+        "gpus_per_node": plan.gpus_per_node,
+        "time_limit": plan.time_limit,
+        "catalog_cluster": plan.cluster.name,
+        "catalog_date": plan.cluster.date,
+        "decisions": tuple(one.row for one in plan.decisions),
+        "findings": tuple(one.row for one in job.findings),
+        "forced": bool(job.errors),
+        "verdict": "" if job.verdict is None else str(job.verdict),
+    }
 
 
 class Recording:
@@ -170,7 +176,7 @@ def submit_draft(
             "('neuronctl status' shows it)"
         )
         raise
-    except (SlurmRefusedError, SlurmUnavailableError) as error:
+    except SlurmError as error:
         # Only then is it certain that there is no job; any other error leaves the intent.
         if isinstance(error, SlurmRefusedError) or not installed():
             recording.failed(error.message, certain=True)

@@ -1,7 +1,9 @@
-"""How a job ended, in words and as an exit code, from its state and Slurm's exit code. Pure."""
+"""How a job ended, in words and as an exit code, from its state and Slurm's exit code."""
 
 from __future__ import annotations
 
+import os
+import pwd
 import signal
 from typing import TYPE_CHECKING
 
@@ -21,22 +23,33 @@ ENDINGS = {
 }
 
 
-def ending_words(status: JobStatus, canceller: str = "") -> str:
-    """How a job ended: ``exit code 1:0``, ``signal 9, SIGKILL``, ``time limit reached``.
+def canceller(status: JobStatus) -> str:
+    """The login name of the user who cancelled a job; "you", or "" if unknown."""
+    if status.cancelled_by is None:
+        return ""
+    if status.cancelled_by == os.getuid():
+        return "you"
+    try:
+        return pwd.getpwuid(status.cancelled_by).pw_name
+    except KeyError:
+        # A container may have no user database; 0 is root everywhere.
+        return "root" if status.cancelled_by == 0 else ""
 
-    canceller: the name of the user who cancelled it, if known.
-    """
-    cause = ending_cause(status, canceller)
+
+def ending_words(status: JobStatus) -> str:
+    """How a job ended: ``exit code 1:0``, ``signal 9, SIGKILL``, ``time limit reached``."""
+    cause = ending_cause(status)
     if status.state == "CANCELLED":
         return cause or "cancelled"
     code = status.exit is not None and (status.exit.code or is_launch_failure(status))
     return ", ".join(filter(None, (cause, exit_words(status) if code or not cause else "")))
 
 
-def ending_cause(status: JobStatus, canceller: str = "") -> str:
+def ending_cause(status: JobStatus) -> str:
     """What ended the job beside its own exit code: ``time limit reached``; "" where nothing did."""
     if status.state == "CANCELLED":
-        who = canceller or ("" if status.cancelled_by is None else f"uid {status.cancelled_by}")
+        uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
+        who = canceller(status) or uid
         return f"cancelled by {who}" if who else ""
     if status.state in ENDINGS:
         return ENDINGS[status.state]

@@ -28,13 +28,14 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.pending_reasons import reason_words
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import squeue
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.lookup import canceller, remember
+from neuronctl.tracking.lookup import remember
 from neuronctl.tracking.rank_filter import Sink
 
 _TICK = 0.5  # seconds between reads of the log
@@ -76,9 +77,7 @@ def follow(
 
 
 def wait(
-    job: JobId,
-    record: Optional[JobRecord] = None,
-    tell: Optional[Callable[[str], None]] = None,
+    job: JobId, record: Optional[JobRecord] = None, tell: Optional[Callable[[str], None]] = None
 ) -> int:
     """Wait until a job ends; return its exit code like ``follow``.
 
@@ -267,7 +266,7 @@ class _Watch:
         status = self.statuses[0]
         if status.state == jobstatus.UNKNOWN:
             return f"job {self.job} ended, exit code unknown ({status.reason})"
-        cause = endings.ending_cause(status, canceller(status))
+        cause = endings.ending_cause(status)
         line = f"job {self.job} ended: {status.state}, {endings.exit_words(status)}"
         return f"{line} ({cause})" if cause else line
 
@@ -279,7 +278,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
         if status.state == "RUNNING" and status.node_list:
             return f"RUNNING on {status.node_list}"
         if status.reason and not status.ended:
-            return f"{status.state} ({jobstatus.reason_words(status.reason)})"
+            return f"{status.state} ({reason_words(status.reason)})"
         return status.state
     return jobstatus.state_counts(statuses)
 

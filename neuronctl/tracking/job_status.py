@@ -27,7 +27,6 @@ from neuronctl.frozen import dataclass, field
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.pending_reasons import is_planned
-from neuronctl.slurm.pending_reasons import reason_words as reason_words
 
 if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord
@@ -41,18 +40,8 @@ UNKNOWN = "UNKNOWN"
 
 ENDED = frozenset(
     (
-        "BOOT_FAIL",
-        "CANCELLED",
-        "COMPLETED",
-        "DEADLINE",
-        "FAILED",
-        "LAUNCH_FAILED",
-        "NODE_FAIL",
-        "OUT_OF_MEMORY",
-        "PREEMPTED",
-        "RECONFIG_FAIL",
-        "REVOKED",
-        "TIMEOUT",
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED"),
+        *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"),
     )
 )
 """Slurm's final states; COMPLETING is not one of them."""

@@ -17,7 +17,6 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.pending_reasons import Explained, explain
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import UNKNOWN, JobStatus, state_counts
-from neuronctl.tracking.lookup import canceller
 from neuronctl.units import UNLIMITED, format_elapsed
 
 _WIDE = 100  # columns of a terminal with room for long names and bars
@@ -192,7 +191,7 @@ def _counts(line: Line, limits: Mapping[str, Explained]) -> str:
 def why(job: JobStatus, limits: Mapping[str, Explained]) -> str:
     """What the job waits for, where it runs, or how it ended."""
     if job.ended:
-        return ending_words(job, canceller(job))
+        return ending_words(job)
     if job.node_list and not job.reason:
         return f"on {job.node_list}"
     words = _explained(job, limits).words

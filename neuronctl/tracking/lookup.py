@@ -20,12 +20,7 @@ from typing import (
     Union,
 )
 
-from neuronctl.errors import (
-    NoSuchJobError,
-    RecordError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-)
+from neuronctl.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
@@ -154,7 +149,7 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
     if status.stdout is not None:
         return status.stdout, status.stderr or status.stdout, False
     told = None
-    with contextlib.suppress(SlurmUnavailableError, SlurmRefusedError):
+    with contextlib.suppress(SlurmError):
         if status.source == "squeue":
             pages = scontrol_show_job(status.id)
             told = (pages[0].stdout, pages[0].stderr) if len(pages) == 1 else None
@@ -187,21 +182,6 @@ def no_such_job(missing: Sequence[Union[JobId, str]], store: RecordStore) -> NoS
     if any(isinstance(asked, JobId) and asked.task is not None for asked in missing):
         hint += "; a task cancelled before it starts leaves no trace"
     return NoSuchJobError(f"no matching jobs: {', '.join(said)}", hint)
-
-
-def canceller(status: JobStatus) -> str:
-    """The login name of the user who cancelled a job; "you", or "" if unknown."""
-    import pwd
-
-    if status.cancelled_by is None:
-        return ""
-    if status.cancelled_by == os.getuid():
-        return "you"
-    try:
-        return pwd.getpwuid(status.cancelled_by).pw_name
-    except KeyError:
-        # A container may have no user database; 0 is root everywhere.
-        return "root" if status.cancelled_by == 0 else ""
 
 
 def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus]) -> JobRecord:
@@ -316,10 +296,7 @@ class _Search:
         self.without_record.update(wanted - set(records))
 
     def _accounting(
-        self,
-        asked: Sequence[JobId],
-        queue: Sequence[QueueJob],
-        records: Dict[int, JobRecord],
+        self, asked: Sequence[JobId], queue: Sequence[QueueJob], records: Dict[int, JobRecord]
     ) -> Accounting:
         """Query sacct for what squeue cannot tell: forgotten jobs, and how listed jobs ended."""
         ended = {row.id.job for row in queue if row.state in jobstatus.ENDED}
@@ -346,7 +323,7 @@ class _Search:
                 accounting = sacct(user=str(os.getuid()), since=since, marks=lost is not None)
             else:
                 accounting = sacct([JobId(number) for number in sorted(wanted)])
-        except (SlurmUnavailableError, SlurmRefusedError) as error:
+        except SlurmError as error:
             accounting = Accounting(off=error.message)  # squeue's answer stands
         if lost is not None:
             recorded = set(lost.open)

@@ -25,8 +25,8 @@ class Entry:
 def write(entries: Iterable[Entry], *, above: Iterable[str] = ()) -> str:
     """The text of a file.
 
-    Values: a text, a boolean, a list of either texts or mappings, or a mapping; in a mapping of a
-    list, the key "" has the comment lines above it. above: comment lines at the top.
+    Values: a text, a number, a boolean, None, a list of these or of mappings, or a mapping; in a
+    mapping of a list, the key "" has the comment lines above it. above: comment lines at the top.
     """
     lines = [_comment(one) for one in above]
     for entry in entries:
@@ -46,22 +46,22 @@ def _comment(text: str) -> str:
 
 
 def _entry(key: str, value: object, indent: str) -> List[str]:
-    if isinstance(value, bool):
-        return [f"{indent}{key}: {'true' if value else 'false'}"]
+    head = f"{indent}{_scalar(key)}:"
     if isinstance(value, str):
-        return _text(f"{indent}{key}:", value, indent)
+        return _text(head, value, indent)
     if isinstance(value, Mapping):
-        lines = [f"{indent}{key}:"]
+        lines = [head]
         for name, one in value.items():
             lines += _entry(str(name), one, indent + "  ")
         return lines
-    assert isinstance(value, (list, tuple))
-    if all(isinstance(one, str) for one in value):
-        line = f"{indent}{key}: [{', '.join(_scalar(one, flow=True) for one in value)}]"
-        if len(line) <= _WIDTH:
+    if not isinstance(value, (list, tuple)):
+        return [f"{head} {_scalar(value)}"]
+    if not any(isinstance(one, Mapping) for one in value):
+        line = f"{head} [{', '.join(_scalar(one, flow=True) for one in value)}]"
+        if len(line) <= _WIDTH or not all(isinstance(one, str) for one in value):
             return [line]
-        return [f"{indent}{key}:", *(f"{indent}  - {_scalar(one)}" for one in value)]
-    lines = [f"{indent}{key}:"]
+        return [head, *(f"{indent}  - {_scalar(one)}" for one in value)]
+    lines = [head]
     for one in value:
         below = [line for name in one if name for line in _entry(name, one[name], indent + "    ")]
         lines += [f"{indent}  {_comment(text)}" for text in one.get("", ())]
@@ -81,10 +81,7 @@ def _text(head: str, text: str, indent: str) -> List[str]:
         return [f"{head} {_scalar(text)}"]
     # Where the first line is indented itself, YAML has to be told where the text begins.
     sign = "2" if body[0] in " \t\n" else ""
-    return [
-        f"{head} |{sign}",
-        *(f"{indent}  {line}" if line else "" for line in body.split("\n")),
-    ]
+    return [f"{head} |{sign}", *(f"{indent}  {line}" if line else "" for line in body.split("\n"))]
 
 
 _PLAIN = re.compile(
@@ -92,7 +89,9 @@ _PLAIN = re.compile(
 )
 
 
-def _scalar(text: str, *, flow: bool = False) -> str:
+def _scalar(text: object, *, flow: bool = False) -> str:
+    if not isinstance(text, str):
+        return json.dumps(text)
     plain = _PLAIN.fullmatch(text) is not None and ": " not in text and text[:2] != "- "
     if not plain or (flow and re.search(r"[:,]", text)) or text in _NOT_PLAIN:
         return _quoted(text)

@@ -18,7 +18,6 @@ from neuronctl.slurm.cluster import parse_cluster_name
 from neuronctl.slurm.job_control import parse_job_gpus, parse_scancel, parse_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import ASSOCIATION_FIELDS, QOS_FIELDS
-from neuronctl.slurm.partition_queue import parse_partition_queue
 from neuronctl.slurm.sacct import parse_sacct
 from neuronctl.slurm.sacctmgr import parse_associations, parse_groups, parse_qos
 from neuronctl.slurm.sbatch import parse_predicted, parse_submitted
@@ -30,7 +29,7 @@ from neuronctl.slurm.scontrol import (
     parse_reservations,
 )
 from neuronctl.slurm.snapshot import parse_mine
-from neuronctl.slurm.squeue import parse_squeue
+from neuronctl.slurm.squeue import parse_partition_queue, parse_squeue
 from neuronctl.slurm.srun import parse_look
 
 QUEUE = tuple(

@@ -12,8 +12,7 @@ from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.gate.assessment import Assessment, assess
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import ASSOCIATION, Limit, read_limits
-from neuronctl.slurm.limits import QOS as OF_QOS
+from neuronctl.slurm.limits import Limit, Scope, read_limits
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
 from neuronctl.slurm.scontrol import Reservation, SiteConfig, SiteNode, SitePartition
 from neuronctl.slurm.snapshot import Limits, MyJob
@@ -24,7 +23,7 @@ PARTITION = SitePartition(
 )
 OTHER = dataclasses.replace(PARTITION, name="cpu", qos="", node_list="c1", nodes=1)
 LIMITED = {"MaxSubmitPU": "4", "MaxJobsPU": "3", "MaxTRESPU": "gres/gpu=16"}
-QOS = Qos("p_gpu", (), read_limits(LIMITED, OF_QOS, "p_gpu"))
+QOS = Qos("p_gpu", (), read_limits(LIMITED, Scope.QOS, "p_gpu"))
 NORMAL = Qos("normal", ())
 MINE = Association("lab", "", ("normal",), "normal", is_default=True)
 CONFIG = SiteConfig("toy", "22.05.8", 101, ("associations", "limits", "qos"), True)
@@ -80,12 +79,12 @@ def with_more(*more: str) -> Limits:
 
 def qos_with(fields: Dict[str, str]) -> Qos:
     """The partition's QOS with these limits, by sacctmgr's fields."""
-    return dataclasses.replace(QOS, limits=read_limits(fields, OF_QOS, "p_gpu"))
+    return dataclasses.replace(QOS, limits=read_limits(fields, Scope.QOS, "p_gpu"))
 
 
 def with_mine(*more: str) -> Limits:
     """Limits of the user's association."""
-    mine = dataclasses.replace(MINE, limits=read_limits(fields_of(more), ASSOCIATION, "lab"))
+    mine = dataclasses.replace(MINE, limits=read_limits(fields_of(more), Scope.ASSOCIATION, "lab"))
     return dataclasses.replace(LIMITS, associations=(mine,))
 
 

@@ -21,12 +21,12 @@ from neuronctl.diagnosis.log_text import (
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.partition_queue import (
+from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.squeue import (
     PartitionJob,
     parse_partition_queue,
     partition_queue_argv,
 )
-from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.tracking.job_status import ENDED, JobStatus
 from neuronctl.units import UNLIMITED
 from neuronctl.words import duration

@@ -25,7 +25,7 @@ from making import cluster, plan_of, policy
 from neuronctl.catalog.model import Catalog
 from neuronctl.gate.assessment import assess
 from neuronctl.rules import RuleContext
-from neuronctl.slurm.limits import QOS, Limit
+from neuronctl.slurm.limits import Limit, Scope
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits
 
@@ -242,8 +242,8 @@ def test_the_wall_time_is_cited_from_where_it_stands() -> None:
 def test_what_is_left_of_an_accounts_limit(used: Tuple[int, ...], kind: str) -> None:
     groups = [shared("QOS", "p_gpu")]
     for one in used:
-        limit = Limit("MaxJobsPA", "", 3, QOS, "p_gpu", one)
-        groups.append(LimitedGroup(QOS, "p_gpu", "", "", (limit,), "lab"))
+        limit = Limit("MaxJobsPA", "", 3, Scope.QOS, "p_gpu", one)
+        groups.append(LimitedGroup(Scope.QOS, "p_gpu", "", "", (limit,), "lab"))
     look = live(limits=with_more("MaxJobsPA 3"), limited_groups=tuple(groups))
     verdict = judged(look, gpus_per_node=1).verdict
     assert verdict.kind == kind
@@ -304,8 +304,8 @@ def test_a_job_submitted_a_moment_before_takes_of_an_accounts_or_users_limit_fir
     limit: str, tres: str, figure: int, kind: str
 ) -> None:
     first = job(1, 2, state="PENDING")
-    held = Limit(limit, tres, figure, QOS, "p_gpu", int(limit == "MaxSubmitPA"))
-    groups = [shared("QOS", "p_gpu"), LimitedGroup(QOS, "p_gpu", "", "", (held,), "lab")]
+    held = Limit(limit, tres, figure, Scope.QOS, "p_gpu", int(limit == "MaxSubmitPA"))
+    groups = [shared("QOS", "p_gpu"), LimitedGroup(Scope.QOS, "p_gpu", "", "", (held,), "lab")]
     limits = with_more(f"{limit} {tres and tres + '='}{figure}")
     for account in ("lab", "LAB"):
         first = dataclasses.replace(first, account=account)

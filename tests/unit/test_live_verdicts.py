@@ -25,7 +25,7 @@ from living import (
 )
 
 from neuronctl.forecast.free_nodes import UNAVAILABLE
-from neuronctl.gate.assessment import one_line
+from neuronctl.gate.assessment import in_one_line
 from neuronctl.slurm.job_id import JobId
 
 
@@ -138,8 +138,8 @@ def test_the_gpus_of_whole_nodes_count_once_there_are_nodes() -> None:
 
 def test_several_lines_of_slurms_become_one() -> None:
     several = "squeue cannot reach Slurm: res_nsearch error: Unknown host\nfetch_config: x\nno conf"
-    assert one_line(several) == "squeue cannot reach Slurm: no conf"
-    assert one_line("squeue did not answer") == "squeue did not answer"
+    assert in_one_line(several) == "squeue cannot reach Slurm: no conf"
+    assert in_one_line("squeue did not answer") == "squeue did not answer"
 
 
 def test_what_is_free_is_not_known_with_a_reservation() -> None:

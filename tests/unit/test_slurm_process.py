@@ -97,10 +97,13 @@ def wait_for(check: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_hanging_is_ended_with_its_children(command: Command, tmp_path: Path) -> None:
+def test_hanging_is_ended_with_its_children(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neuronctl.slurm.sbatch._PATIENCE", 0.5)
     command("sbatch", f"sleep 300 & echo $! > {tmp_path}/child; wait")
     with pytest.raises(SlurmUnavailableError, match="did not respond within") as caught:
-        sbatch("x", timeout=0.5)
+        sbatch("x")
     assert "unknown whether the job was accepted" in caught.value.hint
     assert "neuronctl status" in caught.value.hint
     child = int((tmp_path / "child").read_text())

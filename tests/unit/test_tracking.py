@@ -12,11 +12,11 @@ import pytest
 from neuronctl.records.store import JobRecord, RecordDraft, SeenState
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.pending_reasons import REASONS
+from neuronctl.slurm.pending_reasons import REASONS, reason_words
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.endings import _STATE_CODES, ending_words, exit_status, exit_text
-from neuronctl.tracking.job_status import ENDED, JobStatus, merge, reason_words
+from neuronctl.tracking.job_status import ENDED, JobStatus, merge
 
 NOW = 1795222363
 
@@ -183,7 +183,7 @@ def test_unknown_states_and_reasons_stay_as_they_came() -> None:
         ("TIMEOUT", "5:0", 5, "time limit reached, exit code 5:0"),
         ("DEADLINE", "0:0", 124, "deadline passed"),
         ("OUT_OF_MEMORY", "0:125", 137, "out of memory"),
-        ("CANCELLED", "0:0", 143, "cancelled by uid 1000"),
+        ("CANCELLED", "0:0", 143, "cancelled by uid 4000000"),
         ("PREEMPTED", "0:0", 143, "preempted by another job"),
         ("NODE_FAIL", "0:0", 1, "a node failed"),
         ("NODE_FAIL", "1:0", 1, "a node failed, exit code 1:0"),
@@ -191,7 +191,7 @@ def test_unknown_states_and_reasons_stay_as_they_came() -> None:
     ],
 )
 def test_endings(state: str, exit: str, code: int, words: str) -> None:
-    cancelled_by = 1000 if state == "CANCELLED" else None
+    cancelled_by = 4_000_000 if state == "CANCELLED" else None
     status = JobStatus(
         id=JobId(7), job_id=7, name="", user="", partition="", state=state, reason="",
         source="sacct", exit=ExitCode.parse(exit), cancelled_by=cancelled_by,

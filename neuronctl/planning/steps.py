@@ -1,0 +1,101 @@
+"""The steps of a job: the share of its allocation that each may use, and what each requests."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Tuple
+
+from neuronctl.catalog.model import Policy
+from neuronctl.errors import UsageError
+from neuronctl.frozen import dataclass
+from neuronctl.planning.model import Place
+from neuronctl.request.job import JobRequest, StepRequest
+from neuronctl.words import counted
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a step may use: nodes, and GPUs and cores on each of them.
+
+    job_gpus, job_cores: those per node of the whole job. beside: whether other steps run at the
+    same time.
+    """
+
+    nodes: int
+    gpus: int
+    cores: int
+    job_gpus: int
+    job_cores: int
+    beside: bool = False
+
+    def among(self, count: int) -> Share:
+        """The share of each of so many steps side by side, each on one node."""
+        per_node = -(-count // self.nodes)
+        gpus = max(1, self.gpus // per_node) if self.gpus else 0
+        cores = max(1, self.cores // per_node)
+        return Share(1, gpus, cores, self.job_gpus, self.job_cores, beside=True)
+
+    def cores_with(self, gpus: int) -> int:
+        """The cores on each node of a step with so many GPUs there."""
+        if self.beside and gpus:
+            return max(1, self.job_cores * gpus // self.job_gpus)
+        if self.gpus and gpus != self.gpus:
+            return max(1, self.cores * gpus // self.gpus)
+        return self.cores
+
+
+def step_request(
+    step: StepRequest, share: Share, job: JobRequest, policy: Policy, name: str
+) -> Tuple[JobRequest, Place]:
+    """What a step requests, and its place in the allocation; raises UsageError.
+
+    name: the step's, for messages.
+    """
+    nodes = share.nodes if step.nodes is None else step.nodes
+    gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
+    for asked, most, unit in (
+        (nodes, job.nodes or share.nodes, "node"),
+        (gpus, share.job_gpus, "GPU"),
+    ):
+        if asked > most:
+            per_node = " per node" if unit == "GPU" else ""
+            raise UsageError(
+                f"{name} requests {counted(asked, unit)}{per_node}; the job has {most}",
+                f"request at most {most} for the step, or more for the job",
+            )
+    if share.beside and nodes > 1:
+        raise UsageError(
+            f"{name} requests {counted(nodes, 'node')}, and steps side by side run on one node "
+            "each",
+            "let it run before or after the others",
+        )
+    sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
+    own = share.beside or any(size is not None for size in sizes)
+    options: Tuple[str, ...] = ()
+    if gpus != share.job_gpus:
+        option = "gres=gpu:" if policy.gpu_option == "gres" else "gpus-per-node="
+        options += (f"--{option}{gpus}",)
+    if share.beside:
+        # Without --mem=0, a step takes all memory that --mem asked for, and the next one waits.
+        options += ("--exact", "--mem=0") if job.mem is not None else ("--exact",)
+    elif 1 < nodes < share.nodes:
+        options += ("--relative=0",)  # from the first node on, where the processes meet
+    request = dataclasses.replace(
+        job,
+        script=step.script,
+        args=step.args,
+        body=step.body,
+        steps=(),
+        launcher=step.launcher,
+        nodes=nodes,
+        max_nodes=None if share.beside or step.nodes is not None else job.max_nodes,
+        launcher_options=step.launcher_options,
+        ntasks=None,
+        ntasks_per_node=step.ntasks_per_node,
+        cpus_per_task=step.cpus_per_task,
+        gpus=None,
+        gpus_per_node=gpus or None,
+        nodelist=None,
+    )
+    place = Place(hosts=(), cores=share.cores_with(gpus), step_options=options, is_share=own)
+    return request, place

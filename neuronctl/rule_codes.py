@@ -183,7 +183,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC622", "step larger than the job"),
         RuleCode("NC623", "processes and GPUs of a launch differ", WARNING),
         RuleCode("NC624", "program that starts once", WARNING),
-        RuleCode("NC625", "GPUs without a process", WARNING),
+        RuleCode("NC625", "GPUs without a process", NOTE),
         RuleCode("NC626", "srun without the cores of its tasks", NOTE),
         RuleCode("NC631", "rank expanded by the batch shell"),
         RuleCode("NC632", "fixed port", WARNING),

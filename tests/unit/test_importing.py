@@ -266,10 +266,10 @@ def test_refused(text: str, message: str) -> None:
 
 
 def test_a_path_of_several_variables_is_carried_over_whole() -> None:
-    shell = "export PYTHONPATH=$PYTHONPATH:$HOME/a\npython train.py --out $SCRATCH/$USER/x"
+    shell = "export PYTHONPATH=$PYTHONPATH:$HOME/a\npython train.py --out $HOME/$USER/x"
     keys = shell_keys(shell)
     assert keys["env"] == {"PYTHONPATH": "$PYTHONPATH:$HOME/a"}
-    assert keys["args"] == ["--out", "$SCRATCH/$USER/x"]
+    assert keys["args"] == ["--out", "$HOME/$USER/x"]
 
 
 def test_an_option_of_a_plugin_is_carried_over() -> None:

@@ -24,6 +24,13 @@ _SECRET_NAME = r"""(?xi)
 # In messages and code KEY, PASS and AUTH alone are too common.
 _SAID_NAME = r"(?i)(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|(?:API|ACCESS)[_-]?KEY)\Z"
 
+# What these are called is a secret, however plain it is.
+_SURE_NAME = r"""(?i)(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIALS?|PASS|PWD
+    |(?:API|ACCESS|ACCOUNT|SECRET|PRIVATE)[_-]?KEY)\Z""".replace("\n    ", "")
+_PLAIN = r"""(?x) (?<![\w$.+-]) (?P<name> [\w.+-]{1,100} ) =
+    (?P<quote> ["']? ) (?P<value> [\w.:/+-]{0,200} ) (?P=quote) (?= [\s,;&|)'"\\] | \Z )"""
+_PLAIN_BEARER = r"(?i)\bBearer\s{1,9}[a-z]{1,20}(?![\w.~+/=-])"
+
 # Well-known tokens: how they begin, and what follows.
 _FORMS = (
     (("hf_", "hf_oauth_", "api_org_"), r"\w{20,}"),  # Hugging Face
@@ -113,6 +120,24 @@ def is_secret_name(name: str) -> bool:
 def is_secret_value(value: str) -> bool:
     """Whether a value contains what looks like a secret: a token, a URL with a password."""
     return Masker().text(value) != value
+
+
+def tells_secret(text: str) -> bool:
+    """Whether a reader of a text surely learns a secret.
+
+    What is stored is masked with less: ``--bucket-key=group`` is called a key, and tells nothing.
+    """
+    shown = re.sub(_PLAIN, _without_plain, text) if _may_name(text) else text
+    shown = re.sub(_PLAIN_BEARER, "", shown) if "earer" in shown else shown
+    return is_secret_value(shown)
+
+
+def _without_plain(match: re.Match[str]) -> str:
+    name, value = match["name"], match["value"]
+    telling = len(value) >= 8 and re.search("[0-9]", value) and re.search("[A-Za-z]", value)
+    if telling or re.search(_SURE_NAME, name) or not is_secret_name(name):
+        return match[0]
+    return f"plain={match['quote']}{value}{match['quote']}"
 
 
 def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[str]:

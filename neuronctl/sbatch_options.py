@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Tuple
+import re
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 
@@ -193,6 +194,64 @@ def getopt(
                 value, index = words[index], index + 1
             found.append(Parsed(short, value, start, index - 1))
     return tuple(found), index
+
+
+RENAMED = {"workdir": "chdir", "share": "oversubscribe"}
+"""Options that sbatch no longer has, and those that do the same now."""
+
+_OWN = frozenset(one.long for one in SBATCH)
+_NOT_SBATCHS = frozenset((*RENAMED, *(one.long for one in SRUN)))
+_WITH_VALUES = tuple(f"container-{one}" for one in ("image", "mounts", "name", "workdir", "env"))
+"""Of Pyxis."""
+_MOST_OF_PLUGINS = 20
+
+
+def is_of_a_plugin(name: str) -> bool:
+    """Whether an option that sbatch may know is none of its own."""
+    return name not in _OWN
+
+
+def getopt_with_plugins(
+    words: Sequence[str],
+    table: Tuple[Known, ...],
+    release: Optional[Release] = None,
+    lines: Sequence[int] = (),
+) -> Tuple[Tuple[Parsed, ...], int]:
+    """getopt() that takes an unknown long option for one of a plugin's (Pyxis, Shifter, EAR).
+
+    Not where one of sbatch's own may be meant. lines: the line of each word; a value in a word of
+    its own stands on the same one. Without them, it is known of few options whether they take one.
+    """
+    most = len(table) + _MOST_OF_PLUGINS
+    while True:
+        try:
+            return getopt(list(words), table, release)
+        except GetoptError as error:
+            added = _of_a_plugin(words, error, lines)
+            if added is None or len(table) > most:
+                raise
+            table = (*table, added)
+
+
+def _of_a_plugin(words: Sequence[str], error: GetoptError, lines: Sequence[int]) -> Optional[Known]:
+    import difflib
+
+    at = error.index
+    match = re.fullmatch(r"--([a-z][\w-]*)(=.*)?", words[at], re.DOTALL)
+    if not error.unknown or match is None or match[1] in _NOT_SBATCHS:
+        return None
+    name = match[1].replace("_", "-")
+    container = re.match(r"(no-)?container-", name)
+    if not container and difflib.get_close_matches(name, _OWN, n=1, cutoff=0.8):
+        return None
+    alone = at + 1 == len(words) or words[at + 1].startswith("-")
+    if lines:
+        alone = alone or lines[at] != lines[at + 1]
+    elif name not in _WITH_VALUES and not alone and not match[2] and not container:
+        return None
+    elif name not in _WITH_VALUES:
+        alone = True
+    return Known(match[1], "", OPTIONAL_VALUE if match[2] or alone else VALUE, match[1])
 
 
 def _whole(name: str, table: Tuple[Known, ...], index: int) -> Known:

@@ -21,12 +21,13 @@ from neuronctl.sbatch_options import (
     EARLY,
     NO_VALUE,
     OPTIONAL_VALUE,
+    RENAMED,
     SBATCH,
     GetoptError,
     Known,
     Parsed,
     Release,
-    getopt,
+    getopt_with_plugins,
     variables,
 )
 from neuronctl.words import DASHES, other_dash
@@ -204,7 +205,7 @@ def read_header(
     try:
         outside += [
             Given(one.known.name, one.value, COMMAND_LINE)
-            for one in getopt(list(command_line), SBATCH, release)[0]
+            for one in getopt_with_plugins(command_line, SBATCH, release)[0]
             if one.known.name not in EARLY
         ]
         _check(outside, release)
@@ -252,7 +253,8 @@ def read_command(
     given: List[Given] = []
     end = len(own)
     try:
-        parsed, end = getopt([word.text for word in own], table, release)
+        lines = [word.place.line for word in own]
+        parsed, end = getopt_with_plugins([word.text for word in own], table, release, lines)
         given, _ = _given(parsed, own)
         _check(given, release)
     except GetoptError as error:
@@ -633,9 +635,9 @@ def _refused(line: str, number: int, release: Optional[Release]) -> Optional[Ref
 
 def _options(words: Sequence[_Word], release: Optional[Release]) -> Tuple[Parsed, ...]:
     """Parse the words with getopt; raises _Refused."""
-    texts = [word.text for word in words]
     try:
-        parsed, end = getopt(texts, SBATCH, release)
+        lines = [word.place.line for word in words]
+        parsed, end = getopt_with_plugins([word.text for word in words], SBATCH, release, lines)
     except GetoptError as error:
         word = words[error.index]
         hint = _near(word.text) if error.unknown else ""
@@ -681,6 +683,8 @@ def _near(word: str) -> str:
     import difflib
 
     typed = word.partition("=")[0]
+    if typed[2:] in RENAMED:
+        return f"it is called --{RENAMED[typed[2:]]} now"
     if typed.startswith("-") and not typed.startswith("--") and len(typed) > 2:
         typed = "-" + typed
     near = difflib.get_close_matches(typed, [f"--{one.long}" for one in SBATCH], n=2, cutoff=0.7)

@@ -9,7 +9,7 @@ from neuronctl.batchscript.header import Place
 from neuronctl.batchscript.prefixes import program_at
 from neuronctl.batchscript.shell_text import Command, Word, read_shell
 from neuronctl.frozen import dataclass, field
-from neuronctl.sbatch_options import SRUN, GetoptError, getopt
+from neuronctl.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 
 SRUN_KIND, MPIRUN, TORCHRUN, ACCELERATE = "srun", "mpirun", "torchrun", "accelerate launch"
 DEEPSPEED, HOROVODRUN, PYTHON, SHELL, PROGRAM = (
@@ -168,7 +168,7 @@ def _inside(words: Sequence[Word], command: Command, depth: int) -> Tuple[Launch
 def _srun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
     texts = _texts(rest)
     try:
-        parsed, end = getopt(texts, SRUN)
+        parsed, end = getopt_with_plugins(texts, SRUN)
     except GetoptError:
         return Launch(SRUN_KIND, word, command, certain=False)
     options = {_key(one.known.name): one.value or "" for one in parsed}
@@ -270,6 +270,14 @@ def container_options(words: Sequence[str]) -> Tuple[List[Tuple[str, str]], Sequ
     return options, words[at:]
 
 
+_SCRIPTS = {
+    "torchrun": (TORCHRUN, _TORCHRUN_FLAGS),
+    "deepspeed": (DEEPSPEED, _DEEPSPEED_FLAGS),
+}
+_FOUND_ON_PATH = re.compile(
+    rf"""["']?(?:\$\(|`)\s*(?:which|command -v)\s+({"|".join(_SCRIPTS)})\s*[)`]["']?"""
+)
+"""``python $(which torchrun)``."""
 _MODULES = {
     "torch.distributed.run": (TORCHRUN, _TORCHRUN_FLAGS),
     "torch.distributed.launch": (TORCHRUN, _TORCHRUN_FLAGS),
@@ -291,6 +299,10 @@ def _python(word: Word, rest: Sequence[Word], command: Command, depth: int) -> L
         if texts[at] == "-c":
             return Launch(PYTHON, word, command, {"c": ""})
         at += 2 if texts[at] in ("-W", "-X") else 1
+    found = _FOUND_ON_PATH.fullmatch(rest[at].raw) if at < len(rest) else None
+    if found is not None:
+        kind, flags = _SCRIPTS[found[1]]
+        return _options(kind, word, rest[at + 1 :], command, depth, flags)
     script = texts[at] if at < len(texts) else ""
     return Launch(PYTHON, word, command, {"script": script})
 

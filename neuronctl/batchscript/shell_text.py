@@ -119,19 +119,63 @@ _parser: Optional[Parser] = None
 
 def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:
     """Read shell text. known: variables that are set when it begins."""
-    root = syntax_tree(text)
-    return _Reader(text.encode("utf-8", "surrogateescape"), known).read(root)
+    root, data = _parsed(text)
+    return _Reader(text.encode("utf-8", "surrogateescape"), data, known).read(root)
 
 
 def syntax_tree(text: str) -> Node:
-    """What the grammar of bash makes of shell text."""
+    """What the grammar of bash makes of shell text; where it would misread ``$A/$B/c``, the tree
+    is that of ``$A/${B}/c``."""
+    return _parsed(text)[0]
+
+
+_VARIABLE = re.compile(rb"(?<!\\)\$([A-Za-z_][A-Za-z0-9_]*)")
+_REST_OF_WORD = re.compile(rb"[^\s\"'`();|&<>]*")
+_MOST_ROUNDS = 4
+
+
+def _parsed(text: str) -> Tuple[Node, bytes]:
+    """The tree of shell text, and the text that it is of.
+
+    The grammar (0.25) ends a word at the second variable of ``$A/$B/c``, behind its dollar. In
+    braces it is read as it should be; no line becomes another.
+    """
+    data = text.encode("utf-8", "surrogateescape")
+    root = _tree(data)
+    for _ in range(_MOST_ROUNDS):
+        pieces, at = [], 0
+        for match in _VARIABLE.finditer(data):
+            if match.start() >= at and _is_cut(root, match.start()):
+                rest = _REST_OF_WORD.match(data, match.start())
+                end = match.end() if rest is None else rest.end()
+                word = _VARIABLE.sub(rb"${\1}", data[match.start() : end])
+                pieces += [data[at : match.start()], word]
+                at = end
+        if not pieces:
+            break
+        data = b"".join((*pieces, data[at:]))
+        root = _tree(data)
+    return root, data
+
+
+def _is_cut(root: Node, at: int) -> bool:
+    node = root.descendant_for_byte_range(at, at + 1)
+    parent = None if node is None else node.parent
+    return (
+        node is not None
+        and node.type == "$"
+        and (parent is not None and parent.type == "concatenation")
+    )
+
+
+def _tree(data: bytes) -> Node:
     global _parser
     if _parser is None:
         import tree_sitter
         import tree_sitter_bash
 
         _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    return _parser.parse(text.encode("utf-8", "surrogateescape")).root_node
+    return _parser.parse(data).root_node
 
 
 _CLOSING = frozenset(("then", "else", "elif", "fi", "do", "done", "esac", "}"))
@@ -175,12 +219,22 @@ class _Characters:
         return byte - self.before[step] - self.continues.count(1, step * _STEP, byte)
 
 
+def _before(line: bytes, parsed: bytes, column: int) -> int:
+    """The byte of a line that is at a column of the line with braces."""
+    at = 0
+    for byte in parsed[:column]:
+        at += at < len(line) and line[at] == byte
+    return at
+
+
 class _Reader:
     """Walks one tree; holds the variables that are known so far."""
 
-    def __init__(self, data: bytes, known: Mapping[str, str]) -> None:
+    def __init__(self, text: bytes, data: bytes, known: Mapping[str, str]) -> None:
+        """text: the file's; data: what the tree is of."""
         self.data = data
-        self.lines = data.split(b"\n")
+        self.lines = text.split(b"\n")
+        self.parsed_lines = self.lines if data == text else data.split(b"\n")
         self.characters: Dict[int, _Characters] = {}
         self.known: Dict[str, str] = dict(known)
         self.commands: List[Command] = []
@@ -205,12 +259,14 @@ class _Reader:
         """Where a node begins, and its end on that line."""
         row, column = node.start_point
         end_row, end_column = node.end_point
-        line = self.lines[row]
+        line, parsed = self.lines[row], self.parsed_lines[row]
+        end_column = end_column if end_row == row else len(parsed)
+        if parsed is not line and parsed != line:
+            column, end_column = _before(line, parsed, column), _before(line, parsed, end_column)
         characters = self.characters.get(row)
         if characters is None:
             characters = self.characters[row] = _Characters(line)
-        end = end_column if end_row == row else len(line)
-        return Place(row + 1, characters.count(column) + 1, characters.count(end) + 1)
+        return Place(row + 1, characters.count(column) + 1, characters.count(end_column) + 1)
 
     def visit(self, node: Node, where: _Where) -> None:
         """Collect the commands and assignments below a node."""

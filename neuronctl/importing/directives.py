@@ -19,7 +19,7 @@ from neuronctl.batchscript.header import (
 from neuronctl.batchscript.values import digits
 from neuronctl.catalog.model import Cluster
 from neuronctl.frozen import dataclass
-from neuronctl.masking import Masker, is_secret_value
+from neuronctl.masking import Masker, tells_secret
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import JobRequest
 from neuronctl.request.options import BY_NAME
@@ -201,7 +201,7 @@ class Directives:
         """Whether a job file can have this; otherwise, it is told."""
         shown = text.partition("=")[0] if key == "sbatch" else key
         line = self.line(shown)
-        if is_secret_value(text):
+        if tells_secret(text):
             self.remarks.append(Remark(line, f"--{shown} contains a secret: not carried over"))
             return False
         try:
@@ -267,7 +267,7 @@ def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
             for one in sorted(set(after) - set(before)):  # type: ignore[call-overload]
                 found.append(Remark(0, f"'neuronctl generate' adds --{one}"))
             for one in sorted(set(before) - set(after)):  # type: ignore[call-overload]
-                if is_secret_value(one):
+                if tells_secret(one):
                     continue  # left out on purpose, and told
                 found.append(Remark(0, f"--{one} is not in what 'neuronctl generate' makes"))
         elif not before:

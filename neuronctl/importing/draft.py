@@ -22,7 +22,7 @@ from neuronctl.importing.directives import Directives, Remark, differences
 from neuronctl.importing.software import software, variables
 from neuronctl.importing.starts import Size, Start, start
 from neuronctl.launch import launchers
-from neuronctl.masking import Masker
+from neuronctl.masking import Masker, tells_secret
 from neuronctl.planning import JobPlan, plan
 from neuronctl.planning.model import option_name
 from neuronctl.request.job import build_request
@@ -167,7 +167,7 @@ class _Importer:
         masker = Masker()
         comments = read_shell(text).comments
         for number, line in enumerate(lines, 1):
-            if masker.text(line) == line:
+            if not tells_secret(line):
                 continue
             if number in comments and line.lstrip().startswith("#"):
                 lines[number - 1] = masker.text(line)
@@ -185,9 +185,8 @@ class _Importer:
                 f"export {variable} before you submit, or submit with --env {variable}",
             )
         whole = "\n".join(lines)
-        masked = masker.text(whole)
-        if masked != whole:
-            pairs = enumerate(zip(masked.split("\n"), lines), 1)
+        if tells_secret(whole):
+            pairs = enumerate(zip(masker.text(whole).split("\n"), lines), 1)
             first = next(number for number, (one, other) in pairs if one != other)
             self._refuse_secret(f"{self.name}:{self._line(first)}")
         return whole

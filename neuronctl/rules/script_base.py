@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, Optional, Tuple
 
 from neuronctl.batchscript.header import SCRIPT, Edit, Given, Header, Place
 from neuronctl.batchscript.launches import LAUNCHERS, Launch, launch
@@ -22,7 +22,8 @@ class ScriptFacts:
     """A script as it was read.
 
     plan: what its directives ask for, None where they cannot be read. text: the file's.
-    unreadable: where bash cannot read it, and what it says.
+    unreadable: where bash cannot read it, and what it says. known_options: those of this machine's
+    sbatch where the script has one that may be a plugin's; empty where it cannot be asked.
     """
 
     text: str
@@ -30,6 +31,7 @@ class ScriptFacts:
     shell: ShellText
     plan: Optional[JobPlan]
     unreadable: Optional[Tuple[Place, SyntaxProblem]] = None
+    known_options: FrozenSet[str] = frozenset()
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:

@@ -13,14 +13,17 @@ from neuronctl.batchscript.header import (
     MISSPELLED,
     OVERRIDDEN,
     REMARK,
+    SCRIPT,
     Edit,
     Given,
     Ignored,
     Place,
 )
+from neuronctl.batchscript.launches import MPIRUN, PROGRAM, SRUN_KIND
 from neuronctl.batchscript.values import digits
-from neuronctl.rule_codes import ERROR, WARNING
+from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
+from neuronctl.sbatch_options import is_of_a_plugin
 from neuronctl.words import counted, duration
 
 
@@ -31,6 +34,17 @@ def refused_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             place = one.place if one.place.line else facts.top
             message = f"sbatch refuses the script: {one.message}"
             yield ScriptViolation(message, place, one.hint, edits=one.edits)
+    here = facts.known_options
+    for given in facts.header.given:
+        if not is_of_a_plugin(given.name) or given.source != SCRIPT or given.name in here:
+            continue
+        without = "" if here else " unless one of the site's plugins adds it"
+        yield ScriptViolation(
+            f"sbatch has no option '--{given.name}' of its own, and refuses the script{without}",
+            given.place,
+            "'sbatch --help' lists the options of plugins, too",
+            None if here else WARNING,
+        )
 
 
 @script_rule("NC602")
@@ -71,7 +85,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             "it off",
         )
     for one in _ignored(facts, REMARK):
-        if "#SBATCH" in one.text:
+        if one.text.startswith("#SBATCH"):  # of ##SBATCH, the writer knows it
             yield ScriptViolation(
                 f"sbatch ignores '{one.text}': for it, a # ends the line",
                 one.place,
@@ -130,7 +144,8 @@ def variable(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if found is None or not one.place.line or one.name in ("wrap", "export"):
             continue
         name = re.sub(r"\W", "", found[0])
-        message = f"sbatch does not expand variables: {found[0]} stays as it is in --{one.name}"
+        shown = found[0] + "}" * found[0].startswith("${")
+        message = f"sbatch does not expand variables: {shown} stays as it is in --{one.name}"
         severity, hint = WARNING, "write the value itself"
         edits: Tuple[Edit, ...] = ()
         if one.name in ("output", "error"):
@@ -227,10 +242,13 @@ def minutes(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if given is None or not re.fullmatch(r"[0-9]+:[0-9]+", given.value or ""):
         return
     seconds = units.parse_duration(given.value or "")
+    # Half a day, a day, or as a clock shows it: few people mean minutes.
+    like_hours = seconds % (12 * 60) == 0 or (given.value or "").startswith("0")
     yield ScriptViolation(
         f"--time={given.value} is minutes and seconds: {duration(seconds)}",
         given.place,
         f"if hours are meant, write {given.value}:00; if not, 0:{given.value}",
+        WARNING if like_hours else NOTE,
     )
 
 
@@ -261,6 +279,11 @@ def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     given = facts.given("gpus-per-task")
     plan = facts.plan
+    # NCCL is what Python's programs use; whoever binds tasks to GPUs has chosen.
+    every = [inner for one in facts.launches for inner in (one, *one.below())]
+    programs = [one for one in every if one.kind not in (SRUN_KIND, MPIRUN)]
+    if facts.has("gpu-bind") or all(one.kind == PROGRAM and one.certain for one in programs):
+        return
     count = (given.value or "").rpartition(":")[2] if given is not None else "0"
     if given is not None and digits(count) != 0 and plan is not None and plan.ntasks_per_node > 1:
         yield ScriptViolation(

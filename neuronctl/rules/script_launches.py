@@ -15,8 +15,10 @@ from neuronctl.batchscript.launches import (
     SHELL,
     SRUN_KIND,
     TORCHRUN,
+    UNKNOWN,
     Launch,
 )
+from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
 from neuronctl.words import counted
 
@@ -106,11 +108,14 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                 continue
             if fixed and count > plan.nodes and not one.has("jobid"):
                 ends = "srun refuses it" if one.kind == SRUN_KIND else "it waits for the others"
+                # With a rank and an address of its own, it may be one of several jobs.
+                of_several = one.count("node_rank") is not None and one.has("master_addr")
                 yield ScriptViolation(
                     f"{one.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
                     f"{ends}",
                     one.place,
                     f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
+                    WARNING if of_several else None,
                 )
 
 
@@ -140,7 +145,8 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 
 def _plain(one: Launch) -> bool:
     """Whether it is a program of the user's, started as it is and on purpose alone."""
-    return one.kind == PYTHON and not one.has("c", "m") and not one.command.captured
+    known = one.kind == PYTHON and one.options.get("script") != UNKNOWN
+    return known and not one.has("c", "m") and not one.command.captured
 
 
 @script_rule("NC624")
@@ -151,12 +157,17 @@ def starts_once(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     programs = [one for one in facts.launches if _plain(one)]
     # Several side by side, or in a loop, may well be what the tasks are for.
     if programs and not any(one.command.background or one.command.looped for one in programs):
+        # On one node, tasks are often asked for where cores are meant.
+        cores = plan.nodes == 1 and facts.tasks != plan.gpus_per_node
+        meant = f", or, if cores are meant, request --ntasks=1 --cpus-per-task={facts.tasks}"
         where = counted(plan.nodes, "node")
         yield ScriptViolation(
             f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
             f"{where}, which nothing starts",
             programs[-1].place,
-            "put srun before it to start it in every task, or request --ntasks=1",
+            "put srun before it to start it in every task"
+            + (meant if cores else ", or request --ntasks=1"),
+            NOTE if cores else WARNING,
         )
 
 

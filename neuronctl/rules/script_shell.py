@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal as signals
+from shlex import quote
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.header import SCRIPT, Place
 from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
-from neuronctl.masking import is_secret_name, is_secret_value, listed_variables
-from neuronctl.rule_codes import WARNING
+from neuronctl.masking import is_secret_name, listed_variables, tells_secret
+from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
 from neuronctl.words import counted
 
@@ -129,6 +130,10 @@ def late_directory(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             continue
         for command in facts.shell.calls("mkdir"):
             made = [os.path.normpath(one) for one in command.arguments if one]
+            # Outside of a job, such a script makes the directory and submits itself.
+            submits = [one.place.line for one in facts.shell.calls("sbatch")]
+            if not command.sure and any(line > command.place.line for line in submits):
+                continue
             if os.path.normpath(directory) in made:
                 yield ScriptViolation(
                     f"this comes too late for --{name}={given.value}: Slurm opens the log before "
@@ -209,25 +214,29 @@ def threads(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         # One task may use all cores of its node.
         most = plan.cpus_per_task if facts.tasks == 1 else plan.cores_per_node
         if (digits(value) or 0) > most and one.sure:
+            # Where nobody says how many cores, the site may give whole nodes.
+            told = facts.has("cpus-per-task")
+            alone = "" if told else ", unless the job has its nodes alone"
             yield ScriptViolation(
                 f"{value} threads per process, and a task has "
-                f"{counted(plan.cpus_per_task, 'core')}: they take turns",
+                f"{counted(plan.cpus_per_task, 'core')}: they take turns{alone}",
                 one.place,
                 f"request #SBATCH --cpus-per-task={value}, or write "
                 "OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
+                WARNING if told else NOTE,
             )
 
 
-def _login_shell(facts: ScriptFacts) -> bool:
-    """Whether the script's own shell reads the profile."""
+def _reads_profile(facts: ScriptFacts) -> bool:
+    """Whether the script's own shell reads the profile, or .bashrc as an interactive one does."""
     words = facts.header.shebang.split()[1:]
-    return any(re.fullmatch(r"-[a-z]*l[a-z]*|--login", word) for word in words)
+    return any(re.fullmatch(r"-[a-z]*[li][a-z]*|--login", word) for word in words)
 
 
 @script_rule("NC638")
 def conda_hook(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     # Whatever is sourced, evaluated or loaded before it may define conda.
-    if _login_shell(facts) or facts.has("get-user-env"):
+    if _reads_profile(facts) or facts.has("get-user-env"):
         return
     for command in facts.shell.calls("conda", "mamba", "micromamba"):
         if command.arguments[:1] != ("activate",):
@@ -250,7 +259,7 @@ def conda_hook(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 
 @script_rule("NC639")
 def modules(facts: ScriptFacts) -> Iterator[ScriptViolation]:
-    if facts.plan is None or not facts.plan.cluster.policy.login_shell or _login_shell(facts):
+    if facts.plan is None or not facts.plan.cluster.policy.login_shell or _reads_profile(facts):
         return
     first = next(iter(facts.shell.calls("module", "ml")), None)
     if first is None:
@@ -266,7 +275,9 @@ def modules(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 
 
 _PLACEHOLDER = re.compile(
-    r"<.*|\W*(your|insert|replace|change|paste|put)(?![a-z]).*|\w{0,4}[xX*.]{4,}", re.IGNORECASE
+    r"[<{[].*|\W*(your|insert|replace|change|paste|put)(?![a-z]).*|\w{0,4}[xX*.#]{4,}"
+    r"|(?=[^0-9]*(your?|my|key|token|here))[^0-9]*",
+    re.IGNORECASE,
 )
 """What stands in a template for a secret: ``<your token>``, ``hf_xxxxxxxx``."""
 
@@ -279,7 +290,7 @@ def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     )
     directives = [one for one in facts.header.given if one.source == SCRIPT]
     for given in directives:
-        if given.name != "export" and given.value and is_secret_value(given.value):
+        if given.name != "export" and given.value and tells_secret(given.value):
             said = f"--{given.name} contains what looks like a secret: {told}"
             yield ScriptViolation(said, given.place, hint)
     exported = [
@@ -297,13 +308,14 @@ def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     for name, value, place in (*exported, *in_shell):
         if _PLACEHOLDER.fullmatch(value):
             continue
-        named = is_secret_name(name) and len(value) >= 8 and not value.startswith(("/", "~"))
-        if value and (named or is_secret_value(value)):
+        path = len(value) < 8 or value.startswith(("/", "~"))
+        named = is_secret_name(name) and not path and tells_secret(f"{name}={quote(value)}")
+        if value and (named or tells_secret(value)):
             lines.add(place.line)
             yield ScriptViolation(f"{name} looks like a secret: {told}", place, hint)
     for command in facts.shell.commands:
         for word in command.words:
-            if word.value and is_secret_value(word.value) and word.place.line not in lines:
+            if word.value and tells_secret(word.value) and word.place.line not in lines:
                 lines.add(word.place.line)
                 yield ScriptViolation(f"this looks like a secret: {told}", word.place, hint)
 

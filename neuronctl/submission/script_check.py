@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Callable, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.batchscript.edits import edited
@@ -27,7 +27,7 @@ from neuronctl.rule_codes import CODES
 from neuronctl.rules import Finding, RuleContext, check
 from neuronctl.rules.script import SIZE, ScriptFinding, check_script, has_errors
 from neuronctl.rules.script_base import ScriptFacts
-from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN
+from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN, is_of_a_plugin
 from neuronctl.slurm.cluster import local_cluster
 
 if TYPE_CHECKING:
@@ -152,7 +152,10 @@ def _checked(
     if header.unread & SIZE:
         made = None
     text_read = text.replace("\r\n", "\n")
-    facts = ScriptFacts(text_read, header, shell, made, _unreadable(text_read, header, shell))
+    options = _known_options(header) if asking.ask_slurm else frozenset()
+    facts = ScriptFacts(
+        text_read, header, shell, made, _unreadable(text_read, header, shell), options
+    )
     forbidden = asking.cluster.policy.forbidden_options
     found = check_script(facts, judged, forbidden, now=asking.now)
     verdict = None
@@ -163,6 +166,15 @@ def _checked(
         warnings = tuple(one for one in held if not one.refuses and not CODES[one.code].waits)
         verdict = dataclasses.replace(assessed, refusals=refusals, warnings=warnings).verdict
     return CheckedScript(name, text, found, made, verdict)
+
+
+def _known_options(header: Header) -> FrozenSet[str]:
+    """The options of this machine's sbatch; it is asked only where one may be a plugin's."""
+    if local_cluster() is None or not any(is_of_a_plugin(one.name) for one in header.given):
+        return frozenset()
+    from neuronctl.slurm.sbatch import known_options
+
+    return known_options()
 
 
 def _unreadable(

@@ -265,6 +265,24 @@ def test_refused(text: str, message: str) -> None:
     assert caught.value.hint
 
 
+def test_a_path_of_several_variables_is_carried_over_whole() -> None:
+    shell = "export PYTHONPATH=$PYTHONPATH:$HOME/a\npython train.py --out $HOME/$USER/x"
+    keys = shell_keys(shell)
+    assert keys["env"] == {"PYTHONPATH": "$PYTHONPATH:$HOME/a"}
+    assert keys["args"] == ["--out", "$HOME/$USER/x"]
+
+
+def test_an_option_of_a_plugin_is_carried_over() -> None:
+    made = imported(script("./x", "--image=docker:a/b"))
+    assert "image=docker:a/b" in made.text and made.remarks == ()
+    assert "#SBATCH --image=docker:a/b" in render_job(planned(made))
+
+
+def test_what_only_is_called_a_key_is_no_secret() -> None:
+    line = "x --auth-none=0 --bucket-key=group"
+    assert line in str(shell_keys(f"for i in 1 2; do\n  {line}\ndone")["run"])
+
+
 def test_a_secret_is_never_written() -> None:
     token = "hf_abcdefghijklmnopqrstuvwxyz"
     made = imported(script(f"export A=1\nexport HF_TOKEN={token}\npython train.py"))

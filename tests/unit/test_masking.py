@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuronctl import masking
-from neuronctl.masking import MASK, Masker, is_secret_name, is_secret_value, secret_values
+from neuronctl.masking import (
+    MASK,
+    Masker,
+    is_secret_name,
+    is_secret_value,
+    secret_values,
+    tells_secret,
+)
 
 
 @pytest.mark.parametrize(
@@ -303,3 +310,22 @@ def test_a_megabyte_of_anything_takes_a_moment(piece: str) -> None:
     began = time.process_time()
     Masker({"s3cr3t-value"}).line(text)
     assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "tells"),
+    [
+        ("--bucket-key=group --auth-none=0", False),
+        ("#SBATCH --comment=Key=Monitoring,Value=ON", False),
+        ("log(key=constants.START, value=True)", False),
+        ("curl -H 'Authorization: Bearer Oracle' x", False),
+        ("curl -H 'Authorization: Bearer 0123456789abcdef' x", True),
+        ("--bucket-key=a1b2c3d4e5", True),
+        ("export DB_PASSWORD=correcthorse", True),
+        ("AWS_SECRET_ACCESS_KEY=abc", True),
+        ("A_KEY=x hf_AbCdEfGhIjKlMnOpQrStUvWx", True),
+        ("x --password hunter", True),
+    ],
+)
+def test_what_a_reader_learns(text: str, tells: bool) -> None:
+    assert tells_secret(text) == tells

@@ -148,7 +148,7 @@ def test_a_directive_that_sbatch_refuses_does_not_hide_what_else_is_wrong() -> N
     assert {code for code, _ in found(BROKEN.replace("#!/bin/bash\n", ""))} == {
         *("NC121", "NC141", "NC601", "NC602", "NC622", "NC625")
     }
-    many = BROKEN + "".join(f"#SBATCH --wrong{number}\n" for number in range(100))
+    many = BROKEN + "".join(f"#SBATCH --mpi={number}\n" for number in range(100))
     assert len(found(many.replace("srun -N2 python x.py\n", ""))) == 21
 
 
@@ -206,7 +206,7 @@ def test_a_fixed_port_is_underlined(line: str, underlined: str) -> None:
 def test_tasks_without_gpus_hide_none(count: str, codes: List[str]) -> None:
     text = (
         "#!/bin/bash\n#SBATCH -p amd_a100nv_8 --gres=gpu:2 -n 2\n"
-        f'#SBATCH --comment="field=misc;appl=pytorch" --gpus-per-task={count}\nsrun ./x\n'
+        f'#SBATCH --comment="field=misc;appl=pytorch" --gpus-per-task={count}\nsrun python x.py\n'
     )
     assert [one.finding.code for one in checked(text, "neuron").findings] == codes
 
@@ -253,6 +253,96 @@ def test_what_is_not_known_or_not_meant_is_not_reported(
     )
     codes = {one.finding.code for one in checked(text, "neuron").findings}
     assert codes - {"NC122", "NC605"} == found
+
+
+@pytest.mark.parametrize(
+    ("directives", "body", "found"),
+    [
+        # options that a site's plugin may add, and those that nobody adds
+        ("--image=nersc/pytorch:24.08.01", "./x", {("NC601", "warning")}),
+        ("--container-image nvcr.io#x --ear=on", "./x", {("NC601", "warning")}),
+        ("--environment=ngc.toml\n#SBATCH -J x --nodes=0", "./x", {("NC601", "warning")}),
+        ("--workdir=/x", "./x", {("NC601", "error")}),
+        ("--share", "./x", {("NC601", "error")}),
+        ("--cpus_per_task=4", "./x", {("NC601", "error")}),
+        ("--kill-on-bad-exit=0", "./x", {("NC601", "error")}),
+        ("-J x", "srun --container-image a.sqsh --container-mounts=/a:/b -N2 ./x",
+         {("NC622", "error")}),
+        # what only looks like a directive, on purpose
+        ("-J x ##SBATCH --time=10", "./x", set()),
+        ("-J x # hours, or '#SBATCH -t 10'", "./x", set()),
+        # the script submits itself, once the directory is there
+        ("-o logs/%j.out", 'if [ -z "$SLURM_JOB_ID" ]; then\n  mkdir -p logs\n  sbatch $0\nfi',
+         {("NC411", "warning")}),
+        ("-o logs/%j.out", "mkdir -p logs\nsbatch $0", {("NC634", "warning")}),
+        # what most people mean by a number
+        ("--time=30:00", "./x", {("NC612", "note")}),
+        ("--time=24:00", "./x", {("NC612", "warning")}),
+        ("--time=05:00", "./x", {("NC612", "warning")}),
+        ("-J x", "export OMP_NUM_THREADS=16", {("NC637", "note")}),
+        ("-c 4", "export OMP_NUM_THREADS=16", {("NC637", "warning")}),
+        ("-n 8", "python x.py", {("NC624", "note")}),
+        ("-n 2 --gres=gpu:2", "python x.py", {("NC624", "warning")}),
+        ("-N 2 -n 8", "python x.py", {("NC624", "warning")}),
+        # one node of a training that several jobs make
+        ("-J x", "torchrun --nnodes=4 --node_rank=3 --master_addr=10.0.0.1 t.py",
+         {("NC622", "warning")}),
+        ("-n 2 --gres=gpu:2", "srun python `which torchrun` --nproc_per_node=2 t.py",
+         {("NC621", "error")}),
+        ("-n 2 --gres=gpu:2", 'srun python "$(which torchrun)" --nproc_per_node 2 t.py',
+         {("NC621", "error")}),
+        # without NCCL, or with a choice of one's own
+        ("-n 2 --gres=gpu:2 --gpus-per-task=1", "srun ./lmp", set()),
+        ("-n 2 --gres=gpu:2 --gpus-per-task=1 --gpu-bind=none", "srun python x.py", set()),
+        # plain words, whatever they are called
+        ("-J x", "rserver --auth-none=0 --auth-timeout-minutes=0", set()),
+        ("-J x", "python x.py --model_checkpoint_key=resnet_npt", set()),
+        ("-J x", 'srun python -c "log(key=constants.CACHE_CLEAR, value=True)"', set()),
+        ('--comment="field=misc;appl=pytorch" --extra="Key=Monitoring,Value=ON"', "./x", set()),
+        ("-J x", "export CALI_AGGREGATE_KEY=APOLLO_time_flush", set()),
+        ("-J x", "export WANDB_API_KEY=YourOwnWandbAPIKey", set()),
+        ("-J x", "export WANDB_API_KEY='you wandb key'", set()),
+        ("-J x", "export NEPTUNE_API_TOKEN='{6. neptune API token}'", set()),
+        ("-J x", 'curl -sH "Authorization: Bearer Oracle" http://169.254.169.254/', set()),
+        ("-J x", "jupyter lab --NotebookApp.token=fb907dde42aafe", {("NC640", "warning")}),
+        ("-J x", "x --database-password=correcthorse", {("NC640", "warning")}),
+        ("-J x", "x --ssh-key=ab12cd34ef56", {("NC640", "warning")}),
+    ],
+)  # fmt: skip
+def test_what_people_write_elsewhere(
+    directives: str,
+    body: str,
+    found: Set[Tuple[str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "#!/bin/bash\n#SBATCH -p amd_a100nv_8 --gres=gpu:1\n"
+        f'#SBATCH --comment="field=misc;appl=pytorch"\n#SBATCH {directives}\n{body}\n'
+    )
+    codes = {(one.finding.code, one.finding.severity) for one in checked(text, "neuron").findings}
+    assert {one for one in codes if one[0] not in ("NC605", "NC626", "NC625")} == found
+
+
+def test_an_interactive_shell_knows_conda() -> None:
+    lines = "#SBATCH -p amd_a100nv_8 --gres=gpu:1 --comment=field=misc;appl=pytorch"
+    for shell, codes in (("bash -i", []), ("bash", ["NC638"]), ("bash -l", [])):
+        text = f"#!/bin/{shell}\n{lines}\nconda activate x\npython x.py\n"
+        assert [one.finding.code for one in checked(text, "neuron").findings] == codes
+
+
+def test_a_plugins_option_where_sbatch_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    import neuronctl.submission.script_check as script_check
+
+    catalog = load(None)
+    monkeypatch.setattr(script_check, "_known_options", lambda _: frozenset(("image", "nodes")))
+    lines = "#SBATCH -p amd_a100nv_8 --gres=gpu:1 --comment=field=misc;appl=pytorch"
+    for option, codes in (("image", []), ("module", [("NC601", "error")])):
+        text = f"#!/bin/bash\n{lines}\n#SBATCH --{option}=x\n./x\n"
+        script = check_text("job.sh", text, catalog, catalog.clusters["neuron"], environment={})
+        found = [(one.finding.code, one.finding.severity) for one in script.findings]
+        assert found == codes
 
 
 def test_a_courses_first_script_leaves_three_gpus_idle() -> None:

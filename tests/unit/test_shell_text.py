@@ -140,3 +140,22 @@ def test_columns_count_characters(before: str, count: int) -> None:
     command = only(f"y\nx '{before * count}'; true é")
     column = len(before) * count + 7
     assert (command.place.line, command.place.column, command.place.end) == (2, column, column + 6)
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["$A/$B/c", "$A:$B/c:$C/d", "a/$A/$B.x", '"$A"/$B/c', "ä${A}/$B/c", "$A,$B,$C", "$1/$B/c"],
+)
+def test_a_word_with_several_variables_is_one(word: str) -> None:
+    """The grammar would end it behind the second dollar."""
+    line = f"x ö{word} zz"
+    (command,) = read_shell(f"{line}\n").commands
+    assert len(command.words) == 3
+    places = [one.place for one in command.words[1:]]
+    assert [line[one.column - 1 : one.end - 1] for one in places] == [f"ö{word}", "zz"]
+    (exported,) = read_shell(f"export P={word}").assignments
+    assert (exported.word.text.replace("{", "").replace("}", "")) == word.replace("{", "").replace(
+        "}", ""
+    ).replace('"', "")
+    assert read_shell(f"P={word}\nY=1").commands == ()
+    assert read_shell(f"x '{word}' \\$A/\\$B/c").commands[0].words[1].value == word

@@ -126,7 +126,7 @@ class AskedOnce:
 def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Tuple[Limits, Tuple[LimitedGroup, ...]]:
     """The cluster's limits as they hold for a user, and what groups hold of theirs now.
 
-    timeout: seconds. Raises SlurmUnavailableError and SlurmRefusedError.
+    timeout: seconds. Raises SlurmError.
     """
     now = ask_now(limits_of=(user, local_cluster() or ""), timeout=timeout)
     assert now.limits is not None

@@ -11,7 +11,7 @@ from typing import Callable, Dict, Optional, Tuple, Union
 from neuronctl.errors import SlurmError, SlurmUnavailableError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
-from neuronctl.gate import limits_cache as cache
+from neuronctl.gate import limits_cache
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.cluster import is_cluster, local_cluster
 from neuronctl.slurm.sacctmgr import LimitedGroup
@@ -39,8 +39,8 @@ def ask_slurm(
     name = local_cluster()
     if name is not None:
         _check_cluster(plan, name)
-    made_from = cache.key()
-    kept = None if fresh or plan.alternatives else cache.read(made_from)
+    made_from = limits_cache.key()
+    kept = None if fresh or plan.alternatives else limits_cache.read(made_from)
     nodes = ""
     if kept is not None:
         here = next((one for one in kept[0].partitions if one.name == plan.partition.name), None)
@@ -126,19 +126,19 @@ class AskedOnce:
 def ask_limits(user: str, *, timeout: float = TIMEOUT) -> Tuple[Limits, Tuple[LimitedGroup, ...]]:
     """The cluster's limits as they hold for a user, and what groups hold of theirs now.
 
-    timeout: seconds. Raises SlurmUnavailableError and SlurmRefusedError.
+    timeout: seconds. Raises SlurmError.
     """
     now = ask_now(limits_of=(user, local_cluster() or ""), timeout=timeout)
     assert now.limits is not None
     if user == login_name():
-        _keep(cache.key(), now.limits, int(time.time()))
+        _keep(limits_cache.key(), now.limits, int(time.time()))
     return now.limits, now.limited_groups
 
 
 def _keep(key: str, limits: Limits, at: int) -> None:
     # Half an answer is good for now, but not for an hour.
     if limits.qos is not None or "limits" not in limits.config.enforce:
-        cache.write(key, limits, at)
+        limits_cache.write(key, limits, at)
 
 
 def _check_cluster(plan: JobPlan, name: str) -> None:

@@ -16,12 +16,12 @@ class Checks:
     """What the preflight looks for on each node.
 
     srun: the command that runs the preflight once per node; empty where the batch shell does, since
-    nothing is launched on other nodes. programs: looked for on PATH. files:
-    must be readable; with a container, both are the host's. binds: what is bound into the
-    container and must exist. gpus: how many each node must show; 0 where the job chooses itself.
-    enter: the command that enters the container. inside: the programs looked for in it; both are
-    empty without a container, and where entering it means fetching it. ssh: whether the first node
-    must reach the others without a password.
+    nothing is launched on other nodes. programs: looked for on PATH. files: must be readable; with
+    a container, both are the host's. binds: what is bound into the container and must exist. gpus:
+    how many each node must show; 0 where the job chooses itself. enter: the command that enters the
+    container. inside: the programs looked for in it; both are empty without a container, and where
+    entering it means fetching it. ssh: whether the first node must reach the others without a
+    password.
     """
 
     srun: str

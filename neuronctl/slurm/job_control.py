@@ -12,7 +12,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import answer, failure, run
-from neuronctl.units import expand_hostlist, first_host
+from neuronctl.units import first_host, hosts
 
 # Keys whose value is the rest of the line, including spaces.
 _WHOLE_LINE = ("StdErr", "StdIn", "StdOut", "WorkDir", "Command", "Comment", "JobName", "Reason")
@@ -98,7 +98,7 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
 def scontrol_show_job(job: JobId) -> Tuple[ControlJob, ...]:
     """slurmctld's details of a job (of each task of an array); empty if it does not know the job.
 
-    Raises SlurmUnavailableError and SlurmRefusedError.
+    Raises SlurmError.
     """
     argv = ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
     result = run(argv)
@@ -118,15 +118,14 @@ def parse_job_gpus(text: str) -> Dict[str, int]:
     found: Dict[str, int] = {}
     for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
         gpus = parse_gres_gpus(match[2]) or 0
-        with contextlib.suppress(ValueError):  # a host list that cannot be read
-            found.update((node, found.get(node, 0) + gpus) for node in expand_hostlist(match[1]))
+        found.update((node, found.get(node, 0) + gpus) for node in hosts(match[1]))
     return found
 
 
 def job_gpus(job_id: int) -> Dict[str, int]:
     """The GPUs that a running job has on each of its nodes.
 
-    Raises SlurmUnavailableError and SlurmRefusedError.
+    Raises SlurmError.
     """
     return parse_job_gpus(answer(["scontrol", "show", "job", "-d", str(job_id)]))
 

@@ -188,9 +188,9 @@ class Limit:
     """One limit.
 
     kind: a key of ``KINDS``. tres: Slurm's name of what it counts, "" for jobs and time. figure:
-    memory in MB, wall time in seconds. scope, name: who sets it
-    (the name of the QOS, account, partition). used: of a group's, what its jobs hold or have used
-    now; promised: of ``GrpTRESMins``, what its running jobs may still use.
+    memory in MB, wall time in seconds. scope, name: who sets it (the name of the QOS, account,
+    partition). used: of a group's, what its jobs hold or have used now; promised: of
+    ``GrpTRESMins``, what its running jobs may still use.
     """
 
     kind: str

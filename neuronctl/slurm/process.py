@@ -121,8 +121,7 @@ def run(
 
     environment: variables to set for the command, in addition to the user's. env: all of its
     variables, in place of these. timeout: seconds; after that, the command and its children are
-    killed. silence: the hint for the user if the
-    command does not respond in time.
+    killed. silence: the hint for the user if the command does not respond in time.
 
     Raises SlurmUnavailableError if the command does not exist or does not respond.
     """

@@ -115,8 +115,7 @@ def known_options() -> FrozenSet[str]:
 def predict_start(options: Sequence[str], *, timeout: float) -> Optional[int]:
     """When Slurm expects a job with these sbatch options to start (epoch seconds).
 
-    None if Slurm does not say. Nothing is submitted, but a job id is used up. Raises
-    SlurmRefusedError and SlurmUnavailableError.
+    None if Slurm does not say. Nothing is submitted, but a job id is used up. Raises SlurmError.
     """
     result = run(
         ["sbatch", "--test-only", *options],

@@ -238,12 +238,11 @@ def ask_now(
 ) -> Now:
     """Ask squeue and scontrol, and sacctmgr where limits are wanted, at the same time.
 
-    nodes: the host list to look at (all nodes where limits are asked for). partition: the
-    one to look at. limits_of: (login
-    name, ClusterName or "") whose limits to read. groups_of: the login name whose group limits
-    to look at (asked with ``limits_of`` in any case). names: whether to ask for the jobs' names.
-    timeout: seconds for all of it. meanwhile: called while Slurm is asked. Raises
-    SlurmUnavailableError, SlurmRefusedError; a sacctmgr that fails only leaves ``qos`` None.
+    nodes: the host list to look at (all nodes where limits are asked for). partition: the one to
+    look at. limits_of: (login name, ClusterName or "") whose limits to read. groups_of: the login
+    name whose group limits to look at (asked with ``limits_of`` in any case). names: whether to ask
+    for the jobs' names. timeout: seconds for all of it. meanwhile: called while Slurm is asked.
+    Raises SlurmError; a sacctmgr that fails only leaves ``qos`` None.
     """
     everything = limits_of is not None
     questions: List[Tuple[Sequence[str], Optional[str]]] = [(squeue_mine_argv(names=names), None)]

@@ -136,7 +136,7 @@ class Queue:
         self._asked = Asked(squeue_argv(job_ids, user, end=self._end), timeout=10)
 
     def rows(self) -> Tuple[QueueJob, ...]:
-        """Wait for the rows; raises SlurmUnavailableError and SlurmRefusedError."""
+        """Wait for the rows; raises SlurmError."""
         result = self._asked.result()
         if result.returncode != 0:
             # squeue exits with 1 for a single unknown id, and omits it silently among several.
@@ -154,7 +154,7 @@ def squeue(job_ids: Sequence[JobId] = (), *, user: Optional[str] = None) -> Tupl
     """Query slurmctld; jobs that it does not know (any longer) are missing from the answer.
 
     job_ids: only these jobs. user: only the jobs of this login name or uid. An array's pending
-    tasks are one row. Raises SlurmUnavailableError and SlurmRefusedError.
+    tasks are one row. Raises SlurmError.
     """
     with contextlib.closing(Queue(job_ids, user)) as queue:
         return queue.rows()
@@ -211,5 +211,5 @@ def parse_partition_queue(text: str) -> List[PartitionJob]:
 
 
 def partition_queue(partition: str, *, timeout: float = TIMEOUT) -> Tuple[PartitionJob, ...]:
-    """Query slurmctld. timeout: seconds. Raises SlurmUnavailableError and SlurmRefusedError."""
+    """Query slurmctld. timeout: seconds. Raises SlurmError."""
     return tuple(parse_partition_queue(answer(partition_queue_argv(partition), timeout=timeout)))

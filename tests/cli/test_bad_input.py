@@ -309,7 +309,7 @@ def test_controller_does_not_answer(run: Run, fake_slurm: FakeSlurm) -> None:
 SHORT = """
 from neuronctl.cli import main
 from neuronctl.slurm import sbatch as submit
-submit.sbatch.__kwdefaults__["timeout"] = 0.5
+submit._PATIENCE = 0.5
 main()
 """
 

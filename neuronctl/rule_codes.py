@@ -118,7 +118,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC404", "software of another architecture", of_partition=True, of_launch=True),
         RuleCode("NC405", "modules of another architecture", WARNING),
         RuleCode("NC406", "environment cannot be activated"),
-        RuleCode("NC407", "shell text that bash cannot read"),
+        RuleCode("NC407", "shell text that cannot be read"),
         RuleCode("NC408", "modules older than the cluster's", WARNING),
         RuleCode("NC411", "log file cannot be written"),
         RuleCode("NC412", "directory cannot be entered"),
@@ -197,6 +197,6 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC640", "secret in the script", WARNING),
         RuleCode("NC641", "set -e ends a trapped wait", WARNING),
         RuleCode("NC642", "every node its own first node"),
-        RuleCode("NC643", "shell text that bash cannot read"),
+        RuleCode("NC643", "shell text that cannot be read"),
     )
 }

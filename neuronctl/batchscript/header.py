@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cached_property
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.values import ACCUMULATED, check_value, excluding
@@ -127,6 +128,7 @@ class Header:
     at most one for each line. foreign: lines of other schedulers, which
     sbatch translates. components: 1, or how many a heterogeneous job has, of which ``given`` is the
     first. first_command: the line that ends the directives, one past the last where there is none.
+    left_out: the first line that is not read, because there is more than any script has; 0: none.
     """
 
     given: Tuple[Given, ...]
@@ -136,8 +138,9 @@ class Header:
     components: int
     first_command: int
     shebang: str
+    left_out: int = 0
 
-    @property
+    @cached_property
     def options(self) -> Mapping[str, Given]:
         """Name -> what holds of it, in the end."""
         found: Dict[str, Given] = {}
@@ -153,7 +156,9 @@ class Header:
 
     @property
     def unread(self) -> FrozenSet[str]:
-        """The options that the script may give, with values that sbatch refuses."""
+        """The options that the script may give, with values that are not known."""
+        if self.left_out and self.left_out < self.first_command:
+            return frozenset(_EVERY)
         return frozenset(name for one in self.refusals for name in one.about)
 
     def value(self, name: str) -> Optional[str]:
@@ -191,9 +196,13 @@ def read_header(
         text = "" if is_too_long(text) else text.replace("\r\n", "\n")
         # As many characters, so that each place is the file's own.
         text = re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text)
-    lines = text.split("\n")
+    lines = beginning(text).split("\n")
     first_command = _first_command(lines)
-    directives = _Directives(lines[: first_command - 1], release)
+    left_out = len(lines) if len(beginning(text)) < len(text) else 0
+    read = _first_too_many(lines[: first_command - 1])
+    if read < first_command - 1:
+        left_out = read + 1
+    directives = _Directives(lines[:read], release)
     given, following, ignored = directives.read(-1, refusals)
     while following is not None:
         component, following, _ = directives.read(following, refusals)
@@ -235,6 +244,7 @@ def read_header(
         1 + len(others),
         first_command,
         lines[0][2:].strip() if lines[0].startswith("#!") else "",
+        left_out,
     )
 
 
@@ -307,16 +317,19 @@ def _whole_file(text: str) -> List[Refusal]:
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         found.append(Refusal("the file contains a NUL character", Place(line), whole=True))
-    returns = tuple(
-        Edit(Place(number, len(line), len(line) + 1), "")
-        for number, line in enumerate(lines[:-1], 1)
-        if line.endswith("\r")
-    )
-    if returns:
+    if "\r\n" in text:
+        places = (
+            Place(number, len(line), len(line) + 1)
+            for number, line in enumerate(lines[:-1], 1)
+            if line.endswith("\r")
+        )
+        first = next(places)
+        short = beginning(text) == text
+        returns = tuple(Edit(place, "") for place in (first, *places)) if short else ()
         found.append(
             Refusal(
                 "the lines end as on Windows (CR LF)",
-                returns[0].place,
+                first,
                 "convert the file: sed -i 's/\\r$//' FILE",
                 whole=True,
                 edits=returns,
@@ -332,6 +345,20 @@ def _first_command(lines: Sequence[str]) -> int:
             return number
     return len(lines) + 1
 
+
+def _first_too_many(lines: Sequence[str]) -> int:
+    """How many of the lines are read, up to the directives that have too many characters."""
+    left = _MOST_OF_DIRECTIVES
+    for index, line in enumerate(lines):
+        if line.startswith(("#SBATCH", "#SLURM")):
+            left -= len(line)
+            if left < 0:
+                return index
+    return len(lines)
+
+
+_MOST_OF_DIRECTIVES = 50_000
+"""Characters of directives that are read: a list of 5,000 nodes has 40,000."""
 
 # ----------------------------------------------------------------------- the words
 
@@ -801,6 +828,17 @@ def _overridden(given: Sequence[Given]) -> List[Ignored]:
 
 MAX_BYTES = 4 * 1024 * 1024
 """The longest script that slurmctld takes where the site does not say otherwise."""
+
+
+MOST_CHARACTERS = 250_000
+"""So much of a script is read: that of a thousand lines has about 40,000."""
+
+
+def beginning(text: str) -> str:
+    """The whole lines at the beginning of a script that are read; all of any usual script."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return text[: text.rfind("\n", 0, MOST_CHARACTERS) + 1]
 
 
 def is_too_long(text: str) -> bool:

@@ -182,6 +182,10 @@ def _summary(findings: Sequence[ScriptFinding]) -> str:
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 
 
+_SHOWN, _BEFORE = 300, 100
+"""Characters of a line that are shown where it is longer, and those of them before the place."""
+
+
 def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
     from neuronctl.console import cell_width
 
@@ -189,11 +193,26 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
     where = f"{script.name}:{place.line}:{place.column}"
     head = f"{where}: {finding.severity} {finding.code}: {finding.message}"
     lines = [head]
-    text = printable(script.line(place.line).replace("\t", " "))  # one column, as for bash
+    line = script.line(place.line)
+    start = max(0, place.column - 1 - _BEFORE)
+    stop = start + _SHOWN
+    if len(line) <= _SHOWN:
+        start, stop = 0, len(line)
+    left, right = "…" * (start > 0), "…" * (stop < len(line))
+    # A tab is one column, as for bash.
+    head_text, marked_text, tail = (
+        printable(part.replace("\t", " "))
+        for part in (
+            line[start : place.column - 1],
+            line[place.column - 1 : min(place.end - 1, stop)],
+            line[max(place.end, place.column) - 1 : stop],
+        )
+    )
+    text = f"{left}{head_text}{marked_text}{tail}{right}"
     if text.strip():
         number = str(place.line)
-        before = cell_width(text[: place.column - 1])
-        marked = max(1, cell_width(text[place.column - 1 : place.end - 1]))
+        before = cell_width(left + head_text)
+        marked = max(1, cell_width(marked_text))
         lines.append(f"  {number} | {text}")
         lines.append(f"  {' ' * len(number)} | {' ' * before}{'^' * marked}")
     if finding.hint:

@@ -179,6 +179,7 @@ CODES: Mapping[str, RuleCode] = {
         RuleCode("NC612", "time limit in minutes and seconds", WARNING),
         RuleCode("NC613", "--export that loses variables", WARNING),
         RuleCode("NC614", "GPUs hidden from the other tasks", WARNING),
+        RuleCode("NC615", "character that only looks like another", WARNING),
         RuleCode("NC621", "launcher within a launcher"),
         RuleCode("NC622", "step larger than the job"),
         RuleCode("NC623", "processes and GPUs of a launch differ", WARNING),

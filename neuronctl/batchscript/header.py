@@ -290,7 +290,8 @@ def _whole_file(text: str) -> List[Refusal]:
             )
         ]
     if not text.strip(BLANKS):
-        return [Refusal("the script is empty", Place(1), whole=True)]
+        what = "contains only blanks" if text else "is empty"
+        return [Refusal(f"the script {what}", Place(1), whole=True)]
     found = []
     lines = text.split("\n")
     plain = text.lstrip("\ufeff")
@@ -468,6 +469,8 @@ _LIKE_A_SPACE = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _LIKE_NOTHING = "\u200b-\u200d\u2060\ufeff"
 _NAME = re.compile(rf"(?<![^ \t])([-{_DASHES}]+)([A-Za-z][\w{_DASHES}-]*)")
 _CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
+_LOOK_ALIKE = {**_CURLY, **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}
+"""Typographic quotes and full-width characters, and what sbatch takes in their place."""
 _MOST_REFUSALS = 20
 _MOST_CHARACTERS = 100_000
 """So many are read again because of refusals."""
@@ -587,9 +590,9 @@ def _spelled(line: str, number: int) -> Iterator[List[Edit]]:
     yield least
     told = {one.place.column for one in least}
     values = [
-        edit(at, at + 1, _CURLY.get(plain[at], "-"))
+        edit(at, at + 1, _LOOK_ALIKE.get(plain[at], "-"))
         for at in sorted(free)
-        if (plain[at] in _DASHES or plain[at] in _CURLY) and columns[at] not in told
+        if (plain[at] in _DASHES or plain[at] in _LOOK_ALIKE) and columns[at] not in told
     ]
     of_words: Dict[int, List[Edit]] = {}
     blank = before = -1
@@ -608,12 +611,48 @@ def _explained(message: str, line: str, edits: Sequence[Edit]) -> str:
     dash = other_dash(text)
     if dash:
         return message if dash in message else f"{message}; it has {dash}, which is not '-'"
-    what = "a blank that is none to sbatch"
-    if text[0] in _CURLY:
+    return f"{message}; it has {_named(text[0])}"
+
+
+def _named(character: str) -> str:
+    """What a character is that only looks like another, or like none."""
+    if character in _DASHES:
+        return other_dash(character)
+    what = "a full-width character"
+    if character in _CURLY:
         what = "a typographic quote"
-    elif re.match(f"[{_LIKE_NOTHING}]", text):
+    elif re.match(f"[{_LIKE_NOTHING}]", character):
         what = "an invisible character"
-    return f"{message}; it has {what} (U+{ord(text[0]):04X})"
+    elif re.match(f"[{_LIKE_A_SPACE}]", character):
+        what = "a blank that is none to sbatch"
+    return f"{what} (U+{ord(character):04X})"
+
+
+_FREE_TEXT = frozenset(
+    """
+    bb bbf chdir comment container error export extra input job-name mail-user nodefile output
+    wckey wrap
+    """.split()  # noqa: SIM905
+)
+
+
+def look_alike(given: Given, line: str) -> Optional[Tuple[str, Place, Tuple[Edit, ...]]]:
+    """What in a value that sbatch takes only looks like another character, or like none: its name,
+    its place, and the edits where exactly one text is right. line: the one with the value.
+    """
+    place = given.value_place
+    others = "" if given.name in _FREE_TEXT else _DASHES + "".join(_LOOK_ALIKE)
+    odd = re.compile(f"[{_LIKE_A_SPACE}{_LIKE_NOTHING}{others}]")
+    found = None if line.isascii() else odd.search(line, place.column - 1, place.end - 1)
+    if found is None:
+        return None
+    at = Place(place.line, found.start() + 1, found.end() + 1)
+    for edits in () if given.name in _FREE_TEXT else _spelled(line, place.line):
+        plain, _ = _applied(line, edits)
+        mended = read_header(f"#!\n{plain}").value(given.name)
+        if mended and not odd.search(mended) and not _refused(plain, place.line, None):
+            return _named(found[0]), at, tuple(edits)
+    return _named(found[0]), at, ()
 
 
 def _unquoted(line: str) -> Iterator[int]:
@@ -804,13 +843,17 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
     """Lines that look like directives, and that sbatch does not read."""
     found = []
     for number, line in enumerate(lines, 1):
-        place = Place(number, 1, len(line.rstrip(BLANKS)) + 1)
+        text, why = line.rstrip(BLANKS), ""
         if line.startswith("#SBATCH"):
-            if number > first_command:
-                found.append(Ignored(AFTER_COMMAND, line.rstrip(BLANKS), place))
-        elif number < first_command and re.match(r"[ \t]+#SBATCH\b|#(?i:sbatch)[ \t]+-", line):
-            # Of `##SBATCH` and `# SBATCH` the writer knows it.
-            found.append(Ignored(MISSPELLED, line.strip(BLANKS), place))
+            why = AFTER_COMMAND if number > first_command else ""
+        elif (
+            text
+            and number < first_command
+            and re.match(r"[ \t]+#SBATCH\b|#(?i:sbatch)[ \t]+-", line)
+        ):
+            why = MISSPELLED  # of `##SBATCH` and `# SBATCH` the writer knows it
+        if why:
+            found.append(Ignored(why, text.lstrip(BLANKS), Place(number, 1, len(text) + 1)))
     return found
 
 

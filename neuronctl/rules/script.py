@@ -183,10 +183,10 @@ def _that_hold(
 
 def _short(finding: Finding) -> Finding:
     """A finding with as much of a value as anybody reads."""
-    texts = {name: getattr(finding, name) for name in ("message", "hint")}
-    if max(map(len, texts.values())) <= _LONGEST:
+    message, hint = clipped(finding.message, _LONGEST), clipped(finding.hint, _LONGEST)
+    if (message, hint) == (finding.message, finding.hint):
         return finding
-    return replace(finding, **{name: clipped(text, _LONGEST) for name, text in texts.items()})
+    return replace(finding, message=message, hint=hint)
 
 
 _LONGEST = 1_000

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class ScriptFacts:
     """A script as it was read.
 
-    plan: what its directives ask for, None where they cannot be read. text: the file's, as far as it
-    is read. unreadable: where bash cannot read it, and what it says. left_out: the first line that
-    is not read, 0 where all are.
+    plan: what its directives ask for, None where they cannot be read. text: the file's, as far as
+    it is read. unreadable: where bash cannot read it, and what it says. left_out: the first line
+    that is not read, 0 where all are.
     """
 
     text: str

@@ -711,9 +711,31 @@ def _options(words: Sequence[_Word], release: Optional[Release]) -> Tuple[Parsed
         word = words[end]
         hint = ""
         if end and words[end - 1].place.line == word.place.line:
-            hint = f"a value with a blank needs quotes, and a remark a #: {_quoted(words, end)}"
+            hint = _joined(parsed[-1], words, end, release) if parsed else ""
+            hint = (
+                hint
+                or f"a value with a blank needs quotes, and a remark a #: {_quoted(words, end)}"
+            )
         raise _Refused(Refusal(f"'{word.text}' is not an option", word.place, hint))
     return parsed
+
+
+def _joined(last: Parsed, words: Sequence[_Word], end: int, release: Optional[Release]) -> str:
+    """What to write for ``--nodes = 2``, ``--nodes= 2`` or ``--mem 64 GB``; "": it is no such."""
+    value, more = last.value or "", words[end].text
+    if value in ("", "="):
+        return f"write --{last.known.long}={more}" if last.known.takes != NO_VALUE else ""
+    if more[:1].isdigit():
+        return ""  # two numbers, which are hardly one
+    try:
+        check_value(last.known.name, f"{value} {more}", release)
+    except ValueError:
+        try:
+            check_value(last.known.name, value + more, release)
+        except ValueError:
+            return ""
+        return f"write --{last.known.long}={value}{more}"
+    return ""
 
 
 def _quoted(words: Sequence[_Word], end: int) -> str:

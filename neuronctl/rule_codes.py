@@ -110,7 +110,7 @@ _TABLE = (
     _error("NC404", "software of another architecture", "of_partition", "of_launch"),
     _warning("NC405", "modules of another architecture"),
     _error("NC406", "environment cannot be activated"),
-    _error("NC407", "shell text that bash cannot read"),
+    _error("NC407", "shell text that cannot be read"),
     _warning("NC408", "modules older than the cluster's"),
     _error("NC411", "log file cannot be written"),
     _error("NC412", "directory cannot be entered"),
@@ -154,6 +154,7 @@ _TABLE = (
     _warning("NC612", "time limit in minutes and seconds"),
     _warning("NC613", "--export that loses variables"),
     _warning("NC614", "GPUs hidden from the other tasks"),
+    _warning("NC615", "character that only looks like another"),
     _error("NC621", "launcher within a launcher"),
     _error("NC622", "step larger than the job"),
     _warning("NC623", "processes and GPUs of a launch differ"),
@@ -172,7 +173,7 @@ _TABLE = (
     _warning("NC640", "secret in the script"),
     _warning("NC641", "set -e ends a trapped wait"),
     _error("NC642", "every node its own first node"),
-    _error("NC643", "shell text that bash cannot read"),
+    _error("NC643", "shell text that cannot be read"),
 )
 
 CODES: Mapping[str, RuleCode] = {one.code: one for one in _TABLE}

@@ -15,6 +15,14 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'es' if thing.endswith('s') else 's'}"
 
 
+def clipped(text: str, most: int) -> str:
+    """The text; of one with more than ``most`` characters, its beginning and its end."""
+    if len(text) <= most:
+        return text
+    half = (most - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
 def verb(number: int) -> str:
     """``is`` for 1, otherwise ``are``."""
     return "is" if number == 1 else "are"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cached_property
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.values import ACCUMULATED, check_value, excluding
@@ -128,6 +129,7 @@ class Header:
     at most one for each line. foreign: lines of other schedulers, which
     sbatch translates. components: 1, or how many a heterogeneous job has, of which ``given`` is the
     first. first_command: the line that ends the directives, one past the last where there is none.
+    left_out: the first line that is not read, because there is more than any script has; 0: none.
     """
 
     given: Tuple[Given, ...]
@@ -137,8 +139,9 @@ class Header:
     components: int
     first_command: int
     shebang: str
+    left_out: int = 0
 
-    @property
+    @cached_property
     def options(self) -> Mapping[str, Given]:
         """Name -> what holds of it, in the end."""
         found: Dict[str, Given] = {}
@@ -154,7 +157,9 @@ class Header:
 
     @property
     def unread(self) -> FrozenSet[str]:
-        """The options that the script may give, with values that sbatch refuses."""
+        """The options that the script may give, with values that are not known."""
+        if self.left_out and self.left_out < self.first_command:
+            return frozenset(_EVERY)
         return frozenset(name for one in self.refusals for name in one.about)
 
     def value(self, name: str) -> Optional[str]:
@@ -192,9 +197,13 @@ def read_header(
         text = "" if is_too_long(text) else text.replace("\r\n", "\n")
         # As many characters, so that each place is the file's own.
         text = re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text)
-    lines = text.split("\n")
+    lines = beginning(text).split("\n")
     first_command = _first_command(lines)
-    directives = _Directives(lines[: first_command - 1], release)
+    left_out = len(lines) if len(beginning(text)) < len(text) else 0
+    read = _first_too_many(lines[: first_command - 1])
+    if read < first_command - 1:
+        left_out = read + 1
+    directives = _Directives(lines[:read], release)
     given, following, ignored = directives.read(-1, refusals)
     while following is not None:
         component, following, _ = directives.read(following, refusals)
@@ -236,6 +245,7 @@ def read_header(
         1 + len(others),
         first_command,
         lines[0][2:].strip() if lines[0].startswith("#!") else "",
+        left_out,
     )
 
 
@@ -282,7 +292,8 @@ def _whole_file(text: str) -> List[Refusal]:
             )
         ]
     if not text.strip(BLANKS):
-        return [Refusal("the script is empty", Place(1), whole=True)]
+        what = "contains only blanks" if text else "is empty"
+        return [Refusal(f"the script {what}", Place(1), whole=True)]
     found = []
     lines = text.split("\n")
     plain = text.lstrip("\ufeff")
@@ -309,16 +320,19 @@ def _whole_file(text: str) -> List[Refusal]:
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         found.append(Refusal("the file contains a NUL character", Place(line), whole=True))
-    returns = tuple(
-        Edit(Place(number, len(line), len(line) + 1), "")
-        for number, line in enumerate(lines[:-1], 1)
-        if line.endswith("\r")
-    )
-    if returns:
+    if "\r\n" in text:
+        places = (
+            Place(number, len(line), len(line) + 1)
+            for number, line in enumerate(lines[:-1], 1)
+            if line.endswith("\r")
+        )
+        first = next(places)
+        short = beginning(text) == text
+        returns = tuple(Edit(place, "") for place in (first, *places)) if short else ()
         found.append(
             Refusal(
                 "the lines end as on Windows (CR LF)",
-                returns[0].place,
+                first,
                 "convert the file: sed -i 's/\\r$//' FILE",
                 whole=True,
                 edits=returns,
@@ -334,6 +348,20 @@ def _first_command(lines: Sequence[str]) -> int:
             return number
     return len(lines) + 1
 
+
+def _first_too_many(lines: Sequence[str]) -> int:
+    """How many of the lines are read, up to the directives that have too many characters."""
+    left = _MOST_OF_DIRECTIVES
+    for index, line in enumerate(lines):
+        if line.startswith(("#SBATCH", "#SLURM")):
+            left -= len(line)
+            if left < 0:
+                return index
+    return len(lines)
+
+
+_MOST_OF_DIRECTIVES = 50_000
+"""Characters of directives that are read: a list of 5,000 nodes has 40,000."""
 
 # ----------------------------------------------------------------------- the words
 
@@ -443,6 +471,8 @@ _LIKE_A_SPACE = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _LIKE_NOTHING = "\u200b-\u200d\u2060\ufeff"
 _NAME = re.compile(rf"(?<![^ \t])([-{_DASHES}]+)([A-Za-z][\w{_DASHES}-]*)")
 _CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
+_LOOK_ALIKE = {**_CURLY, **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}
+"""Typographic quotes and full-width characters, and what sbatch takes in their place."""
 _MOST_REFUSALS = 20
 _MOST_CHARACTERS = 100_000
 """So many are read again because of refusals."""
@@ -562,9 +592,9 @@ def _spelled(line: str, number: int) -> Iterator[List[Edit]]:
     yield least
     told = {one.place.column for one in least}
     values = [
-        edit(at, at + 1, _CURLY.get(plain[at], "-"))
+        edit(at, at + 1, _LOOK_ALIKE.get(plain[at], "-"))
         for at in sorted(free)
-        if (plain[at] in _DASHES or plain[at] in _CURLY) and columns[at] not in told
+        if (plain[at] in _DASHES or plain[at] in _LOOK_ALIKE) and columns[at] not in told
     ]
     of_words: Dict[int, List[Edit]] = {}
     blank = before = -1
@@ -583,12 +613,48 @@ def _explained(message: str, line: str, edits: Sequence[Edit]) -> str:
     dash = other_dash(text)
     if dash:
         return message if dash in message else f"{message}; it has {dash}, which is not '-'"
-    what = "a blank that is none to sbatch"
-    if text[0] in _CURLY:
+    return f"{message}; it has {_named(text[0])}"
+
+
+def _named(character: str) -> str:
+    """What a character is that only looks like another, or like none."""
+    if character in _DASHES:
+        return other_dash(character)
+    what = "a full-width character"
+    if character in _CURLY:
         what = "a typographic quote"
-    elif re.match(f"[{_LIKE_NOTHING}]", text):
+    elif re.match(f"[{_LIKE_NOTHING}]", character):
         what = "an invisible character"
-    return f"{message}; it has {what} (U+{ord(text[0]):04X})"
+    elif re.match(f"[{_LIKE_A_SPACE}]", character):
+        what = "a blank that is none to sbatch"
+    return f"{what} (U+{ord(character):04X})"
+
+
+_FREE_TEXT = frozenset(
+    """
+    bb bbf chdir comment container error export extra input job-name mail-user nodefile output
+    wckey wrap
+    """.split()  # noqa: SIM905
+)
+
+
+def look_alike(given: Given, line: str) -> Optional[Tuple[str, Place, Tuple[Edit, ...]]]:
+    """What in a value that sbatch takes only looks like another character, or like none: its name,
+    its place, and the edits where exactly one text is right. line: the one with the value.
+    """
+    place = given.value_place
+    others = "" if given.name in _FREE_TEXT else _DASHES + "".join(_LOOK_ALIKE)
+    odd = re.compile(f"[{_LIKE_A_SPACE}{_LIKE_NOTHING}{others}]")
+    found = None if line.isascii() else odd.search(line, place.column - 1, place.end - 1)
+    if found is None:
+        return None
+    at = Place(place.line, found.start() + 1, found.end() + 1)
+    for edits in () if given.name in _FREE_TEXT else _spelled(line, place.line):
+        plain, _ = _applied(line, edits)
+        mended = read_header(f"#!\n{plain}").value(given.name)
+        if mended and not odd.search(mended) and not _refused(plain, place.line, None):
+            return _named(found[0]), at, tuple(edits)
+    return _named(found[0]), at, ()
 
 
 def _unquoted(line: str) -> Iterator[int]:
@@ -647,9 +713,31 @@ def _options(words: Sequence[_Word], release: Optional[Release]) -> Tuple[Parsed
         word = words[end]
         hint = ""
         if end and words[end - 1].place.line == word.place.line:
-            hint = f"a value with a blank needs quotes, and a remark a #: {_quoted(words, end)}"
+            hint = _joined(parsed[-1], words, end, release) if parsed else ""
+            hint = (
+                hint
+                or f"a value with a blank needs quotes, and a remark a #: {_quoted(words, end)}"
+            )
         raise _Refused(Refusal(f"'{word.text}' is not an option", word.place, hint))
     return parsed
+
+
+def _joined(last: Parsed, words: Sequence[_Word], end: int, release: Optional[Release]) -> str:
+    """What to write for ``--nodes = 2``, ``--nodes= 2`` or ``--mem 64 GB``; "": it is no such."""
+    value, more = last.value or "", words[end].text
+    if value in ("", "="):
+        return f"write --{last.known.long}={more}" if last.known.takes != NO_VALUE else ""
+    if more[:1].isdigit():
+        return ""  # two numbers, which are hardly one
+    try:
+        check_value(last.known.name, f"{value} {more}", release)
+    except ValueError:
+        try:
+            check_value(last.known.name, value + more, release)
+        except ValueError:
+            return ""
+        return f"write --{last.known.long}={value}{more}"
+    return ""
 
 
 def _quoted(words: Sequence[_Word], end: int) -> str:
@@ -781,13 +869,17 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
     """Lines that look like directives, and that sbatch does not read."""
     found = []
     for number, line in enumerate(lines, 1):
-        place = Place(number, 1, len(line.rstrip(BLANKS)) + 1)
+        text, why = line.rstrip(BLANKS), ""
         if line.startswith("#SBATCH"):
-            if number > first_command:
-                found.append(Ignored(AFTER_COMMAND, line.rstrip(BLANKS), place))
-        elif number < first_command and re.match(r"[ \t]+#SBATCH\b|#(?i:sbatch)[ \t]+-", line):
-            # Of `##SBATCH` and `# SBATCH` the writer knows it.
-            found.append(Ignored(MISSPELLED, line.strip(BLANKS), place))
+            why = AFTER_COMMAND if number > first_command else ""
+        elif (
+            text
+            and number < first_command
+            and re.match(r"[ \t]+#SBATCH\b|#(?i:sbatch)[ \t]+-", line)
+        ):
+            why = MISSPELLED  # of `##SBATCH` and `# SBATCH` the writer knows it
+        if why:
+            found.append(Ignored(why, text.lstrip(BLANKS), Place(number, 1, len(text) + 1)))
     return found
 
 
@@ -805,6 +897,17 @@ def _overridden(given: Sequence[Given]) -> List[Ignored]:
 
 MAX_BYTES = 4 * 1024 * 1024
 """The longest script that slurmctld takes where the site does not say otherwise."""
+
+
+MOST_CHARACTERS = 250_000
+"""So much of a script is read: that of a thousand lines has about 40,000."""
+
+
+def beginning(text: str) -> str:
+    """The whole lines at the beginning of a script that are read; all of any usual script."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    return text[: text.rfind("\n", 0, MOST_CHARACTERS) + 1]
 
 
 def is_too_long(text: str) -> bool:

@@ -7,7 +7,19 @@ surely runs, to a value that the text shows. What cannot be known is None, and n
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Dict, FrozenSet, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from neuronctl.batchscript.header import Place
 from neuronctl.frozen import dataclass
@@ -82,12 +94,14 @@ class Command:
 class ShellText:
     """What a shell runs. broken: the first place that is not bash, None where all of it is.
     comments: the lines that begin with a comment of the shell's, and not of a here-document's.
+    unread: the first line of those behind _MOST_NODES, 0 where all are read.
     """
 
     commands: Tuple[Command, ...]
     assignments: Tuple[Assignment, ...]
     broken: Optional[Place]
     comments: FrozenSet[int]
+    unread: int = 0
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Every place that sets a variable."""
@@ -113,6 +127,12 @@ _LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
 """Levels of nesting to look into; nobody's script has as many."""
+_MOST_NODES = 25_000
+"""Of the grammar's tree; a line of a script has about ten."""
+_LONGEST_VALUE = 1_000
+"""Characters of a variable's value that is followed."""
+_MOST_EXPANDED = 200_000
+"""Characters of values that are put into words, in one text."""
 
 _parser: Optional[Parser] = None
 
@@ -140,7 +160,8 @@ def _parsed(text: str) -> Tuple[Node, bytes]:
     The grammar (0.25) ends a word at the second variable of ``$A/$B/c``, behind its dollar. In
     braces it is read as it should be; no line becomes another.
     """
-    data = text.encode("utf-8", "surrogateescape")
+    # Over NUL, which bash leaves out, the grammar would brood for hours.
+    data = text.replace("\0", " ").encode("utf-8", "surrogateescape")
     root = _tree(data)
     for _ in range(_MOST_ROUNDS):
         pieces, at = [], 0
@@ -243,16 +264,26 @@ class _Reader:
         """Name -> which of the assignments an ``export`` of that name would export."""
         self.often: Set[str] = set()
         self.comments: Set[int] = set()
+        self.left = _MOST_EXPANDED
 
     def read(self, root: Node) -> ShellText:
-        """The whole text."""
-        self.often = _set_often(root)
-        self.visit(root, _Where())
+        """The text, of a very long one the statements at its beginning."""
+        left, unread = _MOST_NODES, 0
+        nodes: List[Node] = []
+        for node in root.children:
+            left -= node.descendant_count
+            if left < 0:
+                unread = node.start_point[0] + 1
+                break
+            nodes.append(node)
+        self.often = _set_often(nodes)
+        self.visit_all(nodes, root.type, _Where())
         astray = (one.place for one in self.commands if one.words and one.words[0].raw in _CLOSING)
-        found = (self.place(node) for node in _mistakes(root))
+        found = [self.place(mistake) for node in nodes for mistake in _mistakes(node)]
+        found += [self.place(root)] if root.type == "ERROR" else []
         broken = min((*found, *astray), key=lambda one: (one.line, one.column), default=None)
         return ShellText(
-            tuple(self.commands), tuple(self.assignments), broken, frozenset(self.comments)
+            tuple(self.commands), tuple(self.assignments), broken, frozenset(self.comments), unread
         )
 
     def place(self, node: Node) -> Place:
@@ -285,13 +316,16 @@ class _Reader:
         if kind == "variable_assignment":
             self.assignment(node, where, exported=False)
             return
+        self.visit_all(node.children, kind, where)
+
+    def visit_all(self, children: Sequence[Node], kind: str, where: _Where) -> None:
+        """Collect from the parts of a node of some kind."""
         sure, looped = where.sure, where.looped
         captured = where.captured or kind in ("command_substitution", "process_substitution")
         if kind in _LOOPS:
             sure, looped = False, True
         if kind in _CHOICES or captured:
             sure = False
-        children = node.children
         for number, child in enumerate(children):
             after = children[number + 1].type if number + 1 < len(children) else ""
             below = _Where(
@@ -375,8 +409,10 @@ class _Reader:
         if not exported:
             self.unexported.setdefault(name, []).append(len(self.assignments))
         self.assignments.append(Assignment(name, word, exported, where.sure, self.place(node)))
-        if plain and where.sure and word.value is not None and name not in self.often:
-            self.known[name] = word.value
+        value = word.value
+        short = value is not None and len(value) <= _LONGEST_VALUE
+        if plain and where.sure and short and name not in self.often:
+            self.known[name] = value or ""
         else:
             self.known.pop(name, None)
         if node.type == "variable_assignment":
@@ -430,7 +466,7 @@ class _Reader:
         if kind == "simple_expansion":
             name = raw[1:]
             names.append(name)
-            known = self.known.get(name)
+            known = self.value_of(name)
             text.append(raw if known is None else known)
             if known is not None and not quoted and re.search(r"[\s*?\[]", known):
                 return None
@@ -438,7 +474,7 @@ class _Reader:
         names += _names(node)
         text.append(raw)
         if kind == "expansion" and re.fullmatch(r"\$\{\w+\}", raw):
-            known = self.known.get(raw[2:-1])
+            known = self.value_of(raw[2:-1])
             if known is not None:
                 text[-1] = known
                 if not quoted and re.search(r"[\s*?\[]", known):
@@ -447,6 +483,12 @@ class _Reader:
         if not node.is_named and kind != "$":
             return raw
         return raw if kind == "$" else None
+
+    def value_of(self, name: str) -> Optional[str]:
+        """The value of a variable, None where it is not known."""
+        known = self.known.get(name)
+        self.left -= len(known or "")
+        return known if self.left >= 0 else None
 
     def between(self, start: int, end: int) -> str:
         """The text between two bytes."""
@@ -470,11 +512,11 @@ def _names(node: Node) -> List[str]:
     return [_text(one) for one in below(node) if one.type == "variable_name"]
 
 
-def _set_often(root: Node) -> Set[str]:
+def _set_often(statements: Iterable[Node]) -> Set[str]:
     """The variables that are set in several places, or by a loop or a command."""
     once: Set[str] = set()
     often: Set[str] = set()
-    for node in below(root):
+    for node in (one for statement in statements for one in below(statement)):
         names: List[str] = []
         if node.type == "variable_assignment":
             name = node.child_by_field_name("name")

@@ -72,17 +72,18 @@ def command(
         return check_text(name, text, loaded, chosen, asked=asked, comment_parts=parts)
 
     if fix:
-        return _fix(_named(files), check, write)
-    checked = [check(shown_name(name), _text(name)) for name in _named(files)]
+        return _fix(files, check, write)
+    texts, unread = _texts(files)
+    checked = [check(shown_name(name), text) for name, text in texts.items()]
     if line is not None:
         checked.append(check_line(line, loaded, chosen))
     if sarif:
         _print_sarif(checked)
     elif as_json:
         _print_json(checked, chosen.name)
-    else:
+    elif checked:
         _print(checked)
-    return PolicyError.exit_code if any(one.has_errors for one in checked) else 0
+    return _exit_code(checked, unread)
 
 
 def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
@@ -99,7 +100,14 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
             raise UsageError(problem, did_you_mean(value, allowed[key]))
 
 
-def _fix(names: Sequence[str], check: Callable[[str, str], CheckedScript], write: bool) -> int:
+def _exit_code(checked: Sequence[CheckedScript], unread: Sequence[UsageError]) -> int:
+    """The exit code; raises UsageError where a file could not be read, whatever others have."""
+    if unread:
+        _raise_last(unread)
+    return PolicyError.exit_code if any(one.has_errors for one in checked) else 0
+
+
+def _fix(files: Sequence[str], check: Callable[[str, str], CheckedScript], write: bool) -> int:
     """Show what check's mends change, or change the files; returns the exit code."""
     from neuronctl.batchscript.edits import unified_diff
     from neuronctl.cli.say import notify, print_script
@@ -108,8 +116,9 @@ def _fix(names: Sequence[str], check: Callable[[str, str], CheckedScript], write
 
     changed = 0
     left: List[CheckedScript] = []
-    for name in names:
-        before = check(shown_name(name), _text(name))
+    texts, unread = _texts(files)
+    for name, text in texts.items():
+        before = check(shown_name(name), text)
         after = mended(before, partial(check, before.name))
         differs = after.text != before.text
         if differs and write:
@@ -132,36 +141,44 @@ def _fix(names: Sequence[str], check: Callable[[str, str], CheckedScript], write
             summary = f"{before.name}: {verb} {codes}; {rest}"
         print_line(summary) if write else notify(summary)
         left.append(after if write else before)
-    summary = f"{changed} of {counted(len(names), 'script')} {'changed' if write else 'to change'}"
+    summary = f"{changed} of {counted(len(texts), 'script')} {'changed' if write else 'to change'}"
     print_line(summary) if write else notify(f"{summary}{'; --write does it' if changed else ''}")
-    return PolicyError.exit_code if any(one.has_errors for one in left) else 0
+    return _exit_code(left, unread)
 
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _named(files: Sequence[str]) -> List[str]:
-    """The scripts that are meant, each once."""
+def _texts(files: Sequence[str]) -> Tuple[Dict[str, str], List[UsageError]]:
+    """The scripts that are meant, each once, with their texts; what cannot be read.
+
+    Raises UsageError where nothing can be read.
+    """
     from neuronctl.batchscript.find import scripts_at
 
-    found: Dict[str, None] = {}
-    for name in files:
-        scripts = ["-"] if name == "-" else scripts_at(name)
-        if not scripts:
-            raise UsageError(
-                f"no batch script at '{name}'",
-                "in a folder, files that begin with #! and have #SBATCH lines are checked",
-            )
-        found.update(dict.fromkeys(scripts))
-    return list(found)
+    texts: Dict[str, str] = {}
+    unread: List[UsageError] = []
+    for file in dict.fromkeys(files):
+        names = ["-"] if file == "-" else scripts_at(file)
+        if not names:
+            hint = "in a folder, files that begin with #! and have #SBATCH lines are checked"
+            unread.append(UsageError(f"no batch script at '{file}'", hint))
+        for name in names:
+            try:
+                texts[name] = texts[name] if name in texts else read_file(name)
+            except OSError as error:
+                unread.append(UsageError(f"cannot read '{name}': {error.strerror}"))
+    if not texts and unread:
+        _raise_last(unread)
+    return texts, unread
 
 
-def _text(name: str) -> str:
-    try:
-        return read_file(name)
-    except OSError as error:
-        raise UsageError(f"cannot read '{name}': {error.strerror}") from None
+def _raise_last(errors: Sequence[UsageError]) -> None:
+    from neuronctl.cli.say import notify
+
+    notify(*(f"error: {one.message}" for one in errors[:-1]))
+    raise errors[-1]
 
 
 def _print(checked: Sequence[CheckedScript]) -> None:
@@ -182,6 +199,10 @@ def _summary(findings: Sequence[ScriptFinding]) -> str:
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 
 
+_SHOWN, _BEFORE = 300, 100
+"""Characters of a line that are shown where it is longer, and those of them before the place."""
+
+
 def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
     from neuronctl.console import cell_width
 
@@ -189,11 +210,26 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
     where = f"{script.name}:{place.line}:{place.column}"
     head = f"{where}: {finding.severity} {finding.code}: {finding.message}"
     lines = [head]
-    text = printable(script.line(place.line).replace("\t", " "))  # one column, as for bash
+    line = script.line(place.line)
+    start = max(0, place.column - 1 - _BEFORE)
+    stop = start + _SHOWN
+    if len(line) <= _SHOWN:
+        start, stop = 0, len(line)
+    left, right = "…" * (start > 0), "…" * (stop < len(line))
+    # A tab is one column, as for bash.
+    head_text, marked_text, tail = (
+        printable(part.replace("\t", " "))
+        for part in (
+            line[start : place.column - 1],
+            line[place.column - 1 : min(place.end - 1, stop)],
+            line[max(place.end, place.column) - 1 : stop],
+        )
+    )
+    text = f"{left}{head_text}{marked_text}{tail}{right}"
     if text.strip():
         number = str(place.line)
-        before = cell_width(text[: place.column - 1])
-        marked = max(1, cell_width(text[place.column - 1 : place.end - 1]))
+        before = cell_width(left + head_text)
+        marked = max(1, cell_width(marked_text))
         lines.append(f"  {number} | {text}")
         lines.append(f"  {' ' * len(number)} | {' ' * before}{'^' * marked}")
     if finding.hint:

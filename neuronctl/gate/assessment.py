@@ -19,7 +19,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, REFUSED, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, WARNING, RuleCode
-from neuronctl.rules import Finding, LocalFacts, RuleContext, check
+from neuronctl.rules import Finding, LocalFacts, RuleContext, check, order
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _together(each: Sequence[Assessment]) -> Assessment:
                 message=words + found.message,
                 severity=WARNING if passed_over else found.severity,
             )
-    told = sorted(findings.values(), key=lambda found: found.code)
+    told = sorted(findings.values(), key=order)
     return replace(
         best,
         refusals=tuple(found for found in told if found.refuses),

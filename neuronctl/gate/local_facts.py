@@ -111,10 +111,12 @@ def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
     found = syntax_problem(text)
     if found is None:
         return None
-    line = "".join(text.split("\n")[found.line - 1 : found.line])
+    lines = text.split("\n")[: found.line]
+    line = "".join(lines[found.line - 1 :])
     token = re.search(r"near unexpected token `(.*)'", found.message)
     quote_mark = re.search(r"matching `(['\"`])'", found.message)
-    place = read_shell(text).broken
+    # The grammar would brood over a line that is very long.
+    place = read_shell("\n".join(lines)).broken if len(line) < 1000 else None
     start = place.column if place is not None and place.line == found.line else 1
     if token is not None:
         start = (line.find(token[1]) if token[1] in line else len(line)) + 1

@@ -82,15 +82,18 @@ class Recovery:
                 self._is_another(row)
 
     def _complete(self, record: JobRecord, row: Row) -> None:
+        then = ""
         try:
             self.store.complete(record.key, row.id.job, self.cluster, submitted_at=row.submit)
-            then = "its record is now complete"
+            if not _is_quiet(record):
+                then = "its record is now complete"
         except RecordError as error:
             then = error.message
         del self.open[record.key]
-        self.notes.append(
-            f"the interrupted submission of {_name(record)} is job {row.id.job}: {then}"
-        )
+        if then:
+            self.notes.append(
+                f"the interrupted submission of {_name(record)} is job {row.id.job}: {then}"
+            )
 
     def _look_alike(self, row: Row) -> None:
         # If a site's sbatch wrapper drops the mark, this keeps us from reporting the job as lost.
@@ -154,6 +157,8 @@ class Recovery:
     def _settle(self, record: JobRecord, accounting: Accounting) -> str:
         """Give a submission up, where it has no job; what to tell the user, if anything."""
         start = f"the submission of {_name(record)} was interrupted"
+        if _is_quiet(record):
+            start = f"sbatch --quiet did not say which job {_name(record)} is"
         if record.failure:  # which sbatch told the user itself
             if self.now - record.begun_at > IN_FLIGHT:
                 with contextlib.suppress(RecordError):
@@ -226,6 +231,11 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
     except NeuronctlError as error:
         return (f"cannot check the state of an interrupted submission: {error.message}",)
     return tuple(recovery.notes)
+
+
+def _is_quiet(record: JobRecord) -> bool:
+    """Whether sbatch was told to say nothing, not even the job's id: nothing was interrupted."""
+    return "quiet" in read_line(record.draft.sbatch[1:]).names
 
 
 def _name(record: JobRecord) -> str:

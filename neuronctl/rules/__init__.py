@@ -19,11 +19,11 @@ from neuronctl.rules import (  # noqa: F401  (they register)
 )
 from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext, Violation
 
-__all__ = ["Finding", "LocalFacts", "RuleContext", "check"]
+__all__ = ["Finding", "LocalFacts", "RuleContext", "check", "order"]
 
 
 def check(context: RuleContext) -> Tuple[Finding, ...]:
-    """Every finding on ``context``, errors first, by code within a severity."""
+    """Every finding on ``context``, errors first, in their order within a severity."""
     if context.forecast is not None:
         from neuronctl.rules import slurm_now  # noqa: F401  (its rules need what Slurm said)
 
@@ -35,7 +35,12 @@ def check(context: RuleContext) -> Tuple[Finding, ...]:
         for step, one in _contexts(context, code)
         for violation in judge(one)
     ]
-    return tuple(sorted(findings, key=lambda one: (one.severity, one.code)))
+    return tuple(sorted(findings, key=lambda one: (one.severity, order(one))))
+
+
+def order(finding: Finding) -> Tuple[bool, str]:
+    """By code, but first a program that is not there: then all else matters less."""
+    return finding.code != "NC401", finding.code
 
 
 def _contexts(context: RuleContext, code: str) -> Iterator[Tuple[str, RuleContext]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import islice
 from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
 from neuronctl.batchscript.header import NOWHERE, Edit, Place
@@ -11,6 +12,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.rule_codes import CODES, ERROR, WARNING
 from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import SCRIPT_JUDGES, ScriptFacts
+from neuronctl.words import clipped
 
 # The rules of a plan that hold for a script too, and the options that each is about: those of them
 # that the script gives are underlined. All others are about what neuronctl would start, or about
@@ -64,6 +66,10 @@ NOW: Mapping[str, Tuple[str, ...]] = {
 }
 
 
+MOST_OF_ONE = 1_000
+"""Findings of one code in one script."""
+
+
 @dataclass(frozen=True)
 class ScriptFinding:
     """A finding in a script, where it stands, and what mends it where there is exactly one way."""
@@ -91,12 +97,14 @@ def check_script(
     off = () if facts.plan is None else facts.plan.cluster.policy.rules_off
     found: List[ScriptFinding] = []
     for code, judge in SCRIPT_JUDGES.items():
-        for one in () if code in off else judge(facts):
+        every = () if code in off else islice(judge(facts), MOST_OF_ONE)
+        for number, one in enumerate(every, 1):
+            last = "; more of these are not listed" if number == MOST_OF_ONE else ""
             finding = Finding(
                 code=code,
                 severity=one.severity or CODES[code].severity,
                 title=CODES[code].title,
-                message=one.message,
+                message=one.message + last,
                 hint=one.hint,
             )
             found.append(ScriptFinding(finding, one.place, one.edits))
@@ -114,7 +122,12 @@ def check_script(
         edits = () if finding.instead is None else _with_option(facts, *finding.instead)
         found.append(ScriptFinding(finding, place, edits))
     silenced = _silenced(facts)
-    kept = [one for one in found if one.finding.code not in silenced.get(one.place.line, ())]
+    unsure = _BY_ABSENCE if facts.left_out else ()
+    kept = [
+        replace(one, finding=_short(one.finding))
+        for one in found
+        if one.finding.code not in (*silenced.get(one.place.line, ()), *unsure)
+    ]
     return tuple(sorted(kept, key=lambda one: (one.place.line, one.place.column, one.finding.code)))
 
 
@@ -168,13 +181,26 @@ def _that_hold(
         yield finding
 
 
+def _short(finding: Finding) -> Finding:
+    """A finding with as much of a value as anybody reads."""
+    message, hint = clipped(finding.message, _LONGEST), clipped(finding.hint, _LONGEST)
+    if (message, hint) == (finding.message, finding.hint):
+        return finding
+    return replace(finding, message=message, hint=hint)
+
+
+_LONGEST = 1_000
+_BY_ABSENCE = frozenset(("NC623", "NC624", "NC625", "NC635", "NC636"))
+"""What these miss may stand where the script is not read."""
+
 _IGNORE = re.compile(r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)")
 
 
 def _silenced(facts: ScriptFacts) -> Dict[int, Set[str]]:
     """Line -> the codes that a remark on it, or on the line before it, silences there."""
     found: Dict[int, Set[str]] = {}
-    for number, line in enumerate(facts.lines, 1):
+    remarks = "neuronctl:" in facts.text
+    for number, line in enumerate(facts.lines if remarks else (), 1):
         match = _IGNORE.search(line)
         if match is not None:
             codes = set(re.findall(r"NC\d{3}", match[1]))

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class ScriptFacts:
     """A script as it was read.
 
-    plan: what its directives ask for, None where they cannot be read. text: the file's.
-    unreadable: where bash cannot read it, and what it says. known_options: those of this machine's
-    sbatch where the script has one that may be a plugin's; empty where it cannot be asked.
+    plan: what its directives ask for, None where they cannot be read. text: the file's, as far as
+    it is read. unreadable: where bash cannot read it, and what it says. known_options: those of
+    this machine's sbatch where the script has one that may be a plugin's; empty where it cannot be
+    asked. left_out: the first line that is not read, 0 where all are.
     """
 
     text: str
@@ -32,6 +33,7 @@ class ScriptFacts:
     plan: Optional[JobPlan]
     unreadable: Optional[Tuple[Place, SyntaxProblem]] = None
     known_options: FrozenSet[str] = frozenset()
+    left_out: int = 0
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:

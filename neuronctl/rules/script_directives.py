@@ -1,4 +1,4 @@
-"""NC601 to NC614: the directives of a script, and what only looks like one."""
+"""NC601 to NC615: the directives of a script, and what only looks like one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Iterator, Tuple
 from neuronctl import units
 from neuronctl.batchscript.header import (
     AFTER_COMMAND,
+    BLANKS,
     CUT,
     EARLY_ONLY,
     MISSPELLED,
@@ -18,6 +19,7 @@ from neuronctl.batchscript.header import (
     Given,
     Ignored,
     Place,
+    look_alike,
 )
 from neuronctl.batchscript.launches import MPIRUN, PROGRAM, SRUN_KIND
 from neuronctl.batchscript.values import digits
@@ -51,7 +53,8 @@ def refused_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 def refused_file(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     # Without any directive, it may be a part of a script that others read.
     shell = facts.text.lstrip("\ufeff").startswith("#!")
-    unsure = facts.text and not shell and not facts.header.given
+    is_text = facts.text.strip(BLANKS) and "\0" not in facts.text
+    unsure = is_text and not shell and not facts.header.given
     for one in facts.header.refusals:
         if one.whole:
             message = f"sbatch refuses the script: {one.message}"
@@ -292,3 +295,20 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             given.place,
             "request GPUs per node: --gpus-per-node=N",
         )
+
+
+@script_rule("NC615")
+def character(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    refused = {one.place.line for one in facts.header.refusals}
+    for one in facts.header.given:
+        if one.source != SCRIPT or one.place.line in refused:
+            continue
+        found = look_alike(one, facts.lines[one.value_place.line - 1])
+        if found is not None:
+            what, place, edits = found
+            yield ScriptViolation(
+                f"the value of --{one.name} has {what}, which sbatch takes as it is",
+                place,
+                "type the value anew, or copy it as plain text",
+                edits=edits,
+            )

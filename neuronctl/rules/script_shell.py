@@ -385,3 +385,11 @@ def syntax(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             "look for an open quote, bracket, block, or here-document at or before this line",
             WARNING if problem.warning else None,
         )
+    if facts.left_out:
+        yield ScriptViolation(
+            "neuronctl reads a script up to this line: nobody's script has as much, and nothing is "
+            "said of the rest",
+            Place(facts.left_out),
+            "let a loop over a file do what stands here line by line",
+            WARNING,
+        )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.as_request import as_request
@@ -11,6 +14,7 @@ from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.header import (
     Header,
     Place,
+    beginning,
     is_too_long,
     read_command,
     read_file,
@@ -63,8 +67,12 @@ class CheckedScript:
 
     def line(self, number: int) -> str:
         """The text of a line."""
-        lines = self.text.split("\n")
-        return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
+        known = 0 < number <= len(self._lines)
+        return self._lines[number - 1].rstrip("\r") if known else ""
+
+    @cached_property
+    def _lines(self) -> Sequence[str]:
+        return self.text.split("\n")
 
 
 def check_text(
@@ -142,7 +150,14 @@ def _checked(
     request: Optional[JobRequest] = None,
 ) -> CheckedScript:
     text = "" if is_too_long(text) else text
-    shell = read_shell(text.replace("\r\n", "\n"))
+    text_read = beginning(text.replace("\r\n", "\n"))
+    for_grammar = _for_grammar(text_read, header)
+    shell = read_shell(for_grammar)
+    ends = [one for one in (header.left_out, shell.unread) if one]
+    if for_grammar != text_read and not _is_for_bash(header):
+        ends.append(for_grammar.count("\n") + 1)
+    left_out = min(ends, default=0)
+    known = known and not (left_out and left_out < header.first_command)
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
     assessed: Optional[Assessment] = None
@@ -151,11 +166,9 @@ def _checked(
         made, judged, assessed = _judged(request, asking)
     if header.unread & SIZE:
         made = None
-    text_read = text.replace("\r\n", "\n")
+    broken = _unreadable(text_read, header, shell)
     options = _known_options(header) if asking.ask_slurm else frozenset()
-    facts = ScriptFacts(
-        text_read, header, shell, made, _unreadable(text_read, header, shell), options
-    )
+    facts = ScriptFacts(text_read, header, shell, made, broken, options, left_out)
     forbidden = asking.cluster.policy.forbidden_options
     found = check_script(facts, judged, forbidden, now=asking.now)
     verdict = None
@@ -177,14 +190,41 @@ def _known_options(header: Header) -> FrozenSet[str]:
     return known_options()
 
 
+_LONG = 10_000
+"""Characters of a script of which bash is asked first."""
+
+
+def _for_grammar(text: str, header: Header) -> str:
+    """What the grammar reads: it would brood over a long text that bash cannot read."""
+    if len(text) <= _LONG:
+        return text
+    if not _is_for_bash(header):
+        return text[: text.rfind("\n", 0, _LONG) + 1]
+    found = _bash_says(text, header)
+    lines = text.split("\n")
+    return text if found is None or found[1].warning else "\n".join(lines[: found[0].line - 1])
+
+
+def _bash_says(text: str, header: Header) -> Optional[Tuple[Place, SyntaxProblem]]:
+    """Where bash cannot read a text, but for the end of one that is not all of the script."""
+    found = unreadable(text)
+    at_the_end = found is not None and re.search("end of file|EOF|end-of-file", found[1].message)
+    return None if header.left_out and at_the_end else found
+
+
+def _is_for_bash(header: Header) -> bool:
+    names = [word.rpartition("/")[2] for word in header.shebang.split()]
+    return bool({"bash", "sh"} & set(names))
+
+
 def _unreadable(
     text: str, header: Header, shell: ShellText
 ) -> Optional[Tuple[Place, SyntaxProblem]]:
     """Where bash cannot read a script; bash is asked only where the grammar has its doubts."""
-    names = [word.rpartition("/")[2] for word in header.shebang.split()]
-    if shell.broken is None or not {"bash", "sh"} & set(names) or "\0" in text:
+    doubtful = shell.broken is not None or len(text) > _LONG
+    if not doubtful or not _is_for_bash(header) or "\0" in text:
         return None
-    found = unreadable(text)
+    found = _bash_says(text, header)
     if found is None:
         return None
     for one in shell.commands:  # bash does not read what stands behind the end
@@ -254,12 +294,16 @@ def check_line(
     return CheckedScript("command line", line, check_script(facts, judged, forbidden))
 
 
+_MOST_PARTITIONS = 100
+"""Of those that a script names, so many are looked at."""
+
 _Judged = Tuple[Optional[JobPlan], Sequence[Finding], "Optional[Assessment]"]
 
 
 def _judged(request: JobRequest, asking: _Asking, *, interactive: bool = False) -> _Judged:
     """The plan, and what the rules have against it: of several partitions, in the best one."""
-    partitions: Iterable[str] = (request.partition or "").split(",")
+    named = dict.fromkeys((request.partition or "").split(","))
+    partitions: Iterable[str] = islice(named, _MOST_PARTITIONS)
     if asking.now:
         partitions = (request.partition or "",)
     best: _Judged = (None, (), None)

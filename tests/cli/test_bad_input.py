@@ -240,6 +240,8 @@ def test_script_that_does_not_exist(run: Run, fake_slurm: FakeSlurm, tmp_path: P
     assert fake_slurm.calls("sbatch") == []
     shown = run("generate", *ONE, "tain.py")
     assert "warning NC401" in shown.stderr
+    said = run("submit", "nofile.sh", code=4).stderr
+    assert said.startswith("neuronctl: error NC401: no program 'nofile.sh'") and "NC101" in said
 
 
 def test_script_that_is_a_directory_or_a_fifo(run: Run, tmp_path: Path) -> None:

@@ -157,9 +157,38 @@ def test_what_cannot_be_read(run: Run) -> None:
     assert "is not salloc" in run("check", "--line", "rm -rf x", code=2).stderr
 
 
+def test_what_cannot_be_read_does_not_hide_the_others(run: Run, tmp_path: Path) -> None:
+    scripts(tmp_path, wrong=WRONG)
+    (tmp_path / "empty").mkdir()
+    result = run("check", "none.sh", "empty", "wrong.sh", "other.sh", code=2)
+    assert result.stdout.endswith("wrong.sh: 1 error\n")
+    for words in ("cannot read 'none.sh'", "no batch script at 'empty'", "cannot read 'other.sh'"):
+        assert result.stderr.count(words) == 1
+    answer = run("check", "--json", "none.sh", "wrong.sh", code=2)
+    assert [one["file"] for one in json.loads(answer.stdout)["files"]] == ["wrong.sh"]
+    assert "cannot read 'none.sh'" in run("check", "--fix", "none.sh", "wrong.sh", code=2).stderr
+    assert run("check", "none.sh", "other.sh", code=2).stdout == ""
+
+
+def test_a_long_line_is_shown_around_the_place(run: Run, tmp_path: Path) -> None:
+    long = "x" * 5_000
+    text = RIGHT.replace("python train.py", f"echo {long}; srun -N 9 python 한글.py {long}")
+    lines = run("check", *scripts(tmp_path, job=text), code=4).stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if " NC622: " in line)
+    assert lines[at].startswith("job.sh:4:5008: ") and len(max(lines, key=len)) < 400
+    shown, mark = lines[at + 1 : at + 3]
+    assert shown.startswith("  4 | …xxx") and shown.endswith("xxx…")
+    assert shown[mark.index("^") :].startswith("srun -N 9") and mark.count("^") == 4
+    text = RIGHT.replace("-", f"-{'n' * 40_000}", 1)
+    (name,) = scripts(tmp_path, job=text)
+    for form in ("--json", "--sarif"):
+        assert len(run("check", form, name, code=4).stdout) < 20_000
+
+
 def test_a_file_that_is_too_long_is_not_read_to_its_end(run: Run, tmp_path: Path) -> None:
     (name,) = scripts(tmp_path, job=RIGHT + "#" * (4 * 1024 * 1024 - len(RIGHT)))
-    assert "nothing found" in run("check", name).stdout  # as long as slurmctld takes
+    answer = run("check", name).stdout  # as long as slurmctld takes
+    assert "job.sh:5:1: warning NC643: neuronctl reads a script up to this line" in answer
     (name,) = scripts(tmp_path, job=RIGHT + "é" * (2 * 1024 * 1024))
     (finding,) = json.loads(run("check", "--json", name, code=4).stdout)["files"][0]["findings"]
     assert (finding["code"], finding["line"]) == ("NC602", 1)

@@ -537,6 +537,18 @@ def test_its_job_is_found_by_what_it_runs(run: Run, fake_slurm: FakeSlurm, tmp_p
     assert [(one["key"], one["job_id"]) for one in records()] == [(key, 7)]
 
 
+def test_a_quiet_sbatch_was_not_interrupted(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    key = cut_off(run, fake_slurm, "-Q", "job.sh")
+    fake_slurm.queue(row(tmp_path, "7", f"{tmp_path}/job.sh"))
+    result = run("status", env=scripts_of_jobs(fake_slurm, tmp_path, j7=SCRIPT))
+    assert result.stderr == "" and " 7 " in f" {result.stdout}".replace("\n", " ")
+    assert [(one["key"], one["job_id"]) for one in records()] == [(key, 7)]
+    cut_off(run, fake_slurm, "-HQJx", "job.sh")
+    assert "sbatch --quiet did not say which job 'x' of" in run("status").stderr
+
+
 def test_of_more_jobs_than_submissions_none_is_taken(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:

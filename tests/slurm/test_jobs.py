@@ -180,11 +180,11 @@ def test_signal_reaches_the_program(sandbox: Sandbox, no_jobs: None) -> None:
 
 
 def test_secret_reaches_the_job_but_no_file(sandbox: Sandbox, no_jobs: None) -> None:
-    sandbox.write("token.py", "import os\nprint('length', len(os.environ['HF_TOKEN']))\n")
+    sandbox.write("length.py", "import os\nprint('length', len(os.environ['HF_TOKEN']))\n")
     said = submit(
         sandbox,
         *("--gpus-per-node", "1", "--env", "HF_TOKEN=hf_notforfiles", "-o", "token.out"),
-        "token.py",
+        "length.py",
         copy=[],
     )
     assert sandbox.exec(["cat", "token.out"]).stdout.strip() == "length 14"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import List, Set, Tuple
 
@@ -440,3 +441,77 @@ def test_odd_digits_are_no_numbers(text: str) -> None:
     script = f"#!/bin/bash\n#SBATCH -p cpu\n#SBATCH --gpus-per-task={text}\n"
     script += f"export OMP_NUM_THREADS={text} MASTER_PORT={text}\n./a\n"
     assert check_text("job.sh", script, catalog, catalog.clusters["neuron"], ask_slurm=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "column"),
+    [
+        ("-J my\u200bjob", 14),
+        ('--qos="high\u00a0"', 20),
+        ("-o log\u3000.out", 15),
+        ("-J 작업－１", 0),
+    ],
+)
+def test_an_odd_character_of_unknown_meaning_is_only_named(line: str, column: int) -> None:
+    text = f"#!/bin/bash\n#SBATCH {line}\npython x.py\n"
+    found = [one for one in checked(text, "neuron").findings if one.finding.code == "NC615"]
+    assert [(one.place.line, one.place.column, one.edits) for one in found] == [
+        (2, column, ()) for _ in range(bool(column))
+    ]
+
+
+TOP = "#!/bin/bash\n#SBATCH -N 2 -n 8 -c 4 -p amd_a100nv_8 --gres=gpu:2\n"
+LONG = {
+    "flags": "#!/bin/bash\n#SBATCH -" + "H" * 500_000 + "\n",
+    "options": "#!/bin/bash\n" + "".join(f"#SBATCH -N{n}\n" for n in range(50_000)),
+    "partitions": "#!/bin/bash\n#SBATCH -p " + ",".join(f"p{n}" for n in range(9_000)) + "\n",
+    "refused": "#!/bin/bash\n" + "#SBATCH –N 1\n" * 100_000,
+    "components": "#!/bin/bash\n" + "#SBATCH -N1\n#SBATCH hetjob\n" * 60_000,
+    "late": TOP + "date\n" + "#SBATCH -N 1\n" * 200_000,
+    "launches": TOP + "srun python a.py\n" * 10_000,
+    "one line": TOP + "echo " + "x " * 500_000 + "\n",
+    "not for bash": TOP + ")" * 100_000 + "\n",
+    "not bash": "#!/usr/bin/python3\n" + "))))))))\n" * 20_000,
+    "NUL": TOP + "\0" * 100_000,
+    "growing": TOP + "A0=aaaaaaaaaaaaaaaa\n" + "".join(f"A{n + 1}=$A{n}$A{n}\n" for n in range(60)),
+    "remarks": TOP + "# neuronctl: ignore=NC601\n" * 140_000,
+    "Windows": (TOP + "echo hi\n" * 100_000).replace("\n", "\r\n"),
+    "here-documents": TOP + "cat <<E\nhello\nE\n" * 100_000,
+    "deep": TOP + "(" * 100_000 + "true" + ")" * 100_000 + "\n",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_no_script_takes_long(name: str) -> None:
+    begin = time.process_time()
+    script = checked(LONG[name], "neuron")
+    assert time.process_time() - begin < 5  # less than 1 s on a machine that does nothing else
+    assert len(script.findings) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("flags", 2), ("options", 4_000), ("launches", 5_003), ("one line", 3), ("not bash", 1_113)],
+)
+def test_it_is_said_up_to_which_line_a_script_is_read(name: str, line: int) -> None:
+    found = [one for one in checked(LONG[name], "neuron").findings if one.finding.code == "NC643"]
+    assert [one.finding.severity for one in found] == ["warning"]
+    # How many parts a line has depends on the grammar's release.
+    assert 0.8 * line <= found[0].place.line <= 1.2 * line
+
+
+def test_nothing_is_missed_that_may_stand_in_the_rest() -> None:
+    text = TOP.replace("-N 2", "-N 2 --signal=B:USR1@60") + "python a.py\n" + "date\n" * 50_000
+    codes = {one.finding.code for one in checked(text, "neuron").findings}
+    assert "NC643" in codes and not codes & {"NC624", "NC625", "NC635"}
+
+
+@pytest.mark.parametrize("text", ["\0\0", " \n\t\n", "", "\x7fELF\0\0", "echo\0\n"])
+def test_what_is_no_text_is_an_error(text: str) -> None:
+    assert {one.finding.severity for one in checked(text, "neuron").findings} == {"error"}
+
+
+def test_a_long_value_is_told_in_short() -> None:
+    text = f"#!/bin/bash\n#SBATCH --{'n' * 40_000}=1\n#SBATCH -J x\n"
+    (one,) = (one for one in checked(text, "neuron").findings if one.finding.code == "NC601")
+    assert len(one.finding.message) <= 1_000 and one.finding.message.endswith("nnn'")

@@ -51,6 +51,14 @@ def with_comments(catalog: Catalog, comment: CommentPolicy) -> Catalog:
 
 # (code, what is wrong, what is right): lines behind TOP
 MENDS: List[Tuple[str, str, str]] = [
+    ("NC601", "#SBATCH --time＝10", "#SBATCH --time=10"),
+    ("NC601", "#SBATCH －t １０", "#SBATCH -t 10"),
+    ("NC601", "#SBATCH\u3000-t 10", "#SBATCH -t 10"),
+    ("NC615", "#SBATCH --qos=high\u200b", "#SBATCH --qos=high"),
+    ("NC615", "#SBATCH -q\u00a0high", "#SBATCH -q high"),
+    ("NC615", "#SBATCH --qos=high\u00a0--time=5", "#SBATCH --qos=high --time=5"),
+    ("NC615", "#SBATCH --constraint=“a100”", '#SBATCH --constraint="a100"'),
+    ("NC615", "#SBATCH --qos=ｈｉｇｈ -J －", "#SBATCH --qos=high -J －"),
     ("NC601", "#SBATCH –J x", "#SBATCH -J x"),
     ("NC601", "#SBATCH —-c 6", "#SBATCH -c 6"),
     ("NC601", "#SBATCH —--time 10", "#SBATCH --time 10"),

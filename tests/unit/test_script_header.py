@@ -91,6 +91,25 @@ def test_what_sbatch_refuses(line: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("#SBATCH --nodes = 2", "write --nodes=2"),
+        ("#SBATCH --nodes= 2", "write --nodes=2"),
+        ("#SBATCH --mem 64 GB", "write --mem=64GB"),
+        ("#SBATCH -J my job", '"my job"'),
+        ("#SBATCH -J = job", "write --job-name=job"),
+        ("#SBATCH --comment=my job", '--comment="my job"'),
+        ("#SBATCH --hold 2", '"--hold 2"'),
+        ("#SBATCH --exclusive 2", "write --exclusive=2"),
+        ("#SBATCH -N 2 4", '"2 4"'),
+    ],
+)
+def test_what_to_write_for_a_stray_word(line: str, hint: str) -> None:
+    (refusal,) = head(line).refusals
+    assert refusal.hint.endswith(hint)
+
+
+@pytest.mark.parametrize(
     "text", ["", " \n", "echo\n", "\n#!/bin/sh\n", "\ufeff#!/bin/sh\n", "#!/bin/sh\r\n", "#!/b\0\n"]
 )
 def test_files_that_sbatch_refuses(text: str) -> None:

@@ -180,9 +180,11 @@ def _known_options(header: Header) -> FrozenSet[str]:
 def _unreadable(
     text: str, header: Header, shell: ShellText
 ) -> Optional[Tuple[Place, SyntaxProblem]]:
-    """Where bash cannot read a script; bash is asked only where the grammar has its doubts."""
+    """Where bash cannot read a script; bash is asked only where the grammar has its doubts, or may
+    have missed that nothing ends a here-document."""
     names = [word.rpartition("/")[2] for word in header.shebang.split()]
-    if shell.broken is None or not {"bash", "sh"} & set(names) or "\0" in text:
+    doubtful = shell.broken is not None or "<<" in text
+    if not doubtful or not {"bash", "sh"} & set(names) or "\0" in text:
         return None
     found = unreadable(text)
     if found is None:

@@ -112,16 +112,18 @@ def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
     from neuronctl.batchscript.header import Place
     from neuronctl.batchscript.shell_text import read_shell
 
-    line = "".join(text.split("\n")[found.line - 1 : found.line])
+    lines = text.split("\n")
+    number = min(found.line, len(lines))  # the end of a text without a newline is one below
+    line = lines[number - 1]
     token = re.search(r"near unexpected token `(.*)'", found.message)
     quote_mark = re.search(r"matching `(['\"`])'", found.message)
     place = read_shell(text).broken
-    start = place.column if place is not None and place.line == found.line else 1
+    start = place.column if place is not None and place.line == number else 1
     if token is not None:
         start = (line.find(token[1]) if token[1] in line else len(line)) + 1
     elif quote_mark is not None:
         start = line.find(quote_mark[1], start - 1) + 1
-    return Place(found.line, max(start, 1), len(line) + 1), found
+    return Place(number, max(start, 1), len(line) + 1), found
 
 
 def _is_file_name(script: str) -> bool:

@@ -34,17 +34,19 @@ def refused_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             place = one.place if one.place.line else facts.top
             message = f"sbatch refuses the script: {one.message}"
             yield ScriptViolation(message, place, one.hint, edits=one.edits)
+    told = {one.place.line for one in facts.header.refusals}
     array = facts.given("array")
-    # Slurm forgives brackets and an empty item, and reads of what follows % as much as it can.
-    items = re.sub(r"%.*|[\[\]]", "", (array.value or "") if array is not None else "").split(",")
-    try:
-        units.check_array(",".join(filter(None, items)) or "0")
-    except ValueError as error:
-        place = facts.top if array is None else array.place
-        message = f"Slurm refuses the job: --array: {error}"
-        yield ScriptViolation(
-            message, place, "write 0-9, 0-9:2, or 1,3,5; 0-9%2 runs two at a time"
-        )
+    if array is not None and array.place.line not in told:
+        # Slurm forgives brackets and an empty item, and reads of what follows % what it can.
+        items = re.sub(r"%.*|[\[\]]", "", array.value or "").split(",")
+        try:
+            units.check_array(",".join(filter(None, items)))
+        except ValueError as error:
+            yield ScriptViolation(
+                f"Slurm refuses the job: --array: {error}",
+                array.place,
+                "write 0-9, 0-9:2, or 1,3,5; 0-9%2 runs two at a time",
+            )
     here = facts.known_options
     for given in facts.header.given:
         if not is_of_a_plugin(given.name) or given.source != SCRIPT or given.name in here:

@@ -118,6 +118,8 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     # Without a request for GPUs, Slurm sets nothing; a node may have some all the same.
     if facts.plan is None or not facts.plan.gpus_per_node:
         return
+    if facts.has("gpus-per-task") and not facts.has("ntasks", "ntasks-per-node", "gpus"):
+        return  # how many tasks there are may be said on the command line
     has = facts.plan.gpus_per_node
     of_commands = [one for command in facts.shell.commands for one in command.assigned]
     several = len([one for one in of_commands if one.name == "CUDA_VISIBLE_DEVICES"]) > 1

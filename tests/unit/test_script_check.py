@@ -285,6 +285,8 @@ def test_what_is_not_known_or_not_meant_is_not_reported(
         ("-N 2 -n 4", "python -m venv env\npython -m pip install x", set()),
         ("-J x", "cat <<EOF > a\nx\n  EOF\n./x", {("NC643", "warning")}),
         ("-J x", "torchrun --standalone --rdzv-endpoint=localhost:0 t.py", set()),
+        ("--gres=gpu:0", "./x", set()),
+        ("--gpus-per-task=1 --gres=none", "export CUDA_VISIBLE_DEVICES=3,2,1,0", set()),
         # what most people mean by a number
         ("--time=30:00", "./x", {("NC612", "note")}),
         ("--time=24:00", "./x", {("NC612", "warning")}),

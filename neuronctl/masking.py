@@ -29,6 +29,8 @@ _SURE_NAME = r"""(?i)(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIALS?|PAS
     |(?:API|ACCESS|ACCOUNT|SECRET|PRIVATE)[_-]?KEY)\Z""".replace("\n    ", "")
 _PLAIN = r"""(?x) (?<![\w$.+-]) (?P<name> [\w.+-]{1,100} ) =
     (?P<quote> ["']? ) (?P<value> [\w.:/+-]{0,200} ) (?P=quote) (?= [\s,;&|)'"\\] | \Z )"""
+_PLAIN_OPTION = r"""(?x) (?<!\S) (?P<name> --? [A-Za-z][\w.-]{0,100} ) [ \t]{1,9} (?P<quote>)
+    (?P<value> [\w.:/+] [\w.:/+-]{0,200} ) (?= [\s,;&|)'"\\] | \Z )"""
 _PLAIN_BEARER = r"(?i)\bBearer\s{1,9}[a-z]{1,20}(?![\w.~+/=-])"
 
 # Well-known tokens: how they begin, and what follows.
@@ -71,14 +73,15 @@ _PRIVATE_KEY = (
 )
 
 # A word as bash reads it: quoted parts may hold anything, newlines too.
-_WORD = r"""(?: \$'(?:\\.|[^'\\]){0,5000}' | '[^']{0,5000}' | "(?:\\.|[^"\\]){0,5000}" | \\.
+_WORD = r"""(?: \$\( (?: [^()] | \( [^()]{0,500} \) ){0,500} \) | \$'(?:\\.|[^'\\]){0,5000}'
+              | '[^']{0,5000}' | "(?:\\.|[^"\\]){0,5000}" | \\.
               | [^\s;&|<>()'"\\] )"""
 # {1,100}: of a name. Each begins where no other name can be going on.
 _ASSIGNMENT = rf"""(?xs) (?<![\w$.-])
     [\w.+-]{{1,100}} = {_WORD}{{1,5000}}"""
 _OPTION = rf"""(?xs) (?<!\S)
     (?P<head> (?P<name> --? [A-Za-z][\w.-]{{0,100}} ) [ \t]{{1,100}} (?: \\\n [ \t]{{0,100}} )? )
-    (?P<value> (?!-) {_WORD}{{1,5000}} )"""
+    (?P<value> (?! - | \\\n ) {_WORD}{{1,5000}} )"""
 # {"api_key": "x"}, openai.api_key = "x"
 _QUOTED = r"""(?x) (?<![\w.-]) (?P<head> (?P<name> [\w.-]{1,100} ) ['"]? \s{0,20} [:=] \s{0,20} )
     (?P<value> '[^'\n<>]{6,5000}' | "[^"\n<>]{6,5000}" )"""
@@ -127,7 +130,9 @@ def tells_secret(text: str) -> bool:
 
     What is stored is masked with less: ``--bucket-key=group`` is called a key, and tells nothing.
     """
-    shown = re.sub(_PLAIN, _without_plain, text) if _may_name(text) else text
+    shown = text
+    for plain in (_PLAIN, _PLAIN_OPTION) if _may_name(text) else ():
+        shown = re.sub(plain, _without_plain, shown)
     shown = re.sub(_PLAIN_BEARER, "", shown) if "earer" in shown else shown
     return is_secret_value(shown)
 
@@ -135,7 +140,8 @@ def tells_secret(text: str) -> bool:
 def _without_plain(match: re.Match[str]) -> str:
     name, value = match["name"], match["value"]
     telling = len(value) >= 8 and re.search("[0-9]", value) and re.search("[A-Za-z]", value)
-    if telling or re.search(_SURE_NAME, name) or not is_secret_name(name):
+    sure = re.search(_SURE_NAME, name) and not re.match(r"(?i)-{0,2}(?:max|min|num)[_-]", name)
+    if telling or sure or not is_secret_name(name):
         return match[0]
     return f"plain={match['quote']}{value}{match['quote']}"
 
@@ -332,7 +338,9 @@ def _option(match: re.Match[str]) -> str:
     if match["name"] == "--export":
         head, items, end = _export_list(match["value"], "--export")
         return match["head"] + head + _listed(items) + end
-    directory = match["name"] == "--pwd" and match["value"].startswith("/")  # of a container
+    directory = match["name"] == "--pwd" and match["value"].startswith(
+        ("/", "$", "~")
+    )  # of a container
     secret = is_secret_name(match["name"]) and not directory
     return _shown(match["head"], match["value"]) if secret else match[0]
 

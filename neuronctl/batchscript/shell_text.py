@@ -137,10 +137,14 @@ _MOST_EXPANDED = 200_000
 _parser: Optional[Parser] = None
 
 
-def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:
-    """Read shell text. known: variables that are set when it begins."""
+def read_shell(text: str, known: Mapping[str, str] = {}, *, split: bool = True) -> ShellText:
+    """Read shell text.
+
+    known: variables that are set when it begins. split: whether ``$NAME`` is as many words as its
+    value has; else it is one, of an unknown value.
+    """
     root, data = _parsed(text)
-    return _Reader(text.encode("utf-8", "surrogateescape"), data, known).read(root)
+    return _Reader(text.encode("utf-8", "surrogateescape"), data, known, split).read(root)
 
 
 def syntax_tree(text: str) -> Node:
@@ -251,13 +255,14 @@ def _before(line: bytes, parsed: bytes, column: int) -> int:
 class _Reader:
     """Walks one tree; holds the variables that are known so far."""
 
-    def __init__(self, text: bytes, data: bytes, known: Mapping[str, str]) -> None:
+    def __init__(self, text: bytes, data: bytes, known: Mapping[str, str], split: bool) -> None:
         """text: the file's; data: what the tree is of."""
         self.data = data
         self.lines = text.split(b"\n")
         self.parsed_lines = self.lines if data == text else data.split(b"\n")
         self.characters: Dict[int, _Characters] = {}
         self.known: Dict[str, str] = dict(known)
+        self.split = split
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
         self.unexported: Dict[str, List[int]] = {}
@@ -353,11 +358,11 @@ class _Reader:
                         )
                     )
             elif child.type == "command_name":
-                words.append(self.word(child.children[0] if child.children else child, child))
+                words += self.words(child.children[0] if child.children else child, child)
             elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
                 continue
             elif child.is_named:
-                words.append(self.word(child, child))
+                words += self.words(child, child)
         place = self.place(node)
         self.commands.append(
             Command(
@@ -417,6 +422,17 @@ class _Reader:
             self.known.pop(name, None)
         if node.type == "variable_assignment":
             self.substitutions(node, where)
+
+    def words(self, node: Node, around: Node) -> List[Word]:
+        """A word of a command, or those of the variable that it is."""
+        one = self.word(node, around)
+        value = self.known.get(one.names[0]) if len(one.names) == 1 else None
+        alone = re.fullmatch(r"\$(\w+|\{\w+\})", one.raw) is not None
+        if value is None or one.value is not None or not alone or not self.split:
+            return [one]
+        if re.search(r"[*?\[\\]", value):
+            return [one]  # the names of files
+        return [Word(one.raw, part, one.names, part, one.place) for part in value.split()]
 
     def word(self, node: Optional[Node], around: Node) -> Word:
         """A word, or the empty value of ``A=``."""

@@ -112,7 +112,7 @@ def _simple(nodes: List[Node], one_word: Collection[str]) -> Optional[Tuple[Simp
 def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
     names = re.findall(r"(?a)\b[A-Za-z_]\w*", text)
     whole = {name: f"{NAME_BEGINS}{name}{NAME_ENDS}" for name in names}
-    read = read_shell(text, whole)
+    read = read_shell(text, whole, split=False)
     if kind == "command":
         commands = [one for one in read.commands if not one.captured]
         if len(commands) != 1 or commands[0].assigned:
@@ -121,7 +121,9 @@ def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
         several = {
             name: f"{whole[name]} " if name not in one_word else whole[name] for name in names
         }
-        split = next(one for one in read_shell(text, several).commands if not one.captured)
+        split = next(
+            one for one in read_shell(text, several, split=False).commands if not one.captured
+        )
         return Simple(tuple(map(_word, commands[0].words, split.words)))
     exported = text.split(None, 1)[0] == "export"
     if (kind == "declaration_command" and not exported) or not re.match(

@@ -28,6 +28,7 @@ from neuronctl.planning.model import option_name
 from neuronctl.request.job import build_request
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.request.options import shell_text
+from neuronctl.slurm.shell_syntax import syntax_problem
 from neuronctl.yamlfile.writer import Entry, write
 
 
@@ -140,8 +141,10 @@ class _Importer:
         self.has_trap = any(one.name == "trap" for one in shell.commands)
         one_word = _one_word(self.text, shell)
         self.units = [] if shell.broken else units(self.text, one_word)
-        if shell.broken:
-            self._say(shell.broken.line, "bash may not read this; it is carried over as it is")
+        problem = syntax_problem(self.text) if shell.broken else None
+        if problem is not None:
+            message = f"bash says: {problem.message}; this is carried over as it is"
+            self._say(min(problem.line, len(shell_lines)), message)
         if header.shebang.split()[0].rpartition("/")[2] == "sh":
             self.remarks.append(Remark(1, "a script for sh: bash runs the job"))
         line = uses_arguments(self.text)

@@ -48,6 +48,7 @@ ABOUT: Mapping[str, Tuple[str, ...]] = {
     "NC526": ("reservation",),
     "NC530": ("licenses",),
 }
+_GPUS = ("gpus", "gpus-per-node", "gpus-per-task")
 SIZE = frozenset(
     (
         *("partition", "nodes", "nodelist", "ntasks", "ntasks-per-node", "cpus-per-task"),
@@ -171,6 +172,10 @@ def _that_hold(
         if unread.intersection(options) and not facts.has(*options):
             continue  # it is given, in a way that sbatch refuses
         if unread & SIZE and SIZE.intersection(options):
+            continue
+        # None on purpose: --gres=gpu:0.
+        gpus = (facts.header.value(name) or "" for name in ("gres", *_GPUS))
+        if finding.code == "NC122" and any(re.search("(^|:)0$", one) for one in gpus):
             continue
         # The plan names cores and tasks, whether the script does or not.
         if finding.code == "NC211" and not facts.has(*forbidden):

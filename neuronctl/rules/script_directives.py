@@ -36,6 +36,19 @@ def refused_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             place = one.place if one.place.line else facts.top
             message = f"sbatch refuses the script: {one.message}"
             yield ScriptViolation(message, place, one.hint, edits=one.edits)
+    told = {one.place.line for one in facts.header.refusals}
+    array = facts.given("array")
+    if array is not None and array.place.line not in told:
+        # Slurm forgives brackets and an empty item, and reads of what follows % what it can.
+        items = re.sub(r"%.*|[\[\]]", "", array.value or "").split(",")
+        try:
+            units.check_array(",".join(filter(None, items)))
+        except ValueError as error:
+            yield ScriptViolation(
+                f"Slurm refuses the job: --array: {error}",
+                array.place,
+                "write 0-9, 0-9:2, or 1,3,5; 0-9%2 runs two at a time",
+            )
     here = facts.known_options
     for given in facts.header.given:
         if not is_of_a_plugin(given.name) or given.source != SCRIPT or given.name in here:
@@ -269,10 +282,23 @@ def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                 given.value_place,
                 f"set it within the script: export {before},{item}",
             )
-    if items and not {"ALL", "NONE", "NIL"} & {one.upper() for one in items}:
+    if {"NONE", "NIL"} & {one.upper() for one in items}:
+        # SLURM_EXPORT_ENV, which sbatch sets then, holds for each srun.
+        bare = [one for one in facts.launches if one.kind == SRUN_KIND and not one.has("export")]
+        if bare and "SLURM_EXPORT_ENV" not in facts.text:
+            yield ScriptViolation(
+                f"--export={given.value} holds for every srun, too: its program gets none of the "
+                "variables that this script sets, PATH among them",
+                given.value_place,
+                "write unset SLURM_EXPORT_ENV before the first srun, or srun --export=ALL",
+            )
+    elif items and "ALL" not in {one.upper() for one in items}:
+        named = {one.partition("=")[0] for one in items}
+        lacks = "" if "HOME" in named else "it has no HOME, and "
+        lacks += "its sruns have no PATH"
         yield ScriptViolation(
-            "without ALL, --export leaves the job these variables alone: it has no HOME, and its "
-            "sruns have no PATH, so that they do not even find bash",
+            f"without ALL, --export leaves the job these variables alone: {lacks}, so that they "
+            "do not even find bash",
             given.value_place,
             f"write --export=ALL,{given.value}, or set them within the script",
         )

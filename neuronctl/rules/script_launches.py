@@ -94,6 +94,26 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
     return None
 
 
+def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[ScriptViolation]:
+    """An srun of more tasks than the job has cores for."""
+    count, plan = one.count("ntasks"), facts.plan
+    if one.kind != SRUN_KIND or count is None or plan is None or one.has("overcommit", "jobid"):
+        return
+    told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
+    has = facts.tasks * plan.cpus_per_task
+    if told and not facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu") and count > has:
+        yield ScriptViolation(
+            f"srun starts {counted(count, 'task')}, and the job has {counted(has, 'core')}: where "
+            "nodes are shared, srun refuses it",
+            one.place_of("ntasks"),
+            f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
+            WARNING,
+        )
+
+
+_NODES = {SRUN_KIND: "nodes", TORCHRUN: "nnodes", ACCELERATE: "num_machines"}
+
+
 @script_rule("NC622")
 def larger_than_the_job(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     plan = facts.plan
@@ -102,14 +122,16 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     # Where tasks alone are requested, Slurm chooses the number of nodes.
     fixed = facts.has("nodes") or not facts.has("ntasks", "gpus", "nodelist", "gpus-per-task")
     for top in facts.launches:
+        yield from _too_many_tasks(facts, top)
         for one in (top, *top.below()):
-            count = one.count("nodes" if one.kind == SRUN_KIND else "nnodes")
-            if one.kind not in (SRUN_KIND, TORCHRUN) or count is None:
+            count = one.count(_NODES.get(one.kind, ""))
+            if count is None:
                 continue
             if fixed and count > plan.nodes and not one.has("jobid"):
                 ends = "srun refuses it" if one.kind == SRUN_KIND else "it waits for the others"
                 # With a rank and an address of its own, it may be one of several jobs.
-                of_several = one.count("node_rank") is not None and one.has("master_addr")
+                rank = one.count("node_rank", "machine_rank")
+                of_several = rank is not None and one.has("master_addr", "main_process_ip")
                 yield ScriptViolation(
                     f"{one.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
                     f"{ends}",
@@ -143,10 +165,17 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         )
 
 
+_TOOLS = """
+build compileall ensurepip http ipykernel json jupyter mpi4py nltk notebook pip pytest site spacy
+timeit unittest venv virtualenv wheel zipfile
+""".split()  # noqa: SIM905
+
+
 def _plain(one: Launch) -> bool:
     """Whether it is a program of the user's, started as it is and on purpose alone."""
     known = one.kind == PYTHON and one.options.get("script") != UNKNOWN
-    return known and not one.has("c", "m") and not one.command.captured
+    tool = one.options.get("m", "").partition(".")[0] in _TOOLS
+    return known and not one.has("c") and not tool and not one.command.captured
 
 
 @script_rule("NC624")

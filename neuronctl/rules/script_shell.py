@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.header import SCRIPT, Place
-from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND
+from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND, Launch
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
 from neuronctl.masking import is_secret_name, listed_variables, tells_secret
@@ -71,20 +71,38 @@ def _shared(facts: ScriptFacts) -> bool:
     return not 0 < plan.partition.gpus_per_node <= plan.gpus_per_node
 
 
+def _assigned(facts: ScriptFacts) -> List[Assignment]:
+    """Every assignment, also those before a command."""
+    before = (one for command in facts.shell.commands for one in command.assigned)
+    return [*facts.shell.assignments, *before]
+
+
+def _rendezvous(one: Launch) -> Iterator[Tuple[str, Place]]:
+    """The port of its --rdzv_endpoint, also where the address is a variable."""
+    words = one.command.words if one.has("rdzv_endpoint") else ()
+    for word, following in zip(words, (*words[1:], None)):
+        match = re.fullmatch(r"--rdzv[-_]endpoint(=.*)?", word.raw, re.DOTALL)
+        value = "" if match is None else match[1] or (following.raw if following else "")
+        port = re.search(r":([1-9][0-9]{0,4})[\"']?$", value)
+        if port is not None:
+            yield port[1], one.place_of("rdzv_endpoint")
+
+
 @script_rule("NC632")
 def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if not _shared(facts):
         return
     found: List[Tuple[str, Place]] = [
         (one.word.value, one.place)
-        for one in facts.shell.assigned("MASTER_PORT")
-        if one.word.value is not None
+        for one in _assigned(facts)
+        if one.name == "MASTER_PORT" and one.word.value is not None
     ]
     for top in facts.launches:
         for one in (top, *top.below()):
             for name in ("master_port", "main_process_port"):
                 if one.count(name):
                     found.append((str(one.count(name)), one.place_of(name)))
+            found += _rendezvous(one)
     for port, place in found[:1]:
         if digits(port):
             yield ScriptViolation(
@@ -100,6 +118,8 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     # Without a request for GPUs, Slurm sets nothing; a node may have some all the same.
     if facts.plan is None or not facts.plan.gpus_per_node:
         return
+    if facts.has("gpus-per-task") and not facts.has("ntasks", "ntasks-per-node", "gpus"):
+        return  # how many tasks there are may be said on the command line
     has = facts.plan.gpus_per_node
     of_commands = [one for command in facts.shell.commands for one in command.assigned]
     several = len([one for one in of_commands if one.name == "CUDA_VISIBLE_DEVICES"]) > 1
@@ -171,8 +191,28 @@ def _traps(facts: ScriptFacts, name: str) -> Tuple[Command, ...]:
     )
 
 
+def _not_for_the_shell(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    """A trap of the batch shell's for a signal that goes to srun's processes alone."""
+    given = facts.given("signal")
+    match = (
+        re.fullmatch(r"(?i)(?:R:)?(?:SIG)?([A-Z]+[0-9]?)(@.*)?", given.value or "")
+        if given
+        else None
+    )
+    if given is None or match is None:
+        return
+    for trap in _traps(facts, match[1].upper())[:1]:
+        yield ScriptViolation(
+            f"this trap does not run: without B:, --signal={given.value} goes to what srun "
+            "started, and not to the batch shell",
+            trap.place,
+            f"write --signal=B:{match[1]}{match[2] or ''}",
+        )
+
+
 @script_rule("NC635")
 def no_trap(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    yield from _not_for_the_shell(facts)
     name, given = _signal(facts), facts.given("signal")
     if name is None or given is None or name in ("CONT", "URG", "CHLD", "KILL", "STOP"):
         return
@@ -299,11 +339,7 @@ def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if given.name == "export"
         for name, value in listed_variables(given.value or "")
     ]
-    assigned: List[Assignment] = [
-        *facts.shell.assignments,
-        *(one for command in facts.shell.commands for one in command.assigned),
-    ]
-    in_shell = [(one.name, one.word.value or "", one.place) for one in assigned]
+    in_shell = [(one.name, one.word.value or "", one.place) for one in _assigned(facts)]
     lines = set()
     for name, value, place in (*exported, *in_shell):
         if _PLACEHOLDER.fullmatch(value):
@@ -314,6 +350,10 @@ def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             lines.add(place.line)
             yield ScriptViolation(f"{name} looks like a secret: {told}", place, hint)
     for command in facts.shell.commands:
+        whole = " ".join(word.value or "$x" for word in command.words)
+        if command.name == "wandb" and command.place.line not in lines and tells_secret(whole):
+            lines.add(command.place.line)
+            yield ScriptViolation(f"this looks like a secret: {told}", command.place, hint)
         for word in command.words:
             if word.value and tells_secret(word.value) and word.place.line not in lines:
                 lines.add(word.place.line)

@@ -272,6 +272,19 @@ def test_a_path_of_several_variables_is_carried_over_whole() -> None:
     assert keys["args"] == ["--out", "$HOME/$USER/x"]
 
 
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [
+        ("exec 1000<>fifo\necho a >&1000", []),  # the grammar does not know it, and bash does
+        ("echo a\nif true; then\n  ./x", ["bash says: syntax error"]),
+    ],
+)
+def test_bash_is_asked_what_it_cannot_read(shell: str, said: List[str]) -> None:
+    made = imported(script(shell))
+    assert [": ".join(one.message.split(": ")[:2]) for one in made.remarks] == said
+    assert shell.split("\n")[0] in made.text
+
+
 def test_an_option_of_a_plugin_is_carried_over() -> None:
     made = imported(script("./x", "--image=docker:a/b"))
     assert "image=docker:a/b" in made.text and made.remarks == ()

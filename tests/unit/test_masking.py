@@ -320,6 +320,14 @@ def test_a_megabyte_of_anything_takes_a_moment(piece: str) -> None:
         ("log(key=constants.START, value=True)", False),
         ("curl -H 'Authorization: Bearer Oracle' x", False),
         ("curl -H 'Authorization: Bearer 0123456789abcdef' x", True),
+        ("--json-key inputs --pipe-key=x", False),
+        ("--max_batch_token 120000", False),
+        ("x --use_auth_token \\\n  --next", False),
+        ("singularity exec --pwd $HOME/git a.sif x", False),
+        ("redis_password=$(uuidgen)\nexport redis_password", False),
+        ('export KEY_PASSWORD="$(cat "$(dirname $0)/a")" A_TOKEN=$(echo $(cat b) | tr a b)', False),
+        ("export WANDB_API_KEY=$(cat ~/key)", False),
+        ("--bucket-key a1b2c3d4e5", True),
         ("--bucket-key=a1b2c3d4e5", True),
         ("export DB_PASSWORD=correcthorse", True),
         ("AWS_SECRET_ACCESS_KEY=abc", True),
@@ -329,3 +337,15 @@ def test_a_megabyte_of_anything_takes_a_moment(piece: str) -> None:
 )
 def test_what_a_reader_learns(text: str, tells: bool) -> None:
     assert tells_secret(text) == tells
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis_password=$(uuidgen)",
+        "export WANDB_API_KEY=$(cat key | head -n 1)\nexport A_TOKEN=$(echo $(cat b))",
+        "x --use_auth_token \\\n  --next",
+    ],
+)
+def test_what_names_a_secret_stays_as_it_is(text: str) -> None:
+    assert Masker().text(text) == text

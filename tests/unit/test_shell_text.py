@@ -26,7 +26,9 @@ def only(text: str) -> Command:
         ("A=1; x $A", "1"),
         ("A=1; x p${A}q", "p1q"),
         ("A='1 2'; x \"$A \"", "1 2 "),
-        ("A='1 2'; x $A", None),
+        ("A='1 2'; x $A", "2"),
+        ("A='1 2'; x p$A", None),
+        ("A='1 *'; x $A", None),
         ("A=1; A=2; x $A", None),
         ("if y; then A=1; fi; x $A", None),
         ("for A in 1; do x $A; done", None),
@@ -159,3 +161,13 @@ def test_a_word_with_several_variables_is_one(word: str) -> None:
     ).replace('"', "")
     assert read_shell(f"P={word}\nY=1").commands == ()
     assert read_shell(f"x '{word}' \\$A/\\$B/c").commands[0].words[1].value == word
+
+
+def test_a_variable_of_several_words_is_as_many() -> None:
+    text = 'L="torchrun --nproc_per_node=2 \\\n  --nnodes 1"\nsrun $L t.py'
+    words = only(text).words
+    assert [one.value for one in words] == [
+        *("srun", "torchrun", "--nproc_per_node=2", "--nnodes", "1", "t.py"),
+    ]
+    assert {one.place.column for one in words[1:5]} == {6}
+    assert only("L='a b'\nx \"$L\" '$L'").arguments == ("a b", "$L")

@@ -122,7 +122,7 @@ def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
         start = (line.find(token[1]) if token[1] in line else len(line)) + 1
     elif quote_mark is not None:
         start = line.find(quote_mark[1], start - 1) + 1
-    return Place(number, max(start, 1), len(line) + 1), found
+    return Place(found.line, max(start, 1), len(line) + 1), found
 
 
 def _is_file_name(script: str) -> bool:

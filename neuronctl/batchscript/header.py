@@ -588,7 +588,7 @@ def _spelled(line: str, number: int) -> Iterator[List[Edit]]:
         ]
     least = sorted([*blanks, *names], key=lambda one: one.place.column)
     yield least
-    told = {one.place.column for one in least}
+    told = {column for one in least for column in range(one.place.column, one.place.end)}
     values = [
         edit(at, at + 1, _LOOK_ALIKE.get(plain[at], "-"))
         for at in sorted(free)

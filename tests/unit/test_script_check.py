@@ -393,6 +393,7 @@ LONG = {
     "remarks": TOP + "# neuronctl: ignore=NC601\n" * 140_000,
     "Windows": (TOP + "echo hi\n" * 100_000).replace("\n", "\r\n"),
     "here-documents": TOP + "cat <<E\nhello\nE\n" * 100_000,
+    "text for bash": TOP + "bash -c '" + ")" * 100_000 + "'\n",
     "deep": TOP + "(" * 100_000 + "true" + ")" * 100_000 + "\n",
 }
 

@@ -394,6 +394,7 @@ LONG = {
     "Windows": (TOP + "echo hi\n" * 100_000).replace("\n", "\r\n"),
     "here-documents": TOP + "cat <<E\nhello\nE\n" * 100_000,
     "text for bash": TOP + "bash -c '" + ")" * 100_000 + "'\n",
+    "look-alikes": "#!/bin/bash\n#SBATCH" + " --qos=a\u200b" * 4_000 + "\n",
     "deep": TOP + "(" * 100_000 + "true" + ")" * 100_000 + "\n",
 }
 

@@ -590,7 +590,7 @@ def _spelled(line: str, number: int) -> Iterator[List[Edit]]:
         ]
     least = sorted([*blanks, *names], key=lambda one: one.place.column)
     yield least
-    told = {one.place.column for one in least}
+    told = {column for one in least for column in range(one.place.column, one.place.end)}
     values = [
         edit(at, at + 1, _LOOK_ALIKE.get(plain[at], "-"))
         for at in sorted(free)
@@ -630,7 +630,7 @@ def _named(character: str) -> str:
     return f"{what} (U+{ord(character):04X})"
 
 
-_FREE_TEXT = frozenset(
+FREE_TEXT = frozenset(
     """
     bb bbf chdir comment container error export extra input job-name mail-user nodefile output
     wckey wrap
@@ -638,18 +638,26 @@ _FREE_TEXT = frozenset(
 )
 
 
-def look_alike(given: Given, line: str) -> Optional[Tuple[str, Place, Tuple[Edit, ...]]]:
+_LONGEST_LINE = 1_000
+"""Characters of a directive in whose values characters are mended."""
+
+
+def look_alike(
+    given: Given, line: str, mend: bool
+) -> Optional[Tuple[str, Place, Tuple[Edit, ...]]]:
     """What in a value that sbatch takes only looks like another character, or like none: its name,
-    its place, and the edits where exactly one text is right. line: the one with the value.
+    its place, and the edits where exactly one text is right. line: the one with the value. mend:
+    whether to look for the edits, which are those of the whole line.
     """
     place = given.value_place
-    others = "" if given.name in _FREE_TEXT else _DASHES + "".join(_LOOK_ALIKE)
+    others = "" if given.name in FREE_TEXT else _DASHES + "".join(_LOOK_ALIKE)
     odd = re.compile(f"[{_LIKE_A_SPACE}{_LIKE_NOTHING}{others}]")
     found = None if line.isascii() else odd.search(line, place.column - 1, place.end - 1)
     if found is None:
         return None
     at = Place(place.line, found.start() + 1, found.end() + 1)
-    for edits in () if given.name in _FREE_TEXT else _spelled(line, place.line):
+    left = given.name in FREE_TEXT or len(line) > _LONGEST_LINE
+    for edits in _spelled(line, place.line) if mend and not left else ():
         plain, _ = _applied(line, edits)
         mended = read_header(f"#!\n{plain}").value(given.name)
         if mended and not odd.search(mended) and not _refused(plain, place.line, None):

@@ -307,6 +307,10 @@ def _python(word: Word, rest: Sequence[Word], command: Command, depth: int) -> L
     return Launch(PYTHON, word, command, {"script": script})
 
 
+_LONGEST_TEXT = 10_000
+"""Characters of ``bash -c TEXT`` that are read: over more that is not bash, the grammar broods."""
+
+
 def _shell(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
     """``bash -c TEXT``: what the text starts."""
     for number, one in enumerate(rest):
@@ -315,6 +319,8 @@ def _shell(word: Word, rest: Sequence[Word], command: Command, depth: int) -> La
             break
         if re.fullmatch(r"-[a-z]*c", value) and number + 1 < len(rest):
             text = rest[number + 1]
+            if len(text.text) > _LONGEST_TEXT:
+                return Launch(SHELL, word, command, {"c": ""}, certain=False)
             found = []
             for inner in read_shell(text.text).commands:
                 # Positions within the text mean nothing to a reader of the script.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, Tuple
+from typing import Iterator, Set, Tuple
 
 from neuronctl import units
 from neuronctl.batchscript.header import (
@@ -11,6 +11,7 @@ from neuronctl.batchscript.header import (
     BLANKS,
     CUT,
     EARLY_ONLY,
+    FREE_TEXT,
     MISSPELLED,
     OVERRIDDEN,
     REMARK,
@@ -326,12 +327,15 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 @script_rule("NC615")
 def character(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     refused = {one.place.line for one in facts.header.refusals}
+    looked_at: Set[int] = set()
     for one in facts.header.given:
         if one.source != SCRIPT or one.place.line in refused:
             continue
-        found = look_alike(one, facts.lines[one.value_place.line - 1])
+        number = one.value_place.line
+        found = look_alike(one, facts.lines[number - 1], mend=number not in looked_at)
         if found is not None:
             what, place, edits = found
+            looked_at.update(() if one.name in FREE_TEXT else (number,))
             yield ScriptViolation(
                 f"the value of --{one.name} has {what}, which sbatch takes as it is",
                 place,

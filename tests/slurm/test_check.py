@@ -78,6 +78,11 @@ def test_a_typographic_dash_is_what_sbatch_refuses(
         ("-J trained -w gpu[01-01]", "-J trained -w gpu[01–01]"),
         ("-J trained -x gpu[02-02]", "-J trained -x gpu[02–02]"),
         ('-J trained -c "1"', "-J trained -c “1”"),
+        ("-J trained --time=10", "-J trained －－time＝１０"),
+        ("-J trained -n 1", "-J trained\u3000-n 1"),
+        ("-p cas_v100nv_8 ", "-p cas_v100nv_8\u200b "),
+        ("-p cas_v100nv_8 ", "-p\u00a0cas_v100nv_8 "),
+        ("-p cas_v100nv_8 ", "-p “cas_v100nv_8” "),
         ("-J trained\n", "-J trained\r\n"),
         ("#!", "\ufeff#!"),
         (COMMENT, "--comment=pytorch-ddp"),
@@ -103,6 +108,30 @@ def test_sbatch_takes_what_check_has_mended(
     assert "JobName=trained\n" in shown and "/trained-neuron-" in shown
     # A variable is none to sbatch, which takes it for a part of the name.
     assert before.returncode == 0 if "$" in wrong else before.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        *[("", ""), ("", "true\0"), ("", "\v\f"), ("\0", ""), ("\n", ""), (" ", "")],
+        *[("\ufeff", ""), ("", "true\r\n"), ("", "a\rb\n"), ("", "\u00a0"), ("", "\x7f\x01")],
+    ],
+)
+def test_a_file_that_sbatch_refuses_is_an_error(
+    sandbox: Sandbox, no_jobs: None, before: str, behind: str
+) -> None:
+    directive = f"#SBATCH -p cas_v100nv_8 --gres=gpu:1 {COMMENT}\n"
+    sandbox.write("job.sh", f"{before}#!/bin/bash\n{directive}{behind}")
+    taken = sandbox.exec(["sbatch", "-H", "job.sh"], check=False).returncode == 0
+    codes = {code for code, _ in found(sandbox, "job.sh")}
+    assert ("NC602" in codes) is not taken and taken is (codes == set())
+
+
+def test_what_is_nothing_to_sbatch_is_an_error(sandbox: Sandbox) -> None:
+    for text in ("", " \t\n", "\v\f\n", "\0"):
+        sandbox.write("job.sh", text)
+        assert sandbox.exec(["sbatch", "-H", "job.sh"], check=False).returncode != 0
+        assert {code for code, _ in found(sandbox, "job.sh")} == {"NC602"}
 
 
 def test_a_partition_that_slurm_does_not_have_is_an_error(sandbox: Sandbox) -> None:

@@ -328,6 +328,6 @@ def test_beside_plain_sbatch_of_the_same_script(own: Sandbox) -> None:
     assert re.search(r"2 jobs have the same name and directory: \d+, \d+\n", said)
     # That it is the one without a record, where there is only one.
     shell(own, "neuronctl sbatch -Q -J one held.sh")
-    assert "'one'" in own.exec(["neuronctl", "status"]).stderr
+    assert "'one'" not in own.exec(["neuronctl", "status"]).stderr
     (job,) = shell(own, "squeue -h -n one -o %A").split()
     assert record(own, job)["status"] == "submitted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import List, Set, Tuple
@@ -67,6 +68,23 @@ def test_our_own_scripts_are_clean(
     cluster = next(one for one in CLUSTERS if name.startswith(f"{one}-"))
     found = checked((SCRIPTS / name).read_text(encoding="utf-8"), cluster).findings
     assert [one.finding.message for one in found] == []
+
+
+def test_what_is_made_of_job_files_has_no_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = SCRIPTS.parents[1] / "scripts"
+    catalog = load(str(folder / "catalog.yaml"))
+    monkeypatch.chdir(tmp_path)
+    made = sorted((folder / "made").glob("*.sh"))
+    assert len(made) > 70
+    for path in made:
+        job = (folder / f"{path.stem}.yaml").read_text(encoding="utf-8")
+        named = re.search(r"(?m)^cluster: *(\S+)", job)
+        cluster = catalog.clusters[named[1] if named else "neuron"]
+        text = path.read_text(encoding="utf-8")
+        found = check_text(path.name, text, catalog, cluster, ask_slurm=False, environment={})
+        assert not found.has_errors, path.name
 
 
 def test_the_tutorials_script_in_its_year_and_now() -> None:
@@ -489,6 +507,8 @@ LONG = {
     "remarks": TOP + "# neuronctl: ignore=NC601\n" * 140_000,
     "Windows": (TOP + "echo hi\n" * 100_000).replace("\n", "\r\n"),
     "here-documents": TOP + "cat <<E\nhello\nE\n" * 100_000,
+    "text for bash": TOP + "bash -c '" + ")" * 100_000 + "'\n",
+    "look-alikes": "#!/bin/bash\n#SBATCH" + " --qos=a\u200b" * 4_000 + "\n",
     "deep": TOP + "(" * 100_000 + "true" + ")" * 100_000 + "\n",
 }
 

@@ -52,6 +52,7 @@ def with_comments(catalog: Catalog, comment: CommentPolicy) -> Catalog:
 # (code, what is wrong, what is right): lines behind TOP
 MENDS: List[Tuple[str, str, str]] = [
     ("NC601", "#SBATCH --time＝10", "#SBATCH --time=10"),
+    ("NC601", "#SBATCH －－time＝１０", "#SBATCH --time=10"),
     ("NC601", "#SBATCH －t １０", "#SBATCH -t 10"),
     ("NC601", "#SBATCH\u3000-t 10", "#SBATCH -t 10"),
     ("NC615", "#SBATCH --qos=high\u200b", "#SBATCH --qos=high"),

@@ -26,7 +26,7 @@ _AS_THEY_ARE = (
     *("error", "mem"),
 )
 _COUNTS = ("ntasks", "ntasks-per-node", "cpus-per-task")
-_GPUS = ("gpus-per-node", "gpus", "gres")
+GPU_OPTIONS = ("gpus-per-node", "gpus", "gres")
 # These say how the job is submitted, and nothing about it.
 _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 
@@ -55,10 +55,10 @@ def as_request(
         elif name == "time":
             with contextlib.suppress(ValueError):
                 read = BY_NAME["time"].parse([value])
-        elif name in _GPUS:
+        elif name in GPU_OPTIONS:
             # What neuronctl's own grammar does not know, such as two types, is not judged.
             with contextlib.suppress(ValueError):
-                read = BY_NAME[name].parse([value.replace("gres:", "").replace("=", ":")])
+                read = gpu_fields(name, value)
         elif name == "exclusive":
             if value.lower() in ("", "exclusive"):
                 read = {"exclusive": True}
@@ -77,6 +77,11 @@ def as_request(
         fields["modules"] = tuple(_modules(shell))
     _size(header, fields, cluster)
     return JobRequest(script=file, launcher="srun", cluster=cluster.name, origins=origins, **fields)
+
+
+def gpu_fields(name: str, value: str) -> Dict[str, Any]:
+    """What the value of one of GPU_OPTIONS asks for; ValueError where neuronctl has no words for it."""
+    return BY_NAME[name].parse([value.replace("gres:", "").replace("=", ":")])
 
 
 def _modules(shell: ShellText) -> Iterator[str]:

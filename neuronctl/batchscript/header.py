@@ -225,7 +225,7 @@ def read_header(
     given += outside
     for component_given in (given, *([*one, *outside] for one in others)):
         refusals += _contradictions(component_given, release)
-    chosen = {one.name for one in given if one.source in (SCRIPT, COMMAND_LINE)} & set(_MEMORY)
+    chosen = _typed(given, _MEMORY)
     if chosen:  # the script's own memory option wins over another one of the environment
         given = [one for one in given if one.name not in _MEMORY or one.name in chosen]
     foreign = tuple(
@@ -846,16 +846,18 @@ _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _SHARING = ("exclusive", "oversubscribe")
 
 
+def _typed(given: Sequence[Given], names: Sequence[str]) -> Dict[str, Given]:
+    """Those of the options that sbatch counts as typed: not what the environment sets, too."""
+    last = {one.name: one for one in given if one.name in names}
+    return {name: one for name, one in last.items() if one.source in (SCRIPT, COMMAND_LINE)}
+
+
 def _contradictions(given: Sequence[Given], release: Optional[Release]) -> List[Refusal]:
     """Options that sbatch takes alone, but not together."""
     found = []
     both = [_MEMORY] if release is not None and release < (23, 2) else [_MEMORY, _SHARING]
     for group in both:
-        typed = {
-            one.name: one
-            for one in given
-            if one.name in group and one.source in (SCRIPT, COMMAND_LINE)
-        }
+        typed = _typed(given, group)
         if len(typed) > 1:
             names = " and ".join(f"--{name}" for name in typed)
             last = list(typed.values())[-1]

@@ -7,7 +7,7 @@ import re
 from typing import Collection, Dict, List
 
 from neuronctl import units
-from neuronctl.batchscript.as_request import as_request
+from neuronctl.batchscript.as_request import GPU_OPTIONS, as_request, gpu_fields
 from neuronctl.batchscript.header import (
     AFTER_COMMAND,
     CUT,
@@ -150,6 +150,12 @@ class Directives:
                     gpus = counted(self.wanted.gpus_per_node, "GPU")
                     said += f"; it requests {gpus} per node, and each task sees all of them"
                 add(name, said, hint)
+        for name in GPU_OPTIONS:
+            if name in options:
+                try:
+                    gpu_fields(name, options[name].value or "")
+                except ValueError as error:
+                    add(name, f"{options[name].text} is not carried over: {error}")
         self._told_of_sizes()
 
     def _told_of_sizes(self) -> None:

@@ -165,9 +165,18 @@ local function time_problem(job, partition)
   return nil
 end
 
+local function default_partition(part_list)
+  for name, partition in pairs(part_list) do
+    if partition.flag_default == 1 then
+      return name
+    end
+  end
+  return ""
+end
+
 function slurm_job_submit(job, part_list, submit_uid)
   local problem = comment_problem(text(job.comment)) or option_problem(job) or place_problem(job)
-  for name in string.gmatch(job.partition or "", "[^,]+") do
+  for name in string.gmatch(job.partition or default_partition(part_list), "[^,]+") do
     local partition = partitions[name]
     if partition and not problem then
       problem = core_problem(job, partition) or time_problem(job, partition)

@@ -34,6 +34,9 @@ EITHER = ({"Resources", "Priority"}, {"ReqNodeNotAvail", UNAVAILABLE})
 """Slurm's two words for a partition without room (for the first in the queue, and behind it), and
 for one with too few nodes in service (its two schedulers choose differently)."""
 
+SAME_NODES = ("-p gpu ", "-p short ")
+"""Two partitions of the same nodes: of a job in one Slurm says so while one waits in the other."""
+
 ASKED = {"JobHeldUser", "BeginTime", "Dependency"}
 """What a job waits for because it was asked to."""
 
@@ -238,15 +241,18 @@ def disagreement(row: Row) -> str:
         return "" if what == "refused" or alone[0] != "starts" else FALSE_REFUSAL
     if what != "waits":
         return "missed refusal" if what == "refused" else FALSE_WAIT
+    named = {_plain(one) for one in (cause, *row["said"][4])}
     if row["alone"] is not None and row["alone"][0] == "waits" and cause not in ASKED:
-        return "never starts"
+        # Where several things stand against it, one of them may remain.
+        return "" if _plain(row["alone"][1]) in named - {_plain(cause)} else "never starts"
     until = row["said"][3]
     if "started" in row and until is not None:
         at = datetime.strptime(until, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
         if row["started"] > at.timestamp():
             return "late start"
-    named = {_plain(one) for one in (cause, *row["said"][4])}
     either = next((words for words in EITHER if _plain(reason) in words), {_plain(reason)})
+    if _plain(reason) == UNAVAILABLE and any(one in row["request"] for one in SAME_NODES):
+        either = {*either, "Resources"}
     return "" if named & either else "reason"
 
 

@@ -72,6 +72,7 @@ VARIABLES = {
     "SBATCH_JOB_NAME": ["from-environment"],
     "SBATCH_REQUEUE": ["yes", "no", "1", ""],
     "SBATCH_MEM_PER_NODE": ["700"],
+    "SBATCH_MEM_PER_CPU": ["600"],
     "SBATCH_EXCLUSIVE": ["user", ""],
     "SBATCH_GRES": ["gpu:1"],
     "SBATCH_OVERCOMMIT": ["yes", "0"],

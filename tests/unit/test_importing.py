@@ -204,6 +204,7 @@ def test_a_range_of_nodes() -> None:
             "--comment contains a secret: not carried over",
         ),
         ("--dependency=nonsense", 5, "--dependency is not carried over: 'nonsense'"),
+        ("--gres=gpu:a100:1,gpu:v100:1", 5, "--gres=gpu:a100:1,gpu:v100:1 is not carried over"),
         ("--nice=5 --uid=root --clusters=x", 5, "--clusters=x: a job file cannot say this"),
         ("-J y trailing", 5, ""),
     ],

@@ -158,6 +158,18 @@ def test_environment_and_command_line_go_over_the_script() -> None:
 
 
 @pytest.mark.parametrize(
+    ("variable", "kept"), [("NODE", {"mem-per-cpu": "2G"}), ("CPU", {"mem": "1G"}), ("GPU", None)]
+)
+def test_a_memory_that_the_environment_sets_too_contradicts_none(
+    variable: str, kept: Optional[Dict[str, str]]
+) -> None:
+    text = "#!/bin/sh\n#SBATCH --mem=1G --mem-per-cpu=2G\n"
+    header = read_header(text, environment={f"SBATCH_MEM_PER_{variable}": "700"})
+    assert bool(header.refusals) == (kept is None)
+    assert kept is None or values(header) == kept
+
+
+@pytest.mark.parametrize(
     ("release", "name"), [((22, 5), "extra-node-info"), ((24, 11), "extra"), (None, "extra")]
 )
 def test_abbreviations_depend_on_the_release(release: Optional[tuple[int, int]], name: str) -> None:

@@ -80,7 +80,7 @@ def as_request(
 
 
 def gpu_fields(name: str, value: str) -> Dict[str, Any]:
-    """What the value of one of GPU_OPTIONS asks for; ValueError where neuronctl has no words for it."""
+    """What one of GPU_OPTIONS asks for; ValueError where neuronctl has no words for it."""
     return BY_NAME[name].parse([value.replace("gres:", "").replace("=", ":")])
 
 

@@ -159,7 +159,7 @@ _TABLE = (
     _error("NC622", "step larger than the job"),
     _warning("NC623", "processes and GPUs of a launch differ"),
     _warning("NC624", "program that starts once"),
-    _note("NC625", "GPUs without a process"),
+    _warning("NC625", "GPUs without a process"),
     _note("NC626", "srun without the cores of its tasks"),
     _error("NC631", "rank expanded by the batch shell"),
     _warning("NC632", "fixed port"),

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.errors import SlurmUnavailableError
@@ -14,6 +15,8 @@ from neuronctl.slurm.process import in_memory, where_slurm_is
 _CLAIM = "neuronctl-sbatch"
 _OWN: Set[int] = set()
 """Claims of this process, whose other threads may submit jobs too."""
+_LOCK = threading.Lock()
+"""Held while a claim of this process is made, told apart from others', or given up."""
 
 
 def find_sbatch() -> str:
@@ -30,7 +33,8 @@ def find_sbatch() -> str:
             if os.path.isfile(path) and os.access(path, os.X_OK):
                 found.setdefault((status.st_dev, status.st_ino), path)
     paths = list(found.values())
-    claimed = claimed_sbatches()
+    with _LOCK:
+        claimed = claimed_sbatches()
     paths = [path for path in paths if path not in claimed]
     if not paths:
         raise SlurmUnavailableError(
@@ -64,16 +68,18 @@ def claimed_sbatches() -> Set[str]:
 
 def claim(path: str) -> int:
     """A descriptor that tells a neuronctl below this process which sbatch was started."""
-    file = os.memfd_create(_CLAIM)
-    _OWN.add(file)
+    with _LOCK:
+        file = os.memfd_create(_CLAIM)
+        _OWN.add(file)
     os.pwrite(file, os.fsencode(path), 0)
     return file
 
 
 def release(claimed: int) -> None:
     """Close a descriptor of claim()."""
-    _OWN.discard(claimed)
-    os.close(claimed)
+    with _LOCK:
+        _OWN.discard(claimed)
+        os.close(claimed)
 
 
 def given_environment() -> Dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import List
 
@@ -150,3 +152,16 @@ def test_submissions_from_several_threads_find_sbatch(
     finally:
         pass_on.release(claimed)
     assert pass_on.find_sbatch() == str(sbatch)
+
+    def submit(_: int) -> str:
+        claimed = pass_on.claim(pass_on.find_sbatch())
+        pass_on.release(claimed)
+        return "found"
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert set(pool.map(submit, range(1500))) == {"found"}
+    finally:
+        sys.setswitchinterval(interval)

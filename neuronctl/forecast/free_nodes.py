@@ -290,7 +290,7 @@ def _ahead(prospect: Prospect) -> Tuple[MyJob, ...]:
 def may_be_planned_for_others(search: NodeSearch) -> bool:
     """Whether it depends on nodes that others' jobs may wait for without a word from scontrol.
 
-    Only nodes where nothing runs are marked PLANNED (Slurm 22.05 and 24.11).
+    Slurm 22.05 marks only nodes as PLANNED where nothing runs; 24.11 marks others, too.
     """
     idle = [node for node in search.free or () if not node.cores_used]
     return search.prospect.lacking(idle)

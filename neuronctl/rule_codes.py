@@ -44,6 +44,10 @@ class RuleCode:
     """Nothing stands against the job: this says what it waits for."""
     of_limit: bool = False
     """It waits for a limit of a user or a group, which Slurm's prediction leaves out."""
+    first: bool = False
+    """It is said before all else, which matters less then."""
+    by_absence: bool = False
+    """The script lacks something: what is not read of it may have that."""
 
 
 def _code(severity: str, code: str, title: str, *traits: str) -> RuleCode:
@@ -104,7 +108,7 @@ _TABLE = (
     _warning("NC339", "argument with a dash that is not ASCII's", "of_launch", "of_step"),
     _warning("NC341", "variable that is not replaced", "of_launch"),
     _error("NC342", "variable that cannot be replaced as meant", "of_launch"),
-    _error("NC401", "program cannot be run", "of_launch", "of_step"),
+    _error("NC401", "program cannot be run", "of_launch", "of_step", "first"),
     _error("NC402", "program is a batch script itself", "of_launch", "of_step"),
     _error("NC403", "container image cannot be used", "of_launch"),
     _error("NC404", "software of another architecture", "of_partition", "of_launch"),
@@ -157,16 +161,16 @@ _TABLE = (
     _warning("NC615", "character that only looks like another"),
     _error("NC621", "launcher within a launcher"),
     _error("NC622", "step larger than the job"),
-    _warning("NC623", "processes and GPUs of a launch differ"),
-    _warning("NC624", "program that starts once"),
-    _warning("NC625", "GPUs without a process"),
+    _warning("NC623", "processes and GPUs of a launch differ", "by_absence"),
+    _warning("NC624", "program that starts once", "by_absence"),
+    _warning("NC625", "GPUs without a process", "by_absence"),
     _note("NC626", "srun without the cores of its tasks"),
     _error("NC631", "rank expanded by the batch shell"),
     _warning("NC632", "fixed port"),
     _warning("NC633", "GPUs chosen by hand"),
     _warning("NC634", "log directory made too late"),
-    _warning("NC635", "signal without a trap"),
-    _warning("NC636", "trap that waits for the program's end"),
+    _warning("NC635", "signal without a trap", "by_absence"),
+    _warning("NC636", "trap that waits for the program's end", "by_absence"),
     _warning("NC637", "more threads than cores"),
     _warning("NC638", "conda without its hook"),
     _warning("NC639", "modules without a login shell"),

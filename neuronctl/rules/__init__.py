@@ -39,8 +39,8 @@ def check(context: RuleContext) -> Tuple[Finding, ...]:
 
 
 def order(finding: Finding) -> Tuple[bool, str]:
-    """By code, but first a program that is not there: then all else matters less."""
-    return finding.code != "NC401", finding.code
+    """By code, but what is to be said before all else comes first."""
+    return not CODES[finding.code].first, finding.code
 
 
 def _contexts(context: RuleContext, code: str) -> Iterator[Tuple[str, RuleContext]]:

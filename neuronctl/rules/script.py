@@ -123,11 +123,11 @@ def check_script(
         edits = () if finding.instead is None else _with_option(facts, *finding.instead)
         found.append(ScriptFinding(finding, place, edits))
     silenced = _silenced(facts)
-    unsure = _BY_ABSENCE if facts.left_out else ()
     kept = [
         replace(one, finding=_short(one.finding))
         for one in found
-        if one.finding.code not in (*silenced.get(one.place.line, ()), *unsure)
+        if one.finding.code not in silenced.get(one.place.line, ())
+        and not (facts.left_out and CODES[one.finding.code].by_absence)
     ]
     return tuple(sorted(kept, key=lambda one: (one.place.line, one.place.column, one.finding.code)))
 
@@ -195,8 +195,6 @@ def _short(finding: Finding) -> Finding:
 
 
 _LONGEST = 1_000
-_BY_ABSENCE = frozenset(("NC623", "NC624", "NC625", "NC635", "NC636"))
-"""What these miss may stand where the script is not read."""
 
 _IGNORE = re.compile(r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)")
 

@@ -288,8 +288,8 @@ def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         bare = [one for one in facts.launches if one.kind == SRUN_KIND and not one.has("export")]
         if bare and "SLURM_EXPORT_ENV" not in facts.text:
             yield ScriptViolation(
-                f"--export={given.value} holds for every srun, too: its program gets none of the "
-                "variables that this script sets, PATH among them",
+                f"--export={given.value} also applies to every srun: its program gets none of the "
+                "variables that this script sets, not even PATH",
                 given.value_place,
                 "write unset SLURM_EXPORT_ENV before the first srun, or srun --export=ALL",
             )
@@ -339,6 +339,6 @@ def character(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             yield ScriptViolation(
                 f"the value of --{one.name} has {what}, which sbatch takes as it is",
                 place,
-                "type the value anew, or copy it as plain text",
+                "retype the value",
                 edits=edits,
             )

@@ -103,8 +103,8 @@ def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[ScriptViolation
     has = facts.tasks * plan.cpus_per_task
     if told and not facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu") and count > has:
         yield ScriptViolation(
-            f"srun starts {counted(count, 'task')}, and the job has {counted(has, 'core')}: where "
-            "nodes are shared, srun refuses it",
+            f"srun starts {counted(count, 'task')}, but the job has {counted(has, 'core')}: where "
+            "nodes are shared, srun refuses this",
             one.place_of("ntasks"),
             f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
             WARNING,

@@ -203,8 +203,8 @@ def _not_for_the_shell(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         return
     for trap in _traps(facts, match[1].upper())[:1]:
         yield ScriptViolation(
-            f"this trap does not run: without B:, --signal={given.value} goes to what srun "
-            "started, and not to the batch shell",
+            f"this trap does not run: without B:, --signal={given.value} goes to the processes "
+            "that srun started, not to the batch shell",
             trap.place,
             f"write --signal=B:{match[1]}{match[2] or ''}",
         )
@@ -427,9 +427,8 @@ def syntax(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         )
     if facts.left_out:
         yield ScriptViolation(
-            "neuronctl reads a script up to this line: nobody's script has as much, and nothing is "
-            "said of the rest",
+            "this script is very long: neuronctl checks it only up to this line",
             Place(facts.left_out),
-            "let a loop over a file do what stands here line by line",
+            "put lines that repeat a command into a loop",
             WARNING,
         )

@@ -95,7 +95,8 @@ class Comparison:
             for row in rows:
                 shown = [do for do, _ in state.steps]
                 shown += [f"{who or self.user}: sbatch {' '.join(one)}" for who, one in state.jobs]
-                yield {"number": number, "state": shown, **row, "wrong": disagreement(row)}
+                row = {"number": number, "state": shown, **row}
+                yield {**row, "wrong": disagreement(row)}
 
     # ---------------------------------------------------------------------------- states
 
@@ -251,7 +252,9 @@ def disagreement(row: Row) -> str:
         if row["started"] > at.timestamp():
             return "late start"
     either = next((words for words in EITHER if _plain(reason) in words), {_plain(reason)})
-    if _plain(reason) == UNAVAILABLE and any(one in row["request"] for one in SAME_NODES):
+    in_service = not any("State=" in one or "reservation" in one for one in row["state"])
+    same_nodes = any(one in row["request"] for one in SAME_NODES)
+    if _plain(reason) == UNAVAILABLE and in_service and same_nodes:
         either = {*either, "Resources"}
     return "" if named & either else "reason"
 

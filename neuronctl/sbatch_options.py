@@ -9,25 +9,19 @@ from neuronctl.frozen import dataclass
 
 NO_VALUE, VALUE, OPTIONAL_VALUE = "", "=", "?"
 
-Release = Tuple[int, int]
-"""Of Slurm: (22, 5)."""
-
 
 @dataclass(frozen=True)
 class Known:
     """One option of a program.
 
     takes: NO_VALUE, VALUE or OPTIONAL_VALUE (only attached: ``--nice=5``, ``-koff``). name: of the
-    option that it sets, which two spellings may share. since, until: the first release that has
-    it, and the first that has it no longer.
+    option that it sets, which two spellings may share.
     """
 
     long: str
     short: str
     takes: str
     name: str
-    since: Optional[Release] = None
-    until: Optional[Release] = None
 
 
 _ALIASES = {"cluster": "clusters", "tasks-per-node": "ntasks-per-node", "cpu_bind": "cpu-bind"}
@@ -41,17 +35,16 @@ gpus-per-task= gres= gres-flags= help:h hint= hold:H input:i= job-name:J= licens
 mail-user= mcs-label= mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= network= nice? no-kill:k?
 nodefile:F= nodelist:w= nodes:N= ntasks:n= ntasks-per-core= ntasks-per-gpu= ntasks-per-node=
 ntasks-per-socket= ntasks-per-tres= open-mode= output:o= overcommit:O oversubscribe:s partition:p=
-power=<24.5 prefer= priority= profile= propagate? qos:q= quiet:Q reboot reservation= signal=
+power= prefer= priority= profile= propagate? qos:q= quiet:Q reboot reservation= signal=
 sockets-per-node= spread-job switches= tasks-per-node= test-only thread-spec= threads-per-core=
 time:t= time-min= tmp= usage use-min-nodes verbose:v version:V wckey=
-autocomplete=>23.2 container-id=>23.2 extra=>23.2 tres-per-task=>23.2 tres-bind=>23.11
-segment=>24.5 stepmgr>24.5 oom-kill-step?>24.11 consolidate-segments>25.11 resources=>25.11
-spread-segments>25.11 runtime=>26.5 mem-update=>26.5
+autocomplete= container-id= extra= tres-per-task= tres-bind= segment= stepmgr oom-kill-step?
+consolidate-segments resources= spread-segments runtime= mem-update=
 """
 
 _SBATCH = """
 array:a= batch= export-file= get-user-env? gid= ignore-pbs kill-on-invalid-dep= no-requeue parsable
-requeue uid= wait:W wait-all-nodes= wrap= resv-ports?>24.5 external>25.5
+requeue uid= wait:W wait-all-nodes= wrap= resv-ports? external
 """
 
 _SRUN = """
@@ -59,26 +52,17 @@ accel-bind= bcast? bcast-exclude= compress? cpu-bind= cpu_bind= debugger-test di
 epilog= exact het-group= immediate:I? interactive jobid= kill-on-bad-exit:K? label:l mpi=
 msg-timeout= multi-prog no-allocate:Z overlap? pack-group= preserve-env:E prolog= pty?
 quit-on-interrupt relative:r= resv-ports? send-libs? slurmd-debug= task-epilog= task-prolog=
-threads:T= unbuffered:u wait:W= whole x11? external-launcher?>23.11 treewidth=>23.11
-wait-for-children>25.5 async>26.5 ignore-signals=>26.5
+threads:T= unbuffered:u wait:W= whole x11? external-launcher? treewidth= wait-for-children async
+ignore-signals=
 """
 
 
 def _table(text: str) -> Tuple[Known, ...]:
     found = []
     for word in text.split():
-        since = until = None
-        for sign in "<>":
-            word, _, release = word.partition(sign)
-            if release:
-                year, _, month = release.partition(".")
-                if sign == "<":
-                    until = (int(year), int(month))
-                else:
-                    since = (int(year), int(month))
         takes = word[-1] if word[-1] in "=?" else NO_VALUE
         long, _, short = word.rstrip("=?").partition(":")
-        found.append(Known(long, short, takes, _ALIASES.get(long, long), since, until))
+        found.append(Known(long, short, takes, _ALIASES.get(long, long)))
     return tuple(found)
 
 
@@ -141,20 +125,12 @@ class Parsed:
     value_index: int
 
 
-def getopt(
-    words: List[str], table: Tuple[Known, ...], release: Optional[Release] = None
-) -> Tuple[Tuple[Parsed, ...], int]:
+def getopt(words: List[str], table: Tuple[Known, ...]) -> Tuple[Tuple[Parsed, ...], int]:
     """The options at the beginning of ``words``, and the index of the first word behind them.
 
-    release: None takes every option that any release has. Raises GetoptError.
+    Raises GetoptError.
     """
-    here = tuple(
-        one
-        for one in table
-        if release is None
-        or ((one.since is None or one.since <= release) and (one.until or (99, 0)) > release)
-    )
-    shorts: Dict[str, Known] = {one.short: one for one in here if one.short}
+    shorts: Dict[str, Known] = {one.short: one for one in table if one.short}
     longs: Dict[str, Known] = {}
     found: List[Parsed] = []
     index = 0
@@ -169,7 +145,7 @@ def getopt(
             name, equals, text = word[2:].partition("=")
             known = longs.get(name)
             if known is None:
-                known = longs[name] = _whole(name, here, start)
+                known = longs[name] = _whole(name, table, start)
             value: Optional[str] = text if equals else None
             if known.takes == NO_VALUE and equals:
                 raise GetoptError(f"option '--{known.long}' takes no value", start)
@@ -214,7 +190,6 @@ def is_of_a_plugin(name: str) -> bool:
 def getopt_with_plugins(
     words: Sequence[str],
     table: Tuple[Known, ...],
-    release: Optional[Release] = None,
     lines: Sequence[int] = (),
 ) -> Tuple[Tuple[Parsed, ...], int]:
     """getopt() that takes an unknown long option for one of a plugin's (Pyxis, Shifter, EAR).
@@ -225,7 +200,7 @@ def getopt_with_plugins(
     most = len(table) + _MOST_OF_PLUGINS
     while True:
         try:
-            return getopt(list(words), table, release)
+            return getopt(list(words), table)
         except GetoptError as error:
             added = _of_a_plugin(words, error, lines)
             if added is None or len(table) > most:

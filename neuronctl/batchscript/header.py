@@ -27,7 +27,6 @@ from neuronctl.sbatch_options import (
     GetoptError,
     Known,
     Parsed,
-    Release,
     getopt_with_plugins,
     variables,
 )
@@ -184,12 +183,11 @@ def read_header(
     *,
     environment: Mapping[str, str] = {},
     command_line: Sequence[str] = (),
-    release: Optional[Release] = None,
 ) -> Header:
     """Read a script as ``sbatch COMMAND_LINE script`` would in that environment.
 
-    text: the file's; bytes that are not UTF-8 as surrogates. release: Slurm's, such as (22, 5);
-    None takes every option that any release has.
+    text: the file's; bytes that are not UTF-8 as surrogates. Every option that any release of Slurm
+    has is taken.
     """
     refusals: List[Refusal] = _whole_file(text)
     others: List[List[Given]] = []
@@ -203,28 +201,28 @@ def read_header(
     read = _first_too_many(lines[: first_command - 1])
     if read < first_command - 1:
         left_out = read + 1
-    directives = _Directives(lines[:read], release)
+    directives = _Directives(lines[:read])
     given, following, ignored = directives.read(-1, refusals)
     while following is not None:
         component, following, _ = directives.read(following, refusals)
         others.append(component)
-    added, unset = _from_environment(environment, refusals, release)
+    added, unset = _from_environment(environment, refusals)
     given = [one for one in given if one.name not in unset] + added
     outside: List[Given] = []
     try:
         outside += [
             Given(one.known.name, one.value, COMMAND_LINE)
-            for one in getopt_with_plugins(command_line, SBATCH, release)[0]
+            for one in getopt_with_plugins(command_line, SBATCH)[0]
             if one.known.name not in EARLY
         ]
-        _check(outside, release)
+        _check(outside)
     except GetoptError as error:
         refusals.append(Refusal(str(error), NOWHERE, about=_EVERY))
     except _Refused as error:
         refusals.append(error.refusal)
     given += outside
     for component_given in (given, *([*one, *outside] for one in others)):
-        refusals += _contradictions(component_given, release)
+        refusals += _contradictions(component_given)
     chosen = _typed(given, _MEMORY)
     if chosen:  # the script's own memory option wins over another one of the environment
         given = [one for one in given if one.name not in _MEMORY or one.name in chosen]
@@ -250,9 +248,7 @@ def read_header(
 
 
 def read_command(
-    words: Sequence[Tuple[str, Place]],
-    table: Tuple[Known, ...],
-    release: Optional[Release] = None,
+    words: Sequence[Tuple[str, Place]], table: Tuple[Known, ...]
 ) -> Tuple[Header, int]:
     """The options at the beginning of a command line, and the index of the word behind them.
 
@@ -264,15 +260,15 @@ def read_command(
     end = len(own)
     try:
         lines = [word.place.line for word in own]
-        parsed, end = getopt_with_plugins([word.text for word in own], table, release, lines)
+        parsed, end = getopt_with_plugins([word.text for word in own], table, lines)
         given, _ = _given(parsed, own)
-        _check(given, release)
+        _check(given)
     except GetoptError as error:
         hint = _near(own[error.index].text) if error.unknown else ""
         refusals.append(Refusal(str(error), own[error.index].place, hint))
     except _Refused as error:
         refusals.append(error.refusal)
-    refusals += _contradictions(given, release)
+    refusals += _contradictions(given)
     return Header(tuple(given), tuple(refusals), tuple(_overridden(given)), (), 1, 2, ""), end
 
 
@@ -371,7 +367,6 @@ _COMPONENT = re.compile(r"(?:packjob|hetjob)(?=[ \t\n\v\f\r]|\Z)", re.IGNORECASE
 def _words(
     lines: Sequence[str],
     begin: int,
-    release: Optional[Release],
     columns: Mapping[int, Sequence[int]],
     first: int = 1,
 ) -> Tuple[List[_Word], Optional[int], List[Ignored]]:
@@ -390,7 +385,7 @@ def _words(
         if separator and index != begin:
             return words, index, cut
         before = len(words)
-        end = _line_words(line, number, start, words, release)
+        end = _line_words(line, number, start, words)
         in_file = columns.get(number)
         if in_file is not None:
             words[before:] = [_Word(one.text, _moved(one.place, in_file)) for one in words[before:]]
@@ -416,9 +411,7 @@ def _moved(place: Place, columns: Sequence[int]) -> Place:
     return Place(place.line, columns[place.column - 1], columns[place.end - 1])
 
 
-def _line_words(
-    line: str, number: int, start: int, words: List[_Word], release: Optional[Release]
-) -> int:
+def _line_words(line: str, number: int, start: int, words: List[_Word]) -> int:
     """Append the words of a line; returns the position where sbatch stops reading it."""
     at = start
     while True:
@@ -437,8 +430,7 @@ def _line_words(
                 at += 1
                 # Outside of quotes, an escaped blank ends the word; since 24.05 a space does not.
                 following = line[at : at + 1]
-                kept = following == " " and release is not None and release >= (24, 5)
-                if following and (quote or kept or following not in BLANKS):
+                if following and (quote or following not in BLANKS):
                     characters.append(following)
                     at += 1
                 continue
@@ -483,9 +475,8 @@ _LINE_COSTS = 30
 class _Directives:
     """The lines with the directives; what sbatch refuses in them is mended or emptied meanwhile."""
 
-    def __init__(self, lines: Sequence[str], release: Optional[Release]) -> None:
+    def __init__(self, lines: Sequence[str]) -> None:
         self.lines = list(lines)
-        self.release = release
         self.spelled = False
         self.told: Set[int] = set()
         """The lines of the refusals."""
@@ -504,9 +495,9 @@ class _Directives:
         """
         while self.left:
             try:
-                words, following, cut = _words(self.lines, begin, self.release, self.columns)
-                given, early = _given(_options(words, self.release), words)
-                _check(given, self.release)
+                words, following, cut = _words(self.lines, begin, self.columns)
+                given, early = _given(_options(words), words)
+                _check(given)
                 return given, following, [*early, *cut]
             except _Refused as error:
                 refusal = error.refusal
@@ -536,13 +527,13 @@ class _Directives:
             left -= cost
             if left < 0:
                 return
-            refusal = _refused(line, number, self.release)
+            refusal = _refused(line, number)
             for edits in () if refusal is None else _spelled(line, number):
                 left -= cost
                 if left < 0:
                     return
                 plain, columns = _applied(line, edits)
-                if refusal is None or plain == line or _refused(plain, number, self.release):
+                if refusal is None or plain == line or _refused(plain, number):
                     continue
                 self.lines[number - 1], self.columns[number] = plain, columns
                 yield Refusal(
@@ -660,7 +651,7 @@ def look_alike(
     for edits in _spelled(line, place.line) if mend and not left else ():
         plain, _ = _applied(line, edits)
         mended = read_header(f"#!\n{plain}").value(given.name)
-        if mended and not odd.search(mended) and not _refused(plain, place.line, None):
+        if mended and not odd.search(mended) and not _refused(plain, place.line):
             return _named(found[0]), at, tuple(edits)
     return _named(found[0]), at, ()
 
@@ -694,11 +685,11 @@ def _applied(line: str, edits: Sequence[Edit]) -> Tuple[str, Sequence[int]]:
     return text + line[at:], [*columns, *range(at + 1, len(line) + 2)]
 
 
-def _refused(line: str, number: int, release: Optional[Release]) -> Optional[Refusal]:
+def _refused(line: str, number: int) -> Optional[Refusal]:
     """What sbatch has against a directive that stands alone."""
     try:
-        words, _, _ = _words([line], -1, release, {}, number)
-        _check(_given(_options(words, release), words)[0], release)
+        words, _, _ = _words([line], -1, {}, number)
+        _check(_given(_options(words), words)[0])
     except _Refused as error:
         return error.refusal
     return None
@@ -707,11 +698,11 @@ def _refused(line: str, number: int, release: Optional[Release]) -> Optional[Ref
 # --------------------------------------------------------------------- the options
 
 
-def _options(words: Sequence[_Word], release: Optional[Release]) -> Tuple[Parsed, ...]:
+def _options(words: Sequence[_Word]) -> Tuple[Parsed, ...]:
     """Parse the words with getopt; raises _Refused."""
     try:
         lines = [word.place.line for word in words]
-        parsed, end = getopt_with_plugins([word.text for word in words], SBATCH, release, lines)
+        parsed, end = getopt_with_plugins([word.text for word in words], SBATCH, lines)
     except GetoptError as error:
         word = words[error.index]
         hint = _near(word.text) if error.unknown else ""
@@ -721,7 +712,7 @@ def _options(words: Sequence[_Word], release: Optional[Release]) -> Tuple[Parsed
         word = words[end]
         hint = ""
         if end and words[end - 1].place.line == word.place.line:
-            hint = _joined(parsed[-1], words, end, release) if parsed else ""
+            hint = _joined(parsed[-1], words, end) if parsed else ""
             hint = (
                 hint
                 or f"a value with a blank needs quotes, and a remark a #: {_quoted(words, end)}"
@@ -730,7 +721,7 @@ def _options(words: Sequence[_Word], release: Optional[Release]) -> Tuple[Parsed
     return parsed
 
 
-def _joined(last: Parsed, words: Sequence[_Word], end: int, release: Optional[Release]) -> str:
+def _joined(last: Parsed, words: Sequence[_Word], end: int) -> str:
     """What to write for ``--nodes = 2``, ``--nodes= 2`` or ``--mem 64 GB``; "": it is no such."""
     value, more = last.value or "", words[end].text
     if value in ("", "="):
@@ -738,10 +729,10 @@ def _joined(last: Parsed, words: Sequence[_Word], end: int, release: Optional[Re
     if more[:1].isdigit():
         return ""  # two numbers, which are hardly one
     try:
-        check_value(last.known.name, f"{value} {more}", release)
+        check_value(last.known.name, f"{value} {more}")
     except ValueError:
         try:
-            check_value(last.known.name, value + more, release)
+            check_value(last.known.name, value + more)
         except ValueError:
             return ""
         return f"write --{last.known.long}={value}{more}"
@@ -801,11 +792,11 @@ def _given(options: Sequence[Parsed], words: Sequence[_Word]) -> Tuple[List[Give
     return given, early
 
 
-def _check(given: Sequence[Given], release: Optional[Release]) -> None:
+def _check(given: Sequence[Given]) -> None:
     """Raise _Refused for the first value that sbatch itself refuses."""
     for one in given:
         try:
-            check_value(one.name, one.value, release)
+            check_value(one.name, one.value)
         except ValueError as error:
             hint = ""
             if one.value is not None and re.search(r"\$\w|\$\{", one.value):
@@ -815,7 +806,7 @@ def _check(given: Sequence[Given], release: Optional[Release]) -> None:
 
 
 def _from_environment(
-    environment: Mapping[str, str], refusals: List[Refusal], release: Optional[Release]
+    environment: Mapping[str, str], refusals: List[Refusal]
 ) -> Tuple[List[Given], Set[str]]:
     """The options that variables set, and those that they take back."""
     known: Dict[str, Known] = {one.name: one for one in SBATCH}
@@ -834,7 +825,7 @@ def _from_environment(
         elif known[name].takes == OPTIONAL_VALUE:
             value = value or None
         try:
-            check_value(name, value, release)
+            check_value(name, value)
         except ValueError as error:
             hint = f"unset {variable}"
             refusals.append(Refusal(f"{variable}: {error}", NOWHERE, hint, about=(name,)))
@@ -852,11 +843,10 @@ def _typed(given: Sequence[Given], names: Sequence[str]) -> Dict[str, Given]:
     return {name: one for name, one in last.items() if one.source in (SCRIPT, COMMAND_LINE)}
 
 
-def _contradictions(given: Sequence[Given], release: Optional[Release]) -> List[Refusal]:
+def _contradictions(given: Sequence[Given]) -> List[Refusal]:
     """Options that sbatch takes alone, but not together."""
     found = []
-    both = [_MEMORY] if release is not None and release < (23, 2) else [_MEMORY, _SHARING]
-    for group in both:
+    for group in (_MEMORY, _SHARING):  # the latter since 23.02
         typed = _typed(given, group)
         if len(typed) > 1:
             names = " and ".join(f"--{name}" for name in typed)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, Mapping, Optional, Tuple
+from functools import partial
+from typing import Callable, Dict, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.request.begin_time import moment
-from neuronctl.sbatch_options import Release
 from neuronctl.words import other_dash
 
 ACCUMULATED = ("mail-type", "verbose")
@@ -67,22 +67,6 @@ def _nodes(text: str) -> Optional[int]:
     return int(match[1]) * (1024 if match[2] else 1) * (1024**2 if match[3] else 1)
 
 
-def _number(text: str) -> None:
-    whole_number(text)
-
-
-def _number_from_zero(text: str) -> None:
-    whole_number(text, 0)
-
-
-def _node_count(text: str) -> None:
-    node_count(text)
-
-
-def _time(text: str) -> None:
-    units.parse_time(text)
-
-
 def _memory(text: str) -> None:
     units.parse_memory(text.lstrip(" \t").lstrip("+"))
 
@@ -124,10 +108,6 @@ def _open_mode(text: str) -> None:
         raise ValueError(f"'{text}' is neither append nor truncate")
 
 
-def _begin(text: str) -> None:
-    moment(text, 0)
-
-
 def _kill_on_invalid_dep(text: str) -> None:
     if text.lower() not in ("yes", "no"):
         raise ValueError(f"'{text}' is neither yes nor no")
@@ -158,36 +138,27 @@ ntasks ntasks-per-node ntasks-per-core ntasks-per-socket ntasks-per-gpu ntasks-p
 cpus-per-task cpus-per-gpu cores-per-socket sockets-per-node threads-per-core thread-spec mincpus
 """
 
-_CHECKS: Dict[str, Callable[[str], None]] = {
-    **{name: _number for name in _COUNTS.split()},
-    "core-spec": _number_from_zero,
-    "nodes": _node_count,
-    "time": _time,
-    "time-min": _time,
+_CHECKS: Dict[str, Callable[[str], object]] = {
+    **{name: whole_number for name in _COUNTS.split()},
+    "core-spec": partial(whole_number, least=0),
+    "nodes": node_count,
+    "time": units.parse_time,
+    "time-min": units.parse_time,
     **{name: _memory for name in ("mem", "mem-per-cpu", "mem-per-gpu", "tmp")},
     "signal": _signal,
     "mail-type": _mail_type,
     "exclusive": _exclusive,
     "nice": _nice,
     "open-mode": _open_mode,
-    "begin": _begin,
+    "begin": partial(moment, now=0),
     "kill-on-invalid-dep": _kill_on_invalid_dep,
     "hint": _hint,
     **{name: _ranges for name in ("array", "nodelist", "exclude")},
     "gres": _gres,
 }
 
-_SINCE: Mapping[str, Mapping[str, Release]] = {"exclusive": {"topo": (24, 11)}}
 
-
-def check_value(name: str, value: Optional[str], release: Optional[Release] = None) -> None:
-    """Raise ValueError where sbatch itself refuses ``value``; of other options nothing is known.
-
-    release: Slurm's; None takes what any release takes.
-    """
-    if value is None or name not in _CHECKS:
-        return
-    _CHECKS[name](value)
-    since = _SINCE.get(name, {}).get(value.lower())
-    if since is not None and release is not None and release < since:
-        raise ValueError(f"'{value}' needs Slurm {since[0]}.{since[1]:02d}")
+def check_value(name: str, value: Optional[str]) -> None:
+    """Raise ValueError where sbatch itself refuses ``value``; of other options nothing is known."""
+    if value is not None and name in _CHECKS:
+        _CHECKS[name](value)

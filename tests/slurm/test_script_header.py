@@ -20,6 +20,7 @@ from harness import Sandbox, sandbox_up
 from headers import Script, random_script
 from states import NODES
 
+from neuronctl.batchscript import header as header_module
 from neuronctl.batchscript.header import COMMAND_LINE, SCRIPT, Header, read_header
 from neuronctl.batchscript.values import excluding
 from neuronctl.catalog.loader import load
@@ -35,6 +36,18 @@ SERVER = "Batch job submission failed"
 OF_THE_CLUSTER = (SERVER, "gres", "GRES", "TRES")
 """In what sbatch tells where slurmctld, or the cluster's own resources, have something against a
 job, and not sbatch's reading of the script."""
+
+# Option -> the first release of Slurm that has it, and the first without --power.
+SINCE = {
+    **dict.fromkeys(("autocomplete", "container-id", "extra", "tres-per-task"), (23, 2)),
+    "tres-bind": (23, 11),
+    **dict.fromkeys(("segment", "stepmgr", "resv-ports"), (24, 5)),
+    "oom-kill-step": (24, 11),
+    "external": (25, 5),
+    **dict.fromkeys(("consolidate-segments", "resources", "spread-segments"), (25, 11)),
+    **dict.fromkeys(("runtime", "mem-update"), (26, 5)),
+}
+WITHOUT_POWER = (24, 5)
 
 # What differs between two jobs that ask for the same.
 OWN = ("JobId", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "Deadline",
@@ -113,21 +126,32 @@ def difference(header: Header, told: List[str], again: List[str]) -> Optional[st
 
 @pytest.mark.long
 def test_scripts_are_read_as_sbatch_reads_them(
-    lenient: Sandbox, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
+    lenient: Sandbox,
+    pytestconfig: pytest.Config,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
 ) -> None:
     seed = pytestconfig.getoption("--agreement-seed") or SEED
     count = 10 * (pytestconfig.getoption("--agreement-states") or STATES)
     print(f"--agreement-seed {seed} --agreement-states {count // 10}")
     rng = Random(seed)
-    scripts = [random_script(rng) for _ in range(count)]
     release = lenient.version[:2]
+    here = [
+        one
+        for one in header_module.SBATCH
+        if SINCE.get(one.long, release) <= release
+        and (one.long != "power" or release < WITHOUT_POWER)
+    ]
+    # What an abbreviation means depends on the options of the release.
+    monkeypatch.setattr(header_module, "SBATCH", tuple(here))
+    if release < (23, 2):  # which lets --exclusive and --oversubscribe stand together
+        monkeypatch.setattr(header_module, "_SHARING", ())
+    scripts = [random_script(rng) for _ in range(count)]
+    if release >= (24, 5):  # an escaped space is a character since then
+        scripts = [one for one in scripts if "\\ " not in one["text"]]
+        count = len(scripts)
     headers = [
-        read_header(
-            one["text"],
-            environment=one["environment"],
-            command_line=one["arguments"],
-            release=(release[0], release[1]),
-        )
+        read_header(one["text"], environment=one["environment"], command_line=one["arguments"])
         for one in scripts
     ]
     program = Path(__file__).with_name("headers.py").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.header import Place
@@ -93,20 +94,28 @@ wdir wd path genvlist envlist launcher iface timeout output-filename mca pmca gm
 cpus-per-proc rankfile tune personality
 """.split()  # noqa: SIM905
 _MPIRUN_PAIRS = ("mca", "pmca", "gmca", "genv", "env")
-_TORCHRUN_FLAGS = ("standalone", "no_python", "m", "module", "run_path", "use_env", "h", "help")
-_ACCELERATE_FLAGS = """
-multi_gpu use_deepspeed use_fsdp use_megatron_lm use_tp cpu mps tpu tpu_use_cluster tpu_use_sudo
-no_tpu_cluster use_mps_device debug m module no_python q quiet enable_cpu_affinity use_xpu
-downcast_bf16 no_local_rank
-""".split()  # noqa: SIM905
-_DEEPSPEED_FLAGS = """
-no_local_rank no_python no_ssh no_ssh_check force_multi save_pid module enable_elastic_training
-bind_cores_to_rank
-""".split()  # noqa: SIM905
-_HOROVODRUN_FLAGS = """
-gloo mpi jsrun verbose disable_cache check_build tcp mpi_threads_disable autotune
-log_with_timestamp log_without_timestamp
-""".split()  # noqa: SIM905
+_FLAGS = {
+    TORCHRUN: "standalone no_python m module run_path use_env h help",
+    ACCELERATE: """
+        multi_gpu use_deepspeed use_fsdp use_megatron_lm use_tp cpu mps tpu tpu_use_cluster
+        tpu_use_sudo no_tpu_cluster use_mps_device debug m module no_python q quiet
+        enable_cpu_affinity use_xpu downcast_bf16 no_local_rank
+    """,
+    DEEPSPEED: """
+        no_local_rank no_python no_ssh no_ssh_check force_multi save_pid module
+        enable_elastic_training bind_cores_to_rank
+    """,
+    HOROVODRUN: """
+        gloo mpi jsrun verbose disable_cache check_build tcp mpi_threads_disable autotune
+        log_with_timestamp log_without_timestamp
+    """,
+}
+"""The options of Python's launchers that take no value."""
+_PYTHONS = {
+    **dict.fromkeys((TORCHRUN, "torchrun_jsc"), TORCHRUN),
+    **dict.fromkeys((DEEPSPEED, "deepspeed.pt"), DEEPSPEED),
+    HOROVODRUN: HOROVODRUN,
+}
 _CONTAINER_FLAGS = """
 nv rocm c contain cleanenv e writable_tmpfs no_home fakeroot f containall C userns u pid p ipc i
 writable w no_init no_privs keep_privs nvccli compat net no_eval no_umask vm
@@ -118,21 +127,17 @@ def _launch(words: Sequence[Word], command: Command, depth: int) -> Optional[Lau
     if not words or words[0].value is None or depth > 8:
         return None
     word, rest = words[0], words[1:]
-    name = (words[0].value or "").rpartition("/")[2]
+    name = (word.value or "").rpartition("/")[2]
     if name == "srun":
         return _srun(word, rest, command, depth)
     if name in ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun"):
         return _mpirun(word, rest, command, depth)
-    if name in ("torchrun", "torchrun_jsc"):
-        return _options(TORCHRUN, word, rest, command, depth, _TORCHRUN_FLAGS)
+    if name in _PYTHONS:
+        return _options(_PYTHONS[name], word, rest, command, depth)
     if name == "accelerate":
         if rest and rest[0].value == "launch":
-            return _options(ACCELERATE, word, rest[1:], command, depth, _ACCELERATE_FLAGS)
+            return _options(ACCELERATE, word, rest[1:], command, depth)
         return Launch(PROGRAM, word, command)
-    if name in ("deepspeed", "deepspeed.pt"):
-        return _options(DEEPSPEED, word, rest, command, depth, _DEEPSPEED_FLAGS)
-    if name == "horovodrun":
-        return _options(HOROVODRUN, word, rest, command, depth, _HOROVODRUN_FLAGS)
     if name in ("singularity", "apptainer"):
         return _container(word, rest, command, depth)
     if re.fullmatch(r"python[0-9.]*", name):
@@ -213,36 +218,36 @@ def _mpirun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> L
     return Launch(MPIRUN, word, command, options, True, _inside(words, command, depth))
 
 
-def _options(
-    kind: str,
-    word: Word,
-    rest: Sequence[Word],
-    command: Command,
-    depth: int,
-    flags: Sequence[str],
-) -> Launch:
-    """A launcher of Python's argparse, whose options all take a value but for ``flags``."""
+def argparse_options(
+    kind: str, words: Sequence[str]
+) -> Tuple[Dict[str, str], Dict[str, str], Tuple[str, ...]]:
+    """The options of a launcher of Python's: name -> value, name -> both in one word, and what
+    follows."""
+    flags = _FLAGS[kind].split()
     options: Dict[str, str] = {}
-    texts = _texts(rest)
+    typed: Dict[str, str] = {}
     at = 0
-    while at < len(texts) and texts[at].startswith("-") and texts[at] != "--":
-        name, equals, value = texts[at].partition("=")
+    while at < len(words) and words[at].startswith("-") and words[at] != "--":
+        name, equals, value = words[at].partition("=")
         key = _key(name)
-        if equals or key in flags:
-            options[key] = value
+        if not equals and key not in flags:
             at += 1
-        else:
-            options[key] = texts[at + 1] if at + 1 < len(texts) else UNKNOWN
-            at += 2
-    if at < len(rest) and rest[at].may_be_several:
+            value = words[at] if at < len(words) else UNKNOWN
+        options[key] = value
+        typed[key] = name if key in flags else f"{name}={value}"
+        at += 1
+    return options, typed, tuple(words[at:])
+
+
+def _options(kind: str, word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+    """A launcher of Python's."""
+    options, _, behind = argparse_options(kind, _texts(rest))
+    rest = rest[len(rest) - len(behind) :]
+    if rest and rest[0].may_be_several:
         return Launch(kind, word, command, options, certain=False)
-    inside: Tuple[Launch, ...] = ()
-    if at < len(rest):
-        value = rest[at].value or ""
-        python = value.endswith(".py") or options.keys() & {"m", "module"}
-        inside = (
-            (Launch(PYTHON, rest[at], command),) if python else _inside(rest[at:], command, depth)
-        )
+    inside = _inside(rest, command, depth)
+    if rest and ((rest[0].value or "").endswith(".py") or options.keys() & {"m", "module"}):
+        inside = (Launch(PYTHON, rest[0], command),)
     return Launch(kind, word, command, options, True, inside)
 
 
@@ -270,20 +275,15 @@ def container_options(words: Sequence[str]) -> Tuple[List[Tuple[str, str]], Sequ
     return options, words[at:]
 
 
-_SCRIPTS = {
-    "torchrun": (TORCHRUN, _TORCHRUN_FLAGS),
-    "deepspeed": (DEEPSPEED, _DEEPSPEED_FLAGS),
-}
 _FOUND_ON_PATH = re.compile(
-    rf"""["']?(?:\$\(|`)\s*(?:which|command -v)\s+({"|".join(_SCRIPTS)})\s*[)`]["']?"""
+    r"""["']?(?:\$\(|`)\s*(?:which|command -v)\s+(torchrun|deepspeed)\s*[)`]["']?"""
 )
 """``python $(which torchrun)``."""
 _MODULES = {
-    "torch.distributed.run": (TORCHRUN, _TORCHRUN_FLAGS),
-    "torch.distributed.launch": (TORCHRUN, _TORCHRUN_FLAGS),
-    "accelerate.commands.launch": (ACCELERATE, _ACCELERATE_FLAGS),
-    "deepspeed.launcher.runner": (DEEPSPEED, _DEEPSPEED_FLAGS),
-    "horovod.runner": (HOROVODRUN, _HOROVODRUN_FLAGS),
+    **dict.fromkeys(("torch.distributed.run", "torch.distributed.launch"), TORCHRUN),
+    "accelerate.commands.launch": ACCELERATE,
+    "deepspeed.launcher.runner": DEEPSPEED,
+    "horovod.runner": HOROVODRUN,
 }
 
 
@@ -294,15 +294,14 @@ def _python(word: Word, rest: Sequence[Word], command: Command, depth: int) -> L
         if texts[at] == "-m" and at + 1 < len(texts):
             known = _MODULES.get(texts[at + 1])
             if known is not None:
-                return _options(known[0], word, rest[at + 2 :], command, depth, known[1])
+                return _options(known, word, rest[at + 2 :], command, depth)
             return Launch(PYTHON, word, command, {"m": texts[at + 1]})
         if texts[at] == "-c":
             return Launch(PYTHON, word, command, {"c": ""})
         at += 2 if texts[at] in ("-W", "-X") else 1
     found = _FOUND_ON_PATH.fullmatch(rest[at].raw) if at < len(rest) else None
     if found is not None:
-        kind, flags = _SCRIPTS[found[1]]
-        return _options(kind, word, rest[at + 1 :], command, depth, flags)
+        return _options(found[1], word, rest[at + 1 :], command, depth)
     script = texts[at] if at < len(texts) else ""
     return Launch(PYTHON, word, command, {"script": script})
 
@@ -321,28 +320,11 @@ def _shell(word: Word, rest: Sequence[Word], command: Command, depth: int) -> La
             text = rest[number + 1]
             if len(text.text) > _LONGEST_TEXT:
                 return Launch(SHELL, word, command, {"c": ""}, certain=False)
-            found = []
+            found: List[Launch] = []
             for inner in read_shell(text.text).commands:
                 # Positions within the text mean nothing to a reader of the script.
-                placed = _placed(inner, text.place)
-                started = _launch(placed.words, placed, depth + 1)
-                if started is not None:
-                    found.append(started)
+                words = tuple(replace(word, place=text.place) for word in inner.words)
+                placed = replace(inner, words=words, place=text.place)
+                found += _inside(words, placed, depth)
             return Launch(SHELL, word, command, {"c": ""}, True, tuple(found))
     return Launch(SHELL, word, command)
-
-
-def _placed(command: Command, place: Place) -> Command:
-    """A command whose words all stand at ``place``."""
-    words = tuple(
-        Word(word.raw, word.value, word.names, word.text, place) for word in command.words
-    )
-    return Command(
-        words,
-        command.assigned,
-        place,
-        command.background,
-        command.sure,
-        command.looped,
-        command.captured,
-    )

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.launches import container_options, mpirun_options
+from neuronctl.batchscript.launches import (
+    ACCELERATE,
+    DEEPSPEED,
+    HOROVODRUN,
+    TORCHRUN,
+    argparse_options,
+    container_options,
+    mpirun_options,
+)
 from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, units
 from neuronctl.frozen import dataclass
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt
@@ -216,9 +224,7 @@ def _inner(words: Tuple[str, ...]) -> Optional[Tuple[str, ...]]:
     return tuple(one for one in found[0].words if one is not None)
 
 
-_TORCHRUN_FLAGS = ("m", "module", "no_python", "standalone", "run_path")
 _MEETING = ("node_rank", "master_addr", "master_port", "standalone")
-_ACCELERATE_FLAGS = ("multi_gpu", "m", "module", "no_python", "use_deepspeed", "use_fsdp")
 
 
 def _per_node(words: Tuple[str, ...], size: Size) -> Optional[Start]:
@@ -234,25 +240,6 @@ def _per_node(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     if words[:3] in (("python", "-m", "torch.distributed.run"),):
         return _torchrun("torchrun", words[3:], size)
     return None
-
-
-def _options(
-    words: Tuple[str, ...], flags: Sequence[str]
-) -> Tuple[Dict[str, str], Dict[str, str], Tuple[str, ...]]:
-    """The options of Python's argparse: by name, as words for a job file, and what follows."""
-    values: Dict[str, str] = {}
-    typed: Dict[str, str] = {}
-    at = 0
-    while at < len(words) and words[at].startswith("-") and words[at] != "--":
-        name, equals, value = words[at].partition("=")
-        key = name.lstrip("-").replace("-", "_")
-        if not equals and key not in flags:
-            at += 1
-            value = words[at] if at < len(words) else ""
-        values[key] = value
-        typed[key] = name if key in flags else f"{name}={value}"
-        at += 1
-    return values, typed, words[at:]
 
 
 def _started(
@@ -274,7 +261,7 @@ def _started(
 
 
 def _torchrun(name: str, words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    values, typed, rest = _options(words, _TORCHRUN_FLAGS)
+    values, typed, rest = argparse_options(TORCHRUN, words)
     per_node = values.pop("nproc_per_node", "1")
     each = size.gpus_per_node if per_node in ("gpu", "auto") else size.number(per_node)
     if each != max(size.gpus_per_node, 1) or size.number(values.pop("nnodes", "1")) != size.nodes:
@@ -287,7 +274,7 @@ def _torchrun(name: str, words: Tuple[str, ...], size: Size) -> Optional[Start]:
 
 
 def _accelerate(words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    values, typed, rest = _options(words, _ACCELERATE_FLAGS)
+    values, typed, rest = argparse_options(ACCELERATE, words)
     counts = {"num_processes": size.processes, "num_machines": size.nodes}
     for key, count in counts.items():
         if key not in values and (key == "num_processes" or size.nodes != 1):
@@ -303,7 +290,7 @@ def _accelerate(words: Tuple[str, ...], size: Size) -> Optional[Start]:
 
 
 def _deepspeed(words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    values, _, rest = _options(words, ())
+    values, _, rest = argparse_options(DEEPSPEED, words)
     if values.keys() - {"num_gpus", "num_nodes", "master_port"} or size.nodes != 1:
         return None
     if size.number(values.get("num_gpus", "")) != size.gpus_per_node or not size.gpus_per_node:
@@ -334,8 +321,7 @@ def _mpirun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
 
 
 def _horovodrun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    flags = ("gloo", "mpi", "verbose", "disable_cache")
-    values, typed, rest = _options(words, flags)
+    values, typed, rest = argparse_options(HOROVODRUN, words)
     count = values.pop("np", values.pop("num_proc", ""))
     hosts = values.pop("H", values.pop("hosts", f"localhost:{count}"))
     if size.nodes != 1 or size.number(count) != size.tasks or hosts != f"localhost:{count}":

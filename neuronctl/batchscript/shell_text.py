@@ -7,6 +7,7 @@ surely runs, to a value that the text shows. What cannot be known is None, and n
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import (
     TYPE_CHECKING,
     Dict,
@@ -186,11 +187,8 @@ def _parsed(text: str) -> Tuple[Node, bytes]:
 def _is_cut(root: Node, at: int) -> bool:
     node = root.descendant_for_byte_range(at, at + 1)
     parent = None if node is None else node.parent
-    return (
-        node is not None
-        and node.type == "$"
-        and (parent is not None and parent.type == "concatenation")
-    )
+    within = parent is not None and parent.type == "concatenation"
+    return within and node is not None and node.type == "$"
 
 
 def _tree(data: bytes) -> Node:
@@ -354,7 +352,7 @@ class _Reader:
                 if name is not None:
                     assigned.append(
                         Assignment(
-                            _text(name), self.word(value, child), True, False, self.place(child)
+                            text_of(name), self.word(value, child), True, False, self.place(child)
                         )
                     )
             elif child.type == "command_name":
@@ -397,11 +395,8 @@ class _Reader:
             if child.type == "variable_assignment":
                 self.assignment(child, where, exported)
             elif child.type == "variable_name" and exported:
-                for number in self.unexported.pop(_text(child), ()):
-                    one = self.assignments[number]
-                    self.assignments[number] = Assignment(
-                        one.name, one.word, True, one.sure, one.place
-                    )
+                for number in self.unexported.pop(text_of(child), ()):
+                    self.assignments[number] = replace(self.assignments[number], exported=True)
         self.substitutions(node, where)
 
     def assignment(self, node: Node, where: _Where, exported: bool) -> None:
@@ -409,8 +404,8 @@ class _Reader:
         name_node = node.child_by_field_name("name")
         if name_node is None:
             return
-        name, word = _text(name_node), self.word(node.child_by_field_name("value"), node)
-        plain = name_node.type == "variable_name" and "+=" not in _text(node)[: len(name) + 2]
+        name, word = text_of(name_node), self.word(node.child_by_field_name("value"), node)
+        plain = name_node.type == "variable_name" and "+=" not in text_of(node)[: len(name) + 2]
         if not exported:
             self.unexported.setdefault(name, []).append(len(self.assignments))
         self.assignments.append(Assignment(name, word, exported, where.sure, self.place(node)))
@@ -441,13 +436,13 @@ class _Reader:
         names: List[str] = []
         text: List[str] = []
         value = self.value(node, names, text, quoted=False)
-        return Word(_text(node), value, tuple(names), "".join(text), self.place(node))
+        return Word(text_of(node), value, tuple(names), "".join(text), self.place(node))
 
     def value(
         self, node: Node, names: List[str], text: List[str], *, quoted: bool
     ) -> Optional[str]:
         """What a part of a word stands for; its variables and its text are added to the lists."""
-        kind, raw = node.type, _text(node)
+        kind, raw = node.type, text_of(node)
         if kind == "raw_string":
             text.append(raw[1:-1])
             return raw[1:-1]
@@ -479,26 +474,16 @@ class _Reader:
             if any(part is None for part in parts):
                 return None
             return "".join(part for part in parts if part is not None)
-        if kind == "simple_expansion":
-            name = raw[1:]
-            names.append(name)
-            known = self.value_of(name)
-            text.append(raw if known is None else known)
-            if known is not None and not quoted and re.search(r"[\s*?\[]", known):
-                return None
-            return known
-        names += _names(node)
-        text.append(raw)
-        if kind == "expansion" and re.fullmatch(r"\$\{\w+\}", raw):
-            known = self.value_of(raw[2:-1])
-            if known is not None:
-                text[-1] = known
-                if not quoted and re.search(r"[\s*?\[]", known):
-                    return None
-            return known
-        if not node.is_named and kind != "$":
-            return raw
-        return raw if kind == "$" else None
+        braced = re.fullmatch(r"\$\{(\w+)\}", raw) if kind == "expansion" else None
+        name = raw[1:] if kind == "simple_expansion" else braced[1] if braced else ""
+        names += [name] if kind == "simple_expansion" else _names(node)
+        if not name:
+            text.append(raw)
+            return raw if kind == "$" or not node.is_named else None
+        known = self.value_of(name)
+        text.append(raw if known is None else known)
+        several = known is not None and not quoted and re.search(r"[\s*?\[]", known)
+        return None if several else known
 
     def value_of(self, name: str) -> Optional[str]:
         """The value of a variable, None where it is not known."""
@@ -511,7 +496,8 @@ class _Reader:
         return self.data[start:end].decode("utf-8", "replace")
 
 
-def _text(node: Node) -> str:
+def text_of(node: Node) -> str:
+    """The text of a part of the tree."""
     return (node.text or b"").decode("utf-8", "surrogateescape")
 
 
@@ -525,7 +511,7 @@ def below(node: Node) -> Iterator[Node]:
 
 
 def _names(node: Node) -> List[str]:
-    return [_text(one) for one in below(node) if one.type == "variable_name"]
+    return [text_of(one) for one in below(node) if one.type == "variable_name"]
 
 
 def _set_often(statements: Iterable[Node]) -> Set[str]:
@@ -538,15 +524,15 @@ def _set_often(statements: Iterable[Node]) -> Set[str]:
             name = node.child_by_field_name("name")
             in_front = node.parent is not None and node.parent.type == "command"
             if name is not None and not in_front:  # `A=x command` leaves A as it is
-                names = [_text(name)]
+                names = [text_of(name)]
         elif node.type in ("for_statement", "c_style_for_statement"):
-            names = [_text(one) for one in node.children if one.type == "variable_name"] * 2
+            names = [text_of(one) for one in node.children if one.type == "variable_name"] * 2
         elif node.type == "command":
-            words = [_text(one) for one in node.children if one.is_named]
+            words = [text_of(one) for one in node.children if one.is_named]
             if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
                 names = [word for word in words[1:] if word.isidentifier()] * 2
         elif node.type == "unset_command":
-            names = [_text(one) for one in node.children if one.type == "variable_name"] * 2
+            names = [text_of(one) for one in node.children if one.type == "variable_name"] * 2
         for name_text in names:
             (often if name_text in once else once).add(name_text)
     return often

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, List, Optional, Tuple
 
-from neuronctl.batchscript.shell_text import ShellText, Word, below, read_shell, syntax_tree
+from neuronctl.batchscript.shell_text import (
+    ShellText,
+    Word,
+    below,
+    read_shell,
+    syntax_tree,
+    text_of,
+)
 from neuronctl.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -82,7 +89,7 @@ def units(text: str, one_word: Collection[str] = ()) -> List[Unit]:
             found.append(Unit(gap, simple, (), read_shell(gap)))
         if nodes:
             content = "\n".join(lines[start : last + 1])
-            remarks = tuple(_text(one)[1:].strip() for one in nodes if one.type == "comment")
+            remarks = tuple(text_of(one)[1:].strip() for one in nodes if one.type == "comment")
             simple_ones = _simple(nodes, one_word)
             found.append(Unit(content, simple_ones, remarks, read_shell(content)))
         row = last + 1
@@ -102,7 +109,7 @@ def _simple(nodes: List[Node], one_word: Collection[str]) -> Optional[Tuple[Simp
         kinds = {child.type for child in node.children}
         if any("redirect" in kind for kind in kinds):
             return None
-        simple = _one(_text(node), node.type, one_word)
+        simple = _one(text_of(node), node.type, one_word)
         if simple is None:
             return None
         found.append(simple)
@@ -150,7 +157,7 @@ def functions(text: str) -> FrozenSet[str]:
         for node in below(syntax_tree(text))
         if node.type == "function_definition"
     )
-    return frozenset(_text(name) for name in names if name is not None)
+    return frozenset(text_of(name) for name in names if name is not None)
 
 
 def uses_arguments(text: str) -> Optional[int]:
@@ -163,12 +170,8 @@ def uses_arguments(text: str) -> Optional[int]:
         if node.type == "function_definition":
             continue
         if node.type in ("simple_expansion", "expansion"):
-            names = [_text(one) for one in node.children if one.is_named]
+            names = [text_of(one) for one in node.children if one.is_named]
             if names and re.fullmatch("[1-9@*#]", names[0]):
                 return node.start_point[0] + 1
         waiting += reversed(node.children)
     return None
-
-
-def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "surrogateescape")

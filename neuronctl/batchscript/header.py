@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.values import ACCUMULATED, check_value, excluding
@@ -34,6 +35,8 @@ from neuronctl.words import DASHES, other_dash
 
 BLANKS = " \t\n\v\f\r"
 """What C's isspace() takes for a blank: no other characters, such as a no-break space."""
+
+DIRECTIVE = ("#SBATCH", "#SLURM")
 
 SCRIPT, COMMAND_LINE = "script", "command line"
 
@@ -150,7 +153,7 @@ class Header:
             before = found.get(one.name)
             if before is not None and one.name in ACCUMULATED and one.value is not None:
                 both = f"{before.value},{one.value}"
-                one = Given(one.name, both, one.source, one.place, one.value_place)
+                one = replace(one, value=both)
             found[one.name] = one
         return found
 
@@ -259,13 +262,9 @@ def read_command(
     given: List[Given] = []
     end = len(own)
     try:
-        lines = [word.place.line for word in own]
-        parsed, end = getopt_with_plugins([word.text for word in own], table, lines)
+        parsed, end = _getopt(own, table)
         given, _ = _given(parsed, own)
         _check(given)
-    except GetoptError as error:
-        hint = _near(own[error.index].text) if error.unknown else ""
-        refusals.append(Refusal(str(error), own[error.index].place, hint))
     except _Refused as error:
         refusals.append(error.refusal)
     refusals += _contradictions(given)
@@ -277,45 +276,38 @@ def read_command(
 
 def _whole_file(text: str) -> List[Refusal]:
     """Why sbatch refuses the file whatever its directives say."""
+    refusal = partial(Refusal, whole=True)
     if is_too_long(text):
-        return [
-            Refusal(
-                f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)",
-                Place(1),
-                "leave the data out: let the script read them from another file",
-                whole=True,
-                about=_EVERY,
-            )
-        ]
+        message = f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)"
+        hint = "leave the data out: let the script read them from another file"
+        return [refusal(message, Place(1), hint, about=_EVERY)]
     if not text.strip(BLANKS):
         what = "contains only blanks" if text else "is empty"
-        return [Refusal(f"the script {what}", Place(1), whole=True)]
-    found = []
+        return [refusal(f"the script {what}", Place(1))]
+    found: List[Refusal] = []
     lines = text.split("\n")
     plain = text.lstrip("\ufeff")
     if plain != text:
         mark = Place(1, 1, len(text) - len(plain) + 1)
         found.append(
-            Refusal(
+            refusal(
                 "the file begins with a byte order mark (BOM), and so not with #!",
                 mark,
                 "save it as UTF-8 without BOM: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE",
-                whole=True,
                 edits=(Edit(mark, ""),),
             )
         )
     if not plain.startswith("#!"):
         found.append(
-            Refusal(
+            refusal(
                 "the first line is not #! and the path of an interpreter",
                 Place(1, 1, len(lines[0].rstrip("\r")) + 1),
                 "let the file begin with #!/bin/bash",
-                whole=True,
             )
         )
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        found.append(Refusal("the file contains a NUL character", Place(line), whole=True))
+        found.append(refusal("the file contains a NUL character", Place(line)))
     if "\r\n" in text:
         places = (
             Place(number, len(line), len(line) + 1)
@@ -325,22 +317,15 @@ def _whole_file(text: str) -> List[Refusal]:
         first = next(places)
         short = beginning(text) == text
         returns = tuple(Edit(place, "") for place in (first, *places)) if short else ()
-        found.append(
-            Refusal(
-                "the lines end as on Windows (CR LF)",
-                first,
-                "convert the file: sed -i 's/\\r$//' FILE",
-                whole=True,
-                edits=returns,
-            )
-        )
+        hint = "convert the file: sed -i 's/\\r$//' FILE"
+        found.append(refusal("the lines end as on Windows (CR LF)", first, hint, edits=returns))
     return found
 
 
 def _first_command(lines: Sequence[str]) -> int:
     """The number of the line where sbatch stops reading directives."""
     for number, line in enumerate(lines, 1):
-        if not line.startswith(("#SBATCH", "#SLURM")) and line.strip(BLANKS)[:1] not in ("", "#"):
+        if not line.startswith(DIRECTIVE) and line.strip(BLANKS)[:1] not in ("", "#"):
             return number
     return len(lines) + 1
 
@@ -349,7 +334,7 @@ def _first_too_many(lines: Sequence[str]) -> int:
     """How many of the lines are read, up to the directives that have too many characters."""
     left = _MOST_OF_DIRECTIVES
     for index, line in enumerate(lines):
-        if line.startswith(("#SBATCH", "#SLURM")):
+        if line.startswith(DIRECTIVE):
             left -= len(line)
             if left < 0:
                 return index
@@ -401,7 +386,7 @@ def _words(
 
 def _directive_start(line: str) -> int:
     """Where the words of a directive begin; 0 in any other line."""
-    start = next((len(one) for one in ("#SBATCH", "#SLURM") if line.startswith(one)), 0)
+    start = next((len(one) for one in DIRECTIVE if line.startswith(one)), 0)
     while start and line[start : start + 1] and line[start] in BLANKS:
         start += 1
     return start
@@ -521,7 +506,7 @@ class _Directives:
         """
         left = _MOST_CHARACTERS
         for number, line in enumerate(self.lines, 1):
-            if line.isascii() or not line.startswith(("#SBATCH", "#SLURM")):
+            if line.isascii() or not line.startswith(DIRECTIVE):
                 continue
             cost = _LINE_COSTS + len(line)
             left -= cost
@@ -698,25 +683,28 @@ def _refused(line: str, number: int) -> Optional[Refusal]:
 # --------------------------------------------------------------------- the options
 
 
-def _options(words: Sequence[_Word]) -> Tuple[Parsed, ...]:
-    """Parse the words with getopt; raises _Refused."""
+def _getopt(words: Sequence[_Word], table: Tuple[Known, ...]) -> Tuple[Tuple[Parsed, ...], int]:
+    """The options, and the index of the word behind them; raises _Refused."""
     try:
         lines = [word.place.line for word in words]
-        parsed, end = getopt_with_plugins([word.text for word in words], SBATCH, lines)
+        return getopt_with_plugins([word.text for word in words], table, lines)
     except GetoptError as error:
         word = words[error.index]
         hint = _near(word.text) if error.unknown else ""
         refusal = Refusal(str(error), word.place, hint, about=_may_be(word.text))
         raise _Refused(refusal) from None
+
+
+def _options(words: Sequence[_Word]) -> Tuple[Parsed, ...]:
+    """Parse the words of a component, which are all options; raises _Refused."""
+    parsed, end = _getopt(words, SBATCH)
     if end < len(words):
-        word = words[end]
-        hint = ""
+        word, hint = words[end], ""
         if end and words[end - 1].place.line == word.place.line:
             hint = _joined(parsed[-1], words, end) if parsed else ""
-            hint = (
-                hint
-                or f"a value with a blank needs quotes, and a remark a #: {_quoted(words, end)}"
-            )
+            name, equals, value = words[end - 1].text.partition("=")
+            quoted = f'{name}="{value} {word.text}"' if equals else f'"{name} {word.text}"'
+            hint = hint or f"a value with a blank needs quotes, and a remark a #: {quoted}"
         raise _Refused(Refusal(f"'{word.text}' is not an option", word.place, hint))
     return parsed
 
@@ -737,14 +725,6 @@ def _joined(last: Parsed, words: Sequence[_Word], end: int) -> str:
             return ""
         return f"write --{last.known.long}={value}{more}"
     return ""
-
-
-def _quoted(words: Sequence[_Word], end: int) -> str:
-    before = words[end - 1].text
-    name, equals, value = before.partition("=")
-    if equals:
-        return f'{name}="{value} {words[end].text}"'
-    return f'"{before} {words[end].text}"'
 
 
 _EVERY = tuple(one.name for one in SBATCH)
@@ -851,14 +831,8 @@ def _contradictions(given: Sequence[Given]) -> List[Refusal]:
         if len(typed) > 1:
             names = " and ".join(f"--{name}" for name in typed)
             last = list(typed.values())[-1]
-            found.append(
-                Refusal(
-                    f"{names} exclude each other",
-                    last.place,
-                    "keep one of them",
-                    about=tuple(typed),
-                )
-            )
+            message, hint = f"{names} exclude each other", "keep one of them"
+            found.append(Refusal(message, last.place, hint, about=tuple(typed)))
     return found
 
 
@@ -872,11 +846,7 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
         text, why = line.rstrip(BLANKS), ""
         if line.startswith("#SBATCH"):
             why = AFTER_COMMAND if number > first_command else ""
-        elif (
-            text
-            and number < first_command
-            and re.match(r"[ \t]+#SBATCH\b|#(?i:sbatch)[ \t]+-", line)
-        ):
+        elif number < first_command and re.match(r"[ \t]+#SBATCH\b|#(?i:sbatch)[ \t]+-", line):
             why = MISSPELLED  # of `##SBATCH` and `# SBATCH` the writer knows it
         if why:
             found.append(Ignored(why, text.lstrip(BLANKS), Place(number, 1, len(text) + 1)))

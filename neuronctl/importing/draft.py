@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.header import Header, read_header
+from neuronctl.batchscript.header import DIRECTIVE, Header, read_header
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.batchscript.statements import (
     NAME_BEGINS,
@@ -108,6 +109,11 @@ class _Shell:
     setup: Tuple[Unit, ...]
     rest: Tuple[Unit, ...]
 
+    @property
+    def idle(self) -> Tuple[Unit, ...]:
+        """What prepares, where it is nothing but comments."""
+        return self.setup if all(unit.is_remark for unit in self.setup) else ()
+
 
 class _Importer:
     def __init__(
@@ -120,7 +126,11 @@ class _Importer:
         self.remarks: List[Remark] = []
         lines = text.split("\n")
         # The comments behind the last directive are about the shell part.
-        last = [n for n, line in enumerate(lines[: header.first_command - 1], 1) if _directs(line)]
+        last = [
+            n
+            for n, line in enumerate(lines[: header.first_command - 1], 1)
+            if line.startswith(DIRECTIVE)
+        ]
         self.first = max([1, *last]) + 1
         shell_lines = lines[self.first - 1 :]
         comments = read_shell("\n".join(shell_lines)).comments
@@ -131,7 +141,7 @@ class _Importer:
         self.above = [
             line[1:].lstrip(" ")
             for line in lines[1 : self.first - 1]
-            if line.startswith("#") and not _directs(line)
+            if line.startswith("#") and not line.startswith(DIRECTIVE)
         ]
         self.text = self._without_secrets("\n".join(shell_lines))
         self.prelude = _of_shebang(header, cluster)
@@ -220,25 +230,23 @@ class _Importer:
         """The most that a job file can say truthfully: a program, steps, or shell text."""
         whole = [Entry("run", self._body(self.text, prelude=True))]
         shell = self._shell()
-        for attempt in (self._as_program, self._as_steps, self._as_text):
-            entries = attempt(shell) if self.units else None
-            made = None if entries is None else self._file(entries)
-            if made is not None:
-                return made
-        text = self._written(whole)
+        for attempt in (self._as_program, self._as_steps, self._as_text) if self.units else ():
+            entries = attempt(shell)
+            if entries is not None:
+                with suppress(NeuronctlError):
+                    return self._made(entries)
         try:
-            return self._remarked(text, self._planned(text))
+            return self._made(whole)
         except NeuronctlError as error:
             raise UsageError(
                 f"{self.name}:1: cannot be imported: {error.message}", error.hint
             ) from None
 
-    def _file(self, entries: Sequence[Entry]) -> Optional[Draft]:
+    def _made(self, entries: Sequence[Entry]) -> Draft:
         text = self._written(entries)
-        try:
-            return self._remarked(text, self._planned(text))
-        except NeuronctlError:
-            return None
+        differ = differences(self.directives, self._planned(text))
+        remarks = [*self.directives.remarks, *self.remarks, *differ]
+        return Draft(text, tuple(sorted(remarks, key=lambda one: one.line)))
 
     def _written(self, entries: Sequence[Entry]) -> str:
         started = [one.value for one in entries if one.key == "launcher"]
@@ -255,10 +263,6 @@ class _Importer:
 
     def _planned(self, text: str) -> JobPlan:
         return plan(build_request([parse_job_file(text, "job.yaml")]), self.cluster)
-
-    def _remarked(self, text: str, made: JobPlan) -> Draft:
-        remarks = [*self.directives.remarks, *self.remarks, *differences(self.directives, made)]
-        return Draft(text, tuple(sorted(remarks, key=lambda one: one.line)))
 
     # ------------------------------------------------------- before the launch
 
@@ -297,7 +301,7 @@ class _Importer:
         entries = _expanded(shell.environment, expand)
         if self.prelude and not entries:
             entries.append(Entry("setup-first", _lines("\n".join(self.prelude))))
-        if not all(unit.is_remark for unit in shell.setup):
+        if len(shell.idle) < len(shell.setup):
             entries.append(Entry("setup", _lines(_joined(shell.setup))))
         if expand:
             entries.append(Entry("expand", True))
@@ -331,9 +335,8 @@ class _Importer:
         keys = self._keys(started, expand)
         if keys is None:
             return None
-        idle = shell.setup if all(unit.is_remark for unit in shell.setup) else ()
         (key, value), *others = keys.items()
-        head = Entry(key, value, tuple(_remarks([*idle, *shell.rest])))
+        head = Entry(key, value, tuple(_remarks([*shell.idle, *shell.rest])))
         return [*self._before(shell, expand), head, *(Entry(*one) for one in others)]
 
     def _keys(self, started: Start, expand: bool) -> Optional[Dict[str, object]]:
@@ -379,7 +382,7 @@ class _Importer:
                 continue
             notes = _remarks(waiting)
             if not all(one.is_remark for one in waiting):
-                made.append(([], _body_of(waiting)))
+                made.append(([], shell_text(_joined(waiting))))
                 notes = []
             waiting = []
             if unit is None:
@@ -401,8 +404,7 @@ class _Importer:
             if number < len(made) and not ends_at_once:
                 keys["allow-failure"] = True
             steps.append({"": remarks, **keys})
-        idle = shell.setup if all(unit.is_remark for unit in shell.setup) else ()
-        notes = _remarks([*idle, *waiting])
+        notes = _remarks([*shell.idle, *waiting])
         return [*self._before(shell, expand), Entry("steps", steps, tuple(notes))]
 
     def _stands_alone(self, unit: Unit) -> bool:
@@ -436,20 +438,12 @@ class _Importer:
         return [*entries, Entry("run", self._body(behind, prelude=False))]
 
 
-def _directs(line: str) -> bool:
-    return line.startswith(("#SBATCH", "#SLURM"))
-
-
 def _is_bad(line: str) -> bool:
     try:
         shell_text(f"x\n{line}")
     except ValueError:
         return True
     return False
-
-
-def _body_of(parts: Sequence[Unit]) -> str:
-    return shell_text(_joined(parts))
 
 
 def _joined(parts: Sequence[Unit]) -> str:

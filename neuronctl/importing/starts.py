@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.launches import (
@@ -100,17 +101,13 @@ def start(
     if not re.fullmatch(r"[\w.+/@:-]+", given[0]) or given[0].startswith("-"):
         return None
     found = _launched(given, size) or _contained(given, size)
-    if found is None and _text_for_a_shell(given):
-        return None
+    pairs = zip(given, given[1:])
+    if found is None and any(flag in ("-c", "-lc") and " " in text for flag, text in pairs):
+        return None  # text for a shell, which is easier to read where it stands
     found = found or _program(None, given)
     if found is None or any(MAY_SPLIT in one for one in (*found.words, *found.options)):
         return None
     return found
-
-
-def _text_for_a_shell(words: Tuple[str, ...]) -> bool:
-    """Whether shell text is among the words, which is easier to read where it stands."""
-    return any(before in ("-c", "-lc") and " " in word for before, word in zip(words, words[1:]))
 
 
 def _launched(words: Tuple[str, ...], size: Size) -> Optional[Start]:
@@ -199,8 +196,7 @@ def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     if not kept:
         found = _per_node(inner or rest, size)
         if found is None:
-            within = _contained(inner or rest, size, by_srun=True)
-            found = within
+            found = _contained(inner or rest, size, by_srun=True)
     if inner is not None:
         # What each task would expand differs from what the batch shell does.
         return None if found is None or any(map(_variable, found.words)) else found
@@ -214,14 +210,13 @@ def _inner(words: Tuple[str, ...]) -> Optional[Tuple[str, ...]]:
     text = re.sub(f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}", r"${\1}", words[2]).strip()
     text = text.replace(MAY_SPLIT, "")
     names = re.findall(r"(?a)\w+", text)
-    found = [one for unit in units(text, names) for one in unit.simple or (None,)]
-    if len(found) != 1 or found[0] is None or None in found[0].words or not found[0].words:
-        # `$((SLURM_NODEID == 0))` says who the host is, which neuronctl says itself.
-        text = re.sub(r"--rdzv[-_]conf[= ]is_host=\$\(\([^()]*\)\)", "", text)
-        found = [one for unit in units(text, names) for one in unit.simple or (None,)]
-    if len(found) != 1 or found[0] is None or None in found[0].words:
-        return None
-    return tuple(one for one in found[0].words if one is not None)
+    # `$((SLURM_NODEID == 0))` says who the host is, which neuronctl says itself.
+    of_host = r"--rdzv[-_]conf[= ]is_host=\$\(\([^()]*\)\)"
+    for one in (text, re.sub(of_host, "", text)):
+        found = [simple for unit in units(one, names) for simple in unit.simple or (None,)]
+        if len(found) == 1 and found[0] is not None and None not in found[0].words:
+            return tuple(word for word in found[0].words if word is not None)
+    return None
 
 
 _MEETING = ("node_rank", "master_addr", "master_port", "standalone")
@@ -237,7 +232,7 @@ def _per_node(words: Tuple[str, ...], size: Size) -> Optional[Start]:
         return _deepspeed(words[1:], size)
     if words[0] in ("torchrun", "torchrun_jsc"):
         return _torchrun(words[0], words[1:], size)
-    if words[:3] in (("python", "-m", "torch.distributed.run"),):
+    if words[:3] == ("python", "-m", "torch.distributed.run"):
         return _torchrun("torchrun", words[3:], size)
     return None
 
@@ -305,15 +300,8 @@ def _mpirun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     counts = {"np", "n", "c"} & values.keys()
     if "bind_to" not in values or any(size.number(values[one]) != size.tasks for one in counts):
         return None  # neuronctl's mpirun binds no process
-    if values.keys() - {
-        *counts,
-        "bind_to",
-        "mca",
-        "x",
-        "oversubscribe",
-        "report_bindings",
-        "verbose",
-    }:
+    plain = {"bind_to", "mca", "x", "oversubscribe", "report_bindings", "verbose"}
+    if values.keys() - counts - plain:
         return None
     if any(map(_variable, kept)) or len(counts) > 1 or not rest:
         return None
@@ -361,11 +349,6 @@ def _contained(words: Tuple[str, ...], size: Size, *, by_srun: bool = False) -> 
     if others:
         keys.append(("container-option", others))
     inside = tuple(rest[1:])
-    found = None
-    if by_srun or size.nodes == 1:
-        found = _per_node(inside, size)
-    if found is None:
-        found = _program("srun" if by_srun else None, inside)
-    if found is None:
-        return None
-    return Start(found.launcher, found.words, found.options, tuple(keys))
+    found = _per_node(inside, size) if by_srun or size.nodes == 1 else None
+    found = found or _program("srun" if by_srun else None, inside)
+    return None if found is None else replace(found, container=tuple(keys))

@@ -18,42 +18,37 @@ from neuronctl.words import clipped
 # that the script gives are underlined. All others are about what neuronctl would start, or about
 # this hour and not about the script: how many jobs the user has now.
 ABOUT: Mapping[str, Tuple[str, ...]] = {
-    **{code: ("partition",) for code in ("NC101", "NC102", "NC122", "NC523", "NC528")},
-    **{code: ("nodes", "ntasks", "nodelist") for code in ("NC111", "NC112", "NC527")},
-    **{
-        code: ("gpus-per-node", "gres", "gpus", "gpus-per-task")
-        for code in ("NC121", "NC123", "NC124")
-    },
-    **{
-        code: ("cpus-per-task", "ntasks-per-node", "ntasks", "cpus-per-gpu")
-        for code in ("NC131", "NC132")
-    },
-    "NC134": ("mem",),
-    "NC141": ("time",),
-    **{code: ("comment",) for code in ("NC201", "NC202")},
-    "NC211": (),
-    "NC231": ("account",),
-    "NC232": ("qos",),
-    "NC312": ("nodelist", "exclude"),
-    **{code: () for code in ("NC405", "NC408")},
-    "NC411": ("output", "error"),
-    **{code: ("nodes", "ntasks", "gpus-per-node", "gres", "gpus") for code in ("NC508", "NC509")},
-    "NC511": ("array",),
-    **{code: ("dependency",) for code in ("NC512", "NC529")},
-    "NC513": ("begin",),
-    "NC521": ("qos",),
-    "NC522": ("account",),
-    "NC524": ("constraint",),
-    "NC525": ("exclude",),
-    "NC526": ("reservation",),
-    "NC530": ("licenses",),
+    code: tuple(options.split())
+    for codes, options in (
+        ("NC101 NC102 NC122 NC523 NC528", "partition"),
+        ("NC111 NC112 NC527", "nodes ntasks nodelist"),
+        ("NC121 NC123 NC124", "gpus-per-node gres gpus gpus-per-task"),
+        ("NC131 NC132", "cpus-per-task ntasks-per-node ntasks cpus-per-gpu"),
+        ("NC134", "mem"),
+        ("NC141", "time"),
+        ("NC201 NC202", "comment"),
+        ("NC211 NC405 NC408", ""),
+        ("NC231 NC522", "account"),
+        ("NC232 NC521", "qos"),
+        ("NC312", "nodelist exclude"),
+        ("NC411", "output error"),
+        ("NC508 NC509", "nodes ntasks gpus-per-node gres gpus"),
+        ("NC511", "array"),
+        ("NC512 NC529", "dependency"),
+        ("NC513", "begin"),
+        ("NC524", "constraint"),
+        ("NC525", "exclude"),
+        ("NC526", "reservation"),
+        ("NC530", "licenses"),
+    )
+    for code in codes.split()
 }
 _GPUS = ("gpus", "gpus-per-node", "gpus-per-task")
 SIZE = frozenset(
-    (
-        *("partition", "nodes", "nodelist", "ntasks", "ntasks-per-node", "cpus-per-task"),
-        *("cpus-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "exclusive"),
-    )
+    """
+    partition nodes nodelist ntasks ntasks-per-node cpus-per-task cpus-per-gpu gpus gpus-per-node
+    gpus-per-task gres exclusive
+    """.split()  # noqa: SIM905
 )
 """While the value of one of these is not known, nothing is known of what the job has."""
 

@@ -47,11 +47,15 @@ class ScriptFacts:
         return tuple(one for one in found if one is not None)
 
     @cached_property
+    def every_launch(self) -> Tuple[Launch, ...]:
+        """What they start, and what that starts in turn."""
+        return tuple(inner for one in self.launches for inner in (one, *one.below()))
+
+    @cached_property
     def uses_launcher(self) -> bool:
         """Whether anything in it is, or may be, a launcher: what is not known may be one."""
-        every = [inner for one in self.launches for inner in (one, *one.below())]
         unknown = any(command.words and not command.name for command in self.shell.commands)
-        return unknown or any(one.kind in LAUNCHERS or not one.certain for one in every)
+        return unknown or any(one.kind in LAUNCHERS or not one.certain for one in self.every_launch)
 
     @cached_property
     def unmerged(self) -> Tuple[int, ...]:

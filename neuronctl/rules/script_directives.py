@@ -272,9 +272,9 @@ def minutes(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 @script_rule("NC613")
 def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     given = facts.given("export")
-    items = (given.value or "").split(",") if given is not None else []
     if given is None:
         return
+    items = (given.value or "").split(",")
     for before, item in zip(items, items[1:]):
         if "=" in before and not re.fullmatch(r"[A-Z_][A-Z0-9_]*(=.*)?|\w+=.*", item):
             yield ScriptViolation(
@@ -310,8 +310,7 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     given = facts.given("gpus-per-task")
     plan = facts.plan
     # NCCL is what Python's programs use; whoever binds tasks to GPUs has chosen.
-    every = [inner for one in facts.launches for inner in (one, *one.below())]
-    programs = [one for one in every if one.kind not in (SRUN_KIND, MPIRUN)]
+    programs = [one for one in facts.every_launch if one.kind not in (SRUN_KIND, MPIRUN)]
     if facts.has("gpu-bind") or all(one.kind == PROGRAM and one.certain for one in programs):
         return
     count = (given.value or "").rpartition(":")[2] if given is not None else "0"

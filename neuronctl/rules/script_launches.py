@@ -56,17 +56,17 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
             f"torchrun starts {inner.kind} in each of its processes: that many separate trainings",
             "let one of the two start the program",
         )
+    times: Optional[Tuple[int, int]]
     if outer.kind == MPIRUN:
         total = outer.count("np", "n", "c")
         if total is None or outer.has("npernode", "N", "ppn", "map_by", "hostfile"):
             return None
-        nodes, each = (1, total) if facts.plan is None else (facts.plan.nodes, total)
-        times = (nodes, max(1, each // max(nodes, 1))) if total > nodes else (total, 1)
+        nodes = 1 if facts.plan is None else facts.plan.nodes
+        times = (nodes, total // nodes) if total > nodes else (total, 1)
     else:
-        known = facts.times(outer)
-        if known is None:
-            return None
-        times = known
+        times = facts.times(outer)
+    if times is None:
+        return None
     nodes, each = times
     if nodes * each < 2:
         return None
@@ -146,8 +146,7 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
-    every = [inner for one in facts.launches for inner in (one, *one.below())]
-    starters = [one for one in every if one.kind in (TORCHRUN, ACCELERATE, DEEPSPEED)]
+    starters = [one for one in facts.every_launch if one.kind in (TORCHRUN, ACCELERATE, DEEPSPEED)]
     alone = len(starters) == 1 and not starters[0].command.background
     for one in starters:
         has, where = plan.gpus_per_node, "per node"

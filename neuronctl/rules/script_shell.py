@@ -97,12 +97,11 @@ def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         for one in _assigned(facts)
         if one.name == "MASTER_PORT" and one.word.value is not None
     ]
-    for top in facts.launches:
-        for one in (top, *top.below()):
-            for name in ("master_port", "main_process_port"):
-                if one.count(name):
-                    found.append((str(one.count(name)), one.place_of(name)))
-            found += _rendezvous(one)
+    for one in facts.every_launch:
+        for name in ("master_port", "main_process_port"):
+            if one.count(name):
+                found.append((str(one.count(name)), one.place_of(name)))
+        found += _rendezvous(one)
     for port, place in found[:1]:
         if digits(port):
             yield ScriptViolation(
@@ -121,12 +120,10 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if facts.has("gpus-per-task") and not facts.has("ntasks", "ntasks-per-node", "gpus"):
         return  # how many tasks there are may be said on the command line
     has = facts.plan.gpus_per_node
-    of_commands = [one for command in facts.shell.commands for one in command.assigned]
-    several = len([one for one in of_commands if one.name == "CUDA_VISIBLE_DEVICES"]) > 1
-    for one in (*facts.shell.assignments, *of_commands):
-        if one.name != "CUDA_VISIBLE_DEVICES" or not re.fullmatch(
-            r"\d+(,\d+)*", one.word.value or ""
-        ):
+    found = [one for one in _assigned(facts) if one.name == "CUDA_VISIBLE_DEVICES"]
+    several = len(found) > 1 + len(facts.shell.assigned("CUDA_VISIBLE_DEVICES"))
+    for one in found:
+        if not re.fullmatch(r"\d+(,\d+)*", one.word.value or ""):
             continue
         numbers = [int(text) for text in (one.word.value or "").split(",")]
         if sorted(numbers) == list(range(has)) or (several and max(numbers) < has):
@@ -172,12 +169,9 @@ def _signal(facts: ScriptFacts) -> Optional[str]:
         return None
     text = match[1].upper()
     number = digits(text)
-    if number is not None:
-        try:
-            return signals.Signals(number).name[3:]
-        except ValueError:
-            return None
-    return text
+    if number is None:
+        return text
+    return next((one.name[3:] for one in signals.Signals if one == number), None)
 
 
 def _traps(facts: ScriptFacts, name: str) -> Tuple[Command, ...]:
@@ -194,16 +188,13 @@ def _traps(facts: ScriptFacts, name: str) -> Tuple[Command, ...]:
 def _not_for_the_shell(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     """A trap of the batch shell's for a signal that goes to srun's processes alone."""
     given = facts.given("signal")
-    match = (
-        re.fullmatch(r"(?i)(?:R:)?(?:SIG)?([A-Z]+[0-9]?)(@.*)?", given.value or "")
-        if given
-        else None
-    )
-    if given is None or match is None:
+    value = "" if given is None else given.value or ""
+    match = re.fullmatch(r"(?i)(?:R:)?(?:SIG)?([A-Z]+[0-9]?)(@.*)?", value)
+    if match is None:
         return
     for trap in _traps(facts, match[1].upper())[:1]:
         yield ScriptViolation(
-            f"this trap does not run: without B:, --signal={given.value} goes to the processes "
+            f"this trap does not run: without B:, --signal={value} goes to the processes "
             "that srun started, not to the batch shell",
             trap.place,
             f"write --signal=B:{match[1]}{match[2] or ''}",
@@ -372,7 +363,7 @@ def errexit(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if not strict or name is None or not _traps(facts, name):
         return
     waits = [one for one in facts.shell.calls("wait") if one.sure and not one.looped]
-    if any(one for one in facts.shell.calls("set") if one.arguments[:1] == ("+e",)):
+    if any(one.arguments[:1] == ("+e",) for one in facts.shell.calls("set")):
         return
     for one in waits[:1]:
         line = facts.lines[one.place.line - 1]
@@ -394,24 +385,22 @@ def first_node(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if facts.plan is None or facts.plan.nodes < 2:
         return
     hint = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
-    for one in facts.shell.assigned("MASTER_ADDR"):
-        if one.word.value in _LOOPBACK:
-            yield ScriptViolation(
-                f"{one.word.value} is another machine on each of the {facts.plan.nodes} nodes: "
-                "they never find each other",
-                one.place,
-                f"write {hint}",
-            )
-    for top in facts.launches:
-        for launch in (top, *top.below()):
-            named = launch.options.get("master_addr") or launch.options.get("rdzv_endpoint", "")
-            if named.partition(":")[0] in _LOOPBACK and launch.count("nnodes") != 1:
-                yield ScriptViolation(
-                    f"{named} is another machine on each of the {facts.plan.nodes} nodes: they "
-                    "never find each other",
-                    launch.place,
-                    f'write {hint}, and "$MASTER_ADDR" here',
-                )
+    found = [
+        (one.word.value, one.place, f"write {hint}")
+        for one in facts.shell.assigned("MASTER_ADDR")
+        if one.word.value in _LOOPBACK
+    ]
+    for launch in facts.every_launch:
+        named = launch.options.get("master_addr") or launch.options.get("rdzv_endpoint", "")
+        if named.partition(":")[0] in _LOOPBACK and launch.count("nnodes") != 1:
+            found.append((named, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
+    for named, place, what in found:
+        yield ScriptViolation(
+            f"{named} is another machine on each of the {facts.plan.nodes} nodes: they never find "
+            "each other",
+            place,
+            what,
+        )
 
 
 @script_rule("NC643")

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from neuronctl.batchscript.header import SCRIPT, Header
 from neuronctl.batchscript.shell_text import ShellText
-from neuronctl.batchscript.values import digits, node_count, whole_number
+from neuronctl.batchscript.values import node_count, whole_number
 from neuronctl.catalog.model import Cluster
 from neuronctl.request.job import JobRequest, Origin, Source
 from neuronctl.request.options import BY_NAME
@@ -102,8 +102,8 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
     tasks, each = fields.get("ntasks"), fields.get("ntasks_per_node")
     nodes: Optional[int] = fields.get("nodes")
     cores, gpus_a_node = _of_partition(fields.get("partition"), cluster)
-    per_task = _number(header, "gpus-per-task")
-    per_gpu = _number(header, "cpus-per-gpu")
+    per_task = header.count("gpus-per-task")
+    per_gpu = header.count("cpus-per-gpu")
     if nodes is None and fields.get("nodelist") is None:
         nodes = 1
         if tasks is not None:
@@ -139,8 +139,3 @@ def _of_partition(name: Optional[str], cluster: Cluster) -> Tuple[int, int]:
     if partition is None:
         return 0, 0
     return partition.max_cores_per_node or 0, partition.gpus_per_node
-
-
-def _number(header: Header, name: str) -> Optional[int]:
-    """The count at the end of a value: 2 of ``a100:2``; None where there is none."""
-    return digits((header.value(name) or "").rpartition(":")[2])

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.values import ACCUMULATED, check_value, excluding
+from neuronctl.batchscript.values import ACCUMULATED, check_value, digits, excluding
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
 from neuronctl.sbatch_options import (
@@ -168,6 +168,10 @@ class Header:
         """The value that holds of an option; None where it is not given, or has none."""
         one = self.options.get(name)
         return None if one is None else one.value
+
+    def count(self, name: str) -> Optional[int]:
+        """The number at the end of an option's value: 2 of ``a100:2``; None where there is none."""
+        return digits((self.value(name) or "").rpartition(":")[2])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 import click
 
-from neuronctl.batchscript.header import read_file, shown_name
+from neuronctl.batchscript.header import Place, read_file, shown_name
 from neuronctl.cli.job_options import catalog_option, complete_files, job_options
 from neuronctl.console import print_line, print_text, printable
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
@@ -243,29 +243,15 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
 def _print_json(checked: Sequence[CheckedScript], cluster: str) -> None:
     from neuronctl.console import print_json
 
+    told = ("code", "severity", "title", "message", "hint", "source")
     files: List[Dict[str, Any]] = [
         {
             "file": script.name,
             "findings": [
                 {
-                    "code": one.finding.code,
-                    "severity": one.finding.severity,
-                    "title": one.finding.title,
-                    "message": one.finding.message,
-                    "hint": one.finding.hint,
-                    "source": one.finding.source,
-                    "line": one.place.line,
-                    "column": one.place.column,
-                    "end_column": one.place.end,
-                    "edits": [
-                        {
-                            "line": edit.place.line,
-                            "column": edit.place.column,
-                            "end_column": edit.place.end,
-                            "text": edit.text,
-                        }
-                        for edit in one.edits
-                    ],
+                    **{name: getattr(one.finding, name) for name in told},
+                    **_columns(one.place),
+                    "edits": [{**_columns(edit.place), "text": edit.text} for edit in one.edits],
                 }
                 for one in script.findings
             ],
@@ -273,6 +259,10 @@ def _print_json(checked: Sequence[CheckedScript], cluster: str) -> None:
         for script in checked
     ]
     print_json("neuronctl.check/1", {"cluster": cluster, "files": files})
+
+
+def _columns(place: Place) -> Dict[str, Any]:
+    return {"line": place.line, "column": place.column, "end_column": place.end}
 
 
 def _print_sarif(checked: Sequence[CheckedScript]) -> None:
@@ -319,11 +309,7 @@ def _print_sarif(checked: Sequence[CheckedScript]) -> None:
         for code in sorted({result["ruleId"] for result in results})
     ]
     driver = {"name": "neuronctl", "version": __version__, "rules": rules}
-    run = {
-        "tool": {"driver": driver},
-        "columnKind": "unicodeCodePoints",
-        "results": results,
-    }
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     log = {"$schema": schema, "version": "2.1.0", "runs": [run]}
     print_text(json.dumps(log, indent=2))

@@ -8,15 +8,7 @@ from typing import Collection, Dict, List
 
 from neuronctl import units
 from neuronctl.batchscript.as_request import GPU_OPTIONS, as_request, gpu_fields
-from neuronctl.batchscript.header import (
-    AFTER_COMMAND,
-    CUT,
-    MISSPELLED,
-    REMARK,
-    Header,
-    read_header,
-)
-from neuronctl.batchscript.values import digits
+from neuronctl.batchscript.header import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header, read_header
 from neuronctl.catalog.model import Cluster
 from neuronctl.frozen import dataclass
 from neuronctl.masking import Masker, tells_secret
@@ -181,7 +173,7 @@ class Directives:
             add("ntasks", text, "request a multiple of the nodes")
         if "spread-job" in options and left:
             add("spread-job", f"--spread-job without --nodes: {on}", "request more nodes")
-        total = digits((self.header.value("gpus") or "").rpartition(":")[2])
+        total = self.header.count("gpus")
         if total is None:
             return
         if self.wanted.max_nodes or (left and total > 1) or total != nodes * gpus:
@@ -194,13 +186,11 @@ class Directives:
     def _values(self) -> Dict[str, object]:
         values: Dict[str, object] = {}
         for key, given in self._texts().items():
-            texts = [given] if isinstance(given, str) else given
-            kept = [one for one in texts if self._can_stand(key, one)]
-            if isinstance(given, list):
-                values.update({key: kept} if kept else {})
-            elif kept:
-                flag = BY_NAME[key].kind in ("flag", "switch")
-                values[key] = given == "true" if flag else given
+            kept = [one for one in given if self._can_stand(key, one)]
+            if kept:
+                kind = BY_NAME[key].kind
+                one = kept[0] == "true" if kind in ("flag", "switch") else kept[0]
+                values[key] = kept if kind == "list" else one
         return values
 
     def _can_stand(self, key: str, text: str) -> bool:
@@ -217,34 +207,34 @@ class Directives:
             return False
         return True
 
-    def _texts(self) -> Dict[str, str | List[str]]:
-        """Key -> the text of its value, or several."""
+    def _texts(self) -> Dict[str, List[str]]:
+        """Key -> the texts of its value: of most keys, one."""
         request = self.wanted
-        found: Dict[str, str | List[str]] = {}
+        found: Dict[str, List[str]] = {}
         for key in _KEYS:
             value = getattr(request, {"time": "time_limit"}.get(key, key.replace("-", "_")), None)
             if isinstance(value, bool):
-                found[key] = "true" if value else "false"
+                found[key] = ["true" if value else "false"]
             elif isinstance(value, int):
                 if value > 1 or key in ("gpus-per-node", "cpus-per-task"):
-                    found[key] = str(value)
+                    found[key] = [str(value)]
             elif isinstance(value, str):
-                found[key] = value
+                found[key] = [value]
         if request.max_nodes is not None:
-            found["nodes"] = f"{request.nodes}-{request.max_nodes}"
+            found["nodes"] = [f"{request.nodes}-{request.max_nodes}"]
         gpus = found.pop("gpus-per-node", None)
         others = list(request.gres)
         if gpus is not None:
-            amount = f"{request.gpu_type}:{gpus}" if request.gpu_type else str(gpus)
+            amount = f"{request.gpu_type}:{gpus[0]}" if request.gpu_type else gpus[0]
             if "gpus-per-node" in self.header.options or "gres" not in self.header.options:
-                found["gpus-per-node"] = amount
+                found["gpus-per-node"] = [amount]
             else:
                 others.insert(0, f"gpu:{amount}")
         if others:
-            found["gres"] = ",".join(others)
+            found["gres"] = [",".join(others)]
         rest = [one for one in request.sbatch if not one.startswith("chdir=")]
         if len(rest) < len(request.sbatch):
-            found["chdir"] = self.header.value("chdir") or ""
+            found["chdir"] = [self.header.value("chdir") or ""]
         if rest:
             found["sbatch"] = rest
         return found

@@ -40,8 +40,11 @@ def one_line(text: str) -> str:
     return text
 
 
-def _text(texts: Sequence[str]) -> str:
-    return one_line(texts[0])
+def _one(parse: Callable[[str], Any]) -> Callable[[Sequence[str]], Any]:
+    return lambda texts: parse(texts[0])
+
+
+_text = _one(one_line)
 
 
 @dataclass(frozen=True)
@@ -118,12 +121,8 @@ def parse_count(text: str, least: int = 1) -> int:
     return int(text)
 
 
-def _count(texts: Sequence[str]) -> int:
-    return parse_count(texts[0])
-
-
-def _count_from_zero(texts: Sequence[str]) -> int:
-    return parse_count(texts[0], 0)
+_count = _one(parse_count)
+_count_from_zero = _one(partial(parse_count, least=0))
 
 
 def _nodes(texts: Sequence[str]) -> Fields:
@@ -174,11 +173,11 @@ def _gpus_in_all(texts: Sequence[str]) -> Fields:
 def _checked(check: Callable[[str], None]) -> Callable[[Sequence[str]], str]:
     """Read a text that Slurm has a grammar for, into a field that keeps it as typed."""
 
-    def read(texts: Sequence[str]) -> str:
-        check(one_line(texts[0]))
-        return texts[0]
+    def read(text: str) -> str:
+        check(one_line(text))
+        return text
 
-    return read
+    return _one(read)
 
 
 def _models(texts: Sequence[str]) -> Fields:

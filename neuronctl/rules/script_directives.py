@@ -313,8 +313,8 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     programs = [one for one in facts.every_launch if one.kind not in (SRUN_KIND, MPIRUN)]
     if facts.has("gpu-bind") or all(one.kind == PROGRAM and one.certain for one in programs):
         return
-    count = (given.value or "").rpartition(":")[2] if given is not None else "0"
-    if given is not None and digits(count) != 0 and plan is not None and plan.ntasks_per_node > 1:
+    some = facts.header.count("gpus-per-task") != 0
+    if given is not None and some and plan is not None and plan.ntasks_per_node > 1:
         yield ScriptViolation(
             "--gpus-per-task hides the other GPUs of the node from each task, and NCCL then copies "
             "through the host's memory, or fails",

@@ -194,16 +194,14 @@ def request_of(own: OwnScript, cluster: Cluster) -> JobRequest:
         request = JobRequest(script=own.name, launcher="srun")
     asked = {name: Origin(Source.ASKED, one.where) for name, one in request.origins.items()}
     default = Origin(Source.DERIVED, "Slurm's default")
-    request = dataclasses.replace(
+    return dataclasses.replace(
         request,
         job_name=own.job_name,
         output=own.output,
         chdir=own.chdir if own.header.value("chdir") else None,
         sbatch=tuple(one for one in request.sbatch if not one.startswith("chdir=")),
         cluster=None,
-    )
-    return dataclasses.replace(
-        request, origins={name: asked.get(name, default) for name in JobRequest.__annotations__}
+        origins={name: asked.get(name, default) for name in JobRequest.__annotations__},
     )
 
 

@@ -29,7 +29,7 @@ from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import Finding, RuleContext, check
-from neuronctl.rules.script import SIZE, ScriptFinding, check_script, has_errors
+from neuronctl.rules.script import SIZE, ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN, is_of_a_plugin
 from neuronctl.slurm.cluster import local_cluster
@@ -58,7 +58,7 @@ class CheckedScript:
     @property
     def has_errors(self) -> bool:
         """Whether something in it cannot work."""
-        return has_errors(self.findings)
+        return any(one.finding.refuses for one in self.findings)
 
     @property
     def mends(self) -> Tuple[ScriptFinding, ...]:
@@ -81,28 +81,20 @@ def check_text(
     catalog: Catalog,
     cluster: Cluster,
     *,
-    ask_slurm: bool = True,
     asked: Optional[AskedOnce] = None,
-    environment: Optional[Mapping[str, str]] = None,
     command_line: Optional[Sequence[str]] = None,
     comment_parts: Mapping[str, str] = {},
 ) -> CheckedScript:
-    """Check a script for a cluster.
+    """Check a script for a cluster, by what the Slurm of this machine says where there is one.
 
-    ask_slurm: whether to judge it by what the Slurm of this machine says, where there is one.
-    asked: what it has said of the scripts before this one. environment: variables of the submitting
-    shell, os.environ by default. command_line: options of
-    sbatch's; None where it is not known. A script without any option is then not judged as a job:
-    its options are on that command line. comment_parts: what its comment is to say where it is
-    wrong, such as {"field": "nlp"}.
+    asked: what it has said of the scripts before this one. command_line: options of sbatch's; None
+    where it is not known. A script without any option is then not judged as a job: its options are
+    on that command line. comment_parts: what its comment is to say where it is wrong, such as
+    {"field": "nlp"}.
     """
-    header = read_header(
-        text,
-        environment=os.environ if environment is None else environment,
-        command_line=command_line or (),
-    )
+    header = read_header(text, environment=os.environ, command_line=command_line or ())
     known = bool(header.given) or command_line is not None
-    asking = _Asking(catalog, cluster, ask_slurm, asked, comment_parts=comment_parts)
+    asking = _Asking(catalog, cluster, True, asked, comment_parts=comment_parts)
     return _checked(name, text, header, asking, known=known)
 
 
@@ -256,13 +248,10 @@ _MOST_CHARACTERS = 500_000
 _COMMANDS = {"salloc": SALLOC, "srun": SRUN}
 
 
-def check_line(
-    line: str, catalog: Catalog, cluster: Cluster, *, ask_slurm: bool = True
-) -> CheckedScript:
+def check_line(line: str, catalog: Catalog, cluster: Cluster) -> CheckedScript:
     """Check a command line of salloc, srun or sbatch; of sbatch's, the script with these options.
 
-    ask_slurm: as in check_text(). Raises UsageError for any other line, and where the script
-    cannot be read.
+    Raises UsageError for any other line, and where the script cannot be read.
     """
     commands = [command for command in read_shell(line).commands if not command.captured]
     name = commands[0].name if commands else ""
@@ -283,11 +272,11 @@ def check_line(
         except OSError as error:
             raise UsageError(f"cannot read '{file}': {error.strerror}") from None
         options = [text for text, _ in words[:end]]
-        return check_text(file, text, catalog, cluster, ask_slurm=ask_slurm, command_line=options)
+        return check_text(file, text, catalog, cluster, command_line=options)
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
     if not header.refusals:
-        asking = _Asking(catalog, cluster, ask_slurm, None)
+        asking = _Asking(catalog, cluster, True, None)
         request = as_request(header, name, cluster)
         made, judged, _ = _judged(request, asking, interactive=name != "sbatch")
     facts = ScriptFacts(line, header, ShellText((), (), None, frozenset()), made)

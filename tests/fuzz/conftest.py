@@ -6,7 +6,9 @@ is mended, it stays in its test as an ``@example``.
 
 from __future__ import annotations
 
+import os
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import bounds
@@ -29,6 +31,14 @@ hypothesis.settings.register_profile(
     database=DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples"),
     print_blob=True,
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_slurm(clean_session: None) -> Iterator[None]:
+    """As on a machine without Slurm."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", os.devnull)
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -83,8 +83,6 @@ def test_any_script(text: str) -> None:
     def check(text: str) -> CheckedScript:
         return check_text(
             *("job.sh", text, catalog, catalog.cluster()),
-            ask_slurm=False,
-            environment={},
             comment_parts={"field": "nlp", "appl": "vllm"},
         )
 
@@ -126,4 +124,4 @@ def test_any_script_is_imported_or_refused(text: str) -> None:
 def test_any_command_line(words: str) -> None:
     catalog = load(None)
     with bounded():
-        check_line(f"salloc {words}", catalog, catalog.cluster(), ask_slurm=False)
+        check_line(f"salloc {words}", catalog, catalog.cluster())

@@ -138,8 +138,6 @@ def test_defect(
         marked.replace("@@", ""),
         small,
         small.clusters["small"],
-        ask_slurm=False,
-        environment={},
     )
     found = [(one.finding.code, one.place.line) for one in checked.findings]
     assert (code, line) in found

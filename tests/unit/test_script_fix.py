@@ -28,8 +28,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 def checked(text: str, catalog: Catalog, **parts: str) -> CheckedScript:
     return check_text(
         *("job.sh", text, catalog, catalog.clusters["small"]),
-        ask_slurm=False,
-        environment={},
         comment_parts=parts,
     )
 
@@ -204,9 +202,7 @@ def test_a_diff_is_of_lines_that_end_with_a_line_feed() -> None:
 
 def test_a_mark_before_a_directive_shifts_no_other_mend() -> None:
     catalog = load()
-    check = partial(
-        check_text, catalog=catalog, cluster=catalog.clusters["neuron"], ask_slurm=False
-    )
+    check = partial(check_text, catalog=catalog, cluster=catalog.clusters["neuron"])
     text = "\ufeff#SBATCH \u2014nodes=1\n#SBATCH -t 10\necho hi\n"
     after = mended(check("job.sh", text), lambda text: check("job.sh", text))
     assert after.text == "#SBATCH --nodes=1\n#SBATCH -t 10\necho hi\n"

@@ -48,15 +48,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return load(str(path))
 
 
-def checked(text: str, catalog: Catalog, **environment: str) -> CheckedScript:
-    return check_text(
-        "job.sh", text, catalog, catalog.clusters["small"], ask_slurm=False, environment=environment
-    )
+def checked(text: str, catalog: Catalog) -> CheckedScript:
+    return check_text("job.sh", text, catalog, catalog.clusters["small"])
 
 
-def found(text: str, catalog: Catalog, **environment: str) -> List[Tuple[str, int]]:
+def found(text: str, catalog: Catalog) -> List[Tuple[str, int]]:
     """(code, line) of each finding but for NC122: GPUs are not what most examples are about."""
-    findings = checked(text, catalog, **environment).findings
+    findings = checked(text, catalog).findings
     return [(one.finding.code, one.place.line) for one in findings if one.finding.code != "NC122"]
 
 

@@ -175,7 +175,7 @@ def getopt(words: List[str], table: Tuple[Known, ...]) -> Tuple[Tuple[Parsed, ..
 RENAMED = {"workdir": "chdir", "share": "oversubscribe"}
 """Options that sbatch no longer has, and those that do the same now."""
 
-_OWN = frozenset(one.long for one in SBATCH)
+SBATCHS_OWN = frozenset(one.long for one in SBATCH)
 _NOT_SBATCHS = frozenset((*RENAMED, *(one.long for one in SRUN)))
 _WITH_VALUES = tuple(f"container-{one}" for one in ("image", "mounts", "name", "workdir", "env"))
 """Of Pyxis."""
@@ -184,7 +184,7 @@ _MOST_OF_PLUGINS = 20
 
 def is_of_a_plugin(name: str) -> bool:
     """Whether an option that sbatch may know is none of its own."""
-    return name not in _OWN
+    return name not in SBATCHS_OWN
 
 
 def getopt_with_plugins(
@@ -217,7 +217,7 @@ def _of_a_plugin(words: Sequence[str], error: GetoptError, lines: Sequence[int])
         return None
     name = match[1].replace("_", "-")
     container = re.match(r"(no-)?container-", name)
-    if not container and difflib.get_close_matches(name, _OWN, n=1, cutoff=0.8):
+    if not container and difflib.get_close_matches(name, SBATCHS_OWN, n=1, cutoff=0.8):
         return None
     alone = at + 1 == len(words) or words[at + 1].startswith("-")
     if lines:

@@ -309,17 +309,14 @@ class _Reader:
         kind = node.type
         if kind == "comment":
             self.comments.add(node.start_point[0] + 1)
-            return
-        if kind == "command":
+        elif kind == "command":
             self.command(node, where)
-            return
-        if kind in ("declaration_command", "unset_command"):
+        elif kind in ("declaration_command", "unset_command"):
             self.declaration(node, where)
-            return
-        if kind == "variable_assignment":
+        elif kind == "variable_assignment":
             self.assignment(node, where, exported=False)
-            return
-        self.visit_all(node.children, kind, where)
+        else:
+            self.visit_all(node.children, kind, where)
 
     def visit_all(self, children: Sequence[Node], kind: str, where: _Where) -> None:
         """Collect from the parts of a node of some kind."""
@@ -347,26 +344,20 @@ class _Reader:
         words, assigned = [], []
         for child in node.children:
             if child.type == "variable_assignment":
-                value = child.child_by_field_name("value")
                 name = child.child_by_field_name("name")
+                word = self.word(child.child_by_field_name("value"), child)
                 if name is not None:
-                    assigned.append(
-                        Assignment(
-                            text_of(name), self.word(value, child), True, False, self.place(child)
-                        )
-                    )
+                    place = self.place(child)
+                    assigned.append(Assignment(text_of(name), word, True, False, place))
             elif child.type == "command_name":
                 words += self.words(child.children[0] if child.children else child, child)
-            elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
-                continue
-            elif child.is_named:
+            elif child.is_named and not child.type.endswith("_redirect"):
                 words += self.words(child, child)
-        place = self.place(node)
         self.commands.append(
             Command(
                 tuple(words),
                 tuple(assigned),
-                place,
+                self.place(node),
                 where.background,
                 where.sure,
                 where.looped,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NAME_BEGINS, NAME_ENDS = "\x01", "\x02"
 """Around the name of a variable, where a word has its value."""
+REFERENCE = f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}"
 MAY_SPLIT = "\x03"
 """Ends a word that is as many words as the variables in it have."""
 

@@ -10,7 +10,7 @@ from neuronctl.batchscript.header import DIRECTIVE, Header, read_header
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.batchscript.statements import (
     NAME_BEGINS,
-    NAME_ENDS,
+    REFERENCE,
     Unit,
     functions,
     units,
@@ -79,20 +79,19 @@ def _refuse(header: Header, name: str, text: str) -> None:
         )
 
 
-# What may stand before the program that a job is about: it only looks, or prepares.
-_PREPARES = frozenset(
-    """
-    . : [ [[ awk basename cat cd chmod conda cp cut date df dirname echo eval exit export false
-    free grep head hostname id ln ls lscpu mkdir mktemp ml module mv nproc nvidia-smi printenv
-    printf pwd readlink realpath rm rocm-smi scontrol sed seq set shopt sleep sort source spack tail
-    tar tee test touch tr true type ulimit umask uname uniq unset unzip wc which whoami
-    """.split()  # noqa: SIM905
-)
 # In a step of its own, these do what they do in the batch shell.
 _ALONE = frozenset(
     """
-    cat chmod cp date df echo free hostname ls mkdir mv nvidia-smi printenv printf pwd rm rocm-smi
-    sleep tar touch true uname whoami
+    cat chmod cp date df echo free hostname ls mkdir mv nvidia-smi printenv printf pwd rm
+    rocm-smi sleep tar touch true uname whoami
+    """.split()  # noqa: SIM905
+)
+# What may stand before the program that a job is about: it only looks, or prepares.
+_PREPARES = _ALONE.union(
+    """
+    . : [ [[ awk basename cd conda cut dirname eval exit export false grep head id ln lscpu
+    mktemp ml module nproc readlink realpath scontrol sed seq set shopt sort source spack tail
+    tee test tr type ulimit umask uniq unset unzip wc which
     """.split()  # noqa: SIM905
 )
 
@@ -506,7 +505,7 @@ def _refers(environment: Sequence[Entry], starts: Sequence[Start]) -> bool:
     return any(NAME_BEGINS in text for text in [*values, *(w for one in starts for w in one.words)])
 
 
-_REFERENCE = re.compile(f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}(?=(?a:(\\w))?)")
+_REFERENCE = re.compile(f"{REFERENCE}(?=(?a:(\\w))?)")
 
 
 def _argument(word: str, expand: bool) -> str:

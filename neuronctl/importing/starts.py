@@ -15,7 +15,7 @@ from neuronctl.batchscript.launches import (
     container_options,
     mpirun_options,
 )
-from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, units
+from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, REFERENCE, units
 from neuronctl.frozen import dataclass
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt
 
@@ -53,11 +53,8 @@ class Size:
             "SLURM_CPUS_PER_TASK": self.cores,
             "SLURM_GPUS_ON_NODE": self.gpus_per_node,
         }
-        text = re.sub(
-            f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}",
-            lambda match: str(values.get(match[1])),
-            word.replace(MAY_SPLIT, ""),
-        )
+        text = word.replace(MAY_SPLIT, "")
+        text = re.sub(REFERENCE, lambda match: str(values.get(match[1])), text)
         return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
 
 
@@ -207,7 +204,7 @@ def _inner(words: Tuple[str, ...]) -> Optional[Tuple[str, ...]]:
     """The words of the one command in ``bash -c TEXT``; None where it is something else."""
     if len(words) != 3 or words[0] not in ("bash", "sh") or words[1] not in ("-c", "-lc"):
         return None
-    text = re.sub(f"{NAME_BEGINS}([^{NAME_ENDS}]*){NAME_ENDS}", r"${\1}", words[2]).strip()
+    text = re.sub(REFERENCE, r"${\1}", words[2]).strip()
     text = text.replace(MAY_SPLIT, "")
     names = re.findall(r"(?a)\w+", text)
     # `$((SLURM_NODEID == 0))` says who the host is, which neuronctl says itself.

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 from neuronctl import units
 from neuronctl.errors import did_you_mean
 from neuronctl.frozen import dataclass
-from neuronctl.sbatch_options import SBATCH, SRUN
+from neuronctl.sbatch_options import SBATCHS_OWN, SRUN
 from neuronctl.shell import BASHS_OWN, join
 from neuronctl.words import other_dash
 
@@ -315,7 +315,7 @@ def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
 
 def _whole(name: str, known: Mapping[str, Option]) -> str:
     """The option that sbatch takes ``name`` for: it may be abbreviated, if only one begins so."""
-    every = {*_ALL_OF_SBATCH, *known}
+    every = {*SBATCHS_OWN, *known}
     longer = [one for one in every if one.startswith(name)]
     return longer[0] if name not in every and len(longer) == 1 else name
 
@@ -325,11 +325,10 @@ def unknown_to_sbatch(name: str) -> Optional[str]:
 
     A site's own plugins may add others.
     """
-    return None if name in _ALL_OF_SBATCH else did_you_mean(name, sorted(_ALL_OF_SBATCH))
+    return None if name in SBATCHS_OWN else did_you_mean(name, sorted(SBATCHS_OWN))
 
 
-_ALL_OF_SBATCH = {one.long for one in SBATCH}
-_ONLY_OF_SRUN = {one.long for one in SRUN} - _ALL_OF_SBATCH
+_ONLY_OF_SRUN = {one.long for one in SRUN} - SBATCHS_OWN
 
 # sbatch reads these from a script too, and then does not simply submit it.
 _NOT_IN_A_SCRIPT = {

@@ -9,7 +9,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
 from neuronctl.batchscript.header import NOWHERE, Edit, Place
 from neuronctl.frozen import dataclass
-from neuronctl.rule_codes import CODES, ERROR, WARNING
+from neuronctl.rule_codes import CODES, WARNING
 from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import SCRIPT_JUDGES, ScriptFacts
 from neuronctl.words import clipped
@@ -64,6 +64,8 @@ NOW: Mapping[str, Tuple[str, ...]] = {
 
 MOST_OF_ONE = 1_000
 """Findings of one code in one script."""
+_LONGEST = 1_000
+"""Characters of a message."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +121,18 @@ def check_script(
         found.append(ScriptFinding(finding, place, edits))
     silenced = _silenced(facts)
     kept = [
-        replace(one, finding=_short(one.finding))
+        one
         for one in found
         if one.finding.code not in silenced.get(one.place.line, ())
         and not (facts.left_out and CODES[one.finding.code].by_absence)
     ]
-    return tuple(sorted(kept, key=lambda one: (one.place.line, one.place.column, one.finding.code)))
+    kept.sort(key=lambda one: (one.place.line, one.place.column, one.finding.code))
+    return tuple(replace(one, finding=_clipped(one.finding)) for one in kept)
+
+
+def _clipped(one: Finding) -> Finding:
+    """A finding with as much of a value as anybody reads."""
+    return replace(one, message=clipped(one.message, _LONGEST), hint=clipped(one.hint, _LONGEST))
 
 
 def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
@@ -181,16 +189,6 @@ def _that_hold(
         yield finding
 
 
-def _short(finding: Finding) -> Finding:
-    """A finding with as much of a value as anybody reads."""
-    message, hint = clipped(finding.message, _LONGEST), clipped(finding.hint, _LONGEST)
-    if (message, hint) == (finding.message, finding.hint):
-        return finding
-    return replace(finding, message=message, hint=hint)
-
-
-_LONGEST = 1_000
-
 _IGNORE = re.compile(r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)")
 
 
@@ -205,8 +203,3 @@ def _silenced(facts: ScriptFacts) -> Dict[int, Set[str]]:
             own_line = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
             found.setdefault(number + own_line, set()).update(codes)
     return found
-
-
-def has_errors(findings: Iterable[ScriptFinding]) -> bool:
-    """Whether one of them says that the script cannot work."""
-    return any(one.finding.severity == ERROR for one in findings)

@@ -66,8 +66,7 @@ class ScriptFacts:
 
     def given(self, *names: str) -> Optional[Given]:
         """The option that holds of these, where the script itself gives it."""
-        options = self.header.options
-        found = [options[name] for name in names if name in options]
+        found = [self.header.options[name] for name in names if self.has(name)]
         return next((one for one in found if one.source == SCRIPT), None)
 
     def has(self, *names: str) -> bool:

@@ -17,8 +17,6 @@ from neuronctl.records.job_record import RecordDraft
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
     from neuronctl.request.job import JobRequest
-    from neuronctl.rules import Finding
-    from neuronctl.rules.script import ScriptFinding
     from neuronctl.submission.prepare import PlannedJob, PreparedJob
 
 
@@ -135,7 +133,10 @@ def judge_own(
     checked = check_submission(
         own.name, own.text, own.header, judged, catalog, cluster, now=now, fresh=fresh
     )
-    findings = tuple(_at_its_line(own, one) for one in checked.findings)
+    findings = []
+    for one in checked.findings:
+        where = f"{own.name}:{one.place.line}: " if one.place.line else ""
+        findings.append(dataclasses.replace(one.finding, message=where + one.finding.message))
     verdict, made = checked.verdict, checked.plan
     if verdict is None and ask_slurm:
         refused = next((one for one in findings if one.refuses), None)
@@ -147,12 +148,7 @@ def judge_own(
             made = plan(request, cluster)
         except NeuronctlError:
             made = plan(JobRequest(script=own.name, launcher="srun"), cluster)
-    return PreparedJob(made, findings, verdict)
-
-
-def _at_its_line(own: OwnScript, one: ScriptFinding) -> Finding:
-    where = f"{own.name}:{one.place.line}: " if one.place.line else ""
-    return dataclasses.replace(one.finding, message=where + one.finding.message)
+    return PreparedJob(made, tuple(findings), verdict)
 
 
 def _not_judged(own: OwnScript, where: str) -> str:

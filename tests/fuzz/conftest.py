@@ -33,7 +33,7 @@ hypothesis.settings.register_profile(
 )
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def no_slurm(clean_session: None) -> Iterator[None]:
     """As on a machine without Slurm."""
     with pytest.MonkeyPatch.context() as patch:

@@ -59,11 +59,8 @@ def as_request(
             # What neuronctl's own grammar does not know, such as two types, is not judged.
             with contextlib.suppress(ValueError):
                 read = gpu_fields(name, value)
-        elif name == "exclusive":
-            if value.lower() in ("", "exclusive"):
-                read = {"exclusive": True}
-            else:
-                others.append(given.text[2:])
+        elif name == "exclusive" and value.lower() in ("", "exclusive"):
+            read = {"exclusive": True}
         elif name in ("requeue", "no-requeue"):
             read = {"requeue": name == "requeue"}
         elif name not in _NOT_ABOUT_THE_JOB:

@@ -423,18 +423,14 @@ def _line_words(line: str, number: int, start: int, words: List[_Word]) -> int:
                     characters.append(following)
                     at += 1
                 continue
-            if quote:
-                if character == quote:
-                    quote = ""
-                    at += 1
-                    continue
-            elif character in "\"'":
+            if character == quote:
+                quote = ""
+            elif not quote and character in "\"'":
                 quote = character
-                at += 1
-                continue
-            elif character == "#":
+            elif not quote and character == "#":
                 break
-            characters.append(character)
+            else:
+                characters.append(character)
             at += 1
         if quote:
             place = Place(number, begin + 1, len(line) + 1)
@@ -720,15 +716,16 @@ def _joined(last: Parsed, words: Sequence[_Word], end: int) -> str:
         return f"write --{last.known.long}={more}" if last.known.takes != NO_VALUE else ""
     if more[:1].isdigit():
         return ""  # two numbers, which are hardly one
+    right = _takes(last.known.name, value + more) and not _takes(last.known.name, f"{value} {more}")
+    return f"write --{last.known.long}={value}{more}" if right else ""
+
+
+def _takes(name: str, value: str) -> bool:
     try:
-        check_value(last.known.name, f"{value} {more}")
+        check_value(name, value)
     except ValueError:
-        try:
-            check_value(last.known.name, value + more)
-        except ValueError:
-            return ""
-        return f"write --{last.known.long}={value}{more}"
-    return ""
+        return False
+    return True
 
 
 _EVERY = tuple(one.name for one in SBATCH)

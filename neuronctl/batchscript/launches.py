@@ -154,9 +154,7 @@ def _texts(words: Sequence[Word]) -> List[str]:
         if word.value is not None:
             found.append(word.value)
             continue
-        head = re.match(r"--?[A-Za-z][\w-]*=", word.raw) or re.match(
-            r"-[A-Za-z](?=[$\"])", word.raw
-        )
+        head = re.match(r"--?[A-Za-z][\w-]*=|-[A-Za-z](?=[$\"])", word.raw)
         found.append((head[0] if head else "") + UNKNOWN)
     return found
 

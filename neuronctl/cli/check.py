@@ -114,6 +114,7 @@ def _fix(files: Sequence[str], check: Callable[[str, str], CheckedScript], write
     from neuronctl.files import rewrite
     from neuronctl.submission.script_check import mended
 
+    tell: Callable[[str], None] = print_line if write else notify
     changed = 0
     left: List[CheckedScript] = []
     texts, unread = _texts(files)
@@ -139,10 +140,10 @@ def _fix(files: Sequence[str], check: Callable[[str, str], CheckedScript], write
             rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
             verb = "mended" if write else "would mend"
             summary = f"{before.name}: {verb} {codes}; {rest}"
-        print_line(summary) if write else notify(summary)
+        tell(summary)
         left.append(after if write else before)
-    summary = f"{changed} of {counted(len(texts), 'script')} {'changed' if write else 'to change'}"
-    print_line(summary) if write else notify(f"{summary}{'; --write does it' if changed else ''}")
+    how = "changed" if write else "to change; --write does it" if changed else "to change"
+    tell(f"{changed} of {counted(len(texts), 'script')} {how}")
     return _exit_code(left, unread)
 
 
@@ -208,8 +209,7 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
 
     finding, place = one.finding, one.place
     where = f"{script.name}:{place.line}:{place.column}"
-    head = f"{where}: {finding.severity} {finding.code}: {finding.message}"
-    lines = [head]
+    print_line(f"{where}: {finding.severity} {finding.code}: {finding.message}")
     line = script.line(place.line)
     start = max(0, place.column - 1 - _BEFORE)
     stop = start + _SHOWN
@@ -230,14 +230,12 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
         number = str(place.line)
         before = cell_width(left + head_text)
         marked = max(1, cell_width(marked_text))
-        lines.append(f"  {number} | {text}")
-        lines.append(f"  {' ' * len(number)} | {' ' * before}{'^' * marked}")
+        print_line(f"  {number} | {text}")
+        print_line(f"  {' ' * len(number)} | {' ' * before}{'^' * marked}")
     if finding.hint:
-        lines.append(f"  hint: {finding.hint}")
+        print_line(f"  hint: {finding.hint}")
     if finding.source:
-        lines.append(f"  from: {finding.source}")
-    for line in lines:
-        print_line(line)
+        print_line(f"  from: {finding.source}")
 
 
 def _print_json(checked: Sequence[CheckedScript], cluster: str) -> None:

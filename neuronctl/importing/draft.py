@@ -186,7 +186,7 @@ class _Importer:
                 continue
             shell = read_shell(line)
             if shell.broken or shell.commands or len(shell.assignments) != 1:
-                self._refuse_secret(f"{self.name}:{self._line(number)}")
+                raise self._secret(number)
             variable = shell.assignments[0].name
             indent = line[: len(line) - len(line.lstrip())]
             said = "is a secret: export it before you submit"
@@ -200,14 +200,18 @@ class _Importer:
         if tells_secret(whole):
             pairs = enumerate(zip(masker.text(whole).split("\n"), lines), 1)
             first = next(number for number, (one, other) in pairs if one != other)
-            self._refuse_secret(f"{self.name}:{self._line(first)}")
+            raise self._secret(first)
         return whole
 
-    def _refuse_secret(self, where: str) -> None:
-        raise UsageError(
-            f"{where}: cannot be imported: it contains what looks like a secret",
+    def _secret(self, number: int) -> UsageError:
+        return self._refusal(
+            self._line(number),
+            "it contains what looks like a secret",
             "let the script read it from a variable, and export that before you submit",
         )
+
+    def _refusal(self, line: int, why: str, hint: str) -> UsageError:
+        return UsageError(f"{self.name}:{line}: cannot be imported: {why}", hint)
 
     def _body(self, text: str, *, prelude: bool) -> str:
         """Shell text as ``run`` takes it. prelude: what the first line comes to stands in it."""
@@ -218,10 +222,7 @@ class _Importer:
             return shell_text(whole.strip("\n"))
         except ValueError as error:
             number = next((n for n, one in enumerate(text.split("\n"), 1) if _is_bad(one)), 1)
-            raise UsageError(
-                f"{self.name}:{self._line(number)}: cannot be imported: {error}",
-                "remove the character",
-            ) from None
+            raise self._refusal(self._line(number), str(error), "remove the character") from None
 
     # ------------------------------------------------------------------ the file
 
@@ -237,9 +238,7 @@ class _Importer:
         try:
             return self._made(whole)
         except NeuronctlError as error:
-            raise UsageError(
-                f"{self.name}:1: cannot be imported: {error.message}", error.hint
-            ) from None
+            raise self._refusal(1, error.message, error.hint) from None
 
     def _made(self, entries: Sequence[Entry]) -> Draft:
         text = self._written(entries)

@@ -11,6 +11,9 @@ WILL_WAIT = "will wait"
 CAN_START = "can start now"
 NOT_KNOWN = "not known"
 
+ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
+"""The best first."""
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -49,9 +49,9 @@ def _contexts(context: RuleContext, code: str) -> Iterator[Tuple[str, RuleContex
     if not (plan.steps and CODES[code].of_step):
         yield "", context
         return
-    facts = iter(local.of_steps if local is not None else ())
+    facts = iter(local.of_steps)
     for launch in plan.launches:
-        yield launch.prefix, replace(context, plan=launch, local=next(facts, None))
+        yield launch.prefix, replace(context, plan=launch, local=next(facts, LocalFacts()))
 
 
 def _finding(rule: RuleCode, violation: Violation, step: str) -> Finding:

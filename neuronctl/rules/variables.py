@@ -48,7 +48,6 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
             f"--expand replaces it when the job starts, in --env and the arguments; {_DOLLAR} then",
             severity=ERROR if to_itself else WARNING,
         )
-    known = context.local.variables if context.local is not None else frozenset()
     for launch in plan.launches:
         words = launch.request.args
         if any(_reads_dollars(word) for word in (launch.request.script or "", *words)):
@@ -56,7 +55,7 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
         names = [
             one
             for one in dict.fromkeys(one for word in words for one in references(word))
-            if one in known or one.startswith(("SLURM_", "SLURMD_", "MASTER_"))
+            if one in context.local.variables or one.startswith(("SLURM_", "SLURMD_", "MASTER_"))
         ]
         if names:
             yield Violation(
@@ -145,4 +144,4 @@ def _is_set(context: RuleContext, name: str) -> bool:
         return True
     if name == "CUDA_VISIBLE_DEVICES":
         return plan.gpus_per_node > 0
-    return context.local is None or name in context.local.variables
+    return not context.local.directory or name in context.local.variables

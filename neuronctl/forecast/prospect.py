@@ -46,7 +46,7 @@ class Prospect:
     @cached_property
     def partition(self) -> Optional[SitePartition]:
         """The job's partition as the controller has it."""
-        return self.snapshot.partition(self.plan.partition.name)
+        return self.snapshot.limits.partition(self.plan.partition.name)
 
     @cached_property
     def association(self) -> Optional[Association]:

@@ -109,9 +109,12 @@ class CheckedMapping:
             return None
         return value
 
-    def mapping(self, key: str) -> CheckedMapping:
-        value = self.typed(key, dict, "a mapping, 'key: value' lines")
-        return self.below(value or {}, key)
+    def mapping(self, key: str, *allowed: str) -> CheckedMapping:
+        """The mapping at ``key``. allowed: the keys that it may have, where not any."""
+        value = self.below(self.typed(key, dict, "a mapping, 'key: value' lines") or {}, key)
+        if allowed:
+            value.check_keys(allowed)
+        return value
 
     def text(self, key: str, default: T, *, or_number: bool = False) -> Any:
         """One line of text; with ``or_number``, a whole number is returned as its digits."""

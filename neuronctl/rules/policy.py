@@ -15,8 +15,7 @@ def _comment_form(context: RuleContext) -> str:
     """What to type for a valid comment."""
     policy = context.plan.cluster.policy.comment
     if policy.form == "fields" and context.local.of_script:
-        parts = ";".join(f"{one.key}={one.key.upper()}" for one in policy.fields)
-        return f'--comment="{parts}"'
+        return f'--comment="{policy.pattern}"'
     if policy.form == "fields":
         return " ".join(f"--{one.key} {one.key.upper()}" for one in policy.fields)
     return "--comment WORD"
@@ -193,14 +192,13 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
         return
     pairs: Dict[str, str] = {}
     keys: List[str] = []
-    form = ";".join(f"{one.key}={one.key.upper()}" for one in policy.fields)
     for part in comment.split(";"):
         key, equals, value = part.partition("=")
         if not equals:
             values = tuple(value for one in policy.fields for value in one.values)
             close = nearest(comment, values)
             yield Violation(
-                f"comment '{comment}' does not have the form {form}",
+                f"comment '{comment}' does not have the form {policy.pattern}",
                 f"use {_comment_form(context)} instead"
                 + (f"; closest to '{comment}': {' '.join(dict.fromkeys(close))}" if close else "")
                 + _values(context, close),
@@ -232,7 +230,7 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
             )
     if keys != list(known) and set(keys) == set(known):
         yield Violation(
-            f"comment '{comment}' must have each part once, in the order {form}",
+            f"comment '{comment}' must have each part once, in the order {policy.pattern}",
             "write " + ";".join(f"{key}={pairs[key]}" for key in known),
             source,
         )

@@ -60,7 +60,6 @@ def _made(model: Type[T], node: CheckedMapping, **own: Any) -> T:
 
 
 def cluster(name: str, node: CheckedMapping) -> Cluster:
-    """Read one cluster of the catalog, with all its partitions."""
     _check_name(name, node)
     node.check_keys(fields(Cluster))
     for key in ("source", "date"):

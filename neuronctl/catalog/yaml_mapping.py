@@ -40,7 +40,6 @@ class CheckedMapping:
         """What is wrong, here and in the mappings around and below: one error for each key."""
 
     def below(self, data: Mapping[str, Any], *keys: str) -> CheckedMapping:
-        """A mapping inside this one."""
         return CheckedMapping(data, (*self.path, *keys), self.places, self.files, self.errors)
 
     def refuse(self, key: str, message: str, hint: str = "", *others: Path) -> None:

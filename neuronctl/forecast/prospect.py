@@ -165,7 +165,6 @@ class Prospect:
         return min(times, default=None, key=lambda limit: limit.figure)
 
     def source(self, limit: Limit) -> Citation:
-        """Who says a limit's figure."""
         if limit.scope == Scope.CATALOG:
             key = next(key for kind, tres, key in CATALOG_LIMITS if kind == limit.kind)
             return self.cite(key)
@@ -230,7 +229,6 @@ class Prospect:
 
     @cached_property
     def named_hosts(self) -> Set[str]:
-        """The hosts that ``--nodelist`` names."""
         return set(units.hosts(self.plan.request.nodelist))
 
     @property

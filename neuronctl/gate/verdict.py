@@ -33,7 +33,6 @@ class Verdict:
 
     @property
     def by_slurm(self) -> bool:
-        """Whether Slurm's own figures were there."""
         return self.judged_by == "Slurm"
 
     def __str__(self) -> str:

@@ -107,7 +107,6 @@ def directories() -> Tuple[str, ...]:
 
 
 def names() -> Tuple[str, ...]:
-    """The names of all launchers."""
     found = set()
     for directory in directories():
         with contextlib.suppress(OSError):

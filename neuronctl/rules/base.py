@@ -51,7 +51,6 @@ class Finding:
 
     @property
     def refuses(self) -> bool:
-        """Whether it stands against the job."""
         return self.severity == ERROR
 
 

@@ -203,7 +203,6 @@ class Limit:
 
     @property
     def about(self) -> LimitKind:
-        """What kind of limit it is."""
         return KINDS[self.kind]
 
     def allows(self, wanted: int) -> bool:
@@ -248,7 +247,6 @@ class Limit:
 
     @property
     def holder(self) -> str:
-        """Who sets it, in words."""
         return (
             "your association" if self.scope == Scope.ASSOCIATION else f"{self.scope} {self.name}"
         )

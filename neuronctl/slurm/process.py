@@ -197,7 +197,6 @@ class Asked:
         return Result(self._argv, _text(stdout), _text(stderr), self._started.returncode)
 
     def close(self) -> None:
-        """Kill the command if it is still running."""
         if isinstance(self._started, subprocess.Popen) and self._started.returncode is None:
             _kill(self._started)
 

@@ -111,7 +111,6 @@ def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
 def _hosts(
     allocation: Allocation, nodelist: Optional[str], nodes: Optional[int], most: Optional[int]
 ) -> Tuple[str, ...]:
-    """The nodes to launch on."""
     hosts = allocation.nodes
     if nodelist is not None:
         try:

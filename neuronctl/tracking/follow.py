@@ -260,7 +260,6 @@ class _Watch:
         return max((endings.exit_status(status) for status in self.statuses), default=1)
 
     def last_words(self) -> str:
-        """The final state and exit code."""
         if len(self.statuses) != 1:
             return f"job {self.job} ended: {_summary(self.statuses)}"
         status = self.statuses[0]

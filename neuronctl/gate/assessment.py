@@ -19,7 +19,15 @@ from neuronctl.frozen import dataclass
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, WARNING
-from neuronctl.rules import Finding, LocalFacts, RuleContext, check, order
+from neuronctl.rules import (
+    Finding,
+    LocalFacts,
+    RuleContext,
+    Violation,
+    check,
+    finding_of,
+    order,
+)
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -90,17 +98,9 @@ class Assessment:
     @property
     def findings(self) -> Tuple[Finding, ...]:
         """All of it as findings, what refuses first; a wait is a warning of its own code."""
-        waits = [
-            Finding(
-                code=wait.code,
-                severity=CODES[wait.code].severity,
-                title=CODES[wait.code].title,
-                message=wait.words,
-                source=wait.source.text,
-                by_slurm=wait.source.by_slurm,
-            )
-            for wait in self.waits
-        ]
+        waits = (
+            finding_of(wait.code, Violation(wait.words, source=wait.source)) for wait in self.waits
+        )
         warnings = sorted([*self.warnings, *waits], key=lambda finding: finding.code)
         return (*self.refusals, *warnings)
 

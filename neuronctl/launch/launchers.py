@@ -200,7 +200,10 @@ def _traits(file: str, text: str) -> Dict[str, Any]:
     return values
 
 
-def _one_of(values: Mapping[str, object]) -> Callable[[str], object]:
+_Read = Callable[[str], object]
+
+
+def _one_of(values: Mapping[str, object]) -> _Read:
     def read(text: str) -> object:
         if text not in values:
             raise ValueError("must be " + " or ".join(values))
@@ -229,18 +232,14 @@ _WHEN = _one_of(
     {when: when for when in (ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES, TRAINING)}
 )
 
-_OWN: Mapping[str, Callable[[str], object]] = {
+_OWN: Mapping[str, _Read] = {
     "rendezvous": _WHEN,
     "macros": _WHEN,
     "signals": _signals,
     "one_string": _one_of({one: one for one in (PROGRAM, PROGRAM_AND_VARIABLES)}),
     "programs": _commands,
 }
-_OF_TYPE: Mapping[str, Callable[[str], object]] = {
-    "bool": _YES_OR_NO,
-    "str": str,
-    "Tuple[str, ...]": _words,
-}
+_OF_TYPE: Mapping[str, _Read] = {"bool": _YES_OR_NO, "str": str, "Tuple[str, ...]": _words}
 _VALUES = {
     trait: _OWN.get(trait) or _OF_TYPE[kind]
     for trait, kind in Launcher.__annotations__.items()

@@ -38,7 +38,8 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
     if plan.request.expand:
         return
     for name, value in plan.request.env:
-        names = [one for one in references(value) if not _is_linkers(name, one)]
+        linkers = _LINKERS if name.startswith("LD_") else ()
+        names = [one for one in references(value) if one not in linkers]
         if not names or name in plan.secrets:
             continue
         to_itself = name in names
@@ -50,7 +51,8 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
         )
     for launch in plan.launches:
         words = launch.request.args
-        if any(_reads_dollars(word) for word in (launch.request.script or "", *words)):
+        programs = (word.rpartition("/")[2] for word in (launch.request.script or "", *words))
+        if any(re.fullmatch(_READ_DOLLARS, program) for program in programs):
             continue
         names = [
             one
@@ -64,14 +66,6 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
                 "--expand replaces it when the job starts, in the arguments and --env; "
                 f"{_DOLLAR} then",
             )
-
-
-def _reads_dollars(word: str) -> bool:
-    return re.fullmatch(_READ_DOLLARS, word.rpartition("/")[2]) is not None
-
-
-def _is_linkers(name: str, reference: str) -> bool:
-    return name.startswith("LD_") and reference in _LINKERS
 
 
 @rule("NC342")

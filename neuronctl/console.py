@@ -38,7 +38,6 @@ class Column:
     styles: Mapping[str, str] = field(default_factory=dict)
 
     def style_of(self, cell: str) -> str:
-        """The style of a cell with this text."""
         return self.styles.get(cell, self.style)
 
 

@@ -43,7 +43,9 @@ class RuleCode:
     waits: bool = False
     """Nothing stands against the job: this says what it waits for."""
     of_limit: bool = False
-    """It waits for a limit of a user or a group, which Slurm's prediction leaves out."""
+    """It is about a limit of a user or a group, which Slurm's prediction leaves out."""
+    of_nodes: bool = False
+    """It stands against the nodes of a partition: Slurm passes over that one if it has others."""
     first: bool = False
     """It is said before all else, which matters less then."""
     by_absence: bool = False
@@ -62,17 +64,18 @@ _TABLE = (
     _warning("NC103", "partition is not in the catalog", "of_partition"),
     _error("NC111", "more nodes than the partition has", "of_partition", "resizable"),
     _error("NC112", "more nodes than a job may have", "of_partition", "resizable"),
-    _error("NC121", "more GPUs a node than it has", "of_partition", "resizable"),
+    _error("NC121", "more GPUs a node than it has", "of_partition", "resizable", "of_nodes"),
     _error("NC122", "GPU partition without GPUs", "of_partition"),
-    _error("NC123", "other GPU model", "of_partition", "of_launch"),
+    _error("NC123", "other GPU model", "of_partition", "of_launch", "of_nodes"),
     _error(
-        "NC124", "more GPUs than a user may hold", "of_partition", "resizable", "closes_partition"
+        *("NC124", "more GPUs than a user may hold", "of_partition", "resizable", "of_limit"),
+        "closes_partition",
     ),
-    _error("NC125", "not one of the GPU models", "of_partition"),
-    _error("NC131", "more cores than a node has", "of_partition", "resizable"),
+    _error("NC125", "not one of the GPU models", "of_partition", "of_nodes"),
+    _error("NC131", "more cores than a node has", "of_partition", "resizable", "of_nodes"),
     _error("NC132", "more cores a GPU than the site allows", "of_partition", "resizable"),
     _error("NC133", "more GPUs than cores", "of_partition", "resizable"),
-    _error("NC134", "more memory than a node has", "of_partition", "resizable"),
+    _error("NC134", "more memory than a node has", "of_partition", "resizable", "of_nodes"),
     _error("NC141", "wall time over the limit", "of_partition", "resizable"),
     _error("NC201", "comment is mandatory"),
     _error("NC202", "comment is not what the site takes"),
@@ -111,7 +114,7 @@ _TABLE = (
     _error("NC401", "program cannot be run", "of_launch", "of_step", "first"),
     _error("NC402", "program is a batch script itself", "of_launch", "of_step"),
     _error("NC403", "container image cannot be used", "of_launch"),
-    _error("NC404", "software of another architecture", "of_partition", "of_launch"),
+    _error("NC404", "software of another architecture", "of_partition", "of_launch", "of_nodes"),
     _warning("NC405", "modules of another architecture"),
     _error("NC406", "environment cannot be activated"),
     _error("NC407", "shell text that cannot be read"),
@@ -125,8 +128,8 @@ _TABLE = (
     _warning("NC505", "waits for the partition", "waits"),
     _warning("NC506", "waits as asked", "waits"),
     _warning("NC507", "waits for what others hold of a shared limit", "waits", "of_limit"),
-    _error("NC508", "more than a whole group may have", "of_partition"),
-    _error("NC509", "a size that no job may have", "of_partition"),
+    _error("NC508", "more than a whole group may have", "of_partition", "of_limit"),
+    _error("NC509", "a size that no job may have", "of_partition", "of_limit"),
     _warning("NC510", "waits for cores, nodes or memory a user may hold", "waits", "of_limit"),
     _error("NC511", "array index over MaxArraySize"),
     _warning("NC512", "dependency on an unknown job"),
@@ -136,8 +139,8 @@ _TABLE = (
     _error(
         "NC523", "partition does not take this account or QOS", "of_partition", "closes_partition"
     ),
-    _error("NC524", "too few nodes have the features", "of_partition"),
-    _error("NC525", "excluded nodes", "of_partition"),
+    _error("NC524", "too few nodes have the features", "of_partition", "of_nodes"),
+    _error("NC525", "excluded nodes", "of_partition", "of_nodes"),
     _error("NC526", "reservation that cannot be used"),
     _error("NC527", "fewer nodes than a job must have", "of_partition"),
     _error("NC528", "partition takes no job from this machine", "of_partition"),

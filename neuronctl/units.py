@@ -75,13 +75,7 @@ def format_elapsed(seconds: Optional[int]) -> str:
     """A duration as squeue prints time used: ``5:00``, ``1:02:03``, ``2-00:00:00``; ``-``: None."""
     if seconds is None:
         return "-"
-    if seconds == UNLIMITED:
-        return "unlimited"
-    minutes, second = divmod(seconds, 60)
-    hours, minute = divmod(minutes, 60)
-    if hours >= 24:
-        return format_time(seconds)
-    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+    return re.sub("^(?:00:)?0?", "", format_time(seconds).lower())
 
 
 _SINCE_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

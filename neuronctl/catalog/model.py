@@ -58,6 +58,11 @@ class CommentPolicy:
     fields: Tuple[CommentField, ...] = ()
     meanings: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def pattern(self) -> str:
+        """``field=FIELD;appl=APPL``: the form of structured comments."""
+        return ";".join(f"{one.key}={one.key.upper()}" for one in self.fields)
+
 
 @dataclass(frozen=True)
 class CorePolicy:

@@ -60,7 +60,6 @@ def _made(model: Type[T], node: CheckedMapping, **own: Any) -> T:
 
 
 def cluster(name: str, node: CheckedMapping) -> Cluster:
-    """Read one cluster of the catalog, with all its partitions."""
     _check_name(name, node)
     node.check_keys(fields(Cluster))
     for key in ("source", "date"):
@@ -71,7 +70,7 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
     date = node.text("date", "", or_number=True)
     if date and not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
         node.refuse("date", f"{date!r} is not a date", "write 2026-08-12, 2026-08, or 2026")
-    wall_time = _wall_time(node.mapping("wall_time"), WallTime())
+    wall_time = _wall_time(node, WallTime())
     arch = node.choice("arch", ARCHITECTURES, "x86_64")
     partitions_node = node.mapping("partitions")
     partitions = {
@@ -92,8 +91,7 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
             ("partitions",),
             ("partitions", default_partition),
         )
-    network = node.mapping("network")
-    network.check_keys(fields(Network))
+    network = node.mapping("network", *fields(Network))
     for key in fields(Network):
         _check_plain(network, key, network.text(key, ""))
     return _made(
@@ -105,10 +103,10 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         partitions=partitions,
         arch=arch,
         wall_time=wall_time,
-        policy=_policy(node.mapping("policy")),
+        policy=_policy(node.mapping("policy", *fields(Policy))),
         environment=_environment(node.mapping("environment")),
         network=_made(Network, network),
-        containers=_containers(node.mapping("containers")),
+        containers=_containers(node.mapping("containers", *fields(Containers))),
         scratch=_directory(node, "scratch"),
         evidence=_evidence(node.mapping("evidence"), node),
     )
@@ -190,7 +188,7 @@ def _partition(name: str, node: CheckedMapping, wall_time: WallTime, arch: str) 
         cores_per_node=cores,
         gpus_per_node=node.whole("gpus_per_node", 0) or 0,
         arch=node.choice("arch", ARCHITECTURES, arch),
-        wall_time=_wall_time(node.mapping("wall_time"), wall_time),
+        wall_time=_wall_time(node, wall_time),
     )
     if not node.has_errors():
         _check_against_node_size(result, node)
@@ -244,8 +242,8 @@ def _cores_per_node(node: CheckedMapping) -> Tuple[int, ...]:
     return tuple(figures)
 
 
-def _wall_time(node: CheckedMapping, inherited: WallTime) -> WallTime:
-    node.check_keys(fields(WallTime))
+def _wall_time(around: CheckedMapping, inherited: WallTime) -> WallTime:
+    node = around.mapping("wall_time", *fields(WallTime))
     values: Dict[str, Optional[int]] = {
         # null means "no such limit here", whatever the cluster says.
         key: node.duration(key) if key in node.data else getattr(inherited, key)
@@ -271,7 +269,6 @@ def _longer(time: int, other: int) -> bool:
 
 
 def _policy(node: CheckedMapping) -> Policy:
-    node.check_keys(fields(Policy))
     fraction = node.data.get("memory_fraction")
     if fraction is not None and (type(fraction) not in (int, float) or not 0 < fraction <= 1):
         node.refuse(
@@ -284,13 +281,12 @@ def _policy(node: CheckedMapping) -> Policy:
     for option in options.present():
         if option.startswith("-"):
             options.refuse(option, "has leading dashes", f"write {option.lstrip('-')!r}")
-    cores = node.mapping("cores")
-    cores.check_keys(fields(CorePolicy))
+    cores = node.mapping("cores", *fields(CorePolicy))
     return _made(
         Policy,
         node,
         submit_from=_directories(node, "submit_from"),
-        comment=_comment(node.mapping("comment")),
+        comment=_comment(node.mapping("comment", *fields(CommentPolicy))),
         forbidden_options={option: options.text(option, "") for option in options.present()},
         gpu_option=node.choice("gpu_option", ("gres", "gpus-per-node"), "gres"),
         cores=_made(
@@ -310,7 +306,6 @@ def _rules_off(node: CheckedMapping) -> Tuple[str, ...]:
 
 
 def _comment(node: CheckedMapping) -> CommentPolicy:
-    node.check_keys(fields(CommentPolicy))
     form = node.choice("form", ("any", "word", "fields"), "any")
     for key, only in (("values", "word"), ("fields", "fields")):
         if node.given(key) and form != only and not node.wrong("form"):
@@ -346,7 +341,6 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
 
 
 def _containers(node: CheckedMapping) -> Containers:
-    node.check_keys(fields(Containers))
     runtime = node.choice("runtime", ("singularity", "apptainer"), "singularity")
     return Containers(runtime, _directories(node, "image_dirs"))
 

@@ -40,7 +40,6 @@ class CheckedMapping:
         """What is wrong, here and in the mappings around and below: one error for each key."""
 
     def below(self, data: Mapping[str, Any], *keys: str) -> CheckedMapping:
-        """A mapping inside this one."""
         return CheckedMapping(data, (*self.path, *keys), self.places, self.files, self.errors)
 
     def refuse(self, key: str, message: str, hint: str = "", *others: Path) -> None:
@@ -109,9 +108,12 @@ class CheckedMapping:
             return None
         return value
 
-    def mapping(self, key: str) -> CheckedMapping:
-        value = self.typed(key, dict, "a mapping, 'key: value' lines")
-        return self.below(value or {}, key)
+    def mapping(self, key: str, *allowed: str) -> CheckedMapping:
+        """The mapping at ``key``. allowed: the keys that it may have, where not any."""
+        value = self.below(self.typed(key, dict, "a mapping, 'key: value' lines") or {}, key)
+        if allowed:
+            value.check_keys(allowed)
+        return value
 
     def text(self, key: str, default: T, *, or_number: bool = False) -> Any:
         """One line of text; with ``or_number``, a whole number is returned as its digits."""

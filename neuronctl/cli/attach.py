@@ -74,7 +74,6 @@ def running_job(word: str) -> JobStatus:
 
 
 def nodes_of(status: JobStatus) -> Tuple[str, ...]:
-    """The names of the nodes a job runs on."""
     try:
         return tuple(expand_hostlist(status.node_list))
     except ValueError:

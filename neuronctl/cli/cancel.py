@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -69,7 +69,9 @@ def command(
     if len(chosen) > 1 and not yes and not _agreed(chosen, choice, targets if jobs else {}):
         say("nothing done")
         return
-    refused = _scancel(list(chosen), choice) if chosen else {}
+    refused = scancel(list(chosen), signal=choice.signal, batch=choice.batch) if chosen else {}
+    # What ended in between is refused too, but that is all anybody wants.
+    refused = {job: why for job, why in refused.items() if "already complet" not in why.lower()}
     rows: List[_Row] = []
     for word, statuses in known.items():
         rows += _rows(choice, word, targets[word], refused) or [_untouched(choice, word, statuses)]
@@ -158,13 +160,6 @@ def _agreed(
         say(f"  {id}  {parts[0].name}  {_states(parts)}")
     deed = "Cancel" if choice.signal is None else f"Send {choice.signal} to"
     return click.confirm(f"{deed} these {counted(len(chosen), 'job')}?", err=True)
-
-
-def _scancel(ids: Sequence[JobId], choice: Choice) -> Dict[str, str]:
-    """One scancel for all; what Slurm refused, by id."""
-    refused = scancel(ids, signal=choice.signal, batch=choice.batch)
-    # What ended in between is refused too, but that is all anybody wants.
-    return {job: words for job, words in refused.items() if "already complet" not in words.lower()}
 
 
 def _scancel_name(id: JobId) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-import click
-
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import body_option, complete_files, job_command, program_arguments
+from neuronctl.cli.job_options import body_option, file_option, job_command, program_arguments
 from neuronctl.cli.say import print_script, say
 from neuronctl.cli.submission import judge_aloud
 from neuronctl.request.job import Body
@@ -15,9 +13,7 @@ from neuronctl.submission.prepare import plan_job
 
 
 @job_command("generate")
-@click.option(
-    "--write", metavar="FILE", shell_complete=complete_files, help="Write the script to FILE."
-)
+@file_option("--write", help="Write the script to FILE.")
 @body_option
 @program_arguments
 def command(

@@ -80,20 +80,10 @@ def job_command(name: str, *, batch: bool = True) -> Callable[[Callable[..., Any
         for add in (  # the last one is shown first
             force_option,
             click.option("--explain", is_flag=True, help="Show where every value comes from."),
-            click.option(
-                "--template",
-                metavar="FILE",
-                shell_complete=complete_files,
-                help="Use this template.",
-            ),
+            file_option("--template", help="Use this template."),
             catalog_option,
-            click.option(
-                "-f",
-                "--file",
-                "job_file",
-                metavar="JOB.YAML",
-                shell_complete=complete_files,
-                help="Read the job from a file.",
+            file_option(
+                *("-f", "--file", "job_file"), metavar="JOB.YAML", help="Read the job from a file."
             ),
             job_options([option.long for option in OPTIONS if batch or not option.batch_only]),
         ):
@@ -114,12 +104,12 @@ def complete_files(
     return [CompletionItem(incomplete, type="file")]
 
 
-catalog_option = click.option(
-    "--catalog",
-    metavar="FILE",
-    shell_complete=complete_files,
-    help="Catalog file that overrides the others.",
-)
+def file_option(*names: str, metavar: str = "FILE", **how: Any) -> Decorator:
+    """An option that names a file."""
+    return click.option(*names, metavar=metavar, shell_complete=complete_files, **how)
+
+
+catalog_option = file_option("--catalog", help="Catalog file that overrides the others.")
 force_option = click.option("--force", is_flag=True, help="Override errors found by the rules.")
 program_arguments = click.argument(
     "words",
@@ -161,11 +151,9 @@ def _shell_text(
 _LONGEST = 1024 * 1024
 """Bytes of shell text; sbatch itself takes scripts of 4 MiB."""
 
-body_option = click.option(
+body_option = file_option(
     "--body",
-    metavar="FILE",
     callback=_shell_text,
-    shell_complete=complete_files,
     help="Run the shell text in FILE (- for standard input) once, in place of SCRIPT.",
 )
 

@@ -78,7 +78,6 @@ def show_verdict(job: PreparedJob) -> None:
 
 
 def show_submission(submission: Submission) -> None:
-    """Print the job's id, where it logs, and how to follow it."""
     where = submission.partition and f" to {submission.partition}"
     print_line(f"Submitted batch job {submission.job_id}{where}")
     print_line(f"  log     {submission.output}")

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from dataclasses import replace
-from typing import BinaryIO, Callable, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Sequence, Tuple, Union
 
 import click
 
@@ -20,6 +20,10 @@ from neuronctl.frozen import dataclass
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.rank_filter import RankFilter
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.job_control import ControlJob
+    from neuronctl.tracking.job_status import JobStatus
 
 
 @click.command("logs")
@@ -54,8 +58,7 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
         code = follow(asked, record, only_err=err, through=through)
         for rank_filter in filters:
             rank_filter.finish()
-        if filters and not any(rank_filter.labelled for rank_filter in filters):
-            _no_labels()
+        _check_labels(filters)
         return code if code == INTERRUPTED else None
     if record is not None and record.array is None:
         paths = record.log_path(err=False), record.log_path(err=True)
@@ -78,31 +81,28 @@ def _through(rank: int, filters: List[RankFilter]) -> Callable[[BinaryIO], RankF
     return wrap
 
 
-def _no_labels() -> None:
-    notify(
-        "no line of its log names its rank; submit with --env SLURM_LABELIO=1 (srun) or "
-        "--env PET_TEE=3 (torchrun)"
-    )
+def _check_labels(filters: Sequence[RankFilter]) -> None:
+    if filters and not any(rank_filter.labelled for rank_filter in filters):
+        notify(
+            "no line of its log names its rank; submit with --env SLURM_LABELIO=1 (srun) or "
+            "--env PET_TEE=3 (torchrun)"
+        )
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a job's logs are or will be, and what the job is doing.
+    """A job, and where its logs are or will be.
 
     paths: of standard output and of standard error. guessed: they are only sbatch's default.
     """
 
-    job: JobId
+    job: Union[ControlJob, JobStatus]
     paths: Tuple[str, str]
-    state: str
-    reason: str
-    never_began: bool
     guessed: bool = False
 
 
 def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
     """Ask the controller, and accounting about a job it has forgotten."""
-    from neuronctl.slurm.fields import ExitCode
     from neuronctl.slurm.job_control import scontrol_show_job
     from neuronctl.slurm.sacct import sacct
     from neuronctl.tracking.job_status import merge
@@ -117,8 +117,7 @@ def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
             node_list, own = page.node_list, page.job_id
             out = record.log_path(page.id.task, own_id=own, node_list=node_list)
             error = record.log_path(page.id.task, own_id=own, node_list=node_list, err=True)
-        failed = page.exit == ExitCode(0, 53)
-        return _Place(page.id, (out, error), page.state, page.reason, failed)
+        return _Place(page, (out, error))
     from neuronctl.tracking.lookup import log_paths, matches, no_such_job
 
     told = merge(record, accounting=sacct([asked]).jobs)
@@ -131,8 +130,7 @@ def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
     if len(past) > 1 or status.id.tasks is not None:
         raise _which_task(asked, [status.id for status in past])
     out, error, guessed = log_paths(status)
-    failed = status.exit == ExitCode(0, 53)
-    return _Place(status.id, (out, error), status.state, status.reason, failed, guessed)
+    return _Place(status, (out, error), guessed)
 
 
 def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
@@ -158,8 +156,8 @@ def _show(paths: Tuple[str, str], *, only_err: bool, rank: Optional[int]) -> boo
         sizes.append(_copy(err, sys.stderr.buffer, rank, filters, header))
     if not any(sizes) and 0 in sizes:
         notify(f"{err if only_err else out} is empty: nothing was written to it")
-    elif filters and not any(rank_filter.labelled for rank_filter in filters):
-        _no_labels()
+    else:
+        _check_labels(filters)
     return any(size is not None for size in sizes)
 
 
@@ -188,38 +186,36 @@ def _copy(
 
 def _explain(place: _Place, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
+    from neuronctl.slurm.fields import ExitCode
     from neuronctl.slurm.pending_reasons import reason_words
     from neuronctl.tracking.job_status import ENDED, UNKNOWN
 
+    id, state = place.job.id, place.job.state
     if not path:
         raise NoSuchJobError(
-            f"job {place.job} is interactive ({place.state}) and has no log: its output goes to "
+            f"job {id} is interactive ({state}) and has no log: its output goes to "
             "the terminal of salloc"
         )
-    if place.state == "PENDING":
-        why = reason_words(place.reason) or "no reason given"
-        print_text(
-            f"job {place.job} has not started ({why}); its log will be {path}", file=sys.stderr
-        )
-    elif place.never_began:
+    if state == "PENDING":
+        why = reason_words(place.job.reason) or "no reason given"
+        print_text(f"job {id} has not started ({why}); its log will be {path}", file=sys.stderr)
+    elif place.job.exit == ExitCode(0, 53):
         raise NoSuchJobError(
-            f"job {place.job} ended ({place.state}, 0:53): it could not open its log {path}",
+            f"job {id} ended ({state}, 0:53): it could not open its log {path}",
             "the log's directory must exist and be writable for you when the job starts",
         )
     elif place.guessed:
         raise NoSuchJobError(
-            f"job {place.job} ended ({place.state}); accounting does not say where its log is, and "
+            f"job {id} ended ({state}); accounting does not say where its log is, and "
             f"there is none at sbatch's default, {path}",
             "look for --output (-o) in its script; jobs that neuronctl submitted are recorded with "
             "their logs",
         )
-    elif place.state in ENDED or place.state == UNKNOWN:
+    elif state in ENDED or state == UNKNOWN:
         raise NoSuchJobError(
-            f"job {place.job} ended ({place.state}) and there is no log at {path}",
+            f"job {id} ended ({state}) and there is no log at {path}",
             "it may have been moved or deleted, or the job was cancelled before it started, or is "
             "interactive and has none",
         )
     else:
-        print_text(
-            f"job {place.job} is {place.state} and has no log yet at {path}", file=sys.stderr
-        )
+        print_text(f"job {id} is {state} and has no log yet at {path}", file=sys.stderr)

@@ -288,9 +288,8 @@ def _rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
     if policy.submit_from:
         lines.append(("submit from", ", ".join(policy.submit_from)))
     if policy.comment.required:
-        form = {"any": "any text", "word": "one word"}.get(policy.comment.form) or ";".join(
-            f"{field.key}={field.key.upper()}" for field in policy.comment.fields
-        )
+        forms = {"any": "any text", "word": "one word", "fields": policy.comment.pattern}
+        form = forms[policy.comment.form]
         lines.append(("--comment", f"mandatory, {form}"))
     words = "mandatory; 'neuronctl partitions --live' lists yours"
     lines += [(option, words) for option in _mandatory(cluster)]

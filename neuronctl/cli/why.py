@@ -15,7 +15,7 @@ from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import RecordError, SlurmUnavailableError
 from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import CODES, ROW
-from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_status import ENDED, JobStatus
 from neuronctl.tracking.job_table import state_style
 
 _MOST = 4  # kinds of ends of one array that are explained
@@ -57,13 +57,8 @@ def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
     groups: Dict[Tuple[Any, ...], List[JobStatus]] = {}
     for status in jobs:
         groups.setdefault((status.state, status.exit, status.reason), []).append(status)
-
-    def order(same: List[JobStatus]) -> int:
-        if same[0].ended:
-            return 2 if same[0].state == "COMPLETED" else 0
-        return 1
-
-    return sorted(groups.values(), key=order)
+    order = {"COMPLETED": 2, **dict.fromkeys(ENDED - {"COMPLETED"}, 0)}
+    return sorted(groups.values(), key=lambda same: order.get(same[0].state, 1))
 
 
 def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) -> None:

@@ -26,7 +26,6 @@ from neuronctl.words import duration
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    """Diagnose a job from the evidence."""
     diagnosis = _diagnose(evidence)
     return replace(diagnosis, remedy=diagnosis.remedy.replace("{memory}", evidence.more_memory))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
-from typing import Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Iterator, Optional, Tuple
 
 from neuronctl.diagnosis import signs
 from neuronctl.diagnosis.log_text import LogTail
@@ -76,13 +76,17 @@ def search(evidence: Evidence) -> Optional[Tuple[LogLine, signs.Found]]:
     return best
 
 
-def line_with(evidence: Evidence, words: str) -> Optional[LogLine]:
-    """The last log line from slurmstepd or srun that contains ``words``."""
+def _backwards(evidence: Evidence) -> Iterator[LogLine]:
+    """The lines of all logs, the last one first, those of standard error in front."""
     for log in reversed(evidence.logs):
         for number, line in enumerate(reversed(log.lines), start=1):
-            if re.match(r"(?:slurmstepd|srun)\S*: ", line) and words in line.lower():
-                return LogLine(log.path, line, number)
-    return None
+            yield LogLine(log.path, line, number)
+
+
+def line_with(evidence: Evidence, words: str) -> Optional[LogLine]:
+    """The last log line from slurmstepd or srun that contains ``words``."""
+    slurms = (one for one in _backwards(evidence) if re.match(_SLURMS, one.text))
+    return next((one for one in slurms if words in one.text.lower()), None)
 
 
 def says_signal(evidence: Evidence, code: int) -> bool:
@@ -95,6 +99,8 @@ def says_signal(evidence: Evidence, code: int) -> bool:
     )
 
 
+_SLURMS = r"(?:slurmstepd|srun)\S*: "
+
 # What srun prints about every failed step, whatever the cause.
 _SRUN_AFTERWARDS = (
     r"srun: (?:error: \S+: tasks? [\d,-]+: (?:Exited|Terminated|Killed)"
@@ -106,13 +112,11 @@ _SRUN_AFTERWARDS = (
 def last_line(evidence: Evidence) -> Optional[LogLine]:
     """The last line that is not srun's report of a failed task; failing that, srun's report."""
     afterwards = None
-    for log in reversed(evidence.logs):
-        for number, raw in enumerate(reversed(log.lines), start=1):
-            line = raw.strip()
-            if line and not re.match(_SRUN_AFTERWARDS, line):
-                return LogLine(log.path, line, number)
-            if line and afterwards is None:
-                afterwards = LogLine(log.path, line, number)
+    for found in _backwards(evidence):
+        line = replace(found, text=found.text.strip())
+        if line.text and not re.match(_SRUN_AFTERWARDS, line.text):
+            return line
+        afterwards = afterwards or (line if line.text else None)
     return afterwards
 
 

@@ -143,8 +143,7 @@ def _held(
     """What the user's jobs hold of a limit; None: not known."""
     if limit.scope == Scope.QOS:
         # A QOS counts its own jobs, and if it is a partition's, those in the partition.
-        name = limit.name.lower()
-        partitions = {one.name for one in limits.partitions if one.qos.lower() == name}
+        name, partitions = limit.name.lower(), limits.partitions_of(limit.name)
         here = [job for job in own if job.qos.lower() == name or job.partition in partitions]
     else:
         here = [job for job in own if job.account == status.account]
@@ -161,7 +160,7 @@ def _held(
 
 def _in_force(status: JobStatus, limits: Limits, groups: _Groups) -> Sequence[Limit]:
     """Those that may hold for a job, its partition's in front."""
-    partition = next((one for one in limits.partitions if one.name == status.partition), None)
+    partition = limits.partition(status.partition)
     own = [one for one in limits.associations if one.account == status.account]
     association = association_in(status.partition, own)
     qos = limits.qos_in_force("" if partition is None else partition.qos, status.qos)

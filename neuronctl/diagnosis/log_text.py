@@ -66,9 +66,5 @@ def text_lines(data: bytes) -> Tuple[str, ...]:
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    return tuple(_as_left(line) for line in lines)
-
-
-def _as_left(line: str) -> str:
-    line = line.rstrip("\r").rpartition("\r")[2]
-    return re.sub(_ESCAPES, "", line[:_LONGEST]).rstrip()
+    left = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
+    return tuple(re.sub(_ESCAPES, "", line[:_LONGEST]).rstrip() for line in left)

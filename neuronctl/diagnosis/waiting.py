@@ -47,7 +47,7 @@ def waiting(evidence: Evidence) -> Diagnosis:
         since += " since it was requeued"
     what = f"pending{since}: {words}"
     kind = "waiting"
-    cause, remedy = "", reason.advice
+    cause, remedy, expected = "", reason.advice, ""
     name = status.reason.partition(",")[0]
     own = next((row for row in evidence.queue if row.job_id == status.job_id), None)
     if name.startswith("Dependency"):
@@ -64,11 +64,8 @@ def waiting(evidence: Evidence) -> Diagnosis:
     if status.expected is not None and status.expected > evidence.now:
         ahead = duration(status.expected - evidence.now)
         expected = f"Slurm expects it to start at {moment(status.expected)} (in {ahead})"
-        cause = f"{cause}; {expected}" if cause else expected
-    before = _earlier_words(evidence)
-    if before:
-        cause = f"{before}; {cause}" if cause else before
-    return Diagnosis(kind, what, cause, remedy)
+    causes = filter(None, (_earlier_words(evidence), cause, expected))
+    return Diagnosis(kind, what, "; ".join(causes), remedy)
 
 
 _PUT_BACK = {"REQUEUED": "requeued by a user", **ENDINGS}

@@ -19,12 +19,10 @@ class NodeChoice:
     parts: Tuple[Tuple[FrozenSet[str], int], ...]
 
     def met_by(self, names: FrozenSet[str]) -> bool:
-        """Whether these nodes are enough."""
         return all(len(wanted & names) >= count for wanted, count in self.parts)
 
 
 def feature_names(text: str) -> List[str]:
-    """The features that a constraint names."""
     return re.findall(r"[^&,|()\[\]*\s]+", re.sub(r"\*\d+", "", text))
 
 

@@ -30,12 +30,10 @@ class Usage:
 
     @property
     def left(self) -> int:
-        """What is left of it."""
         return self.limit.figure - self.used
 
 
 def usage(limit: Limit, prospect: Prospect) -> Usage:
-    """What the user's jobs hold of a limit."""
     snapshot = prospect.snapshot
     if limit.scope == Scope.QOS:
         jobs = snapshot.jobs_in_qos(limit.name)

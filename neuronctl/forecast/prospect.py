@@ -46,7 +46,7 @@ class Prospect:
     @cached_property
     def partition(self) -> Optional[SitePartition]:
         """The job's partition as the controller has it."""
-        return self.snapshot.partition(self.plan.partition.name)
+        return self.snapshot.limits.partition(self.plan.partition.name)
 
     @cached_property
     def association(self) -> Optional[Association]:
@@ -165,7 +165,6 @@ class Prospect:
         return min(times, default=None, key=lambda limit: limit.figure)
 
     def source(self, limit: Limit) -> Citation:
-        """Who says a limit's figure."""
         if limit.scope == Scope.CATALOG:
             key = next(key for kind, tres, key in CATALOG_LIMITS if kind == limit.kind)
             return self.cite(key)
@@ -230,7 +229,6 @@ class Prospect:
 
     @cached_property
     def named_hosts(self) -> Set[str]:
-        """The hosts that ``--nodelist`` names."""
         return set(units.hosts(self.plan.request.nodelist))
 
     @property

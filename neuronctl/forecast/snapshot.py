@@ -8,7 +8,7 @@ from typing import Mapping, Optional, Tuple
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.sacctmgr import LimitedGroup
-from neuronctl.slurm.scontrol import Reservation, SiteNode, SitePartition
+from neuronctl.slurm.scontrol import Reservation, SiteNode
 from neuronctl.slurm.snapshot import Limits, MyJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.words import moment
@@ -53,10 +53,6 @@ class Snapshot:
     host: str = ""
     """Where it is submitted: the first part of this machine's name."""
 
-    def partition(self, name: str) -> Optional[SitePartition]:
-        """The controller's partition of that name."""
-        return next((one for one in self.limits.partitions if one.name == name), None)
-
     @property
     def enforced(self) -> bool:
         """Whether Slurm tells the users' limits and holds to them."""
@@ -68,8 +64,7 @@ class Snapshot:
 
     def jobs_in_qos(self, name: str) -> Tuple[MyJob, ...]:
         """The user's jobs that count for a QOS: their own, or their partition's."""
-        qos = name.lower()
-        here = {one.name for one in self.limits.partitions if one.qos.lower() == qos}
+        qos, here = name.lower(), self.limits.partitions_of(name)
         return tuple(job for job in self.jobs if job.qos.lower() == qos or here & {*job.partitions})
 
 

@@ -137,7 +137,6 @@ class _Term(NamedTuple):
 
 
 def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
-    """The job ids that ``--dependency`` names."""
     return tuple(term.job_id for term in _terms(plan.request.dependency or "") if term.job_id)
 
 

@@ -43,7 +43,7 @@ def ask_slurm(
     kept = None if fresh or plan.alternatives else limits_cache.read(made_from)
     nodes = ""
     if kept is not None:
-        here = next((one for one in kept[0].partitions if one.name == plan.partition.name), None)
+        here = kept[0].partition(plan.partition.name)
         nodes = here.node_list if here is not None else ""
     now = ask_now(
         nodes=nodes,

@@ -16,10 +16,18 @@ from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.overlay import overlay
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
-from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, REFUSED, WILL_WAIT, Verdict
+from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES, WARNING, RuleCode
-from neuronctl.rules import Finding, LocalFacts, RuleContext, check, order
+from neuronctl.rule_codes import CODES, WARNING
+from neuronctl.rules import (
+    Finding,
+    LocalFacts,
+    RuleContext,
+    Violation,
+    check,
+    finding_of,
+    order,
+)
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -90,17 +98,9 @@ class Assessment:
     @property
     def findings(self) -> Tuple[Finding, ...]:
         """All of it as findings, what refuses first; a wait is a warning of its own code."""
-        waits = [
-            Finding(
-                code=wait.code,
-                severity=CODES[wait.code].severity,
-                title=CODES[wait.code].title,
-                message=wait.words,
-                source=wait.source.text,
-                by_slurm=wait.source.by_slurm,
-            )
-            for wait in self.waits
-        ]
+        waits = (
+            finding_of(wait.code, Violation(wait.words, source=wait.source)) for wait in self.waits
+        )
         warnings = sorted([*self.warnings, *waits], key=lambda finding: finding.code)
         return (*self.refusals, *warnings)
 
@@ -158,41 +158,23 @@ def assess_now(
         return assess(context, None, in_one_line(error.message) + inside)
 
 
-def assess(
-    context: RuleContext,
-    snapshot: Optional[Snapshot],
-    why_not: str = "",
-    *,
-    only: Optional[Callable[[RuleCode], bool]] = None,
-) -> Assessment:
-    """Judge with what Slurm said, or without it because of ``why_not``. Pure.
-
-    only: refuse by the rules of which this is true.
-    """
+def assess(context: RuleContext, snapshot: Optional[Snapshot], why_not: str = "") -> Assessment:
+    """Judge with what Slurm said, or without it because of ``why_not``. Pure."""
     plan = context.plan
     if plan.alternatives:
-        return _together(
-            [
-                assess(replace(context, plan=one), snapshot, why_not, only=only)
-                for one in (
-                    replace(plan, partition=partition, alternatives=())
-                    for partition in (plan.partition, *plan.alternatives)
-                )
-            ]
-        )
-    found = _assess(context, snapshot, why_not, only)
+        each = [
+            replace(plan, partition=partition, alternatives=())
+            for partition in (plan.partition, *plan.alternatives)
+        ]
+        return _together([assess(replace(context, plan=one), snapshot, why_not) for one in each])
+    found = _assess(context, snapshot, why_not)
     if snapshot is None or plan.most_nodes == plan.nodes:
         return found
     whole = replace(context, plan=replace(plan, nodes=plan.most_nodes))
-    return replace(found, doubt=_doubt(found, _assess(whole, snapshot, why_not, only)))
+    return replace(found, doubt=_doubt(found, _assess(whole, snapshot, why_not)))
 
 
-def _assess(
-    context: RuleContext,
-    snapshot: Optional[Snapshot],
-    why_not: str,
-    only: Optional[Callable[[RuleCode], bool]],
-) -> Assessment:
+def _assess(context: RuleContext, snapshot: Optional[Snapshot], why_not: str) -> Assessment:
     off = context.plan.cluster.policy.rules_off
     waits: Tuple[Wait, ...] = ()
     found: Optional[Forecast] = None
@@ -202,7 +184,7 @@ def _assess(
         found = forecast(plan, snapshot, context.cite_partition)
         context = replace(context, forecast=found)
         waits = tuple(wait for wait in found.waits if wait.code not in off)
-    findings = [one for one in check(context) if only is None or only(CODES[one.code])]
+    findings = check(context)
     return Assessment(
         context.plan,
         tuple(finding for finding in findings if finding.refuses),
@@ -219,15 +201,9 @@ def _doubt(fewest: Assessment, most: Assessment) -> str:
     The job runs on as few as there are, but Slurm holds limits against the nodes that it chose.
     """
     known = {found.code for found in fewest.findings}
-    limits = [one for one in most.findings if one.code in _LIMITS or CODES[one.code].of_limit]
+    limits = [one for one in most.findings if CODES[one.code].of_limit]
     words = "; ".join(one.message for one in limits if one.code not in known)
     return f"if Slurm chooses {most.plan.nodes} nodes: {words}" if words else ""
-
-
-_LIMITS = ("NC124", "NC508", "NC509")
-"""What no size of the job may exceed, besides those for whose ends it waits."""
-
-_ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 
 
 def _together(each: Sequence[Assessment]) -> Assessment:
@@ -236,14 +212,14 @@ def _together(each: Sequence[Assessment]) -> Assessment:
     Slurm passes over a partition whose nodes do not suit the job. By EnforcePartLimits=ALL, any
     other reason in one of them refuses the job.
     """
-    best = min(each, key=lambda one: _ORDER.index(one.verdict.kind))
-    suited = any(_OF_NODES.isdisjoint(found.code for found in one.refusals) for one in each)
+    best = min(each, key=lambda one: ORDER.index(one.verdict.kind))
+    suited = any(not any(CODES[found.code].of_nodes for found in one.refusals) for one in each)
     findings: Dict[Tuple[str, str], Finding] = {}
     for one in each:
         for found in (*one.refusals, *one.warnings):
             of_all = all(found in (*other.refusals, *other.warnings) for other in each)
             words = "" if of_all else f"in {one.plan.partition.name}: "
-            passed_over = suited and found.refuses and found.code in _OF_NODES
+            passed_over = suited and found.refuses and CODES[found.code].of_nodes
             findings[found.code, words + found.message] = replace(
                 found,
                 message=words + found.message,
@@ -255,10 +231,6 @@ def _together(each: Sequence[Assessment]) -> Assessment:
         refusals=tuple(found for found in told if found.refuses),
         warnings=tuple(found for found in told if not found.refuses),
     )
-
-
-_OF_NODES = {"NC121", "NC123", "NC125", "NC131", "NC134", "NC404", "NC524", "NC525"}
-"""What stands against the nodes of a partition."""
 
 
 def in_one_line(message: str) -> str:

@@ -6,6 +6,7 @@ Pure.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Optional, Sequence, Tuple
 
 from neuronctl import units
@@ -17,6 +18,7 @@ from neuronctl.gate.assessment import assess
 from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
+from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.limits import Limit, Scope
 
@@ -102,12 +104,13 @@ def _partition_now(
     nodes = [node for node in snapshot.nodes if name in node.partitions]
     gpus = any(node.gpus for node in nodes)
     request = JobRequest(script="job", partition=name, gpus_per_node=1 if gpus else None)
+    assessment = assess(RuleContext(plan(request, cluster), catalog), snapshot)
     # How it is asked for is not the matter here, only whether there is a place for it.
-    assessment = assess(
-        RuleContext(plan(request, cluster), catalog),
-        snapshot,
-        only=lambda code: code.closes_partition,
+    each = assessment.refusals, assessment.warnings
+    refusals, warnings = (
+        tuple(found for found in some if CODES[found.code].closes_partition) for some in each
     )
+    assessment = replace(assessment, refusals=refusals, warnings=warnings)
     assert assessment.forecast is not None
     prospect = assessment.forecast.prospect
 

@@ -12,7 +12,7 @@ from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass
 from neuronctl.gate.assessment import assess
-from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, WILL_WAIT, Verdict
+from neuronctl.gate.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
@@ -20,8 +20,6 @@ from neuronctl.rules import LocalFacts, RuleContext
 
 MAX_PREDICTIONS = 6
 """Partitions whose start Slurm is asked to predict; each uses up a job id of the cluster's."""
-
-_ORDER = {CAN_START: 0, NOT_KNOWN: 1, WILL_WAIT: 2}
 
 
 @dataclass(frozen=True)
@@ -101,11 +99,11 @@ def rank(
     predict: asks Slurm for a plan's start; None: nobody is asked.
     """
     fitting = [one for one in found if not one.why_not]
-    fitting.sort(key=lambda one: (_ORDER.get(one.verdict.kind, 1), -one.free))
+    fitting.sort(key=lambda one: (ORDER.index(one.verdict.kind), -one.free))
     if predict is not None and len(fitting) > 1:
         first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
         fitting = [_with_start(one, predict(one.plan)) for one in first] + rest
-    fitting.sort(key=lambda one: (_ORDER.get(one.verdict.kind, 1), one.begins // 60, -one.free))
+    fitting.sort(key=lambda one: (ORDER.index(one.verdict.kind), one.begins // 60, -one.free))
     return fitting
 
 

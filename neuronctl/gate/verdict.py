@@ -11,6 +11,9 @@ WILL_WAIT = "will wait"
 CAN_START = "can start now"
 NOT_KNOWN = "not known"
 
+ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
+"""The best first."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -30,7 +33,6 @@ class Verdict:
 
     @property
     def by_slurm(self) -> bool:
-        """Whether Slurm's own figures were there."""
         return self.judged_by == "Slurm"
 
     def __str__(self) -> str:

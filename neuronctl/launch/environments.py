@@ -32,7 +32,6 @@ class Step:
 
     @property
     def must_succeed(self) -> bool:
-        """Whether the job ends if this line fails."""
         return bool(self.defect)
 
 

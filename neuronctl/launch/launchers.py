@@ -107,7 +107,6 @@ def directories() -> Tuple[str, ...]:
 
 
 def names() -> Tuple[str, ...]:
-    """The names of all launchers."""
     found = set()
     for directory in directories():
         with contextlib.suppress(OSError):
@@ -201,7 +200,10 @@ def _traits(file: str, text: str) -> Dict[str, Any]:
     return values
 
 
-def _one_of(values: Mapping[str, object]) -> Callable[[str], object]:
+_Read = Callable[[str], object]
+
+
+def _one_of(values: Mapping[str, object]) -> _Read:
     def read(text: str) -> object:
         if text not in values:
             raise ValueError("must be " + " or ".join(values))
@@ -230,20 +232,16 @@ _WHEN = _one_of(
     {when: when for when in (ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES, TRAINING)}
 )
 
-_VALUES: Mapping[str, Callable[[str], object]] = {
-    "distributed": _YES_OR_NO,
-    "one_task_per_node": _YES_OR_NO,
-    "whole_allocation": _YES_OR_NO,
+_OWN: Mapping[str, _Read] = {
     "rendezvous": _WHEN,
     "macros": _WHEN,
-    "own_variables": _YES_OR_NO,
-    "ssh": _YES_OR_NO,
-    "python": _words,
-    "executable": _words,
     "signals": _signals,
-    "marks": str,
     "one_string": _one_of({one: one for one in (PROGRAM, PROGRAM_AND_VARIABLES)}),
-    "quotes_directory": _YES_OR_NO,
-    "sets": _words,
     "programs": _commands,
+}
+_OF_TYPE: Mapping[str, _Read] = {"bool": _YES_OR_NO, "str": str, "Tuple[str, ...]": _words}
+_VALUES = {
+    trait: _OWN.get(trait) or _OF_TYPE[kind]
+    for trait, kind in Launcher.__annotations__.items()
+    if trait not in ("name", "file", "takes_options", "counts_nodes")
 }

@@ -175,7 +175,6 @@ class JobPlan:
 
     @property
     def starts_several(self) -> bool:
-        """Whether the launcher starts more than one process."""
         return self.launcher.distributed and self.most_nodes * self.processes_per_node > 1
 
     @property
@@ -213,7 +212,6 @@ class JobPlan:
 
     @property
     def launcher_options(self) -> Tuple[str, ...]:
-        """The user's words for the launcher."""
         return self.request.launcher_options
 
     def gives_launcher(self, *options: str) -> bool:
@@ -223,7 +221,6 @@ class JobPlan:
 
     @property
     def signal(self) -> Optional[Signal]:
-        """The request's ``--signal``, taken apart."""
         return signal_of(self.request)
 
     @property
@@ -249,7 +246,6 @@ class JobPlan:
 
     @property
     def gpus(self) -> int:
-        """GPUs in total."""
         return self.nodes * self.gpus_per_node
 
     @property

@@ -39,14 +39,10 @@ def plan(
 ) -> JobPlan:
     """Settle every value of ``request`` for ``cluster``.
 
-    interactive
-        For salloc: no program, no log files, one task per GPU by default.
-    place
-        The part of an allocation to launch on, where the plan is not for a job of its own.
-    recognised
-        How the cluster was recognised, if it was not requested.
-    conda
-        The conda of this machine, if the request is for one of its environments.
+    interactive: for salloc: no program, no log files, one task per GPU by default. place: the part
+    of an allocation to launch on, where the plan is not for a job of its own. recognised: how the
+    cluster was recognised, if it was not requested. conda: the conda of this machine, if the
+    request is for one of its environments.
 
     Raises UsageError for a launcher or a container runtime that does not exist, and for a program
     whose name is not one line.
@@ -103,7 +99,7 @@ class _Planner:
         return why
 
     def plan(self) -> JobPlan:
-        request = self.request
+        request, place = self.request, self.place
         if request.cluster is not None:
             self.asked("cluster", "cluster", request.cluster)
         else:
@@ -115,7 +111,10 @@ class _Planner:
         gpus = self._gpus(nodes)
         launcher = self._launcher(most_nodes, gpus)
         ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
-        processes = self._processes(launcher, ntasks_per_node, gpus)
+        processes = ntasks_per_node
+        if launcher.starts_processes():
+            why = "one process per GPU" if gpus else "one process per node without GPUs"
+            processes = self.derived("processes per node", max(gpus, 1), why)
         cpus_per_task = self._cpus_per_task((partition, *alternatives), ntasks_per_node, gpus)
         self._memory(partition, ntasks_per_node * cpus_per_task)
         time_limit, time_text = self._time(partition)
@@ -134,7 +133,7 @@ class _Planner:
         cores = ntasks_per_node * cpus_per_task
         steps = self._steps(nodes, gpus, cores)
         launches = [launch for step in steps for launch in step.launches]
-        if request.cpus_per_task == 0 and self.place is None:
+        if request.cpus_per_task == 0 and place is None:
             self._check_left_to_slurm(launcher, launches)
         for launch in launches:
             most = launch.cores_per_node
@@ -147,7 +146,6 @@ class _Planner:
             says = "; ".join(launch.starts for launch in step.launches)
             self.derived(f"step {number}", says)
         sharing = processes if launcher.distributed else 1
-        exported = exports(request, self.cluster, cores=cores, processes=sharing)
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
             "partition": ",".join(one.name for one in (partition, *alternatives)) or None,
@@ -179,16 +177,13 @@ class _Planner:
             error=error,
             launcher=launcher,
             rendezvous=holds(launcher.rendezvous) or any(launch.rendezvous for launch in launches),
-            srun_options=(
-                *self.cluster.policy.srun_options,
-                *(self.place.step_options if self.place else ()),
-            ),
+            srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
             wrapping=self._wrapping(gpus),
             program=program(request, launcher, macros=holds(launcher.macros)),
             preflight=request.preflight is not False and not self.interactive,
-            hosts=self.place.hosts if self.place else (),
+            hosts=place.hosts if place else (),
             activation=activation(request, self.cluster, self.conda),
-            exports=exported,
+            exports=exports(request, self.cluster, cores=cores, processes=sharing),
             directives=directives(
                 request,
                 self.cluster.policy,
@@ -199,7 +194,7 @@ class _Planner:
             ),
             decisions=tuple(self.decisions.values()),
             steps=steps,
-            own_step=self.place is not None and self.place.is_share,
+            own_step=place is not None and place.is_share,
         )
 
     def _check_left_to_slurm(self, launcher: Launcher, launches: Sequence[JobPlan]) -> None:
@@ -220,13 +215,12 @@ class _Planner:
         if signal.to_batch_shell or not passes(signal, launcher, bool(request.steps)):
             return self.asked("signal", "signal", request.signal)
         flags, _, rest = (request.signal or "").rpartition(":")
-        value = f"{flags}B:{rest}"
         why = "the batch shell passes it on: what it starts is no step"
-        return self.derived("signal", value, why)
+        return self.derived("signal", f"{flags}B:{rest}", why)
 
-    def _launches(self, nodes: int, gpus: int, cores: int) -> List[JobPlan]:
-        steps = self._steps(nodes, gpus, cores)
-        return [launch for step in steps for launch in step.launches]
+    def _launches(self, nodes: int, gpus: int) -> List[JobPlan]:
+        """Those of the steps, whatever cores the job has."""
+        return [launch for step in self._steps(nodes, gpus, 1) for launch in step.launches]
 
     def _steps(self, nodes: int, gpus: int, cores: int) -> Tuple[JobStep, ...]:
         """Those of the job, on nodes with so many GPUs and cores each."""
@@ -334,7 +328,7 @@ class _Planner:
             each = max(1, request.ntasks // nodes)
             why = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
             return self.derived("ntasks-per-node", each, why)
-        most = max((one.ntasks_per_node for one in self._launches(nodes, gpus, 1)), default=0)
+        most = max((one.ntasks_per_node for one in self._launches(nodes, gpus)), default=0)
         if most:
             return self.derived("ntasks-per-node", most, "the most that a step needs")
         if launcher.one_task_per_node:
@@ -346,12 +340,6 @@ class _Planner:
         why = "one task per GPU" if gpus else "one task per node by default"
         return self.derived("ntasks-per-node", max(gpus, 1), why)
 
-    def _processes(self, launcher: Launcher, ntasks_per_node: int, gpus: int) -> int:
-        if launcher.starts_processes():
-            why = "one process per GPU" if gpus else "one process per node without GPUs"
-            return self.derived("processes per node", max(gpus, 1), why)
-        return ntasks_per_node
-
     def _cpus_per_task(
         self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
     ) -> int:
@@ -362,14 +350,11 @@ class _Planner:
         if asked:
             return self.asked("cpus-per-task", "cpus_per_task", asked)
         if self.place is not None:
-            value = max(1, self.place.cores // ntasks_per_node)
-            why = (
-                f"{counted(self.place.cores, 'core')} of the allocation"
-                f" / {counted(ntasks_per_node, 'task')}"
-            )
-            return self.derived("cpus-per-task", value, why)
+            cores = self.place.cores
+            why = f"{counted(cores, 'core')} of the allocation / {counted(ntasks_per_node, 'task')}"
+            return self.derived("cpus-per-task", max(1, cores // ntasks_per_node), why)
         value, why = self._derived_cores(partitions, ntasks_per_node, gpus)
-        launches = self._launches(self.request.nodes or 1, gpus, 1) if self.request.steps else []
+        launches = self._launches(self.request.nodes or 1, gpus)
         sized = [one.cores_per_node for one in launches if one.request.cpus_per_task is not None]
         needed = -(-max(sized, default=0) // ntasks_per_node)
         if needed > value:
@@ -450,8 +435,7 @@ class _Planner:
             pairs = [f"{one.key}={given[one.key]}" for one in policy.fields if given.get(one.key)]
             if not pairs:
                 return None
-            comment = ";".join(pairs)
-            return self.derived("comment", comment, "from --field and --appl")
+            return self.derived("comment", ";".join(pairs), "from --field and --appl")
         if policy.form == "word" and request.appl:
             return self.asked("comment", "appl", request.appl)
         return None
@@ -462,10 +446,8 @@ class _Planner:
             return self.asked("job-name", "job_name", request.job_name)
         if request.script is None:
             if request.text_file is not None:
-                name = _name_of(request.text_file)
-                return self.derived("job-name", name, "the file's name")
-            name = "interactive" if self.interactive else "job"
-            return self.derived("job-name", name)
+                return self.derived("job-name", _name_of(request.text_file), "the file's name")
+            return self.derived("job-name", "interactive" if self.interactive else "job")
         return self.derived("job-name", _name_of(request.script), "the script's name")
 
     def _log(self, name: str, asked: Optional[str], suffix: str) -> Optional[str]:
@@ -473,13 +455,11 @@ class _Planner:
         if self.interactive:
             return None
         if asked is not None:
-            self.asked(name, name, asked)
-            return asked
+            return self.asked(name, name, asked)
         if name == "error" and request.output is not None:
             return None  # sbatch writes both into the one file asked for
-        pattern = ("%x_%A_%a" if request.array else "%x_%j") + suffix
-        self.derived(name, pattern, "job name and id")
-        return pattern
+        pattern = "%x_%A_%a" if request.array else "%x_%j"
+        return self.derived(name, f"{pattern}{suffix}", "job name and id")
 
     def _software(self) -> None:
         """Record where the software comes from, and which values refer to others."""

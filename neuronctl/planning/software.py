@@ -25,7 +25,6 @@ from neuronctl.words import counted
 
 
 def is_python(request: JobRequest) -> bool:
-    """Whether the program is a Python file."""
     return (request.script or "").endswith(".py")
 
 

@@ -212,7 +212,6 @@ def without_secrets(draft: RecordDraft) -> RecordDraft:
 
 
 def encode(record: JobRecord) -> bytes:
-    """The file of a record."""
     head = asdict(record)
     del head["details"]
     return _json({"schema": SCHEMA, **head})[:-1] + _BETWEEN + record.details + b"}\n"

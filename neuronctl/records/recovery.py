@@ -78,8 +78,9 @@ class Recovery:
                 self._complete(record, row)
             elif self.open and not row.mark:
                 self._look_alike(row)
-            elif self._maybe:
-                self._is_another(row)
+            else:  # another submission's job
+                for key, alike in self._maybe.items():
+                    self._maybe[key] = [maybe for maybe in alike if maybe.id.job != row.id.job]
 
     def _complete(self, record: JobRecord, row: Row) -> None:
         then = ""
@@ -106,10 +107,6 @@ class Recovery:
                 and _may_be_its_command(record, row.command)
             ):
                 self._maybe.setdefault(record.key, []).append(row)
-
-    def _is_another(self, row: Row) -> None:
-        for key, rows in self._maybe.items():
-            self._maybe[key] = [maybe for maybe in rows if maybe.id.job != row.id.job]
 
     def look_closer(self) -> None:
         """Ask sacct about similar jobs in the queue: newer Slurm versions have the mark only there.

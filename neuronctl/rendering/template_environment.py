@@ -30,7 +30,6 @@ _SYNTAX: Dict[str, Any] = {
 
 
 def shipped_directory() -> str:
-    """The directory of the templates that ship with neuronctl."""
     return data_path("templates")
 
 
@@ -46,7 +45,6 @@ def for_scripts(*first: str) -> jinja2.Environment:
 
 
 def for_launchers() -> jinja2.Environment:
-    """The environment of the launchers and of what they include."""
     return _environment("launchers", directories(), _cache())
 
 

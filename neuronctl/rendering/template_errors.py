@@ -11,6 +11,12 @@ from jinja2 import nodes
 
 from neuronctl.errors import TemplateError, did_you_mean
 
+_OF_EXPRESSIONS = (
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+    *(RecursionError, MemoryError),
+)
+_WORDS = {RecursionError: "endless recursion", MemoryError: "out of memory"}
+
 
 @contextlib.contextmanager
 def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
@@ -36,19 +42,9 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
             f"{_place(error, directories)}: {error}",
             "what a template may use is listed in docs/reference/templates.md",
         ) from None
-    except RecursionError as error:
-        raise TemplateError(f"{_place(error, directories)}: endless recursion") from None
-    except MemoryError as error:
-        raise TemplateError(f"{_place(error, directories)}: out of memory") from None
-    except (
-        jinja2.TemplateError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise TemplateError(f"{_place(error, directories)}: {error}") from None
+    except (jinja2.TemplateError, *_OF_EXPRESSIONS) as error:
+        words = _WORDS.get(type(error), str(error))
+        raise TemplateError(f"{_place(error, directories)}: {words}") from None
     except OSError as error:
         raise TemplateError(f"cannot read the template '{name}': {error}") from None
 

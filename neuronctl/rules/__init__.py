@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Iterator, Tuple
 
-from neuronctl.rule_codes import CODES, ERROR, WARNING, RuleCode
+from neuronctl.rule_codes import CODES, ERROR, WARNING
 from neuronctl.rules import (  # noqa: F401  (they register)
     consistency,
     local_files,
@@ -19,7 +19,7 @@ from neuronctl.rules import (  # noqa: F401  (they register)
 )
 from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext, Violation
 
-__all__ = ["Finding", "LocalFacts", "RuleContext", "check", "order"]
+__all__ = ["Finding", "LocalFacts", "RuleContext", "Violation", "check", "finding_of", "order"]
 
 
 def check(context: RuleContext) -> Tuple[Finding, ...]:
@@ -29,7 +29,7 @@ def check(context: RuleContext) -> Tuple[Finding, ...]:
 
     off = context.plan.cluster.policy.rules_off
     findings = [
-        _finding(CODES[code], violation, step)
+        finding_of(code, violation, step)
         for code, judge in JUDGES.items()
         if code not in off
         for step, one in _contexts(context, code)
@@ -49,12 +49,14 @@ def _contexts(context: RuleContext, code: str) -> Iterator[Tuple[str, RuleContex
     if not (plan.steps and CODES[code].of_step):
         yield "", context
         return
-    facts = iter(local.of_steps if local is not None else ())
+    facts = iter(local.of_steps)
     for launch in plan.launches:
-        yield launch.prefix, replace(context, plan=launch, local=next(facts, None))
+        yield launch.prefix, replace(context, plan=launch, local=next(facts, LocalFacts()))
 
 
-def _finding(rule: RuleCode, violation: Violation, step: str) -> Finding:
+def finding_of(code: str, violation: Violation, step: str = "") -> Finding:
+    """What a rule says of a plan, or of the launch whose messages begin with ``step``."""
+    rule = CODES[code]
     severity = violation.severity or rule.severity
     doubtful = severity == ERROR and violation.source.doubtful
     return Finding(

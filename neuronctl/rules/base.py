@@ -12,6 +12,7 @@ from neuronctl.rule_codes import CODES, ERROR, ROW
 
 if TYPE_CHECKING:
     from neuronctl.forecast.forecast import Forecast
+    from neuronctl.forecast.prospect import Prospect
 
 UNCITED = Citation("")
 EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)
@@ -50,7 +51,6 @@ class Finding:
 
     @property
     def refuses(self) -> bool:
-        """Whether it stands against the job."""
         return self.severity == ERROR
 
 
@@ -63,9 +63,10 @@ class LocalFacts:
     has_directives: whether the program itself is a batch script with ``#SBATCH`` lines.
     """
 
-    user: str
-    directory: str
-    """The working directory, as an absolute path without symbolic links."""
+    user: str = ""
+    directory: str = ""
+    """The working directory, as an absolute path without symbolic links; "": not known, and so is
+    the rest."""
     config_file: str = "config.yaml"
     """The user's configuration file, which may not exist."""
     problems: Mapping[str, Tuple[str, str]] = field(default_factory=dict)
@@ -109,10 +110,15 @@ class RuleContext:
 
     plan: JobPlan
     catalog: Catalog
-    local: Optional[LocalFacts] = None
+    local: LocalFacts = LocalFacts()
     reviewed: bool = False
     forecast: Optional[Forecast] = None
     sources: Mapping[Path, Citation] = field(default_factory=dict)
+
+    @property
+    def prospect(self) -> Optional[Prospect]:
+        """The plan held against what Slurm said; None where it said nothing."""
+        return None if self.forecast is None else self.forecast.prospect
 
     def cite(self, *path: str) -> Citation:
         """Who says a cluster's value: Slurm, or its file and line and its source with the date."""

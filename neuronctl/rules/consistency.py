@@ -122,19 +122,19 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
         return
     file = python_file(request)
     line = f"--launcher torchrun {quote(file or '')}"
-    needs = "" if here is None else here.needs_ranks
     if plan.launcher.distributed:
-        several = here is not None and here.uses_several_gpus and request.launcher is None
-        if several and plan.processes_per_node > 1:
+        several = plan.processes_per_node > 1 and here.uses_several_gpus
+        if several and request.launcher is None:
             yield Violation(
                 f"{plan.starts}, and {file} looks like one process that uses several GPUs itself",
                 "for one process: --launcher python; for one per GPU: "
                 f"--launcher {plan.launcher.name}",
             )
-    elif file is not None and needs:
+    elif file is not None and here.needs_ranks:
         if not any(name.endswith(("RANK", "WORLD_SIZE")) for name, _ in request.env):
             yield Violation(
-                f"{file} {needs}, and launcher {plan.launcher.name} sets no ranks: it may fail",
+                f"{file} {here.needs_ranks}, and launcher {plan.launcher.name} sets no ranks: it "
+                "may fail",
                 f"torchrun sets them, also for one GPU: {line}",
             )
     elif plan.nodes > 1:
@@ -235,11 +235,10 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC314")
 def unknown_word(context: RuleContext) -> Iterator[Violation]:
-    here = context.local
     for option in context.plan.request.sbatch:
         name = option.partition("=")[0]
         meant = unknown_to_sbatch(name)
-        if meant is not None and (here is None or name not in here.plugin_options):
+        if meant is not None and name not in context.local.plugin_options:
             yield Violation(
                 f"--sbatch {option}: sbatch has no option --{name}",
                 meant,
@@ -270,9 +269,8 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
             "remove them from one",
             EVERY_SLURM,
         )
-    release: Tuple[int, ...] = ()
-    if context.forecast is not None:
-        release = context.forecast.prospect.snapshot.limits.config.release
+    prospect = context.prospect
+    release = () if prospect is None else prospect.snapshot.limits.config.release
     # A later sbatch takes more names than nodes, for those among which Slurm chooses.
     if len(wanted) > plan.most_nodes and release <= (22, 5):
         yield Violation(
@@ -336,7 +334,7 @@ _HOROVODS_OWN = 300
 
 @rule("NC322")
 def horovod_command(context: RuleContext) -> Iterator[Violation]:
-    plan, here = context.plan, context.local
+    plan = context.plan
     if not plan.launcher.one_string:
         return
     program = sum(len(str(quote(word)).encode()) + 1 for word in plan.program)
@@ -344,8 +342,7 @@ def horovod_command(context: RuleContext) -> Iterator[Violation]:
     if plan.launcher.one_string == launchers.PROGRAM_AND_VARIABLES:
         given = (f"{name}={quote(value)}" for name, value in plan.request.env)
         variables = _HOROVODS_OWN + sum(len(one.encode()) + 1 for one in given)
-        if here is not None and not context.reviewed:
-            variables += here.environment_bytes
+        variables += 0 if context.reviewed else context.local.environment_bytes
     if program + variables >= MAX_ARG_STRLEN:
         words = f"the program with its arguments has {program} bytes"
         if variables:
@@ -360,7 +357,7 @@ def horovod_command(context: RuleContext) -> Iterator[Violation]:
 @rule("NC323")
 def horovod_directory(context: RuleContext) -> Iterator[Violation]:
     here = context.local
-    if here is None or context.plan.launcher.quotes_directory:
+    if not here.directory or context.plan.launcher.quotes_directory:
         return
     if context.plan.most_nodes > 1 and quote(here.directory) != here.directory:
         yield Violation(
@@ -458,7 +455,7 @@ def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC338")
 def exposed_secret(context: RuleContext) -> Iterator[Violation]:
-    request, here = context.plan.request, context.local
+    request = context.plan.request
     masker = Masker()
     places: List[Tuple[str, Tuple[str, ...]]] = [
         ("--setup-first contains", request.setup_first),
@@ -480,7 +477,7 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
             "command lines of what runs there",
             "export it, pass it on with --env NAME, and let the program read the variable",
         )
-    for name in here.typed_secrets if here is not None else ():
+    for name in context.local.typed_secrets:
         yield Violation(
             f"--env {name}=… on the command line: everybody on this machine sees command lines, "
             "and your shell's history keeps them",

@@ -14,7 +14,7 @@ from neuronctl.words import verb
 
 def _found(context: RuleContext, code: str) -> Iterator[Violation]:
     """What ``gate/local_facts`` found already."""
-    if context.local is not None and code in context.local.problems:
+    if code in context.local.problems:
         message, hint = context.local.problems[code]
         # A setup line may change the directory, or make the program.
         unsure = code == "NC401" and context.plan.request.setup
@@ -43,7 +43,7 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
             "the shell text has #SBATCH lines, which Slurm does not read there",
             "give these options to neuronctl, and remove the lines",
         )
-    if here is not None and here.has_directives:
+    if here.has_directives:
         yield Violation(
             f"{request.script} is a batch script: Slurm ignores the #SBATCH lines of a program",
             f"'neuronctl submit {request.script}' submits it as it is; or give its options to "
@@ -53,7 +53,7 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC407")
 def broken_shell_text(context: RuleContext) -> Iterator[Violation]:
-    for problem in context.local.broken_texts if context.local is not None else ():
+    for problem in context.local.broken_texts:
         yield Violation(
             problem,
             "look for an open quote, bracket, block, or here-document at or before that line",
@@ -62,8 +62,8 @@ def broken_shell_text(context: RuleContext) -> Iterator[Violation]:
 
 @rule("NC404")
 def architecture(context: RuleContext) -> Iterator[Violation]:
-    here, partition = context.local, context.plan.partition
-    for what, arch in here.built_for if here is not None else ():
+    partition = context.plan.partition
+    for what, arch in context.local.built_for:
         if arch != partition.arch:
             yield Violation(
                 f"{what} is built for {arch}; nodes in {partition.name} are {partition.arch}: it "

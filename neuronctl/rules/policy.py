@@ -14,10 +14,8 @@ from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 def _comment_form(context: RuleContext) -> str:
     """What to type for a valid comment."""
     policy = context.plan.cluster.policy.comment
-    of_script = context.local is not None and context.local.of_script
-    if policy.form == "fields" and of_script:
-        parts = ";".join(f"{one.key}={one.key.upper()}" for one in policy.fields)
-        return f'--comment="{parts}"'
+    if policy.form == "fields" and context.local.of_script:
+        return f'--comment="{policy.pattern}"'
     if policy.form == "fields":
         return " ".join(f"--{one.key} {one.key.upper()}" for one in policy.fields)
     return "--comment WORD"
@@ -82,7 +80,7 @@ def _where_all(context: RuleContext, *lists: Sequence[str]) -> List[str]:
 
 def _near_program(context: RuleContext, values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
     """A name that the program imports and the values that are named after such, best first."""
-    imports = () if context.local is None else context.local.imports
+    imports = context.local.imports
 
     def score(value: str, name: str) -> int:
         parts = re.split("[-_]", value)
@@ -98,7 +96,7 @@ def _right_comment(context: RuleContext) -> str:
     """The one right comment of a batch script: what check's options say, and else what the comment
     that it has says in one way; "" where that is not all of it."""
     local, policy = context.local, context.plan.cluster.policy.comment
-    if local is None or not local.of_script:
+    if not local.of_script:
         return ""
     parts = dict(local.comment_parts)
     if policy.form == "word":
@@ -194,14 +192,13 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
         return
     pairs: Dict[str, str] = {}
     keys: List[str] = []
-    form = ";".join(f"{one.key}={one.key.upper()}" for one in policy.fields)
     for part in comment.split(";"):
         key, equals, value = part.partition("=")
         if not equals:
             values = tuple(value for one in policy.fields for value in one.values)
             close = nearest(comment, values)
             yield Violation(
-                f"comment '{comment}' does not have the form {form}",
+                f"comment '{comment}' does not have the form {policy.pattern}",
                 f"use {_comment_form(context)} instead"
                 + (f"; closest to '{comment}': {' '.join(dict.fromkeys(close))}" if close else "")
                 + _values(context, close),
@@ -233,7 +230,7 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
             )
     if keys != list(known) and set(keys) == set(known):
         yield Violation(
-            f"comment '{comment}' must have each part once, in the order {form}",
+            f"comment '{comment}' must have each part once, in the order {policy.pattern}",
             "write " + ";".join(f"{key}={pairs[key]}" for key in known),
             source,
         )
@@ -275,7 +272,7 @@ def forbidden_option(context: RuleContext) -> Iterator[Violation]:
 def submit_directory(context: RuleContext) -> Iterator[Violation]:
     plan, here = context.plan, context.local
     allowed = plan.cluster.policy.submit_from
-    if here is None or not allowed or context.reviewed:
+    if not here.directory or not allowed or context.reviewed:
         return
     places = [one.replace("{user}", here.user).rstrip("/") for one in allowed]
     directory = here.directory.rstrip("/")
@@ -292,11 +289,10 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
 def _how_to_name(context: RuleContext, option: str, key: str, usable: Sequence[str]) -> str:
     """Where an account or QOS is named; ``usable``: those that Slurm says are the user's."""
     name = key.upper()
-    if context.local is not None and context.local.of_script:
+    if context.local.of_script:
         return "add " + " or ".join(f"#SBATCH {option} {one}" for one in usable or (name,))
-    file = "config.yaml" if context.local is None else context.local.config_file
     words = " or ".join(f"{option} {one}" for one in usable or (name,))
-    return f"add {words}; or set '{key}: {name}' once in {file}"
+    return f"add {words}; or set '{key}: {name}' once in {context.local.config_file}"
 
 
 def _named(context: RuleContext, option: str, key: str, article: str) -> Iterator[Violation]:
@@ -304,8 +300,8 @@ def _named(context: RuleContext, option: str, key: str, article: str) -> Iterato
     plan = context.plan
     if getattr(plan.cluster.policy, f"{key}_required") and not getattr(plan.request, key):
         usable: Sequence[str] = ()
-        if context.forecast is not None:
-            prospect = context.forecast.prospect
+        prospect = context.prospect
+        if prospect is not None:
             usable = prospect.usable_qos if key == "qos" else prospect.usable_accounts
         yield Violation(
             f"{plan.cluster.name} rejects jobs without {article}",

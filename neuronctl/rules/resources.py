@@ -37,12 +37,11 @@ def _every_partition(context: RuleContext) -> Citation:
     """Who says which partitions there are. A guide's list need not have all of them: whoever wrote
     a batch script may know of others."""
     source = context.cite("partitions")
-    of_script = context.local is not None and context.local.of_script
     sure = (
         source.by_slurm
         or context.catalog.evidence(context.plan.cluster.name, "partitions").kind == "slurm"
     )
-    return replace(source, doubtful=True) if of_script and not sure else source
+    return replace(source, doubtful=True) if context.local.of_script and not sure else source
 
 
 @rule("NC101")
@@ -58,10 +57,9 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
             f"put the options before {plan.request.script}",
         )
     elif not plan.partition.name:
-        default = None
-        if context.forecast is not None:
-            own = context.forecast.prospect.snapshot.limits.partitions
-            default = next((one.name for one in own if one.default), None)
+        prospect = context.prospect
+        own = () if prospect is None else prospect.snapshot.limits.partitions
+        default = next((one.name for one in own if one.default), None)
         words = f"no partition requested, and the catalog has no default for {plan.cluster.name}"
         hint = "name one with -p, or use -p auto"
         if default is not None:
@@ -328,7 +326,7 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
     if plan.time_limit == units.UNLIMITED:
         asked = f"no time limit (-t {plan.request.time_limit})"
     jobs = f"{kind} jobs in {plan.partition.name}"
-    sets = None if context.forecast is None else context.forecast.prospect.wall_time
+    sets = None if context.prospect is None else context.prospect.wall_time
     if sets is not None and sets.scope != Scope.PARTITION:
         jobs += f" of {sets.holder}"
     yield Violation(

@@ -27,8 +27,8 @@ def _rule(code: str) -> Callable[[_Judge], _Judge]:
     def register(judge: _Judge) -> _Judge:
         @rule(code)
         def judge_forecast(context: RuleContext) -> Iterator[Violation]:
-            if context.forecast is not None:
-                yield from judge(context.forecast.prospect)
+            if context.prospect is not None:
+                yield from judge(context.prospect)
 
         return judge
 

@@ -38,7 +38,8 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
     if plan.request.expand:
         return
     for name, value in plan.request.env:
-        names = [one for one in references(value) if not _is_linkers(name, one)]
+        linkers = _LINKERS if name.startswith("LD_") else ()
+        names = [one for one in references(value) if one not in linkers]
         if not names or name in plan.secrets:
             continue
         to_itself = name in names
@@ -48,15 +49,15 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
             f"--expand replaces it when the job starts, in --env and the arguments; {_DOLLAR} then",
             severity=ERROR if to_itself else WARNING,
         )
-    known = context.local.variables if context.local is not None else frozenset()
     for launch in plan.launches:
         words = launch.request.args
-        if any(_reads_dollars(word) for word in (launch.request.script or "", *words)):
+        programs = (word.rpartition("/")[2] for word in (launch.request.script or "", *words))
+        if any(re.fullmatch(_READ_DOLLARS, program) for program in programs):
             continue
         names = [
             one
             for one in dict.fromkeys(one for word in words for one in references(word))
-            if one in known or one.startswith(("SLURM_", "SLURMD_", "MASTER_"))
+            if one in context.local.variables or one.startswith(("SLURM_", "SLURMD_", "MASTER_"))
         ]
         if names:
             yield Violation(
@@ -65,14 +66,6 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
                 "--expand replaces it when the job starts, in the arguments and --env; "
                 f"{_DOLLAR} then",
             )
-
-
-def _reads_dollars(word: str) -> bool:
-    return re.fullmatch(_READ_DOLLARS, word.rpartition("/")[2]) is not None
-
-
-def _is_linkers(name: str, reference: str) -> bool:
-    return name.startswith("LD_") and reference in _LINKERS
 
 
 @rule("NC342")
@@ -145,4 +138,4 @@ def _is_set(context: RuleContext, name: str) -> bool:
         return True
     if name == "CUDA_VISIBLE_DEVICES":
         return plan.gpus_per_node > 0
-    return context.local is None or name in context.local.variables
+    return not context.local.directory or name in context.local.variables

@@ -29,7 +29,7 @@ from neuronctl.sandbox import requirements
 from neuronctl.sandbox.layout import Layout
 from neuronctl.sandbox.requirements import SubIds
 from neuronctl.sandbox.setup import NAMED_CATALOG, Running, Setup, User, config_text
-from neuronctl.sandbox.view import MACHINE, View
+from neuronctl.sandbox.view import View
 from neuronctl.sandbox_address import NAME_VARIABLE, address
 
 _ANSWER_TIMEOUT = 90.0
@@ -99,7 +99,7 @@ def _is_ours(uid: int) -> bool:
 # ------------------------------------------------------------------------------------- up
 
 
-def up(layout: Layout, view: View = MACHINE) -> Tuple[Running, bool]:
+def up(layout: Layout, view: View) -> Tuple[Running, bool]:
     """Start the sandbox, or find it running; the second value is True if this call started it.
 
     Raises SlurmUnavailableError with the log of what failed, and UsageError if the running sandbox

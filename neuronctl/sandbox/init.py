@@ -118,7 +118,9 @@ def _serve(listener: socket.socket, answer: bytes) -> None:
     selector.register(wake, selectors.EVENT_READ)
     selector.register(listener, selectors.EVENT_READ)
     while True:
-        _reap()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         for key, _ in selector.select():
             if key.fileobj is wake:
                 wake.recv(4096)
@@ -130,12 +132,6 @@ def _serve(listener: socket.socket, answer: bytes) -> None:
                     connection.setblocking(True)
                     connection.settimeout(5)
                     connection.sendall(answer)
-
-
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 # ------------------------------------------------------------------------ the file system
@@ -219,9 +215,11 @@ def _start(setup: Setup, has: Found) -> Running:
     layout = setup.layout
     database = f"{RUN}/mysql"
     install = spawn("mariadb-install-db", mariadb_install_argv(database))
-    Path(f"{RUN}/munge/key").write_bytes(os.urandom(128))
-    Path(f"{RUN}/munge/key").chmod(0o400)
-    munge = spawn("munged", _munged_argv())
+    own = f"{RUN}/munge"
+    Path(f"{own}/key").write_bytes(os.urandom(128))
+    Path(f"{own}/key").chmod(0o400)
+    files = [f"--key-file={own}/key", f"--pid-file={own}/pid", f"--seed-file={own}/seed"]
+    munge = spawn("munged", ["munged", "--foreground", "--force", *files])
     holders = [_Holder(node) for node in layout.nodes]
     for holder in holders:
         holder.fork(setup, has)
@@ -272,12 +270,6 @@ def _start(setup: Setup, has: Found) -> Running:
         modules=has.modules,
         catalog=f"{CONFIG}/neuronctl/{NAMED_CATALOG}" if NAMED_CATALOG in setup.config else None,
     )
-
-
-def _munged_argv() -> List[str]:
-    own = f"{RUN}/munge"
-    files = [f"--key-file={own}/key", f"--pid-file={own}/pid", f"--seed-file={own}/seed"]
-    return ["munged", "--foreground", "--force", *files]
 
 
 def _listens(address: str, port: int) -> bool:

@@ -56,8 +56,6 @@ class SandboxPartition:
 
 @dataclass(frozen=True)
 class Layout:
-    """The plan of a sandbox."""
-
     cluster: Cluster
     nodes: Tuple[Node, ...]
     partitions: Tuple[SandboxPartition, ...]

@@ -53,7 +53,6 @@ def programs(name: str) -> List[str]:
 
 
 def bin_directory(name: str) -> str:
-    """The directory that a module adds to PATH."""
     return f"{SOFTWARE}/{name}/bin"
 
 

@@ -46,7 +46,6 @@ class Setup:
 
     @property
     def scratch(self) -> str:
-        """The user's scratch directory."""
         return scratch(self.layout, self.user.name, made=self.user.made)
 
 
@@ -80,7 +79,6 @@ class Running:
 
 
 def slurm_files(setup: Setup, found: Found, *, with_qos: bool) -> Dict[str, str]:
-    """The contents of /etc/slurm."""
     layout = setup.layout
     return {
         "slurm.conf": slurmconf.slurm_conf(layout, with_qos=with_qos, pmix=found.pmix),
@@ -232,7 +230,6 @@ def network_batch(layout: Layout, pids: List[int]) -> str:
 
 
 def node_network_batch(layout: Layout, address: str) -> str:
-    """``ip -batch`` input for a node."""
     return "\n".join(_own_interface(layout.interface, address)) + "\n"
 
 

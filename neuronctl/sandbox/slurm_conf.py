@@ -156,14 +156,12 @@ def qos_limits(partition: Partition) -> List[str]:
     There is no DenyOnLimit flag: a job that exceeds the limits on running jobs or GPUs waits, and
     only a job that exceeds the limit on submitted jobs is rejected, as the clusters' guides say.
     """
-    words = []
-    if partition.max_submit_jobs is not None:
-        words.append(f"MaxSubmitJobsPerUser={partition.max_submit_jobs}")
-    if partition.max_running_jobs is not None:
-        words.append(f"MaxJobsPerUser={partition.max_running_jobs}")
-    if partition.max_gpus is not None:
-        words.append(f"MaxTRESPerUser=gres/gpu={partition.max_gpus}")
-    return words
+    limits = (
+        ("MaxSubmitJobsPerUser", partition.max_submit_jobs),
+        ("MaxJobsPerUser", partition.max_running_jobs),
+        ("MaxTRESPerUser=gres/gpu", partition.max_gpus),
+    )
+    return [f"{name}={figure}" for name, figure in limits if figure is not None]
 
 
 def sacctmgr_commands(layout: Layout, user: str, account: str) -> List[List[str]]:

@@ -42,10 +42,6 @@ class View:
         return dataclasses.replace(user, shell="/bin/bash")  # noqa: S604
 
 
-MACHINE = View()
-"""The machine's own system."""
-
-
 def view(root: str, binds: Iterable[str]) -> View:
     """The view for ``root``, a directory, and ``binds``, written ``SOURCE`` or ``SOURCE:PLACE``.
 

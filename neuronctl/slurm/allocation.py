@@ -8,6 +8,7 @@ from typing import Mapping, Optional, Tuple
 from neuronctl import units
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.fields import parse_count
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ def from_environment(environ: Mapping[str, str]) -> Allocation:
             partition=environ.get("SLURM_JOB_PARTITION", ""),
             gpus=_gpus(environ),
             cores=min(_counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "1"))),
-            ntasks_per_node=_number(environ.get("SLURM_NTASKS_PER_NODE")),
+            # "2(x3)" if all nodes are alike.
+            ntasks_per_node=parse_count(environ.get("SLURM_NTASKS_PER_NODE", "")),
         )
     except ValueError as error:
         raise UsageError(
@@ -53,7 +55,7 @@ def _gpus(environ: Mapping[str, str]) -> Optional[int]:
     """GPUs per node; usually None in the shell that a plain salloc opens on the login node."""
     if "SLURM_GPUS" in environ and environ.get("SLURM_JOB_NUM_NODES") != "1":
         return None  # a total: the nodes may differ
-    count = _number(environ.get("SLURM_GPUS_ON_NODE"))
+    count = parse_count(environ.get("SLURM_GPUS_ON_NODE", ""))
     if count is not None:
         return count
     each = environ.get("SLURM_GPUS_PER_NODE")  # "4", "a100:4" or "a100:2,h100:2"
@@ -63,12 +65,6 @@ def _gpus(environ: Mapping[str, str]) -> Optional[int]:
     if not visible and environ.get("SLURMD_NODENAME"):
         visible = environ.get("CUDA_VISIBLE_DEVICES")  # on other machines it is not the job's
     return len([one for one in visible.split(",") if one]) if visible else None
-
-
-def _number(text: Optional[str]) -> Optional[int]:
-    # "2(x3)" if all nodes are alike.
-    match = re.match(r"\d+", text or "")
-    return int(match.group()) if match else None
 
 
 def _counts(text: str) -> Tuple[int, ...]:

@@ -55,6 +55,5 @@ def recognise(catalog: Catalog, asked: Optional[str] = None) -> Tuple[Cluster, s
 
 
 def is_cluster(cluster: Cluster, name: str) -> bool:
-    """Whether a ClusterName belongs to this cluster."""
     names = {cluster.name.lower(), *(alias.lower() for alias in cluster.slurm_cluster_names)}
     return name.lower() in names

@@ -99,41 +99,30 @@ def parse_gres_gpus(text: str) -> Optional[int]:
 
 
 @_remembered
-def parse_tres_gpus(text: str) -> Optional[int]:
-    """GPUs of a whole job in sacct's ``cpu=8,gres/gpu:a100=4,gres/gpu=4``; None if it has none."""
-    total = None
-    typed = []
+def parse_tres(text: str) -> Mapping[str, int]:
+    """``cpu=8,mem=62.50G,node=2,gres/gpu:a100=4`` by TRES, memory in MB; GPUs of any model too."""
+    found: Dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
-        figure = count(value)
-        if figure is None:
-            continue
-        if name == "gres/gpu":
-            total = figure
-        elif name.startswith("gres/gpu:"):
-            typed.append(figure)
-    return total if total is not None else (sum(typed) if typed else None)
+        figure = _megabytes(value) if name == "mem" else count(value)
+        if figure is not None:
+            found[name] = figure
+    of_models = sum(figure for name, figure in found.items() if name.startswith("gres/gpu:"))
+    if of_models:
+        found.setdefault("gres/gpu", of_models)
+    return found
 
 
-@_remembered
-def parse_tres_memory(text: str) -> Optional[int]:
-    """MB of a whole job in ``cpu=8,mem=62.50G,node=2``; None where it is not told."""
-    match = re.search(r"(?:^|,)mem=([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)(?:,|$)", text)
+def parse_tres_gpus(text: str) -> Optional[int]:
+    """GPUs of a whole job in sacct's ``cpu=8,gres/gpu:a100=4,gres/gpu=4``; None if it has none."""
+    return parse_tres(text).get("gres/gpu")
+
+
+def _megabytes(text: str) -> Optional[int]:
+    match = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)", text)
     if match is None:
         return None
     return round(float(match[1]) * 1024.0 ** ("KMGTP".index(match[2] or "M") - 1))
-
-
-@_remembered
-def parse_tres(text: str) -> Mapping[str, int]:
-    """``cpu=8,mem=62.50G,node=2,gres/gpu:a100=4`` by TRES, memory in MB; GPUs of any model."""
-    pairs = (part.partition("=") for part in text.split(","))
-    counts = {name: count(value) for name, _, value in pairs}
-    found: Dict[str, int] = {name: value for name, value in counts.items() if value is not None}
-    gpus, memory = parse_tres_gpus(text), parse_tres_memory(text)
-    found.update({} if gpus is None else {"gres/gpu": gpus})
-    found.update({} if memory is None else {"mem": memory})
-    return found
 
 
 def mark_of(command: str) -> str:

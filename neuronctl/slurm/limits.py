@@ -12,7 +12,7 @@ from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.fields import count
+from neuronctl.slurm.fields import count, parse_tres
 
 
 class Per:
@@ -203,7 +203,6 @@ class Limit:
 
     @property
     def about(self) -> LimitKind:
-        """What kind of limit it is."""
         return KINDS[self.kind]
 
     def allows(self, wanted: int) -> bool:
@@ -248,7 +247,6 @@ class Limit:
 
     @property
     def holder(self) -> str:
-        """Who sets it, in words."""
         return (
             "your association" if self.scope == Scope.ASSOCIATION else f"{self.scope} {self.name}"
         )
@@ -288,27 +286,11 @@ def _figures(kind: LimitKind, text: str) -> Iterator[Tuple[str, int]]:
         with contextlib.suppress(ValueError):
             yield "", units.parse_duration(text)
         return
-    typed = 0
-    amounts = {}
-    for part in text.split(","):
-        tres, _, value = part.partition("=")
-        figure = _amount(tres, value)
-        if figure is not None and tres.startswith("gres/gpu:"):
-            typed += figure
-        elif figure is not None:
-            amounts[tres] = figure
-    if typed:
-        amounts.setdefault("gres/gpu", typed)
-    yield from amounts.items()
-
-
-def _amount(tres: str, value: str) -> Optional[int]:
-    if tres != "mem":
-        return count(value)
-    try:
-        return units.parse_memory(value)
-    except ValueError:
-        return None
+    yield from (
+        (tres, figure)
+        for tres, figure in parse_tres(text).items()
+        if not tres.startswith("gres/gpu:")
+    )
 
 
 def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, Tuple
+from typing import Dict, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope
@@ -162,12 +162,10 @@ def _of_limit(limit: Limit) -> Tuple[str, str]:
     return f"{whose} has reached its {limited}", _SHARED_LIMIT
 
 
-def _limit_reasons() -> Iterator[Tuple[str, Tuple[str, str]]]:
-    for kind in KINDS.values():
-        for limit in kind.examples():
-            if limit.scope != Scope.PARTITION:
-                yield limit.reason, _of_limit(limit)
-
-
-LIMIT_REASONS: Dict[str, Tuple[str, str]] = dict(_limit_reasons())
+LIMIT_REASONS: Dict[str, Tuple[str, str]] = {
+    limit.reason: _of_limit(limit)
+    for kind in KINDS.values()
+    for limit in kind.examples()
+    if limit.scope != Scope.PARTITION
+}
 """The same for the limits of QOS, associations and accounts."""

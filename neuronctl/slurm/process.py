@@ -89,17 +89,15 @@ def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str,
     are the same everywhere, and unabridged array expressions.
     """
     clean = {
-        name: value for name, value in environ.items() if name in _KEPT or not _is_scrubbed(name)
+        name: value
+        for name, value in environ.items()
+        if name in _KEPT
+        or name.startswith("PMIX_MCA_")  # the user's PMIx settings
+        or not (name in _SCRUBBED or name.startswith(_SCRUBBED_BEGINNINGS))
     }
     if not for_job:
         clean.update(LC_ALL="C", TZ="UTC", SLURM_BITSTR_LEN="0")
     return clean
-
-
-def _is_scrubbed(name: str) -> bool:
-    if name.startswith("PMIX_MCA_"):  # the user's PMIx settings
-        return False
-    return name in _SCRUBBED or name.startswith(_SCRUBBED_BEGINNINGS)
 
 
 TIMEOUT = 10.0
@@ -197,7 +195,6 @@ class Asked:
         return Result(self._argv, _text(stdout), _text(stderr), self._started.returncode)
 
     def close(self) -> None:
-        """Kill the command if it is still running."""
         if isinstance(self._started, subprocess.Popen) and self._started.returncode is None:
             _kill(self._started)
 

@@ -20,8 +20,7 @@ from neuronctl.slurm.fields import (
     parse_count,
     parse_gres_gpus,
     parse_timestamp,
-    parse_tres_gpus,
-    parse_tres_memory,
+    parse_tres,
 )
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope
@@ -82,6 +81,14 @@ class Limits:
     associations: Tuple[database.Association, ...]
     stamp: int = 0
     """What ``sacctmgr.limits_stamp`` made of them in slurmctld."""
+
+    def partition(self, name: str) -> Optional[site.SitePartition]:
+        """The controller's partition of that name."""
+        return next((one for one in self.partitions if one.name == name), None)
+
+    def partitions_of(self, qos: str) -> Set[str]:
+        """The names of the partitions whose own QOS it is: their jobs count for it."""
+        return {one.name for one in self.partitions if one.qos.lower() == qos.lower()}
 
     def qos_in_force(self, partition_qos: str, job_qos: str) -> Tuple[database.Qos, ...]:
         """The QOS of these names whose limits hold, the one that counts first in front."""
@@ -200,11 +207,11 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
     partition, account, qos, state, reason, nodes, tres, per_node, end, start, node_list = (
         one.strip() for one in fields[:-1]
     )
-    gpus = parse_tres_gpus(tres)
+    holds = parse_tres(tres)
+    gpus = holds.get("gres/gpu")
     if gpus is None:
         each = parse_gres_gpus(per_node)
         gpus = None if each is None else each * (parse_count(nodes) or 1)
-    cores = re.search(r"(?:^|,)cpu=([0-9]{1,20})(?:,|$)", tres)
     first = JobId.parse(ids[0])
     return MyJob(
         id=first,
@@ -218,10 +225,10 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
         end=parse_timestamp(end),
         start=parse_timestamp(start),
         nodes=parse_count(nodes) or 1,
-        cores=None if cores is None else int(cores[1]),
+        cores=holds.get("cpu"),
         node_list=node_list,
         name=name,
-        memory_mb=parse_tres_memory(tres),
+        memory_mb=holds.get("mem"),
     )
 
 

@@ -146,7 +146,6 @@ class Queue:
         return tuple(parse_squeue(result.stdout, end=self._end))
 
     def close(self) -> None:
-        """Kill squeue if it is still running."""
         self._asked.close()
 
 

@@ -90,17 +90,15 @@ def parse_look(text: str) -> List[NodeLook]:
 
 def _node(facts: Sequence[Tuple[str, str]]) -> NodeLook:
     one = dict(facts)
-    total, free = _number(one.get("MemTotal", "")), _number(one.get("MemAvailable", ""))
-    memory = None if total is None else int(total) // 1024
-    used = None if total is None or free is None else int(total - free) // 1024
-    cores = _number(one.get("cores", ""))
+    total, free = count(one.get("MemTotal", "")), count(one.get("MemAvailable", ""))
+    used = None if total is None or free is None else (total - free) // 1024
     return NodeLook(
         node=one.get("node", ""),
         gpus=tuple(gpu for kind, text in facts if kind == "gpu" and (gpu := _gpu(text))),
         load=_number(one.get("load", "")),
-        cores=None if cores is None else int(cores),
+        cores=count(one.get("cores", "")),
         memory_used=used,
-        memory=memory,
+        memory=None if total is None else total // 1024,
         processes=tuple(p for kind, text in facts if kind == "process" and (p := _process(text))),
     )
 

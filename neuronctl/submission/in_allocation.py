@@ -42,7 +42,7 @@ def prepare_launch(
     config = configuration()
     defaults = Layer({k: v for k, v in config.values.items() if k == "cluster"}, config.origins)
     request = merged([defaults, options_layer(options, words)], options)
-    hosts = _hosts(allocation, request.nodelist, request.nodes, request.max_nodes)
+    hosts = _hosts(allocation, request)
     fewest, most = _gpus(allocation, hosts)
     gpus = _gpus_asked(request, fewest)
     catalog = load(catalog_file)
@@ -108,11 +108,8 @@ def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
     return gpus
 
 
-def _hosts(
-    allocation: Allocation, nodelist: Optional[str], nodes: Optional[int], most: Optional[int]
-) -> Tuple[str, ...]:
-    """The nodes to launch on."""
-    hosts = allocation.nodes
+def _hosts(allocation: Allocation, request: JobRequest) -> Tuple[str, ...]:
+    hosts, nodelist = allocation.nodes, request.nodelist
     if nodelist is not None:
         try:
             named = units.expand_hostlist(nodelist)
@@ -129,13 +126,13 @@ def _hosts(
                 "name some of these, or omit --nodelist",
             )
         hosts = tuple(dict.fromkeys(named))
-    wanted = nodes or len(hosts)
+    wanted = request.nodes or len(hosts)
     if wanted > len(hosts):
         raise UsageError(
             f"--nodes: requested {wanted} nodes; there are {len(hosts)}",
             f"request at most --nodes {len(hosts)}",
         )
-    return hosts[: most or wanted]
+    return hosts[: request.max_nodes or wanted]
 
 
 def _gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Tuple[Optional[int], Optional[int]]:

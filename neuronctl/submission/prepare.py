@@ -59,7 +59,6 @@ class PreparedJob:
 
     @property
     def errors(self) -> Tuple[Finding, ...]:
-        """The findings that refuse the job."""
         return tuple(finding for finding in self.findings if finding.refuses)
 
     def refuse_errors(self, hint: str = "") -> None:

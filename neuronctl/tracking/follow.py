@@ -238,16 +238,13 @@ class _Watch:
         path = status.stderr if err else status.stdout
         if path is None:
             if err not in self._paths:
-                self._ask_for_paths()
+                with contextlib.suppress(NeuronctlError):
+                    pages = scontrol_show_job(self.job)
+                    if len(pages) == 1 and "%N" not in pages[0].stdout + pages[0].stderr:
+                        self._paths = {False: pages[0].stdout, True: pages[0].stderr}
             path = self._paths.get(err)
         # The first node's name is known when the job starts.
         return path if path and "%N" not in path else None
-
-    def _ask_for_paths(self) -> None:
-        with contextlib.suppress(NeuronctlError):
-            pages = scontrol_show_job(self.job)
-            if len(pages) == 1 and "%N" not in pages[0].stdout + pages[0].stderr:
-                self._paths = {False: pages[0].stdout, True: pages[0].stderr}
 
     @property
     def may_have_written(self) -> bool:
@@ -260,7 +257,6 @@ class _Watch:
         return max((endings.exit_status(status) for status in self.statuses), default=1)
 
     def last_words(self) -> str:
-        """The final state and exit code."""
         if len(self.statuses) != 1:
             return f"job {self.job} ended: {_summary(self.statuses)}"
         status = self.statuses[0]

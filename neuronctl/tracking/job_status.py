@@ -88,12 +88,10 @@ class JobStatus:
 
     @property
     def ended(self) -> bool:
-        """Whether the job is known to have ended."""
         return self.state in ENDED
 
     @property
     def key(self) -> Optional[str]:
-        """The record's key."""
         return None if self.record is None else self.record.key
 
     @property

@@ -265,15 +265,14 @@ class _Search:
         numbers.update(records)
         queue_of = _by_number(queue)
         past_of = _by_number(accounting.jobs)
+        absent = "neither in the queue nor in accounting"
+        if accounting.off or not self.accounting:
+            absent = f"no longer in the queue{accounting.off and '; '}{accounting.off}"
         jobs = []
         for number in sorted(numbers):
             record = records.get(number)
-            statuses = jobstatus.merge(
-                record,
-                queue_of.get(number, ()),
-                past_of.get(number, ()),
-                absent=self._absent(accounting.off),
-            )
+            rows, past = queue_of.get(number, ()), past_of.get(number, ())
+            statuses = jobstatus.merge(record, rows, past, absent=absent)
             jobs += statuses
             # Where many states are new, the rest is written at the next look.
             if record is not None and time.monotonic() <= self.remember_until:
@@ -343,11 +342,6 @@ class _Search:
             ),
             accounting.off,
         )
-
-    def _absent(self, off: str) -> str:
-        if off or not self.accounting:
-            return f"no longer in the queue{off and '; '}{off}"
-        return "neither in the queue nor in accounting"
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:

@@ -55,7 +55,6 @@ class RankFilter:
         self._passes = match is not None and int(match[match.lastindex or 1]) == self.rank
 
     def flush(self) -> None:
-        """Flush the underlying stream."""
         self.sink.flush()
 
     def finish(self) -> None:
@@ -67,7 +66,6 @@ class RankFilter:
         self.sink.flush()
 
     def isatty(self) -> bool:
-        """Whether the lines go to a terminal."""
         return self.sink.isatty()
 
 

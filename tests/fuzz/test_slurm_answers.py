@@ -219,7 +219,7 @@ def test_variables_of_an_allocation(changed: dict[str, str]) -> None:
 FIELDS = [
     *(fields.parse_timestamp, fields.parse_seconds, fields.parse_minutes, fields.count),
     *(fields.parse_count, fields.parse_gres_gpus, fields.parse_tres_gpus, fields.mark_of),
-    *(fields.parse_tres_memory, fields.ExitCode.parse, JobId.read),
+    *(fields.parse_tres, fields.ExitCode.parse, JobId.read),
 ]
 
 

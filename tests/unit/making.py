@@ -58,6 +58,9 @@ STRICT = Policy(
 NO_POLICY = Policy()
 
 
+NOWHERE = LocalFacts()
+
+
 def cluster(policy: Policy = NO_POLICY, **fields: Any) -> Cluster:
     partitions = {one.name: one for one in (GPU, V100, CPU, CLOSED, UNKNOWN)}
     defaults = {"partitions": partitions, "policy": policy}
@@ -76,7 +79,7 @@ def plan_of(where: Optional[Cluster] = None, interactive: bool = False, **fields
 
 def findings(
     where: Optional[Cluster] = None,
-    here: Optional[LocalFacts] = None,
+    here: LocalFacts = NOWHERE,
     *,
     interactive: bool = False,
     reviewed: bool = False,

@@ -29,7 +29,10 @@ srun --nodes=2 --nodelist=gpu32,gpu33 --ntasks=8 --ntasks-per-node=4 --cpus-per-
   for signal in HUP INT USR1 USR2; do trap "kill -s $signal \$program 2>/dev/null" "$signal"; done
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
-  (exec singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif "$@") <&0 &
+  (
+  trap - INT QUIT  # which bash ignores in the background
+  exec singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif "$@"
+  ) <&0 &
   program=$!
   # Asked twice a second: of a program that ends while a signal interrupts a wait, bash loses the exit code.
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null

@@ -42,6 +42,7 @@ pass_on() {
 trap 'scancel --signal=USR1 "$SLURM_JOB_ID"; pass_on "$program"' USR1
 
 (
+trap - INT QUIT  # which bash ignores in the background
 set -euo pipefail
 cat <<EOF
 begin

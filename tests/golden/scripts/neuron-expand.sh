@@ -84,9 +84,12 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
   for signal in HUP INT USR1 USR2; do trap "kill -s $signal \$program 2>/dev/null" "$signal"; done
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
-  (exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+  (
+  trap - INT QUIT  # which bash ignores in the background
+  exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
-      "$@") <&0 &
+      "$@"
+  ) <&0 &
   program=$!
   # Asked twice a second: of a program that ends while a signal interrupts a wait, bash loses the exit code.
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null

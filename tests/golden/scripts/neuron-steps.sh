@@ -88,6 +88,7 @@ failed() { echo "step $1 ended with exit code $2; the job goes on" >&2; }
 
 # Step 1 of 4: the shell text starts once, on the first node.
 (
+trap - INT QUIT  # which bash ignores in the background
 for part in a b; do
   tar xf "data-$part.tar"
 done
@@ -96,15 +97,19 @@ finish $! || end_job 1 $?
 
 # Step 2 of 4: torchrun starts 4 processes of train.py on each of 2 nodes.
 (
+trap - INT QUIT  # which bash ignores in the background
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless you exported it
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=32 --kill-on-bad-exit=1 bash -c '
   # Slurm signals this shell, which signals the program.
   for signal in HUP INT USR1 USR2; do trap "kill -s $signal \$program 2>/dev/null" "$signal"; done
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
-  (exec torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+  (
+  trap - INT QUIT  # which bash ignores in the background
+  exec torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
       --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
-      "$@") <&0 &
+      "$@"
+  ) <&0 &
   program=$!
   # Asked twice a second: of a program that ends while a signal interrupts a wait, bash loses the exit code.
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
@@ -119,18 +124,21 @@ finish $! || end_job 2 $?
 # Step 3 of 4, side by side:
 # - the shell text starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact \
     --kill-on-bad-exit=1 bash -c 'python eval.py --fold 1'
 ) &
 together=($!)
 # - eval.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --gres=gpu:1 --exact \
     --kill-on-bad-exit=1 python eval.py --fold 2
 ) &
 together+=($!)
 # - torchrun starts 2 processes of eval.py.
 (
+trap - INT QUIT  # which bash ignores in the background
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --gres=gpu:2 --exact \
     --kill-on-bad-exit=1 torchrun --standalone --nproc-per-node=2 eval.py
@@ -140,6 +148,7 @@ finish "${together[@]}" || end_job 3 $?
 
 # Step 4 of 4: bash starts once, on the first node.
 (
+trap - INT QUIT  # which bash ignores in the background
 bash report.sh
 ) &
 finish $! || failed 4 $?

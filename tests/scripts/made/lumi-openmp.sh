@@ -35,7 +35,10 @@ srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --cpus-per-task=4 --kill-on-bad-ex
   for signal in HUP INT USR1 USR2; do trap "kill -s $signal \$program 2>/dev/null" "$signal"; done
   # Tasks that Slurm stops because another one failed must not hide its exit code.
   trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
-  (exec "$@") <&0 &
+  (
+  trap - INT QUIT  # which bash ignores in the background
+  exec "$@"
+  ) <&0 &
   program=$!
   # Asked twice a second: of a program that ends while a signal interrupts a wait, bash loses the exit code.
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null

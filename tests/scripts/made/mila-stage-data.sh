@@ -44,12 +44,14 @@ end_job() { echo "step $1 ended with exit code $2, and so the job" >&2; exit "$2
 
 # Step 1 of 2: train.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 python train.py --data data
 ) &
 finish $! || end_job 1 $?
 
 # Step 2 of 2: the shell text starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 cp -r out results
 ) &
 finish $! || end_job 2 $?

@@ -46,24 +46,28 @@ end_job() { echo "step $1 ended with exit code $2, and so the job" >&2; exit "$2
 # Step 1 of 1, side by side:
 # - train.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact \
     --kill-on-bad-exit=1 python train.py --lr 0.1
 ) &
 together=($!)
 # - train.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact \
     --kill-on-bad-exit=1 python train.py --lr 0.01
 ) &
 together+=($!)
 # - train.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact \
     --kill-on-bad-exit=1 python train.py --lr 0.001
 ) &
 together+=($!)
 # - train.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 --gres=gpu:1 --exact \
     --kill-on-bad-exit=1 python train.py --lr 0.0001
 ) &

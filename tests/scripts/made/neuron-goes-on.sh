@@ -43,18 +43,21 @@ failed() { echo "step $1 ended with exit code $2; the job goes on" >&2; }
 
 # Step 1 of 3: prepare.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 python prepare.py
 ) &
 finish $! || end_job 1 $?
 
 # Step 2 of 3: fail.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 python fail.py --code 7
 ) &
 finish $! || failed 2 $?
 
 # Step 3 of 3: evaluate.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 python evaluate.py
 ) &
 finish $! || end_job 3 $?

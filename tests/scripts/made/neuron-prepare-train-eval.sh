@@ -44,12 +44,14 @@ end_job() { echo "step $1 ended with exit code $2, and so the job" >&2; exit "$2
 
 # Step 1 of 3: prepare.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 python prepare.py --split train --out data
 ) &
 finish $! || end_job 1 $?
 
 # Step 2 of 3: torchrun starts 2 processes of train.py.
 (
+trap - INT QUIT  # which bash ignores in the background
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 torchrun \
     --standalone --nproc-per-node=2 train.py --data data
@@ -58,6 +60,7 @@ finish $! || end_job 2 $?
 
 # Step 3 of 3: evaluate.py starts once.
 (
+trap - INT QUIT  # which bash ignores in the background
 python evaluate.py --data data --ckpt out/model.pt
 ) &
 finish $! || end_job 3 $?

@@ -283,23 +283,25 @@ def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                 given.value_place,
                 f"set it within the script: export {before},{item}",
             )
-    if {"NONE", "NIL"} & {one.upper() for one in items}:
-        # SLURM_EXPORT_ENV, which sbatch sets then, holds for each srun.
-        bare = [one for one in facts.launches if one.kind == SRUN_KIND and not one.has("export")]
-        if bare and "SLURM_EXPORT_ENV" not in facts.text:
-            yield ScriptViolation(
-                f"--export={given.value} also applies to every srun: its program gets none of the "
-                "variables that this script sets, not even PATH",
-                given.value_place,
-                "write unset SLURM_EXPORT_ENV before the first srun, or srun --export=ALL",
-            )
-    elif items and "ALL" not in {one.upper() for one in items}:
-        named = {one.partition("=")[0] for one in items}
-        lacks = "" if "HOME" in named else "it has no HOME, and "
-        lacks += "its sruns have no PATH"
+    words = {one.upper() for one in items}
+    if "ALL" in words:
+        return
+    cleared = not words.isdisjoint(("NONE", "NIL"))
+    # SLURM_EXPORT_ENV, which sbatch sets then, holds for each srun.
+    bare = [one for one in facts.launches if one.kind == SRUN_KIND and not one.has("export")]
+    if bare and "SLURM_EXPORT_ENV" not in facts.text:
         yield ScriptViolation(
-            f"without ALL, --export leaves the job these variables alone: {lacks}, so that they "
-            "do not even find bash",
+            f"--export={given.value} also applies to every srun: its program gets none of the "
+            "variables that this script sets, not even PATH",
+            given.value_place,
+            "write unset SLURM_EXPORT_ENV before the first srun, or srun --export=ALL"
+            if cleared
+            else f"write --export=ALL,{given.value}, or set them within the script",
+        )
+    elif not cleared:
+        yield ScriptViolation(
+            f"without ALL, --export={given.value} keeps all other variables of the shell that you "
+            "submit from out of the job, which starts with those of a new login",
             given.value_place,
             f"write --export=ALL,{given.value}, or set them within the script",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -122,9 +123,14 @@ def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
     taken |= {str(user.uid), str(user.gid)}
     free = next(number for number in range(999, 0, -1) if str(number) not in taken)
     comment = "user of the Slurm sandbox"
-    if not any(line.startswith(f"{user.name}:") for line in passwd.splitlines()):
+    # '*' in place of 'x': there is no /etc/shadow, without which slurmd's 'su - USER', from which a
+    # job with --export=NONE has its environment, fails.
+    known = re.compile(rf"^{re.escape(user.name)}:[^:]*:", re.MULTILINE)
+    if known.search(passwd):
+        passwd = known.sub(f"{user.name}:*:", passwd)
+    else:
         passwd = _ended(passwd)
-        passwd += f"{user.name}:x:{user.uid}:{user.gid}:{comment}:{user.home}:{user.shell}\n"
+        passwd += f"{user.name}:*:{user.uid}:{user.gid}:{comment}:{user.home}:{user.shell}\n"
     passwd = _ended(passwd) + f"{DATABASE_USER}:x:{free}:{free}::/nonexistent:/usr/sbin/nologin\n"
     if not any(line.split(":")[2:3] == [str(user.gid)] for line in group.splitlines()):
         group = _ended(group) + f"{user.name}:x:{user.gid}:\n"

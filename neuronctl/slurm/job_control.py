@@ -91,7 +91,7 @@ def _block(found: Dict[str, str]) -> Optional[ControlJob]:
         exit=ExitCode.parse(found.get("ExitCode", "")),
         node_list=node_list,
         stdout=path("StdOut"),
-        stderr=path("StdErr"),
+        stderr=path("StdErr") or path("StdOut"),  # empty where it is the same, since 26.05
     )
 
 

@@ -154,7 +154,7 @@ def output(sandbox: Sandbox, directives: str, *lines: str) -> List[str]:
     """What a script prints, without Slurm's warnings."""
     text = ["#!/bin/bash", f"#SBATCH -p cas_v100nv_4 -o job.out {COMMENT} {directives}", *lines]
     sandbox.write("job.sh", "\n".join([*text, ""]))
-    sandbox.exec(["sbatch", "--wait", "job.sh"], check=False)
+    sandbox.exec(["env", "TOKEN=mine", "sbatch", "--wait", "job.sh"], check=False)
     return sandbox.exec(["cat", "job.out"]).stdout.splitlines()
 
 
@@ -177,5 +177,7 @@ def test_what_the_rules_say_of_slurm_is_so(sandbox: Sandbox, no_jobs: None) -> N
     assert fewer[-1] == "nodes 1"
     # NC613
     alone = "--gres=gpu:1 --export=A=1"
-    bare = output(sandbox, alone, 'echo "home:$HOME"', "srun bash -c true || echo missing")
-    assert "home:" in bare and "missing" in bare
+    text = ['echo "$HOME ${TOKEN:-none}"', "srun bash -c true || echo missing"]
+    bare = output(sandbox, alone, *text)
+    home = sandbox.exec(["sh", "-c", "echo $HOME"]).stdout.strip()
+    assert f"{home} none" in bare and "missing" in bare, bare

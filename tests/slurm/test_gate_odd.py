@@ -180,7 +180,7 @@ CASES = [
             ("MaxMemPerCPU=9120", "MaxMemPerCPU=0", [], "can start now", ""),
         ]
     ),
-    (f"{UPDATE} DenyQos=normal", "DenyQos=none", [], "refused NC523", "Invalid qos"),
+    (f"{UPDATE} DenyQos=normal", "DenyQos=", [], "refused NC523", "Invalid qos"),
     # Of a job that Slurm does not know, it supposes whatever is wanted, or refuses it: 24.11.
     *(("", "", ["-d", what], "can start now", "") for what in UNKNOWN_JOBS),
     ("", "", ["-d", "after:9999,afterany:9998"], "can start now", ""),

@@ -520,12 +520,13 @@ def test_a_cluster_and_settings_of_ones_own(
 
 
 def test_only_the_sandboxs_root_uses_the_database_which_writes_no_files(sandbox: Sandbox) -> None:
-    outfile = ["mariadb", "-u", "root", "-e", "select 1 into outfile '/tmp/written'"]
+    client = ["mariadb", "--socket=/run/mysqld/mysqld.sock", "-N"]
+    outfile = [*client, "-u", "root", "-e", "select 1 into outfile '/tmp/written'"]
     tried = sandbox.exec(outfile, check=False)
     assert tried.returncode == 1
     assert "Can't connect" in tried.stderr
     assert "--secure-file-priv" in sandbox.root(*outfile, check=False).stderr
-    assert sandbox.root("mariadb", "-N", "-e", "select current_user()").stdout == "root@localhost\n"
+    assert sandbox.root(*client, "-e", "select current_user()").stdout == "root@localhost\n"
     uids = sandbox.root("sh", "-c", "stat -c '%U %a' /run/mysqld /run/neuronctl/mysql").stdout
     assert uids.split() == ["sandbox-db", "700"] * 2
     status = Path("/proc", str(sandbox.daemon("mariadbd")), "status").read_text()

@@ -148,9 +148,10 @@ def lay_out(directory: Path) -> None:
         shutil.copy(directory / "stubs" / name, directory / "project" / path)
     (directory / "home").mkdir()
     (directory / "home" / ".bashrc").write_text(SHARED["miniconda/etc/profile.d/conda.sh"])
-    # A login shell has read /etc/profile before, which sets PATH anew.
+    # A login shell has read /etc/profile before, which sets PATH anew; Debian unstable's sets
+    # PYTHONPATH, too.
     (directory / "home" / ".profile").write_text(
-        'unset -f module\nexport PATH="${HOME%/*}/stubs:$PATH"\n'
+        'unset -f module\nunset PYTHONPATH\nexport PATH="${HOME%/*}/stubs:$PATH"\n'
     )
 
 

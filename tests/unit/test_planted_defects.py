@@ -46,6 +46,7 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC612", f"{GPU}\n#SBATCH -t 08:00@@", RUN),
     ("NC613", f"{GPU}\n#SBATCH --export=ALL,HCA=mlx5_0,mlx5_1@@", RUN),
     ("NC613", f"{GPU}\n#SBATCH --export=A=1@@", RUN),
+    ("NC613", f"{GPU}\n#SBATCH --export=A=1@@", "python t.py"),
     ("NC614", "#SBATCH -p gpu -N 1\n#SBATCH --ntasks-per-node=4 --gpus-per-task=1@@", RUN),
     ("NC621", GPUS, "srun torchrun --nproc_per_node=4 t.py@@"),
     ("NC621", GPUS, "srun bash -c 'cd x && torchrun --nproc_per_node=4 t.py'@@"),

@@ -215,11 +215,13 @@ def test_a_made_user_is_added_and_a_known_one_is_not() -> None:
     told = setup.Setup(layout=made(), user=user, root="/", exposed=(), binds=(), config={})
     files = setup.etc_files(told, "root:x:0:0::/root:/bin/sh", "root:x:0:\n")
     assert files["passwd"].splitlines()[0] == "root:x:0:0::/root:/bin/sh"
-    assert files["passwd"].splitlines()[1].startswith("neuron:x:20000:20000:")
+    assert files["passwd"].splitlines()[1].startswith("neuron:*:20000:20000:")
     assert files["passwd"].count("\nneuron:") == 1
     assert files["group"].splitlines() == ["root:x:0:", "neuron:x:20000:"]
-    again = setup.etc_files(told, files["passwd"], files["group"])
+    known = files["passwd"].replace("neuron:*:", "neuron:x:")
+    again = setup.etc_files(told, known, files["group"])
     assert again["passwd"].count("\nneuron:") == 1
+    assert "\nneuron:*:20000:20000:" in again["passwd"], "there is no shadow file to look it up in"
     assert again["group"] == files["group"]
 
 

@@ -368,6 +368,12 @@ def test_show_job() -> None:
     assert job.node_list == "gpu36"
 
 
+def test_show_job_without_errors_of_its_own() -> None:
+    text = page().replace("StdErr=/scratch/neuron/e r nodir2.err", "StdErr=")
+    (job,) = parse_show_job(text)
+    assert job.stderr == job.stdout == "/scratch/neuron/sub/x-gpu36-9.out"
+
+
 def test_show_job_of_an_array() -> None:
     first, second = parse_show_job(
         page("4", "ArrayJobId=4 ArrayTaskId=5,7,9%2 ArrayTaskThrottle=2 ", "PENDING", "Resources")

@@ -49,6 +49,8 @@ def test_up_with_other_nodes_is_refused(sandbox: Sandbox) -> None:
 
 
 def test_sinfo_reads_as_the_catalog(sandbox: Sandbox) -> None:
+    # An earlier test's job may be completing.
+    wait_until(lambda: set(sandbox.exec(["sinfo", "-h", "-o", "%t"]).stdout.split()) == {"idle"})
     form = "--format=%P|%N|%l|%c|%G|%s|%D|%t"
     lines = sandbox.exec(["sinfo", "--noheader", form]).stdout.split()
     seen = {line.split("|")[0]: line.split("|")[1:] for line in lines}

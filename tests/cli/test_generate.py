@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,7 @@ def test_a_byte_order_mark_before_shell_text(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("signal", ["INT@60", "2@60", "SIGQUIT@60"])
 def test_a_signal_that_bash_ignores_in_the_background(run: Run, signal: str) -> None:
     script = run("generate", *ONE, "--signal", signal, "train.py").stdout
-    assert "\n(python train.py) &\nprogram=$!\n" in script
+    assert re.search(r"\n\(\ntrap - INT QUIT  #.*\npython train.py\n\) &\nprogram=\$!\n", script)
 
 
 def test_write(run: Run, tmp_path: Path) -> None:

@@ -162,8 +162,10 @@ def test_debians_hosts_and_a_real_training(
     pytest.importorskip("torch")
     command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
     train = ["--launcher=torchrun", "examples/train_ddp.py", "--epochs=1"]
-    sandbox.exec([*command, *train], copy=[EXAMPLES], timeout=400)
-    assert "all-reduce over 4 ranks: 6, as expected" in sandbox.exec(["cat", "look.log"]).stdout
+    result = sandbox.exec([*command, *train], check=False, copy=[EXAMPLES], timeout=400)
+    log = sandbox.exec(["cat", "look.log"]).stdout
+    assert result.returncode == 0, f"{result.stderr}\n{log}"
+    assert "all-reduce over 4 ranks: 6, as expected" in log
 
 
 def log_with(sandbox: Sandbox, before: Sequence[str], options: Sequence[str]) -> List[str]:

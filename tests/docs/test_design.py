@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 from pathlib import Path
@@ -24,7 +25,7 @@ ONLY = {
 def imports(file: Path) -> Set[str]:
     """Top-level names of all modules that a file imports, at its top or later."""
     found: Set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -63,10 +64,15 @@ def room_of(module: str) -> str:
     return name if (PACKAGE / name).is_dir() else f"{name}.py"
 
 
+@functools.cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def arrows() -> Iterator[Tuple[str, str]]:
     """(file, module) of each import of neuronctl's own, those inside functions included."""
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             names = []
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("neuronctl"):
                 names = [f"{node.module}.{alias.name}" for alias in node.names]

@@ -8,7 +8,7 @@ from typing import List, Sequence
 import pytest
 from bench import IMAGE, IMAGES, job
 from harness import Sandbox
-from test_bench_horovod import HOSTS, RANKS, SUM, ranks
+from test_bench_mpi import RANKS, SUM, ranks
 
 import neuronctl
 
@@ -48,27 +48,9 @@ def test_an_image_runs_under_srun_as_the_ordinary_user(container_bench: Sandbox)
 
 
 @pytest.mark.pmix
-def test_horovod_in_the_image_trains_under_srun(container_bench: Sandbox) -> None:
+def test_mpi_runs_in_the_image_under_srun(container_bench: Sandbox) -> None:
     container_bench.write("sum.py", SUM)
     assert ranks(job(container_bench, [f"srun --mpi=pmix {EXEC} python sum.py"])) == RANKS
-
-
-@pytest.mark.open_mpi
-def test_horovod_in_the_image_trains_under_mpirun(container_bench: Sandbox) -> None:
-    container_bench.write("sum.py", SUM)
-    # Bound to one core each, Horovod's two threads spin in each other's way, at times for minutes.
-    launch = f'mpirun -np 4 -H "$hosts" --bind-to none {EXEC} python sum.py'
-    log = job(container_bench, [HOSTS, launch])
-    assert ranks(log) == RANKS
-
-
-def test_horovodrun_starts_the_image_on_every_node(
-    container_bench: Sandbox, horovod_venv: Path
-) -> None:
-    container_bench.write("sum.py", SUM)
-    launch = f'{horovod_venv}/bin/horovodrun --gloo -np 4 -H "$hosts" {EXEC} python sum.py'
-    lines = [HOSTS, f"export PATH={horovod_venv}/bin:$PATH", launch]
-    assert ranks(job(container_bench, lines)) == RANKS
 
 
 def contained(sandbox: Sandbox, options: Sequence[str], code: int = 0) -> List[str]:

@@ -72,7 +72,7 @@ def test_a_range_of_nodes(launcher: str, bench: Sandbox, horovod_venv: Path) -> 
     """As many processes as fit the nodes that Slurm gave, which all know of each other."""
     bench.write("tell.py", TELL)
     before, options = software(launcher, "venv", horovod_venv)
-    kind = kind_of(launcher, "venv")
+    kind = kind_of(launcher, "plain")
     options += [f"--env=TELL_KIND={kind}", f"--env=TELL_WHERE={bench.scratch}/told"]
     # Of nodes that are all free, Slurm may give any number of the range.
     both = "-w", "gpu[35-36]"

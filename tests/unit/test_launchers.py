@@ -56,8 +56,8 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("container", [None, "image.sif"])
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=12)
-@given(words=st.lists(TEXT | NASTY, max_size=8))
+@settings(max_examples=4)  # of many words each: it is the processes that take their time
+@given(words=st.lists(TEXT | NASTY, min_size=8, max_size=32))
 def test_arguments_arrive(
     name: str, container: Optional[str], words: List[str], stand_ins: Path
 ) -> None:

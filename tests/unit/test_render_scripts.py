@@ -105,11 +105,11 @@ def shape(launcher: str) -> Dict[str, Any]:
 @settings(
     deadline=None,
     database=None,
-    max_examples=8,
+    max_examples=3,
     phases=[Phase.generate],  # each example starts processes; a failing one is readable as it is
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(args=st.lists(TEXT, max_size=8), values=st.lists(TEXT, max_size=4))
+@given(args=st.lists(TEXT, max_size=24), values=st.lists(TEXT, max_size=12))
 def test_arguments_and_variables_arrive_byte_for_byte(
     launcher: str, program: str, args: List[str], values: List[str], bin_dir: Path
 ) -> None:

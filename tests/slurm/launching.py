@@ -50,7 +50,8 @@ def own_sum(rank, size, where):
     while not os.path.exists(port):
         time.sleep(0.05)
     with open(port) as file:
-        place = os.environ["MASTER_ADDR"], int(file.read())
+        first = os.environ.get("MASTER_ADDR") or os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"]
+        place = first, int(file.read())
     with socket.create_connection(place, timeout=60) as peer:
         peer.sendall(b"%d" % (rank + 1))
         return int(peer.recv(20))

@@ -7,7 +7,8 @@ import os
 import re
 from typing import Iterator, List
 
-from neuronctl.batchscript.header import MAX_BYTES
+MAX_BYTES = 4 * 1024 * 1024
+"""The longest script that slurmctld takes where the site does not say otherwise."""
 
 _SHELL = re.compile(rb"(\xef\xbb\xbf)?#![^\n]*\b(ba|da|k|z)?sh\b|#SBATCH\s")
 _DIRECTIVE = re.compile(rb"^#SBATCH\s", re.MULTILINE)

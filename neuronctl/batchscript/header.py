@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
+from neuronctl.batchscript.find import MAX_BYTES
 from neuronctl.batchscript.values import ACCUMULATED, check_value, digits, excluding
 from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass
@@ -864,10 +865,6 @@ def _overridden(given: Sequence[Given]) -> List[Ignored]:
             found.append(Ignored(OVERRIDDEN, one.text, one.place, later))
         following.update(dict.fromkeys((one.name, *excluding(one.name)), one))
     return found
-
-
-MAX_BYTES = 4 * 1024 * 1024
-"""The longest script that slurmctld takes where the site does not say otherwise."""
 
 
 MOST_CHARACTERS = 250_000

@@ -11,8 +11,6 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
-from neuronctl.batchscript.header import Place
-from neuronctl.batchscript.shell_text import read_shell
 from neuronctl.errors import UsageError
 from neuronctl.files import open_regular
 from neuronctl.launch.containers import elf_arch, sif_arch
@@ -28,6 +26,7 @@ from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
 
 if TYPE_CHECKING:
+    from neuronctl.batchscript.header import Place
     from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 
@@ -111,6 +110,9 @@ def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
     found = syntax_problem(text)
     if found is None:
         return None
+    from neuronctl.batchscript.header import Place
+    from neuronctl.batchscript.shell_text import read_shell
+
     lines = text.split("\n")[: found.line]
     line = "".join(lines[found.line - 1 :])
     token = re.search(r"near unexpected token `(.*)'", found.message)

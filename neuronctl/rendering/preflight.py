@@ -7,7 +7,7 @@ from typing import List, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
-from neuronctl.rendering.launch_command import launch_parts
+from neuronctl.rendering.launch_command import LaunchParts, launch_parts
 from neuronctl.shell import Shell, Word, join
 
 
@@ -34,8 +34,11 @@ class Checks:
     ssh: bool
 
 
-def checks(plan: JobPlan) -> Checks:
-    """The checks of a job; with steps, of the first, since it may make what the others need."""
+def checks(plan: JobPlan, known: LaunchParts) -> Checks:
+    """The checks of a job; with steps, of the first, since it may make what the others need.
+
+    known: the launch of ``plan`` itself.
+    """
     launches = plan.steps[0].launches if plan.steps else plan.launches
     srun: List[Word] = []
     if plan.most_nodes > 1 and any(launch.launcher.distributed for launch in plan.launches):
@@ -52,7 +55,8 @@ def checks(plan: JobPlan) -> Checks:
     outside: List[Word] = [*plan.wrapping.prefix[:1]]
     inside: List[Word] = []
     for launch in launches:
-        script, parts = launch.request.script or "bash", launch_parts(launch)
+        script = launch.request.script or "bash"
+        parts = known if launch is plan else launch_parts(launch)
         # What is not relative may be a path in the image.
         if script.endswith(".py") and (image is None or not script.startswith("/")):
             files.append(script)

@@ -70,7 +70,7 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
         "exports": export_lines(plan),
         "before": parts.before,
         "launch": launch_text(plan, parts),
-        "checks": checks(plan),
+        "checks": checks(plan, parts),
         **more,
     }
     environment = template_environment.for_scripts(*first)

@@ -6,7 +6,6 @@ import re
 from functools import partial
 from typing import Iterator, Tuple
 
-from neuronctl.batchscript.shell_text import read_shell
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.words import verb
@@ -30,6 +29,8 @@ for _code in ("NC401", "NC403", "NC406", "NC411", "NC412"):
 def _has_directives(body: str) -> bool:
     if "#SBATCH " not in body:
         return False
+    from neuronctl.batchscript.shell_text import read_shell
+
     lines = body.split("\n")
     # Those of a here-document are the text of another script.
     return any(lines[number - 1].startswith("#SBATCH ") for number in read_shell(body).comments)

@@ -7,7 +7,6 @@ import dataclasses
 import os
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.errors import RecordError, SlurmError, SlurmRefusedError
 from neuronctl.frozen import dataclass
 from neuronctl.gate.local_facts import working_directory
@@ -166,6 +165,8 @@ def submit_draft(
     try:
         place = draft.submit_dir or draft.cwd
         if draft.sbatch:
+            from neuronctl.batchscript.sbatch_line import read_line
+
             by_stdin = draft.script if read_line(draft.sbatch[1:]).reads_stdin else None
             submitted = sbatch_own(draft.sbatch, by_stdin, cwd=place)
         else:

@@ -485,6 +485,8 @@ def test_forgotten_by_the_controller(broken: Broken, tell: Tell) -> None:
 
 def _logs_of_forgotten_jobs(broken: Broken) -> None:
     sandbox = broken.sandbox
+    # A controller that was killed may have given this job's id to an earlier one, with its log.
+    sandbox.exec(["sh", "-c", "rm -f slurm-*.out"])
     for options in ([], ["-o", "my-%j.log"]):
         job = broken.sbatch(*options, "--wrap=echo lost")
         broken.wait_for(job, "COMPLETED")

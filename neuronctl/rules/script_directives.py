@@ -290,9 +290,10 @@ def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     # SLURM_EXPORT_ENV, which sbatch sets then, holds for each srun.
     bare = [one for one in facts.launches if one.kind == SRUN_KIND and not one.has("export")]
     if bare and "SLURM_EXPORT_ENV" not in facts.text:
+        path = "" if "PATH" in {one.partition("=")[0] for one in items} else ", not even PATH"
         yield ScriptViolation(
             f"--export={given.value} also applies to every srun: its program gets none of the "
-            "variables that this script sets, not even PATH",
+            f"{'' if cleared else 'other '}variables that this script sets{path}",
             given.value_place,
             "write unset SLURM_EXPORT_ENV before the first srun, or srun --export=ALL"
             if cleared

@@ -127,7 +127,7 @@ def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
     # job with --export=NONE has its environment, fails.
     known = re.compile(rf"^{re.escape(user.name)}:[^:]*:", re.MULTILINE)
     if known.search(passwd):
-        passwd = known.sub(f"{user.name}:*:", passwd)
+        passwd = known.sub(lambda _: f"{user.name}:*:", passwd)
     else:
         passwd = _ended(passwd)
         passwd += f"{user.name}:*:{user.uid}:{user.gid}:{comment}:{user.home}:{user.shell}\n"

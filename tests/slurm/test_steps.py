@@ -168,6 +168,11 @@ def test_a_signal_arrives_in_every_form(sandbox: Sandbox, no_jobs: None) -> None
         },
         # Python and bash leave a signal alone that was ignored when they started.
         "interrupt": {**usr1, "signal": "INT@40", "script": "interrupted.py"},
+        "text-int": {
+            **usr1,
+            "signal": "INT@40",
+            "run": "set -euo pipefail\npython interrupted.py\necho after $?",
+        },
         "bash-term": {**term, "script": "bash", "args": ["wrapper.sh"]},
         "text": {**usr1, "run": "set -euo pipefail\npython save.py | cat\necho after $?"},
         "text-srun": {**term, "run": "srun -n 1 python save.py\necho after $?"},

@@ -225,6 +225,15 @@ def test_a_made_user_is_added_and_a_known_one_is_not() -> None:
     assert again["group"] == files["group"]
 
 
+def test_a_users_name_is_taken_as_it_is() -> None:
+    user = setup.User("LAB\\g<1>a.b", 997, 997, "/home/ada", "/bin/bash", made=False)
+    told = setup.Setup(layout=made(), user=user, root="/", exposed=(), binds=(), config={})
+    passwd = "LAB\\g<1>a.b:x:997:997::/home/ada:/bin/bash\nLAB\\g<1>aXb:x:998:998::/:/x\n"
+    lines = setup.etc_files(told, passwd, "root:x:0:\n")["passwd"].splitlines()
+    assert lines[0] == "LAB\\g<1>a.b:*:997:997::/home/ada:/bin/bash"
+    assert lines[1] == "LAB\\g<1>aXb:x:998:998::/:/x"
+
+
 def test_the_database_has_a_user_of_its_own() -> None:
     """No system user or group of the machine has the id: the machine's mysql may own real files."""
     user = setup.User("ada", 997, 997, "/home/ada", "/bin/bash", made=False)

@@ -4,8 +4,8 @@
 #   WORKERS  how many tests run side by side, most of which wait for Slurm
 #   ROUNDS   how often make bench runs each command
 #   OPTIONS  more for make test-agreement, such as --debian trixie or --agreement-seed 7
-#   TORCH    what pip installs for the demo and for the tests that train; where the default
-#            would fetch a GPU build you do not want, set PIP_INDEX_URL or name a wheel
+#   TORCH    what pip installs for the demo; where the default would fetch a GPU build you do
+#            not want, set PIP_INDEX_URL or name a wheel
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -13,7 +13,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
-TORCH ?= torch==2.13.0 numpy
+TORCH ?= -r tools/torch.txt
 WORKERS ?= 6
 
 VENV := .venv
@@ -27,10 +27,10 @@ help: ## show the targets
 demo: install packages $(VENV)/torch.stamp ## watch a training run on two nodes of a real Slurm
 	@tools/demo
 
-test: install test-packages $(VENV)/torch.stamp ## all tests, with a real Slurm and real training
+test: install test-packages ## all tests, with a real Slurm and real training
 	$(TEST_SLURM)
 
-test-matrix: install test-packages $(VENV)/torch.stamp ## the tests that need Slurm, on two newer ones
+test-matrix: install test-packages ## the tests that need Slurm, on two newer ones
 	$(TEST_SLURM) tests/slurm --debian trixie
 	$(TEST_SLURM) tests/slurm --debian sid
 
@@ -40,7 +40,7 @@ test-agreement: install test-packages ## what is said of 1,000 random requests i
 		$(OPTIONS)
 
 test-fast: install ## unit tests, generated scripts and documentation, in under a minute
-	$(BIN)/python -m pytest -n 2 tests/unit tests/fuzz tests/golden tests/docs --ignore tests/unit/test_examples.py
+	$(BIN)/python -m pytest -n 2 tests/unit tests/fuzz tests/golden tests/docs
 
 fuzz: install ## over 100,000 broken files, answers of Slurm, logs and command lines, which takes minutes
 	$(BIN)/python -m pytest -p no:xdist tests/fuzz --hypothesis-profile=fuzz
@@ -77,7 +77,7 @@ packages: install ## the Debian packages of the sandbox, where they are missing
 TEST_PACKAGES := g++ make pkg-config python3-dev libopenmpi-dev openmpi-bin \
 	debootstrap
 
-parts: test-packages $(VENV)/torch.stamp ## what the tests of launchers run, which takes minutes to build
+parts: test-packages ## what the tests of launchers run, which takes minutes to build
 	@NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python tests/slurm/bench.py
 
 test-packages: install

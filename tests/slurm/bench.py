@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.metadata
 import os
 import pwd
 import shutil
@@ -130,14 +129,11 @@ def job(
 def horovod() -> Path:
     """An environment with PyTorch, Horovod (Gloo and MPI), accelerate, torchrun_jsc and mpi4py."""
     need_programs(**{"g++": "g++", "make": "make", "mpicxx": "libopenmpi-dev"})
-    try:
-        torch = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        cannot("PyTorch is not installed beside neuronctl: 'make test' installs it")
+    torch = (TOOLS / "torch.txt").read_text().split()[0]
     mpi = subprocess.run(["mpicxx", "--showme:version"], capture_output=True, text=True).stdout
     made_of = [sys.version, sys.base_prefix, torch, mpi]
     python = str(Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}"))
-    return built("horovod", "build-horovod", [python, f"torch=={torch}"], made_of)
+    return built("horovod", "build-horovod", [python, torch], made_of)
 
 
 def debian(suite: str) -> Path:

@@ -6,9 +6,10 @@ worker, in their order; all others run in any.
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
-from typing import Iterator, List
+from typing import Dict, Iterator, List
 
 import launching
 import pytest
@@ -39,21 +40,26 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     """Name each test's group, and let what takes longest begin first."""
 
-    def first(item: pytest.Item) -> int:
+    units: Dict[str, str] = {}
+    busy: Dict[str, None] = {}
+    waiting: Dict[str, None] = dict.fromkeys(["containers", "broken"])
+    for item in items:
         group = group_of(item) if HERE in item.path.parents else ""
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
-        if group in _FIRST:
-            return _FIRST.index(group)
-        if item.get_closest_marker("long"):
-            return len(_FIRST)
-        # These keep the cores busy, while most others wait: not all at once.
-        return len(_FIRST) + (1 if group.startswith("bench") else 2)
+        unit = units[item.nodeid] = group or item.nodeid
+        if group.startswith("bench"):
+            busy[unit] = None
+        elif item.get_closest_marker("long"):
+            waiting[unit] = None
+    # What keeps the cores busy beside what waits, one of each in turn.
+    turns = itertools.chain.from_iterable(itertools.zip_longest(waiting, busy))
+    place = {unit: number for number, unit in enumerate(turns)}
+    items.sort(key=lambda item: place.get(units[item.nodeid], len(place)))
 
-    items.sort(key=first)
 
-
-_FIRST = ("containers", "broken")
+_SHARED = ("broken", "on_the_safe_side", "accounts", "own", "ran")
+"""What the tests of one file share, and is dear: a sandbox, or all jobs of one."""
 
 
 def group_of(item: pytest.Item) -> str:
@@ -64,9 +70,9 @@ def group_of(item: pytest.Item) -> str:
         return "containers"
     if item.path.stem in ("test_fidelity", "test_launch_table") and "wrapper" in parameters:
         return f"bench-{parameters['launcher']}"
-    if "bench" in fixtures or "wrapper" in parameters:
+    if {"bench", "deepspeed_bench"} & set(fixtures) or "wrapper" in parameters:
         return f"bench-{item.path.stem}"
-    return next((name for name in ("broken", "on_the_safe_side") if name in fixtures), "")
+    return next((name for name in _SHARED if name in fixtures), "")
 
 
 @pytest.fixture(scope="session")

@@ -38,11 +38,10 @@ def submit(sandbox: Sandbox, *words: str, copy: List[str]) -> Dict[str, object]:
     return said
 
 
-def test_two_node_training_by_torchrun(sandbox: Sandbox, no_jobs: None) -> None:
-    pytest.importorskip("torch")
-    followed = sandbox.exec(
+def test_two_node_training_by_torchrun(bench: Sandbox, horovod_venv: Path) -> None:
+    followed = bench.exec(
         ["neuronctl", "submit", *JOB, "-N", "2", "--gpus-per-node", "2", "--launcher", "torchrun"]
-        + ["--follow", "examples/train_ddp.py", "--epochs", "3"],
+        + [f"--venv={horovod_venv}", "--follow", "examples/train_ddp.py", "--epochs", "3"],
         copy=[EXAMPLES],
         timeout=400,
     )
@@ -56,7 +55,7 @@ def test_two_node_training_by_torchrun(sandbox: Sandbox, no_jobs: None) -> None:
     assert "all-reduce over 4 ranks: 6, as expected" in text
     job_id = re.search(r"Submitted batch job (\d+)", text)
     assert job_id is not None
-    status = sandbox.exec(["neuronctl", "status", job_id[1]]).stdout
+    status = bench.exec(["neuronctl", "status", job_id[1]]).stdout
     assert "COMPLETED" in status and "0:0" in status
 
 
@@ -68,22 +67,22 @@ dist.destroy_process_group()
 """
 
 
-def test_a_distributed_program_on_one_gpu(sandbox: Sandbox, no_jobs: None) -> None:
-    pytest.importorskip("torch")
-    sandbox.write("ddp.py", DDP)
-    submit = ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", "--wait"]
-    alone = sandbox.exec([*submit, "ddp.py"], check=False)
+def test_a_distributed_program_on_one_gpu(bench: Sandbox, horovod_venv: Path) -> None:
+    bench.write("ddp.py", DDP)
+    submit = ["neuronctl", "submit", *JOB, "--gpus-per-node", "1", f"--venv={horovod_venv}"]
+    submit += ["--wait"]
+    alone = bench.exec([*submit, "ddp.py"], check=False)
     assert alone.returncode == 1
     assert "NC306: ddp.py calls init_process_group" in alone.stderr
-    why = " ".join(sandbox.exec(["neuronctl", "why", "ddp"]).stdout.split())
+    why = " ".join(bench.exec(["neuronctl", "why", "ddp"]).stdout.split())
     assert (
         "the program needs RANK, which a launcher sets" in why and "start it with torchrun" in why
     )
-    logs = sandbox.exec(["neuronctl", "logs", "ddp"])
+    logs = bench.exec(["neuronctl", "logs", "ddp"])
     assert "environment variable RANK expected, but not set" in logs.stderr.splitlines()[-1]
-    told = sandbox.exec([*submit, "--launcher", "torchrun", "ddp.py"])
+    told = bench.exec([*submit, "--launcher", "torchrun", "ddp.py"])
     assert "NC306" not in told.stderr
-    assert sandbox.exec(["neuronctl", "logs", "ddp"]).stdout == "rank 0 of 1\n"
+    assert bench.exec(["neuronctl", "logs", "ddp"]).stdout == "rank 0 of 1\n"
 
 
 @pytest.mark.parametrize("options", [(), ("-c", "2")], ids=["derived", "asked"])

@@ -10,6 +10,8 @@ import pytest
 from bench import IMAGE
 from harness import Sandbox
 from launching import JOB, TELL, kind_of, size, software
+from test_software import TELL as TELL_ALL
+from test_software import replaced
 
 SHOW = """\
 import json, os, sys
@@ -65,6 +67,11 @@ def test_options_reach_the_launcher(
     labels = sorted(line.split(":")[0] for line in log.splitlines() if "line of" in line)
     if launcher == "srun":
         assert labels == ["0", "1", "2", "3"]
+
+
+def test_variables_are_replaced_beside_torchruns_own(bench: Sandbox, horovod_venv: Path) -> None:
+    bench.write("tell.py", TELL_ALL)
+    replaced(bench, "torchrun", f"--venv={horovod_venv}")
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "torchrun_jsc", "accelerate", "srun", "mpirun"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 from typing import Iterator, List, Sequence
@@ -114,7 +115,7 @@ def test_names_that_are_loopbacks_everywhere(
     assert log == ["gpu35 has no address that other nodes can reach: '127.0.0.1'"]
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def debians_hosts(sandbox: Sandbox) -> Iterator[None]:
     """In the /etc/hosts of each node, its own name is 127.0.1.1."""
     daemons = {node: sandbox.daemon("slurmd", node) for node in ("gpu35", "gpu36")}
@@ -122,9 +123,11 @@ def debians_hosts(sandbox: Sandbox) -> Iterator[None]:
         own = f"sed -E 's/^[0-9.]+ {node}\\b.*/127.0.1.1 {node}/' /etc/hosts >/tmp/hosts"
         mount = ["sh", "-c", f"{own} && mount --bind /tmp/hosts /etc/hosts"]
         subprocess.run(sandbox.inside(*mount, pid=pid), check=True)
-    yield
-    for pid in daemons.values():
-        subprocess.run(sandbox.inside("umount", "/etc/hosts", pid=pid), check=True)
+    try:
+        yield
+    finally:
+        for pid in daemons.values():
+            subprocess.run(sandbox.inside("umount", "/etc/hosts", pid=pid), check=True)
 
 
 MEET = """\
@@ -145,25 +148,25 @@ else:
 """
 
 
-def test_own_name_that_is_a_loopback(sandbox: Sandbox, no_jobs: None, debians_hosts: None) -> None:
+def test_own_name_that_is_a_loopback(sandbox: Sandbox, no_jobs: None) -> None:
     """Debian's default: the processes meet at the address that the other node knows."""
     sandbox.write("look.py", MEET)
     command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
-    sandbox.exec([*command, "--launcher=srun", "look.py"], timeout=200)
+    with debians_hosts(sandbox):
+        sandbox.exec([*command, "--launcher=srun", "look.py"], timeout=200)
     log = sandbox.exec(["cat", "look.log"]).stdout.splitlines()
     address = sandbox.exec(["getent", "hosts", "gpu35"]).stdout.split()[0]
     assert log[2] == f"127.0.1.1|{address}|True|1 127.0.1.1|2 127.0.1.1|3 127.0.1.1"
 
 
-def test_debians_hosts_and_a_real_training(
-    sandbox: Sandbox, no_jobs: None, debians_hosts: None
-) -> None:
+def test_debians_hosts_and_a_real_training(bench: Sandbox, horovod_venv: Path) -> None:
     """Gloo listens where the node's own name says, unless it is given an interface."""
-    pytest.importorskip("torch")
     command = ["neuronctl", "submit", "--wait", *JOB, APPL, "--output=look.log"]
+    command += [f"--venv={horovod_venv}"]
     train = ["--launcher=torchrun", "examples/train_ddp.py", "--epochs=1"]
-    result = sandbox.exec([*command, *train], check=False, copy=[EXAMPLES], timeout=400)
-    log = sandbox.exec(["cat", "look.log"]).stdout
+    with debians_hosts(bench):
+        result = bench.exec([*command, *train], check=False, copy=[EXAMPLES], timeout=400)
+    log = bench.exec(["cat", "look.log"]).stdout
     assert result.returncode == 0, f"{result.stderr}\n{log}"
     assert "all-reduce over 4 ranks: 6, as expected" in log
 

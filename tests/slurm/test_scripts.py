@@ -31,8 +31,7 @@ TABLES = (SCRIPTS / "README.md").read_text().split("\n## ")
 """What the scripts contain, which are not run, and what differs, below the introduction."""
 NOT_RUN = set(re.findall(r"^\| `([\w-]+)` \|", TABLES[2], re.M))
 
-# One worker runs all jobs, from the start on.
-pytestmark = [pytest.mark.xdist_group("scripts"), pytest.mark.long]
+pytestmark = pytest.mark.long
 
 STUBS = {
     "program": (

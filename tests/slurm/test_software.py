@@ -183,11 +183,14 @@ ARGS = ["--id=$SLURM_JOB_ID", "${MINE}x", "$$MINE $A", "100$", "$(id)", "-$MINE"
 MINE = '$x `id` "two"  words\'\n* ${local_rank} $$ \\'
 
 
-@pytest.mark.parametrize("launcher", ["python", "srun", "torchrun"])
+@pytest.mark.parametrize("launcher", ["python", "srun"])
 def test_variables_are_replaced_when_the_job_starts(sandbox: Sandbox, launcher: str) -> None:
-    if launcher == "torchrun":  # which has variables of its own
-        pytest.importorskip("torch")
-    words = [*SUBMIT, "--launcher", launcher, "--expand"]
+    replaced(sandbox, launcher)
+
+
+def replaced(sandbox: Sandbox, launcher: str, *options: str) -> None:
+    """Run tell.py by a launcher, and look at what it got."""
+    words = [*SUBMIT, "--launcher", launcher, "--expand", *options]
     words += [word for value in VALUES for word in ("--env", value)]
     words += ["-N", "1" if launcher == "python" else "2", "tell.py", *ARGS]
     quoted = MINE.replace("'", "'\\''")

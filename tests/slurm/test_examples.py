@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
+import functools
 import os
 import re
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import List
-
-import pytest
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_ddp.py"
 LOSS = re.compile(r"^epoch (\d+) loss (\S+)$", re.MULTILINE)
 
 
-@pytest.fixture(autouse=True)
-def need_torch() -> None:
-    if importlib.util.find_spec("torch") is None:
-        message = "PyTorch is not installed here: 'make test' installs it"
-        if os.environ.get("NEURONCTL_REQUIRE_SLURM") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
-
-
-def start(cwd: Path, *args: str, **env: str) -> subprocess.Popen[str]:
+def start(venv: Path, cwd: Path, *args: str, **env: str) -> subprocess.Popen[str]:
     # PyTorch warns when NumPy is not there; the example does not need it.
     settings = {**os.environ, "PYTHONWARNINGS": "default", **env}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         if name not in env:
             settings.pop(name, None)
     return subprocess.Popen(
-        [sys.executable, str(EXAMPLE), *args],
+        [str(venv / "bin/python"), str(EXAMPLE), *args],
         cwd=cwd,
         env=settings,
         stdout=subprocess.PIPE,
@@ -53,31 +41,33 @@ def finish(*processes: subprocess.Popen[str]) -> List[str]:
     return outputs
 
 
-def test_alone_and_resumed(tmp_path: Path) -> None:
+def test_alone_and_resumed(horovod_venv: Path, tmp_path: Path) -> None:
     """Two epochs and a third after a restart give the loss of three epochs in a row."""
-    (whole,) = finish(start(tmp_path, "--epochs", "3"))
+    train = functools.partial(start, horovod_venv, tmp_path)
+    (whole,) = finish(train("--epochs", "3"))
     assert "rank 0 of 1 on " in whole
     assert [epoch for epoch, _ in LOSS.findall(whole)] == ["1", "2", "3"]
     losses = [float(loss) for _, loss in LOSS.findall(whole)]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] / 2
 
-    (first,) = finish(start(tmp_path, "--epochs", "2", "--checkpoint", "new/model.pt"))
+    (first,) = finish(train("--epochs", "2", "--checkpoint", "new/model.pt"))
     assert LOSS.findall(first) == LOSS.findall(whole)[:2]
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model.pt"]
 
-    (rest,) = finish(start(tmp_path, "--epochs", "3", "--checkpoint", "new/model.pt"))
+    (rest,) = finish(train("--epochs", "3", "--checkpoint", "new/model.pt"))
     assert "resumed from new/model.pt after epoch 2" in rest
     assert LOSS.findall(rest) == LOSS.findall(whole)[2:]
 
 
-def test_two_ranks_without_torchrun(tmp_path: Path) -> None:
+def test_two_ranks_without_torchrun(horovod_venv: Path, tmp_path: Path) -> None:
     """The variables that srun's tasks get from a script are all it needs."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     processes = [
         start(
+            horovod_venv,
             tmp_path,
             "--epochs",
             "2",

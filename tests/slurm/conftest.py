@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
         elif item.get_closest_marker("long"):
             waiting[unit] = None
     # What keeps the cores busy beside what waits, one of each in turn.
-    turns = itertools.chain.from_iterable(itertools.zip_longest(waiting, busy))
+    turns = [unit for pair in itertools.zip_longest(waiting, busy) for unit in pair if unit]
     place = {unit: number for number, unit in enumerate(turns)}
     items.sort(key=lambda item: place.get(units[item.nodeid], len(place)))
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,9 @@ SYSTEM: List[str] = []
 
 RUN = os.environ.setdefault("PYTEST_RUN", str(os.getpid()))
 """Part of the name of each sandbox: this test run's own, the same in all workers."""
+
+_NAMING = threading.Lock()
+"""Two threads of one test would restore each other's environment."""
 
 PATIENT = (
     *(sys.executable, "-c"),
@@ -87,7 +91,7 @@ class Sandbox:
     @property
     def running(self) -> Running:
         """What the sandbox, which is up, tells of itself."""
-        with pytest.MonkeyPatch.context() as patch:
+        with _NAMING, pytest.MonkeyPatch.context() as patch:
             patch.setenv(NAME_VARIABLE, self.name)
             return client.require()
 
@@ -167,7 +171,7 @@ class Sandbox:
 
     def cancel_all(self) -> None:
         """Cancel every job and wait until none is left, so that tests do not meet."""
-        self.exec(["sh", "-c", "scancel -u $USER; while squeue -h | grep -q .; do sleep 0.1; done"])
+        self.exec(["sh", "-c", "scancel -u $USER; while squeue -h | grep -q .; do sleep 0.2; done"])
 
 
 def processes(first: int) -> Dict[int, List[str]]:

@@ -175,7 +175,7 @@ def test_several_partitions(sandbox: Sandbox) -> None:
         f"Submitted batch job {done.stdout.split()[3]} to {PARTITION},amd_a100nv_8" in done.stdout
     )
     # It passes over a partition whose nodes do not suit the job.
-    done = submit(sandbox, *both, "--gres=gpu:5", "--wait")
+    done = submit(sandbox, *both, "--gres=gpu:5", "--launcher=python", "--wait")
     assert f"warning NC121: in {PARTITION}: requested 5 GPUs" in done.stderr
     assert "can start now" in done.stderr
     for options, said in (

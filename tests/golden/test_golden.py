@@ -17,6 +17,7 @@ import pytest
 from cases import ALLOCATION, ALLOCATIONS, CASES, FILES
 
 SCRIPTS = Path(__file__).parent / "scripts"
+MADE = Path(__file__).parents[1] / "scripts" / "made"
 SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or "shellcheck"
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -54,16 +55,14 @@ def test_every_golden_file_has_a_case() -> None:
     assert {path.name for path in SCRIPTS.iterdir()} == set(CASES)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_bash_can_read_it(name: str) -> None:
-    subprocess.run(["bash", "-n", SCRIPTS / name], check=True)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_shellcheck_finds_nothing(name: str) -> None:
-    """Severity, shell and the one exception stand in the .shellcheckrc beside this file."""
+@pytest.mark.parametrize("folder", [SCRIPTS, MADE], ids=lambda path: path.name)
+def test_bash_and_shellcheck_can_read_them(folder: Path) -> None:
+    """Severity, shell and the one exception stand in the .shellcheckrc beside them."""
+    files = sorted(folder.iterdir())
+    for file in files:
+        subprocess.run(["bash", "-n", file], check=True)
     result = subprocess.run(
-        [SHELLCHECK, "--severity=warning", SCRIPTS / name], capture_output=True, text=True
+        [SHELLCHECK, "--severity=warning", *files], capture_output=True, text=True
     )
     assert (result.returncode, result.stdout) == (0, "")
 

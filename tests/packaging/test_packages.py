@@ -118,9 +118,10 @@ def test_installed_wheel_does_what_the_checkout_does(
     wheel: Path, tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     """In an empty environment, from a directory that has nothing to do with the checkout."""
-    venv.create(tmp_path / "env", with_pip=True)
+    venv.create(tmp_path / "env")
     bin_ = tmp_path / "env" / "bin"
-    call([str(bin_ / "pip"), "install", "--quiet", str(wheel)], tmp_path)
+    pip = [sys.executable, "-m", "pip", "--python", str(bin_ / "python")]
+    call([*pip, "install", "--quiet", str(wheel)], tmp_path)
     work = tmp_path / "work"
     work.mkdir()
     (work / "train.py").write_text("print('training')\n")
@@ -142,6 +143,7 @@ def test_the_oldest_libraries_do(tmp_path: Path) -> None:
     call([*install, "--target", place, *oldest], tmp_path)
     tests = [f"tests/{name}" for name in LIBRARIES]
     pytest_ = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    pytest_ += ["-k", "not shellcheck"]
     said = call([*pytest_, *tests], ROOT, PYTHONPATH=place)
     assert re.search(r"\d passed", said)
     where = "import click as a, jinja2 as b, rich as c, yaml as d; print(a, b, c, d)"

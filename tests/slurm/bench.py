@@ -35,7 +35,7 @@ IMAGE = "horovod.sif"
 _TO_ITS_END = """\
 number=$(sbatch --parsable "$@") || exit
 echo "$number"
-while squeue --noheader --jobs="$number" | grep -q .; do sleep 0.3; done
+while squeue --noheader --jobs="$number" | grep -q .; do sleep 0.5; done
 exit "$(scontrol --oneliner show job "$number" | sed -n 's/.* ExitCode=\\([0-9]*\\):.*/\\1/p')"
 """
 _BUILD_TIMEOUT = 2400

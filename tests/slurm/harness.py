@@ -51,7 +51,7 @@ def wait_until(check: Callable[[], T], seconds: float = 180) -> T:
         if answer:
             return answer
         assert time.monotonic() < give_up, f"not true within {seconds:g} s"
-        time.sleep(0.2)
+        time.sleep(0.4)
 
 
 def _checked(result: Result[str], argv: Sequence[str], check: bool) -> Result[str]:
@@ -171,7 +171,7 @@ class Sandbox:
 
     def cancel_all(self) -> None:
         """Cancel every job and wait until none is left, so that tests do not meet."""
-        self.exec(["sh", "-c", "scancel -u $USER; while squeue -h | grep -q .; do sleep 0.2; done"])
+        self.exec(["sh", "-c", "scancel -u $USER; while squeue -h | grep -q .; do sleep 0.3; done"])
 
 
 def processes(first: int) -> Dict[int, List[str]]:

@@ -35,7 +35,7 @@ def submit(sandbox: Sandbox, *options: str, code: int = 0) -> Result[str]:
 
 def settled(sandbox: Sandbox) -> None:
     """Every job runs, or waits for a reason."""
-    waiting = "while squeue -h -t PD -o %r | grep -qx -e None -e ''; do sleep 0.1; done"
+    waiting = "while squeue -h -t PD -o %r | grep -qx -e None -e ''; do sleep 0.3; done"
     sandbox.exec(["sh", "-c", waiting])
 
 
@@ -86,7 +86,7 @@ def test_the_last_place_taken_between_the_verdict_and_sbatch(sandbox: Sandbox) -
 
 def test_with_all_gpus_held_it_waits_and_slurm_says_why(sandbox: Sandbox) -> None:
     held = [int(sandbox.exec([*RAW, "--gres=gpu:4"]).stdout) for _ in range(3)]
-    sandbox.exec(["sh", "-c", "until [ $(squeue -h -t R | wc -l) = 3 ]; do sleep 0.1; done"])
+    sandbox.exec(["sh", "-c", "until [ $(squeue -h -t R | wc -l) = 3 ]; do sleep 0.3; done"])
     result = submit(sandbox, "--gpus-per-node", "4", "--json")
     answer = json.loads(result.stdout)
     assert "will wait: you hold 12 of 12 GPUs; 4 more must wait until job " in result.stderr
@@ -111,7 +111,7 @@ def test_with_all_gpus_held_it_waits_and_slurm_says_why(sandbox: Sandbox) -> Non
 )
 def test_a_limit_of_a_whole_group(sandbox: Sandbox, limit: str, reason: str) -> None:
     sandbox.exec([*RAW, "--gres=gpu:3", "-c", "30"])
-    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.1; done"])
+    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.3; done"])
     with changed(sandbox, limit):
         answer = json.loads(submit(sandbox, "--gpus-per-node", "2", "-c", "10", "--json").stdout)
         assert (answer["verdict"]["kind"], answer["verdict"]["cause"]) == ("will wait", reason)
@@ -380,7 +380,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
 ) -> None:
     fill = ["sbatch", "-p", full, "-N", "2", "--gres=gpu:8", "-t", "60", COMMENT, "--exclusive"]
     sandbox.exec([*fill, "--wrap", "sleep 600"])
-    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.1; done"])
+    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.3; done"])
     words = ["-p", "auto", "--gpu", "a100,v100", "--gpus-per-node", "8", "-t", "10"]
     options = ["--field", "misc", "--appl", "pytorch", "--json", "--sbatch", "nice=0"]
     result = sandbox.exec([*PATIENT, "submit", *words, *options, "t.py"])
@@ -396,7 +396,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     assert "'cpu' is in the catalog, but the Slurm" in why_not["cpu"]  # this sandbox has none
     # Slurm is given the choice itself: the job in the chosen partition runs first.
     other = sandbox.exec([*fill, "--wrap", "true"]).stdout.split()[-1]
-    watch = "until squeue -h -o %T -t all -j $1 | grep -qv PENDING; do sleep 0.1; done"
+    watch = "until squeue -h -o %T -t all -j $1 | grep -qv PENDING; do sleep 0.3; done"
     sandbox.exec(["sh", "-c", watch, "sh", str(answer["job_id"])])
     assert sandbox.exec(["squeue", "-h", "-j", other, "-o", "%T"]).stdout.strip() == "PENDING"
 
@@ -440,7 +440,7 @@ def test_doctor(sandbox: Sandbox) -> None:
 
 def test_partitions_live(sandbox: Sandbox) -> None:
     sandbox.exec([*RAW, "--gres=gpu:3"])
-    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.1; done"])
+    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.3; done"])
     text = sandbox.exec(["neuronctl", "partitions", "--live", "--json", PARTITION]).stdout
     answer = json.loads(text)
     (one,) = answer["partitions"]

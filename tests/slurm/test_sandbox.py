@@ -274,7 +274,7 @@ def test_limits_of_a_user_wait_or_refuse(sandbox: Sandbox, no_jobs: None) -> Non
     result = sandbox.exec(words, check=False)
     assert result.returncode == 1
     assert "QOSMaxSubmitJobPerUserLimit" in result.stderr
-    script = "while [ $(squeue -h -t R | wc -l) -lt 3 ]; do sleep 0.1; done; squeue -h -o '%T %r'"
+    script = "while [ $(squeue -h -t R | wc -l) -lt 3 ]; do sleep 0.3; done; squeue -h -o '%T %r'"
     states: List[str] = []
     for _ in range(900):  # the reason is written when the scheduler next looks
         states = sandbox.exec(["sh", "-c", script]).stdout.splitlines()

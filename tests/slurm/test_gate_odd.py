@@ -205,6 +205,7 @@ def test_what_is_said_is_what_slurm_does(
     sandbox.write("t.py", "import time; time.sleep(60)\n")
     words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc"]
     words += ["--appl", "pytorch", "--gpus-per-node", "1", "--json", "--force"]
+    words += ["--launcher", "srun"]
     if asked[1:] and asked[1] in UNKNOWN_JOBS and sandbox.version >= (24, 11):
         said, happens = "refused NC529", "Job dependency problem"
     # A plan for the last test's job holds until the scheduler looks again.
@@ -400,7 +401,14 @@ def test_a_slurm_on_the_safe_side(
 
 def started(sandbox: Sandbox, job_id: int) -> None:
     """It starts; one of Slurm's two schedulers may leave it to the other at first."""
-    wait_until(lambda: seen(sandbox, job_id).startswith("R"))
+
+    def look() -> bool:
+        row = seen(sandbox, job_id)
+        log = sandbox.exec(["sh", "-c", f"cat *_{job_id}.out *_{job_id}.err"], check=False)
+        assert row.startswith(("PENDING", "CONFIGURING", "RUNNING")), row + log.stdout
+        return row.startswith("R")
+
+    wait_until(look)
 
 
 def seen(sandbox: Sandbox, job_id: int) -> str:
@@ -408,7 +416,7 @@ def seen(sandbox: Sandbox, job_id: int) -> str:
 
     def look() -> str:
         told = sandbox.exec(["scontrol", "--oneliner", "show", "job", str(job_id)]).stdout
-        row = sandbox.exec(["squeue", "-h", "-j", str(job_id), "-o", "%T %r"]).stdout
+        row = sandbox.exec(["squeue", "-h", "-t", "all", "-j", str(job_id), "-o", "%T %r"]).stdout
         if row.strip() in ("PENDING None", "PENDING", "PENDING Priority"):
             return ""
         # This one sbatch gives it already, and the scheduler may find another.

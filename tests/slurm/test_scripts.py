@@ -88,8 +88,10 @@ OPTIONS = {
     "neuron-koni": "-w n1",
     "csc-local-disk": "--gres=gpu:1",
     "csc-accelerate-two-nodes": "--gres=gpu:2",
+    **dict.fromkeys(("neuron-requeue-usr1", "neuron-term-without-trap"), "-t 10"),
 }
-"""What stands in a script and is not here: a node, types of GPUs."""
+"""What stands in a script and is not here (a node, types of GPUs), or would be due at once there:
+Slurm looks every 30 s for jobs to signal, which most of these outrun."""
 
 SUBMIT = """\
 cd scripts

@@ -50,7 +50,7 @@ ROUNDS ?= 30
 bench: install packages ## neuronctl beside its peers on a full cluster, into docs/reference/benchmarks.md
 	$(BIN)/python -m benchmarks --rounds $(ROUNDS)
 
-lint: install ## ruff, mypy --strict, and shellcheck over our scripts (the tests look at the generated ones)
+lint: install ## ruff, mypy --strict, and shellcheck over our own scripts; the tests check the generated ones
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -102,7 +102,7 @@ $(VENV)/tools.stamp: $(VENV)/python.stamp
 	$(VENV)/tools/bin/pip install --quiet uv pip-audit
 	@touch $@
 
-$(VENV)/torch.stamp: $(VENV)/python.stamp
+$(VENV)/torch.stamp: $(VENV)/python.stamp tools/torch.txt
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 

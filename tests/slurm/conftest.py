@@ -38,7 +38,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-    """Name each test's group, and let what takes longest begin first."""
+    """Name each test's group, and put the groups in order."""
 
     units: Dict[str, str] = {}
     busy: Dict[str, None] = {}
@@ -52,14 +52,14 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
             busy[unit] = None
         elif item.get_closest_marker("long"):
             waiting[unit] = None
-    # What keeps the cores busy beside what waits, one of each in turn.
+    # What waits longest begins first, in turn with what keeps the cores busy.
     turns = [unit for pair in itertools.zip_longest(waiting, busy) for unit in pair if unit]
     place = {unit: number for number, unit in enumerate(turns)}
     items.sort(key=lambda item: place.get(units[item.nodeid], len(place)))
 
 
 _SHARED = ("broken", "on_the_safe_side", "accounts", "own", "ran")
-"""What the tests of one file share, and is dear: a sandbox, or all jobs of one."""
+"""Expensive fixtures, each of one file: a sandbox, or all the jobs that ran in one."""
 
 
 def group_of(item: pytest.Item) -> str:

@@ -29,7 +29,7 @@ RUN = os.environ.setdefault("PYTEST_RUN", str(os.getpid()))
 """Part of the name of each sandbox: this test run's own, the same in all workers."""
 
 _NAMING = threading.Lock()
-"""Two threads of one test would restore each other's environment."""
+"""Held while a sandbox's name is in the environment, which the threads of a test share."""
 
 PATIENT = (
     *(sys.executable, "-c"),

@@ -404,8 +404,9 @@ def started(sandbox: Sandbox, job_id: int) -> None:
 
     def look() -> bool:
         row = seen(sandbox, job_id)
-        log = sandbox.exec(["sh", "-c", f"cat *_{job_id}.out *_{job_id}.err"], check=False)
-        assert row.startswith(("PENDING", "CONFIGURING", "RUNNING")), row + log.stdout
+        logs = ["sh", "-c", f"cat *_{job_id}.out *_{job_id}.err"]
+        waits_or_runs = row.startswith(("PENDING", "CONFIGURING", "RUNNING"))
+        assert waits_or_runs, row + sandbox.exec(logs, check=False).stdout
         return row.startswith("R")
 
     wait_until(look)

@@ -90,8 +90,9 @@ OPTIONS = {
     "csc-accelerate-two-nodes": "--gres=gpu:2",
     **dict.fromkeys(("neuron-requeue-usr1", "neuron-term-without-trap"), "-t 10"),
 }
-"""What stands in a script and is not here (a node, types of GPUs), or would be due at once there:
-Slurm looks every 30 s for jobs to signal, which most of these outrun."""
+"""What a script asks for and is not here: a node, types of GPUs. And a time limit before which no
+--signal falls due: with -t 2 these are due at once, and a job that Slurm's look every 30 s meets is
+signaled, requeued, and held back for two minutes."""
 
 SUBMIT = """\
 cd scripts
@@ -192,7 +193,11 @@ def run_all(
     refused = [line for line in said.splitlines() if not re.fullmatch(r"\w+ [\w-]+ \d+", line)]
     assert not refused
     ids = {(kind, name): job_id for kind, name, job_id in map(str.split, said.splitlines())}
-    wait_until(lambda: not sandbox.exec(["squeue", "-h", "-o", "%i"]).stdout.strip(), 300)
+    queue = ["squeue", "-h", "-o", "%i %j %T %r %M %S"]
+    try:
+        wait_until(lambda: not sandbox.exec(queue).stdout, 300)
+    except AssertionError as error:
+        raise AssertionError(sandbox.exec(queue).stdout) from error
     ends: Dict[str, List[str]] = {}
     asked: Dict[str, Set[str]] = {}
     for line in sandbox.exec(["scontrol", "-o", "show", "jobs"]).stdout.splitlines():

@@ -39,8 +39,8 @@ test-agreement: install test-packages ## what is said of 1,000 random requests i
 		tests/slurm/test_script_header.py --agreement-seed $$RANDOM --agreement-states 80 \
 		$(OPTIONS)
 
-test-fast: install ## unit tests, generated scripts and documentation, in under a minute
-	$(BIN)/python -m pytest -n 2 tests/unit tests/fuzz tests/golden tests/docs
+test-fast: install ## unit tests, generated scripts and documentation, in about a minute
+	$(BIN)/python -m pytest -n 4 tests/unit tests/fuzz tests/golden tests/docs
 
 fuzz: install ## over 100,000 broken files, answers of Slurm, logs and command lines, which takes minutes
 	$(BIN)/python -m pytest -p no:xdist tests/fuzz --hypothesis-profile=fuzz

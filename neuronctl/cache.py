@@ -8,15 +8,22 @@ can be deleted at any time.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
+import sys
 import zlib
-from typing import Any
+from typing import Any, Mapping, Optional, Type, TypeVar
 
 from neuronctl.errors import NeuronctlError
 from neuronctl.files import read_private, write_private
 from neuronctl.paths import cache_dir
 from neuronctl.version import __version__
+
+T = TypeVar("T")
+
+NOT_RESTORED = (KeyError, TypeError, AttributeError)
+"""What ``restored`` raises for data of another shape, such as an older class's."""
 
 
 def path_of(kind: str, name: str) -> str:
@@ -45,3 +52,37 @@ def write(kind: str, name: str, value: Any, source: str = "") -> None:
     with contextlib.suppress(NeuronctlError, OSError, ValueError):
         content = json.dumps(kept).encode("ascii")
         write_private(path_of(kind, name), b"%08x\n%s" % (zlib.crc32(content), content))
+
+
+def restored(kind: Type[T], data: Mapping[str, Any]) -> T:
+    """The object of a frozen dataclass of which ``dataclasses.asdict`` and JSON made ``data``.
+
+    Its fields hold plain values, tuples, mappings with text as keys, and more such objects; each
+    annotation ends with the class of the objects. Raises NOT_RESTORED.
+    """
+    if data.keys() != kind.__annotations__.keys():
+        raise KeyError(kind.__name__)
+    return kind(**{name: _restored(kind, name, value) for name, value in data.items()})
+
+
+def _restored(kind: type, name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        part = _part(kind, name) if value and isinstance(value[0], dict) else None
+        return tuple(value) if part is None else tuple(restored(part, one) for one in value)
+    part = _part(kind, name) if isinstance(value, dict) else None
+    if part is None:
+        return value
+    if kind.__annotations__[name].startswith("Mapping["):
+        return {key: restored(part, one) for key, one in value.items()}
+    return restored(part, value)
+
+
+@functools.cache
+def _part(kind: type, name: str) -> Optional[type]:
+    """The dataclass in the annotation of a field, such as ``Optional[Tuple[module.Class, ...]]``;
+    None where there is none."""
+    found: Any = sys.modules[kind.__module__]
+    words = kind.__annotations__[name].rstrip("]., ").replace("[", " ").split()
+    for word in words[-1].split("."):
+        found = getattr(found, word, None)
+    return found if hasattr(found, "__dataclass_fields__") else None

@@ -9,6 +9,7 @@ characters are written out as ``\\x1b``. NO_COLOR is respected.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any, List, Mapping, Optional, Sequence, TextIO
@@ -230,10 +231,16 @@ def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Any:
 
 
 def _rich_console(out: TextIO, width: int) -> Any:
+    # By itself, rich 13 also takes an empty NO_COLOR for one that is set.
+    return _made_console(out, width, bool(os.environ.get("NO_COLOR")))
+
+
+@functools.lru_cache(maxsize=1)
+def _made_console(out: TextIO, width: int, no_color: bool) -> Any:
     from rich.console import Console
 
-    # By itself, rich 13 also takes an empty NO_COLOR for one that is set.
-    no_color = bool(os.environ.get("NO_COLOR"))
-    return Console(
-        file=out, width=width, markup=False, highlight=False, emoji=False, no_color=no_color
+    made = functools.partial(
+        Console, file=out, width=width, markup=False, highlight=False, emoji=False
     )
+    # By itself, rich looks into the environment several times for every line that it prints.
+    return made(no_color=no_color, force_terminal=made().is_terminal)

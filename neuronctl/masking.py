@@ -152,7 +152,7 @@ def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[st
     Those in lists of variables for sbatch are found too: ``--export=ALL,HF_TOKEN=x``.
     """
     found = {value for name, value in env.items() if is_secret_name(name)}
-    lists = [value for name, value in env.items() if re.fullmatch(_EXPORT, f"{name}=")]
+    lists = [value for name, value in env.items() if _export_list(f"{name}=")[0]]
     before = ""
     for word in command_line:
         head, items, _ = _export_list(word, before)
@@ -186,7 +186,7 @@ def _export_list(word: str, before: str = "") -> Tuple[str, str, str]:
 
     before: the word before it, "" where that is not known. Empty without such a list.
     """
-    match = re.match(_EXPORT, word)
+    match = re.match(_EXPORT, word) if "export" in word.lower() else None
     if match is None and before != "--export":
         return "", "", ""
     head = "" if match is None else match[0]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 
 NO_VALUE, VALUE, OPTIONAL_VALUE = "", "=", "?"
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):  # there are hundreds, which a dataclass makes more slowly
     """One option of a program.
 
     takes: NO_VALUE, VALUE or OPTIONAL_VALUE (only attached: ``--nice=5``, ``-koff``). name: of the

@@ -48,18 +48,20 @@ def _literal(word: str) -> str:
 
 
 # $$ is a dollar sign; any other $ stands for itself.
-_REFERENCE = re.compile(r"(?a)\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+_REFERENCE = r"(?a)\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})"
 
 
 def references(text: str) -> Tuple[str, ...]:
     """The names of the variables that ``text`` refers to, as ``expanded`` reads it."""
-    found = (match[2] or match[3] for match in _REFERENCE.finditer(text))
+    if "$" not in text:
+        return ()
+    found = (match[2] or match[3] for match in re.finditer(_REFERENCE, text))
     return tuple(dict.fromkeys(name for name in found if name))
 
 
 def is_reference(text: str) -> bool:
     """Whether ``text`` is one reference to a variable, and nothing else."""
-    match = _REFERENCE.fullmatch(text)
+    match = re.fullmatch(_REFERENCE, text)
     return match is not None and not match[1]
 
 
@@ -70,7 +72,7 @@ def expanded(text: str, *, dollar: str = "$") -> Word:
     contains. dollar: what stands for a dollar sign in the outcome.
     """
     # re.split: literal text, then the three groups of a reference, and so on.
-    literal, *rest = _REFERENCE.split(text)
+    literal, *rest = re.split(_REFERENCE, text)
     literals, names = [literal.replace("$", dollar)], []
     for sign, plain, braced, after in zip(rest[::4], rest[1::4], rest[2::4], rest[3::4]):
         after = after.replace("$", dollar)

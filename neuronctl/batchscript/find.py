@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from typing import Iterator, List
@@ -10,8 +9,8 @@ from typing import Iterator, List
 MAX_BYTES = 4 * 1024 * 1024
 """The longest script that slurmctld takes where the site does not say otherwise."""
 
-_SHELL = re.compile(rb"(\xef\xbb\xbf)?#![^\n]*\b(ba|da|k|z)?sh\b|#SBATCH\s")
-_DIRECTIVE = re.compile(rb"^#SBATCH\s", re.MULTILINE)
+_SHELL = rb"(\xef\xbb\xbf)?#![^\n]*\b(ba|da|k|z)?sh\b|#SBATCH\s"
+_DIRECTIVE = rb"(?m)^#SBATCH\s"
 
 
 def scripts_at(path: str) -> List[str]:
@@ -20,6 +19,8 @@ def scripts_at(path: str) -> List[str]:
     A path that does not exist may have the shell's wildcards, and ``**`` for folders at any depth.
     Empty where a folder has no batch script, or nothing matches.
     """
+    import glob
+
     if os.path.isdir(path):
         return list(_below(path))
     if not os.path.lexists(path) and glob.has_magic(path):
@@ -47,7 +48,7 @@ def is_batch_script(path: str) -> bool:
             text = first + file.read(MAX_BYTES)
     except OSError:
         return False
-    if _SHELL.match(text):
-        return _DIRECTIVE.search(text) is not None
+    if re.match(_SHELL, text):
+        return re.search(_DIRECTIVE, text) is not None
     top = re.match(rb"(?:[ \t]*(?:#[^\n]*)?\n)*", text)
-    return top is not None and _DIRECTIVE.search(top[0]) is not None
+    return top is not None and re.search(_DIRECTIVE, top[0]) is not None

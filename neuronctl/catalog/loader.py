@@ -1,4 +1,4 @@
-"""Read the catalog's layers, merge them, and check the result.
+"""Find the catalog's layers, and read them merged and checked.
 
 From lowest to highest: the shipped partitions.yaml, /etc/neuronctl/partitions.yaml, the user's
 partitions.yaml, $NEURONCTL_CATALOG, --catalog FILE. A layer contains only what it changes:
@@ -8,15 +8,13 @@ cluster.
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from operator import itemgetter
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import List, Optional
 
-from neuronctl import yamlfile
-from neuronctl.catalog import schema
-from neuronctl.catalog.model import Catalog, Cluster, Location, Path, WallTime
-from neuronctl.catalog.yaml_mapping import EMPTY_HINT, CheckedMapping
-from neuronctl.errors import CatalogError, did_you_mean
+from neuronctl import cache, yamlfile
+from neuronctl.catalog.model import Catalog
+from neuronctl.errors import CatalogError
 from neuronctl.paths import config_dir, data_path, present
 
 SITE_FILE = "/etc/neuronctl/partitions.yaml"
@@ -28,7 +26,20 @@ def load(option_file: Optional[str] = None) -> Catalog:
     Raises CatalogError with file and line. The site's and the user's files are optional; a file
     named by ``--catalog`` or $NEURONCTL_CATALOG must exist.
     """
-    return merge([read(file) for file in layer_files(option_file)])
+    files = layer_files(option_file)
+    texts = [yamlfile.text_of(file, CatalogError) for file in files]
+    name, source = "\0".join(files), "\0".join(texts)
+    try:
+        return cache.restored(Catalog, cache.read("catalog", name, source))
+    except cache.NOT_RESTORED:
+        pass
+    # Most commands do without the YAML parser and the schema.
+    from neuronctl.catalog.merging import merge
+
+    layers = [yamlfile.parse(text, file, CatalogError) for file, text in zip(files, texts)]
+    catalog = merge(layers)
+    cache.write("catalog", name, dataclasses.asdict(catalog), source)
+    return catalog
 
 
 def layer_files(option_file: Optional[str] = None) -> List[str]:
@@ -40,119 +51,3 @@ def layer_files(option_file: Optional[str] = None) -> List[str]:
         raise CatalogError("--catalog: empty file name", "name a file, or omit the option")
     named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
     return files + [os.path.expanduser(name) for name in named if name]
-
-
-def read(file: str) -> yamlfile.Document:
-    """One layer; raises CatalogError with file and line."""
-    return yamlfile.read(file, CatalogError, keep=True)
-
-
-def merge(layers: List[yamlfile.Document]) -> Catalog:
-    """Merge layers, lowest first, into one catalog; raises CatalogError with all that is wrong."""
-    data: Dict[str, Any] = {}
-    locations: Dict[Path, Location] = {}
-    for layer in layers:
-        _lay_over(data, layer.data, (), layer, locations)
-    # Catalog paths begin with the cluster; "clusters" itself would only add noise.
-    files = tuple(layer.file for layer in layers)
-    node = CheckedMapping(data, (), locations, files)
-    node.check_keys(("default_cluster", "clusters"))
-    clusters: Dict[str, Cluster] = {}
-    clusters_node = node.mapping("clusters")
-    for name in clusters_node.present():
-        clusters[name] = schema.cluster(name, clusters_node.mapping(name))
-    default = node.text("default_cluster", "")
-    if not clusters and not clusters_node.wrong():
-        below = [("clusters", name) for name in clusters_node.data]
-        node.refuse("clusters", "all clusters are removed", EMPTY_HINT, *below)
-    elif default and clusters_node.data.get(default, "") is None:
-        clusters_node.refuse(default, "has no value but is the default_cluster", EMPTY_HINT)
-    elif default not in clusters and not clusters_node.wrong():
-        node.refuse(
-            "default_cluster",
-            f"{default!r} is not a cluster",
-            did_you_mean(default, clusters),
-            ("clusters",),
-            ("clusters", default),
-        )
-    _check_slurm_names(clusters, clusters_node)
-    if node.errors:
-        first, *others = (error for _, error in sorted(node.errors.values(), key=itemgetter(0)))
-        first.others = tuple(others)
-        raise first
-    found = {
-        path[1:] if path[0] == "clusters" else path: place
-        for path, place in locations.items()
-        if path != ("clusters",)
-    }
-    _inherit(clusters, found)
-    return Catalog(clusters, default, files, found, _sources(layers))
-
-
-def _check_slurm_names(clusters: Mapping[str, Cluster], node: CheckedMapping) -> None:
-    """Reject a ClusterName that would identify two clusters."""
-    owners: Dict[str, str] = {}
-    for name, cluster in clusters.items():
-        for alias in dict.fromkeys((name, *cluster.slurm_cluster_names)):
-            other = owners.setdefault(alias.lower(), name)
-            if other != name:
-                node.refuse(
-                    name,
-                    f"the ClusterName {alias!r} already belongs to {other}",
-                    "a cluster's name and its slurm_cluster_names must be unique: change one",
-                    (name, "slurm_cluster_names"),
-                    (other, "slurm_cluster_names"),
-                )
-
-
-def _sources(layers: List[yamlfile.Document]) -> Dict[Tuple[str, str], str]:
-    found: Dict[Tuple[str, str], str] = {}
-    for layer in layers:
-        clusters = layer.data.get("clusters")
-        for name, cluster in clusters.items() if isinstance(clusters, dict) else ():
-            if isinstance(cluster, dict):
-                said = [str(cluster[key]) for key in ("source", "date") if cluster.get(key)]
-                found[layer.file, name] = ", ".join(said)
-    return found
-
-
-def _lay_over(
-    below: Dict[str, Any],
-    above: Mapping[str, Any],
-    path: Path,
-    layer: yamlfile.Document,
-    locations: Dict[Path, Location],
-) -> None:
-    """Merge ``above`` into ``below``. A null keeps its key, so that the name is checked too."""
-    for key, value in above.items():
-        here = (*path, key)
-        place = Location(layer.file, layer.lines[here])
-        old = below.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            _lay_over(old, value, here, layer, locations)
-            continue
-        if isinstance(old, (dict, list)):
-            for gone in [known for known in locations if known[: len(here)] == here]:
-                del locations[gone]
-        locations[here] = place
-        if isinstance(value, dict):
-            below[key] = {}
-            _lay_over(below[key], value, here, layer, locations)
-        else:
-            below[key] = value
-
-
-def _inherit(clusters: Mapping[str, Cluster], locations: Dict[Path, Location]) -> None:
-    """Record where the values that a partition inherits were read from."""
-    wall_time: type = WallTime
-    for name, cluster in clusters.items():
-        for partition in cluster.partitions:
-            base = (name, "partitions", partition)
-            pairs: List[Tuple[Path, Path]] = [
-                ((*base, "wall_time", key), (name, "wall_time", key))
-                for key in schema.fields(wall_time)
-            ]
-            pairs += [((*base, "arch"), (name, "arch")), ((*base, "nodes"), (*base, "node_list"))]
-            for wanted, source in pairs:
-                if wanted not in locations and source in locations:
-                    locations[wanted] = locations[source]

@@ -6,7 +6,7 @@ All times are whole seconds, all memory sizes are in MB as Slurm counts it (1 MB
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
 from neuronctl.errors import CatalogError, PolicyError, did_you_mean
 from neuronctl.frozen import dataclass, field
@@ -272,10 +272,11 @@ class Catalog:
     default_cluster: str
     files: Tuple[str, ...]
     """The files read, lowest layer first."""
-    locations: Mapping[Path, Location]
-    """Where each value was read."""
-    sources: Mapping[Tuple[str, str], str] = field(default_factory=dict)
-    """(file, cluster) -> the source and date that the file states for that cluster."""
+    lines: Tuple[Mapping[str, int], ...] = ()
+    """For each file, the lines (counted from 1) of the values that come from it, by their paths,
+    as ``path_key`` spells them."""
+    sources: Tuple[Mapping[str, str], ...] = ()
+    """For each file, the source and date that it states for a cluster, by the cluster's name."""
 
     def cluster(self, name: Optional[str] = None) -> Cluster:
         """The cluster of that name (None: the default); raises CatalogError if unknown."""
@@ -292,13 +293,15 @@ class Catalog:
 
         The source and date are those of the file that contains the line, if it states any.
         """
-        place, evidence = self.location(*path), self.evidence(*path)
-        if place is None:
+        found, evidence = self._nearest(path), self.evidence(*path)
+        if found is None:
             cluster = self.clusters[path[0]]
             return Citation(f"{cluster.source}, {cluster.date}")
-        said = evidence.where or self.sources.get((place.file, path[0]), "")
+        layer, line = found
+        said = evidence.where or self.sources[layer].get(path[0], "")
         kind = evidence.kind if evidence.doubtful else ""
-        return Citation(": ".join(filter(None, (str(place), kind, said))), doubtful=bool(kind))
+        words = (f"{self.files[layer]}:{line}", kind, said)
+        return Citation(": ".join(filter(None, words)), doubtful=bool(kind))
 
     def evidence(self, *path: str) -> Evidence:
         """What the value at ``path`` (the cluster first) rests on.
@@ -306,21 +309,46 @@ class Catalog:
         The entry nearest to the value counts, unless a higher file has set the value since.
         """
         name, *keys = path
-        place = self.location(*path)
+        found = self._nearest(path)
         for length in range(len(keys), 0, -1):
             key = ".".join(keys[:length])
-            told = self.locations.get((name, "evidence", key))
-            if told is None or place is None:
-                continue
-            if self.files.index(told.file) >= self.files.index(place.file):
+            told = self._exact((name, "evidence", key))
+            if told is not None and found is not None and told[0] >= found[0]:
                 return self.clusters[name].evidence.get(key, Evidence())
         return Evidence()
 
     def location(self, *path: str) -> Optional[Location]:
         """Where the value at ``path``, or its nearest enclosing mapping, was read."""
-        while path:
-            place = self.locations.get(path)
-            if place is not None:
-                return place
-            path = path[:-1]
+        found = self._nearest(path)
+        return None if found is None else Location(self.files[found[0]], found[1])
+
+    def has(self, *path: str) -> bool:
+        """Whether a file has a value at ``path`` itself."""
+        return self._exact(path) is not None
+
+    def locations(self) -> Dict[Path, Location]:
+        """Where each value was read."""
+        return {
+            tuple(key.split("\0")): Location(file, line)
+            for file, lines in zip(self.files, self.lines)
+            for key, line in lines.items()
+        }
+
+    def _nearest(self, path: Path) -> Optional[Tuple[int, int]]:
+        """The number of the file, and the line, of a value or of what is nearest around it."""
+        found = None
+        while path and found is None:
+            found, path = self._exact(path), path[:-1]
+        return found
+
+    def _exact(self, path: Path) -> Optional[Tuple[int, int]]:
+        key = path_key(path)
+        for layer, lines in enumerate(self.lines):
+            if key in lines:
+                return layer, lines[key]
         return None
+
+
+def path_key(path: Path) -> str:
+    """A path as one text: its keys joined by NUL, which no YAML file contains."""
+    return "\0".join(path)

@@ -58,7 +58,9 @@ def import_(write: Optional[str], force: bool) -> None:
     ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes this
     cluster the default.
     """
-    from neuronctl.catalog.loader import layer_files, merge, read
+    from neuronctl import yamlfile
+    from neuronctl.catalog.loader import layer_files
+    from neuronctl.catalog.merging import merge
     from neuronctl.cli.job_output import write_text
     from neuronctl.cli.say import print_script, say
 
@@ -66,7 +68,8 @@ def import_(write: Optional[str], force: bool) -> None:
     # A file that it replaces need not be valid: the one written, or what '>' has just emptied.
     target = None if write is None else os.path.realpath(write)
     files = (file for file in layer_files() if os.path.realpath(file) != target)
-    layers = [read(file) for file in files if not os.path.isfile(file) or os.path.getsize(file)]
+    files = (file for file in files if not os.path.isfile(file) or os.path.getsize(file))
+    layers = [yamlfile.read(file, CatalogError) for file in files]
     below = [merge(layers[: number + 1]) for number in range(len(layers))]
     text = _draft(_ask(), below)
     if write is None:
@@ -83,7 +86,8 @@ def import_(write: Optional[str], force: bool) -> None:
 def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     """Show where the catalog differs from Slurm, figure by figure."""
     from neuronctl import console, yamlfile
-    from neuronctl.catalog.loader import load, merge
+    from neuronctl.catalog.loader import load
+    from neuronctl.catalog.merging import merge
     from neuronctl.catalog_import import differences, untold
     from neuronctl.cli.say import say
     from neuronctl.slurm.cluster import is_cluster

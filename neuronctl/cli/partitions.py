@@ -373,7 +373,7 @@ def _places(catalog: Catalog, cluster: Cluster, names: Sequence[str]) -> Dict[Tu
     """Key path below the cluster -> file:line, of values only (not of the mappings round them)."""
     places = {
         path[1:]: str(place)
-        for path, place in catalog.locations.items()
+        for path, place in catalog.locations().items()
         if path[0] == cluster.name and len(path) > 1 and path[1] != "evidence"
     }
     inner = {path[:length] for path in places for length in range(1, len(path))}

@@ -10,7 +10,6 @@ import click
 
 from neuronctl.cli import COMMANDS, HELP
 from neuronctl.errors import UsageError
-from neuronctl.version import __version__
 
 
 class LazyGroup(click.Group):
@@ -42,12 +41,15 @@ class LazyGroup(click.Group):
         return HELP.rstrip("\n")
 
 
+_VERSION = "Show the version and exit."
+
 root = LazyGroup(
     "neuronctl",
     help="Submit, check and track GPU training jobs on a Slurm cluster.",
+    # main() answers it.
+    params=[click.Option(["--version"], is_flag=True, expose_value=False, help=_VERSION)],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-click.version_option(__version__, prog_name="neuronctl")(root)
 
 
 def invoke(words: List[str]) -> int:

@@ -19,7 +19,7 @@ from neuronctl.masking import Masker, secret_values
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import REASONS
+from neuronctl.slurm.limits import reasons
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
 from neuronctl.tracking.endings import canceller, is_launch_failure
@@ -54,7 +54,7 @@ def gather(status: JobStatus) -> Evidence:
     queue: Tuple[PartitionJob, ...] = ()
     limit = None
     same_name: Tuple[JobId, ...] = ()
-    if status.state == "PENDING" and status.source == "squeue" and status.reason in REASONS:
+    if status.state == "PENDING" and status.source == "squeue" and status.reason in reasons():
         limit = explain_now(status)
     elif status.state == "PENDING" and status.source == "squeue" and status.partition:
         # The reason is known all the same.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmError
-from neuronctl.slurm.limits import KINDS, REASONS, Counts, Limit, Per, Scope
+from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope, reasons
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
 from neuronctl.slurm.snapshot import Limits, limits_in_force
@@ -32,7 +32,7 @@ def explained(jobs: Sequence[JobStatus]) -> Dict[str, Explained]:
 
     jobs: also those that count against the limits.
     """
-    waiting = [job for job in jobs if job.state == "PENDING" and job.reason in REASONS]
+    waiting = [job for job in jobs if job.state == "PENDING" and job.reason in reasons()]
     known = _known_limits(shared=any(job.reason in _SHARED for job in waiting)) if waiting else None
     if known is None:
         return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
@@ -15,8 +14,8 @@ from neuronctl.words import moment
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _UNUSABLE = (
-    r"DOWN|DRAIN|FAIL|COMPLETING|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING"
-    r"|POWER|REBOOT|PERFCTRS|BLOCKED|INVAL|\*"
+    *("DOWN", "DRAIN", "FAIL", "COMPLETING", "UNKNOWN", "FUTURE", "NO_RESPOND", "NOT_RESPONDING"),
+    *("POWER", "REBOOT", "PERFCTRS", "BLOCKED", "INVAL", "*"),
 )
 
 
@@ -83,9 +82,10 @@ def is_up(node: SiteNode) -> bool:
 
     On one that still ends a job it may.
     """
-    return not re.search(_UNUSABLE, node.state.replace("COMPLETING", ""))
+    state = node.state.replace("COMPLETING", "")
+    return not any(word in state for word in _UNUSABLE)
 
 
 def is_usable(node: SiteNode) -> bool:
     """Whether Slurm starts jobs on the node now, where it has room, reservations aside."""
-    return not re.search(_UNUSABLE, node.state)
+    return not any(word in node.state for word in _UNUSABLE)

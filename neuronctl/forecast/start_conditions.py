@@ -5,12 +5,13 @@ sbatch options are not judged here. Pure.
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import slurm_says
+from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.request import begin_time
 from neuronctl.slurm.snapshot import Limits
@@ -128,7 +129,8 @@ def _begin(text: str, now: int) -> Iterator[Outcome]:
 _MET, _WAITS, _OPEN, _NEVER = "met", "waits", "open", "never"
 
 
-class _Term(NamedTuple):
+@dataclass(frozen=True)
+class _Term:
     """A job that ``--dependency`` names; of a singleton the id is 0. rest: a task or a delay."""
 
     kind: str
@@ -147,7 +149,7 @@ def is_singleton(plan: JobPlan) -> bool:
 
 def _terms(text: str) -> List[_Term]:
     terms = []
-    for item in re.split("[,?]", text.lower()):
+    for item in re.split("[,?]", text.lower()) if text else ():
         kind, colon, ids = item.partition(":")
         if kind == "singleton":
             terms.append(_Term(kind, 0, ""))

@@ -48,9 +48,9 @@ def look(plan: JobPlan) -> LocalFacts:
         config_file=os.path.join(config_dir(), "config.yaml"),
         problems={code: problem for code, problem in problems.items() if problem is not None},
         needs_ranks=_needs_ranks(text),
-        uses_several_gpus=re.search(_SEVERAL_GPUS, text) is not None,
+        uses_several_gpus=bool(text) and re.search(_SEVERAL_GPUS, text) is not None,
         has_directives=_has_directives(plan.request),
-        imports=_imports(text) if is_python(plan.request) else (),
+        imports=_imports(text) if text and is_python(plan.request) else (),
         variables=frozenset(os.environ),
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
@@ -225,6 +225,8 @@ def _python_text(plan: JobPlan) -> str:
 
 
 def _needs_ranks(text: str) -> str:
+    if "environ" not in text and "init_process_group" not in text:
+        return ""
     found = re.search(_NEEDS, text)
     if found is None or re.search(_SUPPLIES, text):
         return ""

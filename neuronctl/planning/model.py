@@ -291,7 +291,9 @@ class JobPlan:
 
 def signal_of(request: JobRequest) -> Optional[Signal]:
     """The request's ``--signal``, taken apart; None without one."""
-    match = re.fullmatch(r"(?:([BR]+):)?(?:SIG)?([^@]+)(?:@.*)?", request.signal or "")
+    if request.signal is None:
+        return None
+    match = re.fullmatch(r"(?:([BR]+):)?(?:SIG)?([^@]+)(?:@.*)?", request.signal)
     if match is None:
         return None
     to_shell, name = "B" in (match[1] or ""), match[2]

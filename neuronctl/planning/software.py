@@ -43,7 +43,7 @@ def python_file(request: JobRequest) -> Optional[str]:
     return words[0] if words[0].endswith(".py") else None
 
 
-_PYTHON = re.compile(r"python[0-9.]*")
+_PYTHON = r"python[0-9.]*"
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish")
 _STARTS_OTHERS = (
     *("ray", "jupyter", "jupyter-lab", "jupyter-notebook", "jupyterlab", "notebook"),
@@ -55,7 +55,7 @@ _STARTS_OTHERS = (
 def runs_python(request: JobRequest) -> bool:
     """Whether the program is a Python file or module, also behind ``python``."""
     first, *args = _command(request)
-    module = _PYTHON.fullmatch(first.rpartition("/")[2]) is not None and "-m" in args[:-1]
+    module = re.fullmatch(_PYTHON, first.rpartition("/")[2]) is not None and "-m" in args[:-1]
     return module or python_file(request) is not None
 
 
@@ -63,7 +63,7 @@ def _called(request: JobRequest) -> Tuple[str, List[str]]:
     """The name of the program, or of the module behind ``python -m``, and its arguments."""
     program, *args = _command(request)
     name = program.rpartition("/")[2]
-    if _PYTHON.fullmatch(name) and "-m" in args[:-1]:
+    if re.fullmatch(_PYTHON, name) and "-m" in args[:-1]:
         module = args.index("-m") + 1
         if all(word.startswith("-") for word in args[:module]):  # no Python file comes first
             return args[module], args[module + 1 :]

@@ -91,6 +91,8 @@ _TOKEN = r"""(?xs)
 def _shell_words(text: str, file: str, block: str) -> Tuple[Shell, ...]:
     """The words of shell text, each as it stands there, with its quotes."""
     words: List[Shell] = []
+    if not any(sign in text for sign in "'\"`$\\"):
+        return tuple(map(Shell, text.split()))
     for token in re.finditer(_TOKEN, text):
         if token["stray"]:
             raise TemplateError(f"{file}: block '{block}': unexpected {token['stray']}")

@@ -13,27 +13,27 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 from neuronctl import units
 from neuronctl.errors import did_you_mean
 from neuronctl.frozen import dataclass
-from neuronctl.sbatch_options import SBATCHS_OWN, SRUN
 from neuronctl.shell import BASHS_OWN, join
 from neuronctl.words import other_dash
 
 Fields = Dict[str, Any]
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_CONTROL = r"[\x00-\x1f\x7f\u0085\u2028\u2029]"
+_SURROGATE = r"[\ud800-\udfff]"
 
 
 def one_line(text: str) -> str:
     """Return ``text``; raise ValueError if it would break a ``#SBATCH`` line or is empty."""
-    control = _CONTROL.search(text)
+    if text.isascii() and text.isprintable() and text.strip():
+        return text  # as nearly all are, and no pattern is needed
+    control = re.search(_CONTROL, text)
     if control:
         raise ValueError(
             f"contains the control character {control.group()!r} at position "
             f"{control.start() + 1}, which a job script cannot hold"
         )
-    if _SURROGATE.search(text):
+    if re.search(_SURROGATE, text):
         raise ValueError("is not valid UTF-8")
     if not text.strip():
         raise ValueError("is empty")
@@ -141,12 +141,15 @@ def _nodes(texts: Sequence[str]) -> Fields:
 
 
 def _time(texts: Sequence[str]) -> Fields:
-    amount = re.fullmatch(r"([0-9]{1,6}) *(d|h|m|min)[a-z]*", texts[0].strip(), re.IGNORECASE)
-    if amount:
+    try:
+        units.parse_time(texts[0])
+    except ValueError:
+        amount = re.fullmatch("([0-9]{1,6}) *(d|h|m|min)[a-z]*", texts[0].strip(), re.IGNORECASE)
+        if amount is None:
+            raise
         number, unit = amount.groups()
         slurms = {"d": f"{number}-00:00:00", "h": f"{number}:00:00"}.get(unit.lower(), number)
-        raise ValueError(f"'{texts[0]}' is not a Slurm time; write {slurms}")
-    units.parse_time(texts[0])
+        raise ValueError(f"'{texts[0]}' is not a Slurm time; write {slurms}") from None
     return {"time_limit": texts[0].strip()}
 
 
@@ -260,7 +263,7 @@ def _env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     pairs: Dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not _NAME.match(name):
+        if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
             # Do not repeat the value: it may be a secret.
             shown = f"{name}=…" if equals else text
             raise ValueError(f"'{shown}' is not NAME=VALUE with a valid variable name")
@@ -268,7 +271,7 @@ def _env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
             raise ValueError(f"bash does not let scripts set {name}")
         if "\0" in value:
             raise ValueError(f"the value of {name} contains a NUL byte")
-        if _SURROGATE.search(value):
+        if re.search(_SURROGATE, value):
             raise ValueError(f"the value of {name} is not valid UTF-8")
         pairs[name] = value
     return tuple(pairs.items())
@@ -290,6 +293,9 @@ def _option_words(field: str) -> Callable[[Sequence[str]], Fields]:
 
 
 def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
+    from neuronctl.sbatch_options import SBATCHS_OWN, SRUN  # few jobs have such an option
+
+    only_of_srun = {one.long for one in SRUN} - SBATCHS_OWN
     known = {one.long: one for one in OPTIONS if one.group == "Slurm" and one.long != "sbatch"}
     options = []
     for text in texts:
@@ -304,7 +310,7 @@ def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
             raise ValueError(f"neuronctl has this option itself: write --{option}")
         if name in _NOT_IN_A_SCRIPT:
             raise ValueError(f"--{name} cannot be used in a job script: {_NOT_IN_A_SCRIPT[name]}")
-        if name in _ONLY_OF_SRUN:
+        if name in only_of_srun:
             raise ValueError(
                 f"--{name} is an option of srun, which sbatch does not know: with --launcher srun, "
                 f"write --launcher-option=--{option}"
@@ -315,6 +321,8 @@ def _sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
 
 def _whole(name: str, known: Mapping[str, Option]) -> str:
     """The option that sbatch takes ``name`` for: it may be abbreviated, if only one begins so."""
+    from neuronctl.sbatch_options import SBATCHS_OWN
+
     every = {*SBATCHS_OWN, *known}
     longer = [one for one in every if one.startswith(name)]
     return longer[0] if name not in every and len(longer) == 1 else name
@@ -325,10 +333,10 @@ def unknown_to_sbatch(name: str) -> Optional[str]:
 
     A site's own plugins may add others.
     """
+    from neuronctl.sbatch_options import SBATCHS_OWN
+
     return None if name in SBATCHS_OWN else did_you_mean(name, sorted(SBATCHS_OWN))
 
-
-_ONLY_OF_SRUN = {one.long for one in SRUN} - SBATCHS_OWN
 
 # sbatch reads these from a script too, and then does not simply submit it.
 _NOT_IN_A_SCRIPT = {

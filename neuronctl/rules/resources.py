@@ -342,6 +342,6 @@ def _cite_wall_time(context: RuleContext, key: str) -> Citation:
     if key == "maximum" and place in context.sources:
         return context.sources[place]
     # Most partitions have it from their cluster.
-    if (context.plan.cluster.name, *place, key) in context.catalog.locations:
+    if context.catalog.has(context.plan.cluster.name, *place, key):
         return context.cite(*place, key)
     return context.cite("wall_time", key)

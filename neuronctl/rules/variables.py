@@ -51,6 +51,8 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
         )
     for launch in plan.launches:
         words = launch.request.args
+        if not any("$" in word for word in words):
+            continue
         programs = (word.rpartition("/")[2] for word in (launch.request.script or "", *words))
         if any(re.fullmatch(_READ_DOLLARS, program) for program in programs):
             continue

@@ -7,8 +7,9 @@ whatever reads limits has it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
-from typing import Dict, Iterator, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.frozen import dataclass
@@ -322,5 +323,7 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     return tuple(found)
 
 
-REASONS = frozenset(limit.reason for kind in _KINDS for limit in kind.examples())
-"""The reasons that Slurm gives jobs that wait for a limit."""
+@functools.cache
+def reasons() -> FrozenSet[str]:
+    """The reasons that Slurm gives jobs that wait for a limit."""
+    return frozenset(limit.reason for kind in _KINDS for limit in kind.examples())

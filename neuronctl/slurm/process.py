@@ -75,7 +75,7 @@ class Result:
 
 def plain_words(text: str) -> str:
     """Slurm's message without ``sbatch: error:`` at the start of each line."""
-    return re.sub(_PREFIX, "", text).strip()
+    return re.sub(_PREFIX, "", text).strip() if text else ""
 
 
 def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str, str]:

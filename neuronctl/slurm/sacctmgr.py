@@ -128,8 +128,7 @@ def limits_stamp(text: str) -> int:
 
 def _before_id(line: str, key: str) -> str:
     """``UserName=kim(1000)`` -> kim."""
-    match = re.search(rf"(?:^| ){key}=([^ (]*)", line)
-    return "" if match is None else match[1]
+    return f" {line}".partition(f" {key}=")[2].partition(" ")[0].partition("(")[0]
 
 
 def parse_qos(text: str) -> Tuple[Qos, ...]:

@@ -288,5 +288,4 @@ def judge_refused(again: Callable[[], PreparedJob]) -> Optional[PreparedJob]:
 
 def _load_the_rest() -> None:
     """Import what comes after the verdict, which takes longer than Slurm takes to answer."""
-    import neuronctl.records.recovery
     import neuronctl.rendering.render  # noqa: F401

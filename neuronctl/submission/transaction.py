@@ -109,12 +109,20 @@ class Recording:
         self._warn = warn
         with self._tolerant():
             self.store = RecordStore.default()
-            if ask_slurm:
+            if ask_slurm and self._may_be_cut_off(self.store):
                 from neuronctl.records.recovery import recover
 
                 for note in recover(self.store):
                     warn(note)
             self.key = self.store.begin(draft, self.cluster)
+
+    def _may_be_cut_off(self, store: RecordStore) -> bool:
+        """Whether there may be submissions that were cut off."""
+        try:
+            return bool(store.open_intents())
+        except RecordError as error:
+            self._warn(error.message)
+            return False
 
     def taken(
         self, submitted: Submitted, draft: Optional[RecordDraft] = None

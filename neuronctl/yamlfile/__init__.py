@@ -60,6 +60,18 @@ def read(
     Raises ``error`` with file and line for anything else, and if the file cannot be read.
     """
     file = os.fspath(path)
+    text = text_of(file, error)
+    kept = _read_kept(file, text) if keep else None
+    if kept is not None:
+        return kept
+    document = parse(text, file, error)
+    if keep and not any(key in document.data for key in private):
+        _keep(document, text)
+    return document
+
+
+def text_of(file: str, error: Type[NeuronctlError]) -> str:
+    """The text of a YAML file; raises ``error`` where it cannot be read or is none."""
     try:
         with open(file, "rb") as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -69,17 +81,10 @@ def read(
     if len(content) > MAX_BYTES:
         raise error(f"{file}: larger than {MAX_BYTES} bytes", "check that this is a YAML file")
     try:
-        text = content.decode("utf-8")  # PyYAML removes a byte order mark itself
+        return content.decode("utf-8")  # PyYAML removes a byte order mark itself
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
         raise error(f"{file}:{line}: not UTF-8 text", "save the file as UTF-8") from None
-    kept = _read_kept(file, text) if keep else None
-    if kept is not None:
-        return kept
-    document = parse(text, file, error)
-    if keep and not any(key in document.data for key in private):
-        _keep(document, text)
-    return document
 
 
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -16,6 +17,8 @@ from living import LIMITS
 
 from neuronctl import cache, yamlfile
 from neuronctl.catalog.loader import load
+from neuronctl.catalog.merging import merge
+from neuronctl.catalog.model import Catalog
 from neuronctl.errors import CatalogError
 from neuronctl.gate import limits_cache
 from neuronctl.paths import config_dir, data_path
@@ -251,8 +254,6 @@ def test_the_cache_of_yaml(changed: Any) -> None:
 
 @pytest.fixture(scope="module")
 def limits() -> Any:
-    import dataclasses
-
     return dataclasses.asdict(LIMITS)
 
 
@@ -262,6 +263,20 @@ def test_the_cache_of_limits(limits: Any, drawn: st.DataObject) -> None:
     _keep("limits", "key", drawn.draw(data(({"at": 1_800_000_000, "limits": limits},))), "")
     with bounded():
         limits_cache.read("key", now=1_800_000_060)
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Any:
+    text = f"default_cluster: toy\n{CATALOGS[0]}"
+    return dataclasses.asdict(merge([yamlfile.parse(text, "toy.yaml", CatalogError)]))
+
+
+@inputs(1)
+@given(st.data())
+def test_the_cache_of_catalogs(catalog: Any, drawn: st.DataObject) -> None:
+    kept = json.loads(json.dumps(drawn.draw(data((catalog,)))))
+    with bounded(*cache.NOT_RESTORED):
+        cache.restored(Catalog, kept)
 
 
 def _keep(kind: str, name: str, value: Any, source: str) -> None:

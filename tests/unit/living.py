@@ -54,7 +54,7 @@ def judged(
     look: Optional[Snapshot], *, why_not: str = "", site: Policy = NO_POLICY, **request: Any
 ) -> Assessment:
     made = plan_of(cluster(site), **request)
-    catalog = Catalog({"toy": made.cluster}, "toy", (), {})
+    catalog = Catalog({"toy": made.cluster}, "toy", ())
     return assess(RuleContext(made, catalog), look, why_not)
 
 

@@ -86,7 +86,7 @@ def findings(
     **fields: Any,
 ) -> Tuple[Finding, ...]:
     made = plan_of(where, interactive, **fields)
-    catalog = Catalog({made.cluster.name: made.cluster}, made.cluster.name, (), {})
+    catalog = Catalog({made.cluster.name: made.cluster}, made.cluster.name, ())
     return check(RuleContext(made, catalog, here, reviewed))
 
 

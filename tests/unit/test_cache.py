@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Mapping, Optional, Tuple
 
 import pytest
 
 from neuronctl import cache
+from neuronctl.frozen import dataclass, field
 
 
 @pytest.fixture
@@ -100,3 +103,47 @@ def test_a_place_that_cannot_be_written_is_no_error(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "flat"))
     cache.write("kind", "name", 1)
     assert cache.read("kind", "name") is None
+
+
+@dataclass(frozen=True)
+class Inner:
+    name: str
+    figures: Tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outer:
+    one: Inner
+    several: Optional[Tuple[Inner, ...]]
+    named: Mapping[str, Inner]
+    plain: Mapping[str, int] = field(default_factory=dict)
+    parts: Tuple[Mapping[str, int], ...] = ()
+
+
+WHOLE = Outer(
+    Inner("a", (1, 2)), (Inner("b"), Inner("c")), {"d": Inner("e")}, {"f": 1}, ({"g": 2}, {})
+)
+
+
+@pytest.mark.parametrize("value", [WHOLE, Outer(Inner(""), None, {}), Outer(Inner("x"), (), {})])
+def test_objects_are_restored(value: Outer) -> None:
+    kept = json.loads(json.dumps(dataclasses.asdict(value)))
+    again = cache.restored(Outer, kept)
+    assert again == value and repr(again) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"one": {}},
+        {"one": {"name": "a", "figures": [], "new": 1}},
+        {"several": [{"name": "a", "figures": []}, 1]},
+        {"named": {"d": []}},
+        {"another": 1},
+    ],
+)
+def test_another_shape_is_not_restored(change: Mapping[str, object]) -> None:
+    kept = json.loads(json.dumps(dataclasses.asdict(WHOLE)))
+    for data in ({**kept, **change}, None, [], 1, "x", {}):
+        with pytest.raises(cache.NOT_RESTORED):
+            cache.restored(Outer, data)

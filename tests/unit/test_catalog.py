@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Callable
 
 import pytest
 
-from neuronctl.catalog import loader
+from neuronctl import cache
+from neuronctl.catalog import loader, merging
 from neuronctl.catalog.model import Location, WallTime
 from neuronctl.errors import CatalogError, PolicyError
 from neuronctl.units import UNLIMITED
@@ -19,7 +21,7 @@ Write = Callable[[Path, str], Path]
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The site's file, which only root could write where it belongs."""
     file = tmp_path / "etc" / "partitions.yaml"
-    monkeypatch.setattr(loader, "SITE_FILE", file)
+    monkeypatch.setattr(loader, "SITE_FILE", str(file))
     return file
 
 
@@ -261,3 +263,63 @@ def test_a_figure_carries_its_own_evidence(tmp_path: Path) -> None:
     loader.load(str(write(tmp_path / "z.yaml", gone)))
     gone = "clusters: {neuron: {partitions: {cas_v100nv_8: null}}}"
     loader.load(str(write(tmp_path / "z.yaml", gone)))
+
+
+# ---------------------------------------------------------------------------- the cache
+
+
+def test_what_is_kept_of_a_catalog_is_the_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "c.yaml", layer("note", "'한글'"))
+    first = loader.load(str(file))
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "merge", None)  # it must not be needed any more
+        again = loader.load(str(file))
+    assert again == first
+    assert again.locations() == first.locations()
+    assert type(again.cluster().partition("cpu").cores_per_node) is tuple
+    place = ("neuron", "partitions", "cpu", "note")
+    assert again.cite(*place) == first.cite(*place)
+    assert again.location(*place) == Location(str(file), 1)
+
+
+def test_what_is_kept_of_a_catalog_is_never_stale(tmp_path: Path, clean_home: Path) -> None:
+    def limit() -> object:
+        return loader.load(str(file)).cluster().partition("cpu").max_submit_jobs
+
+    file = write(tmp_path / "c.yaml", layer("max_submit_jobs", 4))
+    os.utime(file, (1, 1))
+    assert limit() == 4
+    write(file, layer("max_submit_jobs", 5))  # of the same size and time
+    os.utime(file, (1, 1))
+    assert limit() == 5
+    write(clean_home / ".config" / "neuronctl" / "partitions.yaml", layer("note", "'x'"))
+    assert loader.load(str(file)).cluster().partition("cpu").note == "x"
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], {}, "x", 1, {"clusters": {}}, {"clusters": {"neuron": {"name": "neuron"}}}]
+)
+def test_a_kept_catalog_of_another_shape_is_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: object
+) -> None:
+    file = write(tmp_path / "c.yaml", layer("note", "'x'"))
+    keep = cache.write
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            cache, "write", lambda kind, name, data, source: keep(kind, name, value, source)
+        )
+        loader.load(str(file))
+    assert loader.load(str(file)).cluster().partition("cpu").note == "x"
+
+
+def test_a_file_that_is_named_twice_counts_as_the_higher_layer(tmp_path: Path) -> None:
+    file = write(tmp_path / "c.yaml", layer("note", "'x'"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NEURONCTL_CATALOG", str(file))
+        for _ in range(2):  # merged, and read back
+            catalog = loader.load(str(file))
+            assert catalog.files[1:] == (str(file), str(file))
+            place = catalog.location("neuron", "partitions", "cpu", "note")
+            assert place == Location(str(file), 1)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuronctl.catalog import loader, schema
+from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Cluster, Partition, Policy
 from neuronctl.errors import CatalogError
 from neuronctl.yamlfile import parse
@@ -265,7 +266,7 @@ def test_a_catalog_with_one_value_changed_loads_or_says_where(
         layer = {key: layer}
     try:
         above = parse(yaml.safe_dump(layer, allow_unicode=True), "layer.yaml", CatalogError)
-        catalog = loader.merge([parse(SHIPPED, "shipped.yaml", CatalogError), above])
+        catalog = merge([parse(SHIPPED, "shipped.yaml", CatalogError), above])
     except CatalogError as error:
         assert error.message.startswith(("layer.yaml:", "shipped.yaml:"))
         return

@@ -9,6 +9,7 @@ from typing import Dict, List
 import pytest
 
 from neuronctl.catalog import loader, model, schema
+from neuronctl.catalog.merging import merge
 from neuronctl.errors import CatalogError
 from neuronctl.yamlfile import parse, read
 
@@ -46,5 +47,5 @@ def test_its_examples_load(page: str) -> None:
     examples = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(examples) == 3
     for example in examples:
-        catalog = loader.merge([shipped, parse(example, "catalog.md", CatalogError)])
-        assert "catalog.md" in {place.file for place in catalog.locations.values()}
+        catalog = merge([shipped, parse(example, "catalog.md", CatalogError)])
+        assert "catalog.md" in {place.file for place in catalog.locations().values()}

@@ -13,7 +13,7 @@ from living import LIMITS, NODES, PARTITION, qos_with
 
 from neuronctl import yamlfile
 from neuronctl.catalog.json_schema import catalog_schema
-from neuronctl.catalog.loader import merge
+from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Cluster
 from neuronctl.catalog_import import Difference, differences, draft, untold
 from neuronctl.errors import CatalogError
@@ -27,7 +27,7 @@ def read(limits: Limits) -> Cluster:
 
 
 def test_partitions_that_slurm_does_not_have_are_taken_out() -> None:
-    shipped = yamlfile.read(data_path("partitions.yaml"), CatalogError, keep=True)
+    shipped = yamlfile.read(data_path("partitions.yaml"), CatalogError)
     config = dataclasses.replace(LIMITS.config, cluster="neuron")
     here = dataclasses.replace(LIMITS, config=config)
     text = draft(here, "2026-11-21", [merge([shipped])])
@@ -47,7 +47,7 @@ clusters:
     default_partition: old
     partitions: {old: {nodes: 1}, gpu: {note: from the guide}}
 """
-    shipped = yamlfile.read(data_path("partitions.yaml"), CatalogError, keep=True)
+    shipped = yamlfile.read(data_path("partitions.yaml"), CatalogError)
     site = yamlfile.parse(text, "site", CatalogError)
     own = yamlfile.parse("clusters: {lab: {partitions: {old: null, mine: {}},"
                          " default_partition: gpu}}", "own", CatalogError)  # fmt: skip
@@ -70,7 +70,7 @@ def lay_over_shipped(limits: Limits, **below: Any) -> Cluster:
         }
     }
     layers = [
-        yamlfile.read(data_path("partitions.yaml"), CatalogError, keep=True),
+        yamlfile.read(data_path("partitions.yaml"), CatalogError),
         yamlfile.parse(json.dumps(lower), "lower", CatalogError),
     ]
     config = dataclasses.replace(limits.config, cluster="neuron")

@@ -188,7 +188,7 @@ def test_derived_figures(catalog: Catalog) -> None:
 
 def test_every_figure_has_its_place(catalog: Catalog, root: Path) -> None:
     lines = (root / "partitions.yaml").read_text().splitlines()
-    for path, place in catalog.locations.items():
+    for path, place in catalog.locations().items():
         derived = path[0] == "neuron" and path[-1] == "nodes"
         key = "node_list" if derived else path[-1]
         assert f" {key}:" in f" {lines[place.line - 1]}".replace("{", " "), (path, place)

@@ -203,7 +203,7 @@ def test_threads_are_no_cores() -> None:
 def test_a_rule_that_is_off_is_no_wait_either() -> None:
     where = cluster(policy(rules_off=("NC503",)))
     made = plan_of(where, gpus_per_node=8)
-    catalog = Catalog({"toy": where}, "toy", (), {})
+    catalog = Catalog({"toy": where}, "toy", ())
     result = assess(RuleContext(made, catalog), live((job(5, 8), job(7, 4))))
     assert "NC503" not in codes(result)
     assert result.verdict.kind == "can start now"

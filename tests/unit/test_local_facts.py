@@ -328,7 +328,7 @@ def test_whether_one_process_uses_several_gpus(here: Path, text: str, several: b
     made = plan_of(script="python", args=("train.py",), gpus_per_node=2)
     local = local_facts.look(made)
     assert local.uses_several_gpus is several
-    found = check(RuleContext(made, Catalog({"toy": made.cluster}, "toy", (), {}), local))
+    found = check(RuleContext(made, Catalog({"toy": made.cluster}, "toy", ()), local))
     assert ("NC306" in {finding.code for finding in found}) is several
 
 
@@ -336,7 +336,7 @@ def test_a_program_that_needs_a_launcher_is_told_of_torchrun(here: Path) -> None
     (here / "train.py").write_text('dist.init_process_group("nccl")\n')
     for launcher, code in (("python", {"NC306"}), ("torchrun", set())):
         made = plan_of(script="train.py", gpus_per_node=1, launcher=launcher)
-        catalog = Catalog({"toy": made.cluster}, "toy", (), {})
+        catalog = Catalog({"toy": made.cluster}, "toy", ())
         found = check(RuleContext(made, catalog, local_facts.look(made)))
         assert {finding.code for finding in found} & {"NC306"} == code
 

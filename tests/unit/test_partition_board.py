@@ -15,7 +15,7 @@ from neuronctl.slurm.job_id import JobId
 
 def board(look: Snapshot, *names: str) -> PartitionNow:
     where = cluster()
-    (one,) = partitions_now(names or ("gpu",), where, Catalog({"toy": where}, "toy", (), {}), look)
+    (one,) = partitions_now(names or ("gpu",), where, Catalog({"toy": where}, "toy", ()), look)
     return one
 
 
@@ -55,7 +55,7 @@ def test_a_partition_without_gpus_counts_cores() -> None:
 
 def test_every_partition_of_slurms_is_shown() -> None:
     where = cluster()
-    found = partitions_now((), where, Catalog({"toy": where}, "toy", (), {}), live())
+    found = partitions_now((), where, Catalog({"toy": where}, "toy", ()), live())
     assert [one.partition for one in found] == [one.name for one in LIMITS.partitions]
 
 

@@ -24,7 +24,7 @@ THREE = dataclasses.replace(LIMITS, partitions=(PARTITION, OLD, OTHER), nodes=(*
 
 def judged(look: Any, **fields: Any) -> Dict[str, Candidate]:
     where = cluster()
-    catalog = Catalog({"toy": where}, "toy", (), {})
+    catalog = Catalog({"toy": where}, "toy", ())
     asked = request(partition="auto", **fields)
     return {one.name: one for one in candidates(asked, catalog, where, HERE, look)}
 
@@ -110,9 +110,7 @@ def test_no_partition_at_all(fields: Dict[str, Any], hint: str) -> None:
     where = cluster(partitions={one.name: one for one in (GPU, V100, CPU)})
     asked = request(partition="auto", **fields)
     with pytest.raises(PolicyError, match="no partition of toy can hold the job") as caught:
-        choose(
-            asked, Catalog({"toy": where}, "toy", (), {}), where, HERE, interactive=False, ask=False
-        )
+        choose(asked, Catalog({"toy": where}, "toy", ()), where, HERE, interactive=False, ask=False)
     assert "gpu: NC121: " in caught.value.message
     assert caught.value.hint == hint
 

@@ -387,7 +387,7 @@ def test_several_partitions_get_the_cores_that_each_of_them_has() -> None:
 
 
 def test_a_list_of_partitions_is_judged_in_each() -> None:
-    catalog = Catalog({"toy": cluster()}, "toy", (), {})
+    catalog = Catalog({"toy": cluster()}, "toy", ())
     # Slurm passes over the nodes that do not suit the job.
     made = plan_of(partition="gpu,old", gpus_per_node=5, gpu_type="a100")
     told = assess(RuleContext(made, catalog), None)

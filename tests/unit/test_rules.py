@@ -16,8 +16,8 @@ from neuronctl.catalog.model import (
     CommentPolicy,
     CorePolicy,
     Evidence,
-    Location,
     Partition,
+    path_key,
 )
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import LocalFacts, RuleContext, check
@@ -741,7 +741,7 @@ def test_severities() -> None:
 
 def test_source_names_the_guide() -> None:
     made = plan_of(partition="old", gpus_per_node=5)
-    catalog = Catalog({"toy": made.cluster}, "toy", (), {})
+    catalog = Catalog({"toy": made.cluster}, "toy", ())
     (found,) = check(RuleContext(made, catalog))
     assert found.source == "toy guide, 2026-01"
     assert made.partition is V100
@@ -756,8 +756,8 @@ def test_advice_and_observations_warn() -> None:
             "policy.cores": Evidence("observation", "gpu, 2026"),
         },
     )
-    places = {
-        ("toy", *path): Location("toy.yaml", 1)
+    lines = {
+        path_key(("toy", *path)): 1
         for path in (
             ("policy", "cores", "rule"),
             ("policy", "forbidden_options", "mem"),
@@ -766,7 +766,7 @@ def test_advice_and_observations_warn() -> None:
         )
     }
     plan = plan_of(site, gpus_per_node=1, cpus_per_task=9, mem="8G", time_limit="1")
-    catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), places)
+    catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), (lines,), ({},))
     found = {one.code: one for one in check(RuleContext(plan, catalog, HERE))}
     for code, source in (("NC132", "observation: gpu, 2026"), ("NC211", "advice")):
         assert (found[code].severity, found[code].doubtful) == ("warning", True)

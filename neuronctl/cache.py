@@ -62,14 +62,18 @@ def restored(kind: Type[T], data: Mapping[str, Any]) -> T:
     """
     if data.keys() != kind.__annotations__.keys():
         raise KeyError(kind.__name__)
-    return kind(**{name: _restored(kind, name, value) for name, value in data.items()})
+    values = dict(data)
+    for name, value in data.items():
+        if isinstance(value, (dict, list)):
+            values[name] = _restored(kind, name, value)
+    return kind(**values)
 
 
 def _restored(kind: type, name: str, value: Any) -> Any:
     if isinstance(value, list):
         part = _part(kind, name) if value and isinstance(value[0], dict) else None
         return tuple(value) if part is None else tuple(restored(part, one) for one in value)
-    part = _part(kind, name) if isinstance(value, dict) else None
+    part = _part(kind, name)
     if part is None:
         return value
     if kind.__annotations__[name].startswith("Mapping["):

@@ -12,7 +12,6 @@ from neuronctl.planning.model import gpus_held
 from neuronctl.rule_codes import WARNING
 from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
 from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_cores, most_gpus, most_nodes
-from neuronctl.slurm.limits import Scope
 from neuronctl.words import counted
 
 
@@ -327,7 +326,7 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
         asked = f"no time limit (-t {plan.request.time_limit})"
     jobs = f"{kind} jobs in {plan.partition.name}"
     sets = None if context.prospect is None else context.prospect.wall_time
-    if sets is not None and sets.scope != Scope.PARTITION:
+    if sets is not None and not sets.about.of_partition:
         jobs += f" of {sets.holder}"
     yield Violation(
         f"requested {asked}; {jobs} may run at most {units.format_time(limit)}: Slurm may accept "

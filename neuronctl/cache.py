@@ -23,7 +23,7 @@ from neuronctl.version import __version__
 T = TypeVar("T")
 
 NOT_RESTORED = (KeyError, TypeError, AttributeError)
-"""What ``restored`` raises for data of another shape, such as an older class's."""
+"""What ``restored`` raises for data of another shape, such as that of an older class."""
 
 
 def path_of(kind: str, name: str) -> str:
@@ -55,36 +55,41 @@ def write(kind: str, name: str, value: Any, source: str = "") -> None:
 
 
 def restored(kind: Type[T], data: Mapping[str, Any]) -> T:
-    """The object of a frozen dataclass of which ``dataclasses.asdict`` and JSON made ``data``.
+    """The frozen dataclass from which ``dataclasses.asdict`` and JSON made ``data``.
 
-    Its fields hold plain values, tuples, mappings with text as keys, and more such objects; each
-    annotation ends with the class of the objects. Raises NOT_RESTORED.
+    A field holds a plain value or another such object, or a Tuple or a Mapping (by text) of either:
+    ``Optional[Tuple[Limit, ...]]``, ``Mapping[str, Partition]``. Raises NOT_RESTORED.
     """
-    if data.keys() != kind.__annotations__.keys():
+    model: type = kind
+    annotations = model.__annotations__
+    if data.keys() != annotations.keys():
         raise KeyError(kind.__name__)
     values = dict(data)
     for name, value in data.items():
+        shape = annotations[name].partition("[")[0]
+        if shape in _SHAPES and not isinstance(value, _SHAPES[shape]):
+            raise TypeError(name)
         if isinstance(value, (dict, list)):
-            values[name] = _restored(kind, name, value)
+            values[name] = _restored(value, _class_in(model, name), shape)
     return kind(**values)
 
 
-def _restored(kind: type, name: str, value: Any) -> Any:
+_SHAPES = {"Mapping": dict, "Tuple": list}
+
+
+def _restored(value: Any, part: Optional[type], shape: str) -> Any:
     if isinstance(value, list):
-        part = _part(kind, name) if value and isinstance(value[0], dict) else None
         return tuple(value) if part is None else tuple(restored(part, one) for one in value)
-    part = _part(kind, name)
     if part is None:
         return value
-    if kind.__annotations__[name].startswith("Mapping["):
+    if shape == "Mapping":
         return {key: restored(part, one) for key, one in value.items()}
     return restored(part, value)
 
 
 @functools.cache
-def _part(kind: type, name: str) -> Optional[type]:
-    """The dataclass in the annotation of a field, such as ``Optional[Tuple[module.Class, ...]]``;
-    None where there is none."""
+def _class_in(kind: type, name: str) -> Optional[type]:
+    """The dataclass in the annotation of a field; None where there is none."""
     found: Any = sys.modules[kind.__module__]
     words = kind.__annotations__[name].rstrip("]., ").replace("[", " ").split()
     for word in words[-1].split("."):

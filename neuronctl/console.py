@@ -232,15 +232,15 @@ def _folded(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Any:
 
 def _rich_console(out: TextIO, width: int) -> Any:
     # By itself, rich 13 also takes an empty NO_COLOR for one that is set.
-    return _made_console(out, width, bool(os.environ.get("NO_COLOR")))
+    return _console_for(out, width, bool(os.environ.get("NO_COLOR")))
 
 
 @functools.lru_cache(maxsize=1)
-def _made_console(out: TextIO, width: int, no_color: bool) -> Any:
+def _console_for(out: TextIO, width: int, no_color: bool) -> Any:
     from rich.console import Console
 
-    made = functools.partial(
+    new = functools.partial(
         Console, file=out, width=width, markup=False, highlight=False, emoji=False
     )
     # By itself, rich looks into the environment several times for every line that it prints.
-    return made(no_color=no_color, force_terminal=made().is_terminal)
+    return new(no_color=no_color, force_terminal=new().is_terminal)

@@ -10,7 +10,7 @@ from neuronctl.frozen import dataclass
 NO_VALUE, VALUE, OPTIONAL_VALUE = "", "=", "?"
 
 
-class Known(NamedTuple):  # there are hundreds, which a dataclass makes more slowly
+class Known(NamedTuple):  # there are hundreds, and a dataclass is slower to make
     """One option of a program.
 
     takes: NO_VALUE, VALUE or OPTIONAL_VALUE (only attached: ``--nice=5``, ``-koff``). name: of the

@@ -1,4 +1,4 @@
-"""Find the catalog's layers, and read them merged and checked.
+"""Find the catalog's layers, and load them, merged and checked.
 
 From lowest to highest: the shipped partitions.yaml, /etc/neuronctl/partitions.yaml, the user's
 partitions.yaml, $NEURONCTL_CATALOG, --catalog FILE. A layer contains only what it changes:
@@ -28,12 +28,12 @@ def load(option_file: Optional[str] = None) -> Catalog:
     """
     files = layer_files(option_file)
     texts = [yamlfile.text_of(file, CatalogError) for file in files]
-    name, source = "\0".join(files), "\0".join(texts)
+    name, source = "\0".join(files), "\0".join([_made_by(), *texts])
     try:
         return cache.restored(Catalog, cache.read("catalog", name, source))
     except cache.NOT_RESTORED:
         pass
-    # Most commands do without the YAML parser and the schema.
+    # Imported late: most commands need neither the YAML parser nor the schema.
     from neuronctl.catalog.merging import merge
 
     layers = [yamlfile.parse(text, file, CatalogError) for file, text in zip(files, texts)]
@@ -51,3 +51,18 @@ def layer_files(option_file: Optional[str] = None) -> List[str]:
         raise CatalogError("--catalog: empty file name", "name a file, or omit the option")
     named = [os.environ.get("NEURONCTL_CATALOG"), option_file]
     return files + [os.path.expanduser(name) for name in named if name]
+
+
+def _made_by() -> str:
+    """A text that changes with the code that merges and checks: a checkout changes without a new
+    version number."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    files = [*(f"catalog/{name}.py" for name in _CODE), "rule_codes.py", "units.py"]
+    try:
+        found = [os.stat(os.path.join(package, file)) for file in files]
+    except OSError:
+        return ""  # installed without its source
+    return " ".join(f"{one.st_mtime_ns}:{one.st_size}" for one in found)
+
+
+_CODE = ("merging", "model", "schema", "yaml_mapping")

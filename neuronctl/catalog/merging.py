@@ -51,12 +51,14 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
         if path != ("clusters",)
     }
     _inherit(clusters, found)
-    # A file may be named twice: its values then count as those of the higher layer.
-    rank = {file: number for number, file in enumerate(files)}
-    lines: List[Dict[str, int]] = [{} for _ in files]
-    for path, place in found.items():
-        lines[rank[place.file]][path_key(path)] = place.line
-    return Catalog(clusters, default, files, tuple(lines), tuple(map(_sources, layers)))
+    return Catalog(
+        clusters,
+        default,
+        files,
+        lines={path_key(path): place.line for path, place in found.items()},
+        layers={path_key(path): files.index(place.file) for path, place in found.items()},
+        sources={layer.file: _sources(layer) for layer in layers},
+    )
 
 
 def _check_slurm_names(clusters: Mapping[str, Cluster], node: CheckedMapping) -> None:

@@ -272,11 +272,12 @@ class Catalog:
     default_cluster: str
     files: Tuple[str, ...]
     """The files read, lowest layer first."""
-    lines: Tuple[Mapping[str, int], ...] = ()
-    """For each file, the lines (counted from 1) of the values that come from it, by their paths,
-    as ``path_key`` spells them."""
-    sources: Tuple[Mapping[str, str], ...] = ()
-    """For each file, the source and date that it states for a cluster, by the cluster's name."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """The line (counted from 1) of each value, by its path as ``path_key`` spells it."""
+    layers: Mapping[str, int] = field(default_factory=dict)
+    """The file of each value, as its index in ``files``, by the same path."""
+    sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """File -> cluster -> the source and date that the file states for the cluster."""
 
     def cluster(self, name: Optional[str] = None) -> Cluster:
         """The cluster of that name (None: the default); raises CatalogError if unknown."""
@@ -297,10 +298,10 @@ class Catalog:
         if found is None:
             cluster = self.clusters[path[0]]
             return Citation(f"{cluster.source}, {cluster.date}")
-        layer, line = found
-        said = evidence.where or self.sources[layer].get(path[0], "")
+        place = self._location(found)
+        said = evidence.where or self.sources.get(place.file, {}).get(path[0], "")
         kind = evidence.kind if evidence.doubtful else ""
-        words = (f"{self.files[layer]}:{line}", kind, said)
+        words = (str(place), kind, said)
         return Citation(": ".join(filter(None, words)), doubtful=bool(kind))
 
     def evidence(self, *path: str) -> Evidence:
@@ -312,43 +313,39 @@ class Catalog:
         found = self._nearest(path)
         for length in range(len(keys), 0, -1):
             key = ".".join(keys[:length])
-            told = self._exact((name, "evidence", key))
-            if told is not None and found is not None and told[0] >= found[0]:
+            told = path_key((name, "evidence", key))
+            if told not in self.layers or found is None:
+                continue
+            if self.layers[told] >= self.layers[found]:
                 return self.clusters[name].evidence.get(key, Evidence())
         return Evidence()
 
     def location(self, *path: str) -> Optional[Location]:
         """Where the value at ``path``, or its nearest enclosing mapping, was read."""
         found = self._nearest(path)
-        return None if found is None else Location(self.files[found[0]], found[1])
+        return None if found is None else self._location(found)
 
     def has(self, *path: str) -> bool:
         """Whether a file has a value at ``path`` itself."""
-        return self._exact(path) is not None
+        return path_key(path) in self.lines
 
     def locations(self) -> Dict[Path, Location]:
         """Where each value was read."""
-        return {
-            tuple(key.split("\0")): Location(file, line)
-            for file, lines in zip(self.files, self.lines)
-            for key, line in lines.items()
-        }
+        return {tuple(key.split(_BETWEEN)): self._location(key) for key in self.lines}
 
-    def _nearest(self, path: Path) -> Optional[Tuple[int, int]]:
-        """The number of the file, and the line, of a value or of what is nearest around it."""
-        found = None
-        while path and found is None:
-            found, path = self._exact(path), path[:-1]
-        return found
+    def _location(self, key: str) -> Location:
+        return Location(self.files[self.layers[key]], self.lines[key])
 
-    def _exact(self, path: Path) -> Optional[Tuple[int, int]]:
-        key = path_key(path)
-        for layer, lines in enumerate(self.lines):
-            if key in lines:
-                return layer, lines[key]
-        return None
+    def _nearest(self, path: Path) -> Optional[str]:
+        """The key of a value, or of what is nearest around it."""
+        while path and path_key(path) not in self.lines:
+            path = path[:-1]
+        return path_key(path) if path else None
+
+
+_BETWEEN = "\0"  # the YAML reader refuses a key that contains it
 
 
 def path_key(path: Path) -> str:
-    """A path as one text: its keys joined by NUL, which no YAML file contains."""
-    return "\0".join(path)
+    """A path as one text, such as a key of JSON must be."""
+    return _BETWEEN.join(path)

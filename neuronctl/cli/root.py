@@ -10,6 +10,7 @@ import click
 
 from neuronctl.cli import COMMANDS, HELP
 from neuronctl.errors import UsageError
+from neuronctl.version import __version__
 
 
 class LazyGroup(click.Group):
@@ -41,13 +42,28 @@ class LazyGroup(click.Group):
         return HELP.rstrip("\n")
 
 
-_VERSION = "Show the version and exit."
+def _version(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        from neuronctl.console import print_line
+
+        print_line(f"neuronctl, version {__version__}")
+        context.exit()
+
 
 root = LazyGroup(
     "neuronctl",
     help="Submit, check and track GPU training jobs on a Slurm cluster.",
-    # main() answers it.
-    params=[click.Option(["--version"], is_flag=True, expose_value=False, help=_VERSION)],
+    params=[
+        # Not click.version_option, which asks gettext for its texts at every start.
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_version,
+            help="Show the version and exit.",
+        )
+    ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

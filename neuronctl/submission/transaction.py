@@ -109,15 +109,14 @@ class Recording:
         self._warn = warn
         with self._tolerant():
             self.store = RecordStore.default()
-            if ask_slurm and self._may_be_cut_off(self.store):
+            if ask_slurm and self._has_open_intents(self.store):
                 from neuronctl.records.recovery import recover
 
                 for note in recover(self.store):
                     warn(note)
             self.key = self.store.begin(draft, self.cluster)
 
-    def _may_be_cut_off(self, store: RecordStore) -> bool:
-        """Whether there may be submissions that were cut off."""
+    def _has_open_intents(self, store: RecordStore) -> bool:
         try:
             return bool(store.open_intents())
         except RecordError as error:

@@ -71,7 +71,7 @@ def read(
 
 
 def text_of(file: str, error: Type[NeuronctlError]) -> str:
-    """The text of a YAML file; raises ``error`` where it cannot be read or is none."""
+    """The text of a YAML file; raises ``error`` where it has none, or too much."""
     try:
         with open(file, "rb") as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -89,13 +89,13 @@ def text_of(file: str, error: Type[NeuronctlError]) -> str:
 
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
     """Parse text as read() does; messages refer to it as ``file``."""
-    # Importing yaml takes longer than everything else that a cached catalog needs.
+    # Importing yaml takes longer than all that most commands do with what is kept.
     from neuronctl.yamlfile import parser
 
     return parser.parse(text, file, error)
 
 
-_SEPARATOR = "\0"  # never part of a key: YAML does not allow this character
+_SEPARATOR = "\0"  # the parser refuses a key that contains it
 
 
 def _read_kept(file: str, text: str) -> Optional[Document]:

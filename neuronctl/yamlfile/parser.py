@@ -115,6 +115,8 @@ class _Builder:
             if not isinstance(key_event, yaml.ScalarEvent) or not key_event.value:
                 raise self.fail(key_event, "a key must be a plain word")
             key: str = key_event.value
+            if "\0" in key:
+                raise self.fail(key_event, f"the key {key!r} contains a NUL character")
             below = (*path, key)
             if key in result:
                 raise self.fail(

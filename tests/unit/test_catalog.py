@@ -314,7 +314,25 @@ def test_a_kept_catalog_of_another_shape_is_absent(
     assert loader.load(str(file)).cluster().partition("cpu").note == "x"
 
 
-def test_a_file_that_is_named_twice_counts_as_the_higher_layer(tmp_path: Path) -> None:
+def test_what_is_kept_of_a_catalog_changes_with_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "c.yaml", layer("note", "'x'"))
+    loader.load(str(file))
+    monkeypatch.setattr(loader, "_made_by", lambda: "a newer checkout")
+    monkeypatch.setattr(merging, "merge", None)
+    with pytest.raises(TypeError):
+        loader.load(str(file))
+
+
+def test_values_keep_their_order_whatever_file_they_are_from(tmp_path: Path) -> None:
+    shipped = list(loader.load().locations())
+    file = write(tmp_path / "c.yaml", layer("max_submit_jobs", 4))
+    for _ in range(2):  # merged, and read back
+        assert list(loader.load(str(file)).locations()) == shipped
+
+
+def test_a_file_that_is_named_twice(tmp_path: Path) -> None:
     file = write(tmp_path / "c.yaml", layer("note", "'x'"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEURONCTL_CATALOG", str(file))

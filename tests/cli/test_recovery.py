@@ -26,11 +26,11 @@ def cut_off(age: int = 0, name: str = "train", cluster: Optional[str] = None) ->
     )  # fmt: skip
     before = Path(store.directory) / f"{store.begin(draft)}.intent.json"
     data = json.loads(before.read_text())
+    before.unlink()  # before the new one is written: in the first ms of a second, it is the same
     begun = time.time() - age
     stamp = time.strftime("%Y%m%dT%H%M%S000Z", time.gmtime(begun))
     data.update(key=stamp + data["key"][19:], begun_at=int(begun), pid=2**22 + 1, cluster=cluster)
     (Path(store.directory) / f"{data['key']}.intent.json").write_text(json.dumps(data))
-    before.unlink()
     return str(data["key"])
 
 

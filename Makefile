@@ -19,7 +19,9 @@ WORKERS ?= 7
 VENV := .venv
 BIN := $(VENV)/bin
 # Groups of tests share a sandbox (tests/slurm/conftest.py), and begin in the order given there.
-TEST_SLURM = NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# Where a worker dies, pytest-xdist would wait for ever for the groups it had (3.8).
+PYTEST = $(BIN)/python -m pytest --max-worker-restart 0
+TEST_SLURM = NEURONCTL_REQUIRE_SLURM=1 $(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -40,7 +42,7 @@ test-agreement: install test-packages ## what is said of 1,000 random requests i
 		$(OPTIONS)
 
 test-fast: install ## unit tests, generated scripts and documentation, in about a minute
-	$(BIN)/python -m pytest -n 4 tests/unit tests/fuzz tests/golden tests/docs
+	$(PYTEST) -n 4 tests/unit tests/fuzz tests/golden tests/docs
 
 fuzz: install ## over 100,000 broken files, answers of Slurm, logs and command lines, which takes minutes
 	$(BIN)/python -m pytest -p no:xdist tests/fuzz --hypothesis-profile=fuzz

@@ -198,7 +198,25 @@ def _tree(data: bytes) -> Node:
         import tree_sitter_bash
 
         _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    return _parser.parse(data).root_node
+    return _parser.parse(_harmless(data)).root_node
+
+
+_BEHIND_BRACE = re.compile(
+    rb"(\{[0-9]*(?:\.\.[0-9]*)?)"
+    rb"([\xc4-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})"
+)
+
+
+def _harmless(data: bytes) -> bytes:
+    """The text without what may end this process: letters of as many bytes stand in for it.
+
+    Behind a brace, the grammar's scanner (0.25.1) asks C's isdigit() about any character: above
+    U+00FF it reads memory beyond a table, and a segmentation fault may follow.
+    """
+    return _BEHIND_BRACE.sub(lambda match: match[1] + _LETTERS[len(match[2])], data)
+
+
+_LETTERS = {2: "é".encode(), 3: "éa".encode(), 4: "éé".encode()}
 
 
 _CLOSING = frozenset(("then", "else", "elif", "fi", "do", "done", "esac", "}"))

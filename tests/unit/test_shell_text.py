@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import List, Optional, Tuple
 
 import pytest
 
+from neuronctl.batchscript import shell_text
 from neuronctl.batchscript.launches import Launch, launch
 from neuronctl.batchscript.shell_text import Command, read_shell
 
@@ -171,3 +173,19 @@ def test_a_variable_of_several_words_is_as_many() -> None:
     ]
     assert {one.place.column for one in words[1:5]} == {6}
     assert only("L='a b'\nx \"$L\" '$L'").arguments == ("a b", "$L")
+
+
+@pytest.mark.parametrize("character", ["é", "ı", "한", "\uffee", "\U0001f600", "\U0010ffff"])
+@pytest.mark.parametrize("begin", ["{", "{12", "{1..", "{1..34", "a{", "${", "{{"])
+def test_a_character_behind_a_brace(begin: str, character: str) -> None:
+    """The grammar's scanner reads memory that is not its own for it, and may end the process."""
+    text = f"echo {begin}{character}x}} 뒤\n"
+    data = text.encode()
+    given = shell_text._harmless(data)
+    assert len(given) == len(data) and given.count(b"\n") == 1
+    assert all(
+        ord(one) < 0x100 for one in re.findall(r"\{[0-9]*(?:\.\.[0-9]*)?(.)", given.decode())
+    )
+    (command,) = read_shell(text).commands
+    assert command.words[0].raw == "echo"
+    assert text[:-1].endswith(command.words[-1].raw)

@@ -19,7 +19,7 @@ WORKERS ?= 7
 VENV := .venv
 BIN := $(VENV)/bin
 # Groups of tests share a sandbox (tests/slurm/conftest.py), and begin in the order given there.
-# Where a worker dies, pytest-xdist would wait for ever for the groups it had (3.8).
+# If a worker dies, pytest-xdist 3.8 waits forever for the groups that it had.
 PYTEST = $(BIN)/python -m pytest --max-worker-restart 0
 TEST_SLURM = NEURONCTL_REQUIRE_SLURM=1 $(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 

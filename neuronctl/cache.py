@@ -55,7 +55,7 @@ def write(kind: str, name: str, value: Any, source: str = "") -> None:
 
 
 def restored(kind: Type[T], data: Mapping[str, Any]) -> T:
-    """The frozen dataclass from which ``dataclasses.asdict`` and JSON made ``data``.
+    """The object of a frozen dataclass from which ``dataclasses.asdict`` and JSON made ``data``.
 
     A field holds a plain value or another such object, or a Tuple or a Mapping (by text) of either:
     ``Optional[Tuple[Limit, ...]]``, ``Mapping[str, Partition]``. Raises NOT_RESTORED.

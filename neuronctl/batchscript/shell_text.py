@@ -208,10 +208,10 @@ _BEHIND_BRACE = re.compile(
 
 
 def _harmless(data: bytes) -> bytes:
-    """The text without what may end this process: letters of as many bytes stand in for it.
+    """The text with letters of as many bytes in place of what may crash this process.
 
-    Behind a brace, the grammar's scanner (0.25.1) asks C's isdigit() about any character: above
-    U+00FF it reads memory beyond a table, and a segmentation fault may follow.
+    The grammar's scanner (0.25.1) passes whatever character follows a brace to C's isdigit(), which
+    above U+00FF reads memory beyond its table: a segmentation fault may follow.
     """
     return _BEHIND_BRACE.sub(lambda match: match[1] + _LETTERS[len(match[2])], data)
 

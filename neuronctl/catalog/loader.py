@@ -54,15 +54,17 @@ def layer_files(option_file: Optional[str] = None) -> List[str]:
 
 
 def _made_by() -> str:
-    """A text that changes with the code that merges and checks: a checkout changes without a new
-    version number."""
+    """A text that changes with the code that reads, merges, and checks: a checkout changes without
+    a new version number."""
     package = os.path.dirname(os.path.dirname(__file__))
-    files = [*(f"catalog/{name}.py" for name in _CODE), "rule_codes.py", "units.py"]
     try:
-        found = [os.stat(os.path.join(package, file)) for file in files]
+        found = [os.stat(os.path.join(package, file)) for file in _CODE]
     except OSError:
         return ""  # installed without its source
     return " ".join(f"{one.st_mtime_ns}:{one.st_size}" for one in found)
 
 
-_CODE = ("merging", "model", "schema", "yaml_mapping")
+_CODE = (
+    *("catalog/merging.py", "catalog/model.py", "catalog/schema.py", "catalog/yaml_mapping.py"),
+    *("rule_codes.py", "shell.py", "units.py", "yamlfile/parser.py"),
+)

@@ -317,6 +317,7 @@ def test_a_kept_catalog_of_another_shape_is_absent(
 def test_what_is_kept_of_a_catalog_changes_with_the_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert loader._made_by().count(":") == len(loader._CODE)
     file = write(tmp_path / "c.yaml", layer("note", "'x'"))
     loader.load(str(file))
     monkeypatch.setattr(loader, "_made_by", lambda: "a newer checkout")

@@ -17,6 +17,7 @@ import os, signal, sys, time
 def save(number, frame):
     # Slurm signals every process of a task here, and the task's shell does so again.
     signal.signal(number, signal.SIG_IGN)
+    time.sleep(int(os.environ["SAVES_FOR"]))
     print("saved", flush=True)
     sys.exit(0)
 
@@ -41,10 +42,13 @@ def tasks_of(sandbox: Sandbox, job: str) -> List[int]:
 def saved(sandbox: Sandbox, venv: Path, launcher: str, signal: str, nodes: int, only: bool) -> None:
     """Run a job with two processes per node to its end; only: signal nothing but its tasks."""
     sandbox.write("save.py", SAVE)
+    # At these, horovodrun itself sends its processes TERM, and kills them 5 s later.
+    seconds = 7 if launcher == "horovodrun" and signal in ("TERM", "INT") else 0
     name = f"{launcher}-{signal}-{nodes}-{only}"
     options = ["-p", "amd_a100nv_8", "-t", "20", "--field", "misc", "--appl", "pytorch"]
     options += ["-N", str(nodes), "--gpus-per-node", "2", "--launcher", launcher, "--no-preflight"]
     options += ["--signal", f"{signal}@60", "--env", f"WITH={signal}", f"--venv={venv}"]
+    options += ["--env", f"SAVES_FOR={seconds}"]
     made = sandbox.exec(["neuronctl", "submit", *options, "-o", name, "--json", "save.py"])
     job = str(json.loads(made.stdout)["job_id"])
     query = ["sacct", "-X", "-n", "-P", "-j", job, "-o", "State,ExitCode"]
@@ -90,6 +94,7 @@ def saved(sandbox: Sandbox, venv: Path, launcher: str, signal: str, nodes: int, 
         ("accelerate", "TERM", 2, True),
         ("horovodrun", "USR1", 1, False),
         ("horovodrun", "TERM", 1, False),
+        ("horovodrun", "INT", 1, False),
         ("horovodrun-mpi", "USR1", 2, False),
         ("mpirun", "USR1", 2, False),
     ],

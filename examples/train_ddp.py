@@ -19,6 +19,11 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+# Import this before init_process_group(). DDP imports it too; if the process group exists by then,
+# this module keeps hold of it. Its threads then outlive destroy_process_group(), and one that is
+# still busy when Python ends aborts the process: https://github.com/pytorch/pytorch/issues/190489
+import torch.distributed.nn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset

@@ -13,10 +13,11 @@ import json
 import os
 import sys
 import zlib
-from typing import Any, Mapping, Optional, Type, TypeVar
+from typing import Any, List, Mapping, Optional, Tuple, Type, TypeVar
 
 from neuronctl.errors import NeuronctlError
 from neuronctl.files import read_private, write_private
+from neuronctl.frozen import is_frozen
 from neuronctl.paths import cache_dir
 from neuronctl.version import __version__
 
@@ -55,43 +56,52 @@ def write(kind: str, name: str, value: Any, source: str = "") -> None:
 
 
 def restored(kind: Type[T], data: Mapping[str, Any]) -> T:
-    """The object of a frozen dataclass from which ``dataclasses.asdict`` and JSON made ``data``.
+    """The object of a frozen dataclass from which ``asdict`` and JSON made ``data``.
 
     A field holds a plain value or another such object, or a Tuple or a Mapping (by text) of either:
-    ``Optional[Tuple[Limit, ...]]``, ``Mapping[str, Partition]``. Raises NOT_RESTORED.
+    ``Optional[Tuple[Limit, ...]]``, ``Mapping[str, Partition]``. What is inside of plain values
+    stays as JSON has it. Raises NOT_RESTORED.
     """
     model: type = kind
-    annotations = model.__annotations__
-    if data.keys() != annotations.keys():
+    if data.keys() != model.__annotations__.keys():
         raise KeyError(kind.__name__)
     values = dict(data)
-    for name, value in data.items():
-        shape = annotations[name].partition("[")[0]
-        if shape in _SHAPES and not isinstance(value, _SHAPES[shape]):
+    for name, shape, part in _compounds(model):
+        value = values[name]
+        if shape is not None and not isinstance(value, shape):
             raise TypeError(name)
-        if isinstance(value, (dict, list)):
-            values[name] = _restored(value, _class_in(model, name), shape)
+        if isinstance(value, list):
+            each = value if part is None else [restored(part, one) for one in value]
+            values[name] = tuple(each)
+        elif part is not None and shape is dict:
+            values[name] = {key: restored(part, one) for key, one in value.items()}
+        elif part is not None and value is not None:
+            values[name] = restored(part, value)
     return kind(**values)
 
 
 _SHAPES = {"Mapping": dict, "Tuple": list}
 
 
-def _restored(value: Any, part: Optional[type], shape: str) -> Any:
-    if isinstance(value, list):
-        return tuple(value) if part is None else tuple(restored(part, one) for one in value)
-    if part is None:
-        return value
-    if shape == "Mapping":
-        return {key: restored(part, one) for key, one in value.items()}
-    return restored(part, value)
-
-
 @functools.cache
+def _compounds(kind: type) -> List[Tuple[str, Optional[type], Optional[type]]]:
+    """The fields that hold no plain value: name, what JSON has for it, and the class of its parts.
+
+    What JSON has is None where the field is one object or may be None. The class is None where the
+    parts are plain.
+    """
+    found: List[Tuple[str, Optional[type], Optional[type]]] = []
+    for name, annotation in kind.__annotations__.items():
+        part = _class_in(kind, name)
+        if part is not None or any(f"{shape}[" in annotation for shape in _SHAPES):
+            found.append((name, _SHAPES.get(annotation.partition("[")[0]), part))
+    return found
+
+
 def _class_in(kind: type, name: str) -> Optional[type]:
-    """The dataclass in the annotation of a field; None where there is none."""
+    """The frozen dataclass in the annotation of a field; None where there is none."""
     found: Any = sys.modules[kind.__module__]
     words = kind.__annotations__[name].rstrip("]., ").replace("[", " ").split()
     for word in words[-1].split("."):
         found = getattr(found, word, None)
-    return found if hasattr(found, "__dataclass_fields__") else None
+    return found if is_frozen(found) else None

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript.find import MAX_BYTES
 from neuronctl.batchscript.values import ACCUMULATED, check_value, digits, excluding
 from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.sbatch_options import (
     EARLY,
     NO_VALUE,

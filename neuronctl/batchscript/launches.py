@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.header import Place
 from neuronctl.batchscript.prefixes import program_at
 from neuronctl.batchscript.shell_text import Command, Word, read_shell
-from neuronctl.frozen import dataclass, field
+from neuronctl.frozen import dataclass, field, replace
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 
 SRUN_KIND, MPIRUN, TORCHRUN, ACCELERATE = "srun", "mpirun", "torchrun", "accelerate launch"

@@ -7,7 +7,6 @@ surely runs, to a value that the text shows. What cannot be known is None, and n
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import (
     TYPE_CHECKING,
     Dict,
@@ -23,7 +22,7 @@ from typing import (
 )
 
 from neuronctl.batchscript.header import Place
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -8,13 +8,13 @@ cluster.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import List, Optional
 
 from neuronctl import cache, yamlfile
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import CatalogError
+from neuronctl.frozen import asdict
 from neuronctl.paths import config_dir, data_path, present
 
 SITE_FILE = "/etc/neuronctl/partitions.yaml"
@@ -38,7 +38,7 @@ def load(option_file: Optional[str] = None) -> Catalog:
 
     layers = [yamlfile.parse(text, file, CatalogError) for file, text in zip(files, texts)]
     catalog = merge(layers)
-    cache.write("catalog", name, dataclasses.asdict(catalog), source)
+    cache.write("catalog", name, asdict(catalog), source)
     return catalog
 
 
@@ -66,5 +66,5 @@ def _made_by() -> str:
 
 _CODE = (
     *("catalog/merging.py", "catalog/model.py", "catalog/schema.py", "catalog/yaml_mapping.py"),
-    *("rule_codes.py", "shell.py", "units.py", "yamlfile/parser.py"),
+    *("cache.py", "frozen.py", "rule_codes.py", "shell.py", "units.py", "yamlfile/parser.py"),
 )

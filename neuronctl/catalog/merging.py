@@ -55,8 +55,9 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
         clusters,
         default,
         files,
-        lines={path_key(path): place.line for path, place in found.items()},
-        layers={path_key(path): files.index(place.file) for path, place in found.items()},
+        places={
+            path_key(path): [files.index(place.file), place.line] for path, place in found.items()
+        },
         sources={layer.file: _sources(layer) for layer in layers},
     )
 

@@ -6,7 +6,7 @@ All times are whole seconds, all memory sizes are in MB as Slurm counts it (1 MB
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import CatalogError, PolicyError, did_you_mean
 from neuronctl.frozen import dataclass, field
@@ -272,10 +272,8 @@ class Catalog:
     default_cluster: str
     files: Tuple[str, ...]
     """The files read, lowest layer first."""
-    lines: Mapping[str, int] = field(default_factory=dict)
-    """The line (counted from 1) of each value, by its path as ``path_key`` spells it."""
-    layers: Mapping[str, int] = field(default_factory=dict)
-    """The file of each value, as its index in ``files``, by the same path."""
+    places: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Each value's file (its index in ``files``) and line (from 1), by its path's ``path_key``."""
     sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """File -> cluster -> the source and date that the file states for the cluster."""
 
@@ -314,9 +312,9 @@ class Catalog:
         for length in range(len(keys), 0, -1):
             key = ".".join(keys[:length])
             told = path_key((name, "evidence", key))
-            if told not in self.layers or found is None:
+            if told not in self.places or found is None:
                 continue
-            if self.layers[told] >= self.layers[found]:
+            if self.places[told][0] >= self.places[found][0]:
                 return self.clusters[name].evidence.get(key, Evidence())
         return Evidence()
 
@@ -327,18 +325,19 @@ class Catalog:
 
     def has(self, *path: str) -> bool:
         """Whether a file has a value at ``path`` itself."""
-        return path_key(path) in self.lines
+        return path_key(path) in self.places
 
     def locations(self) -> Dict[Path, Location]:
         """Where each value was read."""
-        return {tuple(key.split(_BETWEEN)): self._location(key) for key in self.lines}
+        return {tuple(key.split(_BETWEEN)): self._location(key) for key in self.places}
 
     def _location(self, key: str) -> Location:
-        return Location(self.files[self.layers[key]], self.lines[key])
+        file, line = self.places[key]
+        return Location(self.files[file], line)
 
     def _nearest(self, path: Path) -> Optional[str]:
         """The key of a value, or of what is nearest around it."""
-        while path and path_key(path) not in self.lines:
+        while path and path_key(path) not in self.places:
             path = path[:-1]
         return path_key(path) if path else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, replace
 from typing import List, Mapping, Optional, Sequence, Tuple
 
 import click
@@ -11,7 +10,7 @@ import click
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_json, print_line
 from neuronctl.errors import SlurmRefusedError, UsageError, did_you_mean
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import asdict, dataclass, replace
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from typing import TYPE_CHECKING, Optional, Sequence
@@ -11,6 +10,7 @@ import click
 
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.errors import CatalogError
+from neuronctl.frozen import asdict
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     if limits.qos is None:
         say("neuronctl: sacctmgr does not answer: per-user limits are not compared")
     if as_json:
-        rows = [dataclasses.asdict(change) for change in changes]
+        rows = [asdict(change) for change in changes]
         data = {"cluster": ours.name, "slurm_cluster": here, "differences": rows}
         console.print_json("neuronctl.catalog-diff/1", data)
         return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Optional
 
 import click
 
 from neuronctl.cli.job_options import catalog_option
+from neuronctl.frozen import asdict
 
 
 @click.command("doctor")
@@ -25,9 +25,7 @@ def command(catalog: Optional[str], as_json: bool) -> int:
     checks = examine(catalog)
     code = next((check.exit_code for check in checks if check.exit_code), 0)
     if as_json:
-        console.print_json(
-            "neuronctl.doctor/1", {"checks": [dataclasses.asdict(check) for check in checks]}
-        )
+        console.print_json("neuronctl.doctor/1", {"checks": [asdict(check) for check in checks]})
         return code
     columns = [
         console.Column("WHAT", style="bold", no_wrap=True),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
+from neuronctl.frozen import asdict
 from neuronctl.rule_codes import ROW
 from neuronctl.slurm.pending_reasons import Explained, explain
 from neuronctl.units import UNLIMITED
@@ -49,7 +49,7 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
     """A verdict; None stays None."""
     if verdict is None:
         return None
-    return {**dataclasses.asdict(verdict), "until": utc(verdict.until)}
+    return {**asdict(verdict), "until": utc(verdict.until)}
 
 
 def submission_data(

@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Sequence, Tuple, Union
 
 import click
@@ -16,7 +15,7 @@ from neuronctl.cli.say import notify, say
 from neuronctl.console import print_text
 from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
 from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.rank_filter import RankFilter

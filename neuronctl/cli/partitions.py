@@ -12,6 +12,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
+from neuronctl.frozen import asdict, replace
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.cluster import recognise
@@ -62,8 +63,7 @@ def command(
         if where:
             answer["where"] = {".".join(path): place for path, place in places.items()}
             answer["evidence"] = {
-                ".".join(path): dataclasses.asdict(known.evidence(chosen.name, *path))
-                for path in places
+                ".".join(path): asdict(known.evidence(chosen.name, *path)) for path in places
             }
         console.print_json("neuronctl.partitions/1", answer)
         return
@@ -113,8 +113,7 @@ def _live(
     only_slurm = [name for name in there if name not in cluster.partitions]
     if as_json:
         rows = [
-            {**dataclasses.asdict(partition), "next": verdict_data(partition.next)}
-            for partition in partitions
+            {**asdict(partition), "next": verdict_data(partition.next)} for partition in partitions
         ]
         accounts = [
             {key: getattr(one, key) for key in ("account", "partition", "qos", "default_qos")}
@@ -317,10 +316,7 @@ def _print_partition(cluster: Cluster, partition: Partition) -> None:
     for field in dataclasses.fields(partition):
         value = getattr(partition, field.name)
         if field.name == "wall_time":
-            rows += [
-                [f"wall_time.{key}", _time(seconds)]
-                for key, seconds in dataclasses.asdict(value).items()
-            ]
+            rows += [[f"wall_time.{key}", _time(seconds)] for key, seconds in asdict(value).items()]
         elif field.name != "name":
             rows.append([field.name, _text(value)])
     cores = cluster.cores_per_gpu(partition)
@@ -401,7 +397,7 @@ def _value_at(cluster: Cluster, path: Tuple[str, ...]) -> str:
 
 
 def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -> Dict[str, Any]:
-    described = dataclasses.asdict(dataclasses.replace(cluster, partitions={}))
+    described = asdict(replace(cluster, partitions={}))
     del described["partitions"]
     described["wall_time"] = _json_time(cluster.wall_time)
     return {
@@ -410,7 +406,7 @@ def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -
         "clusters": list(catalog.clusters),
         "cluster": described,
         "partitions": [
-            {**dataclasses.asdict(partition), "wall_time": _json_time(partition.wall_time)}
+            {**asdict(partition), "wall_time": _json_time(partition.wall_time)}
             for partition in partitions
         ],
     }
@@ -420,5 +416,5 @@ def _json_time(wall_time: WallTime) -> Dict[str, Any]:
     """Seconds, null where not known, and the word UNLIMITED where there is no limit."""
     return {
         key: "UNLIMITED" if seconds == units.UNLIMITED else seconds
-        for key, seconds in dataclasses.asdict(wall_time).items()
+        for key, seconds in asdict(wall_time).items()
     }

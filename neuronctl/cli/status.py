@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, List, Optional, TextIO, Tuple
 
 import click
@@ -13,6 +12,7 @@ import click
 from neuronctl.cli.say import notify
 from neuronctl.console import is_terminal, print_json, print_line, printable
 from neuronctl.errors import NoSuchJobError, SlurmUnavailableError, UsageError
+from neuronctl.frozen import replace
 from neuronctl.units import parse_since
 
 if TYPE_CHECKING:

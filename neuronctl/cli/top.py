@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, List, Optional, Sequence
 
 import click
 
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_json, print_line, print_table
+from neuronctl.frozen import asdict
 
 if TYPE_CHECKING:
     from neuronctl.slurm.srun import NodeLook
@@ -32,7 +32,7 @@ def command(job: str, as_json: bool) -> None:
     looks = look_at_nodes(status.job_id, nodes)
     silent = sorted(set(nodes) - {look.node for look in looks})
     if as_json:
-        data = [dataclasses.asdict(look) for look in looks]
+        data = [asdict(look) for look in looks]
         print_json("neuronctl.top/1", {"job_id": str(status.id), "nodes": data, "silent": silent})
     else:
         _print(looks)

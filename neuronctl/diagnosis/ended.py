@@ -6,7 +6,6 @@ tells the two apart.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Dict, Tuple
 
 from neuronctl.diagnosis.evidence import (
@@ -19,6 +18,7 @@ from neuronctl.diagnosis.evidence import (
     search,
 )
 from neuronctl.diagnosis.waiting import running, waiting
+from neuronctl.frozen import replace
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus

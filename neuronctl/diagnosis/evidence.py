@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass, replace
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.diagnosis import signs
 from neuronctl.diagnosis.log_text import LogTail
+from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.slurm.sacct import AccountingJob

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import replace
 from typing import List, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
@@ -15,6 +14,7 @@ from neuronctl.diagnosis.limit_figures import explain_now
 from neuronctl.diagnosis.log_text import read_tail, without_failed_steps
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.errors import NeuronctlError, RecordError, SlurmError
+from neuronctl.frozen import replace
 from neuronctl.masking import Masker, secret_values
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.cluster import recognise

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import replace
 from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmError
+from neuronctl.frozen import replace
 from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope, reasons
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from typing import Sequence, Tuple
 
 from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 
 TAIL = 256 * 1024
 """Bytes to read from the end of a log."""

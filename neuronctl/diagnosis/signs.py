@@ -7,10 +7,9 @@ which other processes print because the first one died. Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Dict, List, Optional, Pattern, Sequence, Tuple
 
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 
 
 @dataclass(frozen=True)

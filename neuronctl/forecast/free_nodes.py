@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Iterator, List, Optional, Tuple, Union
 
 from neuronctl import units
@@ -18,7 +17,7 @@ from neuronctl.forecast.reservations import (
     shorter,
 )
 from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.slurm.squeue import PartitionJob

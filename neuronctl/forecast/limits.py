@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import running
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.limits import TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Iterator, Set
 
 from neuronctl.forecast.free_nodes import NodeSearch
 from neuronctl.forecast.limits import taken_first, usage
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
 from neuronctl.forecast.snapshot import running
+from neuronctl.frozen import replace
 from neuronctl.slurm.limits import Counts, Limit, Per
 from neuronctl.units import hosts
 from neuronctl.words import counted

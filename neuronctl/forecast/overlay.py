@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Dict, Mapping, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition, Path
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.limits import Scope
 from neuronctl.slurm.scontrol import SitePartition

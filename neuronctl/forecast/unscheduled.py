@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import List, Optional, Tuple
 
 from neuronctl.forecast.snapshot import Snapshot, is_reserved, is_usable
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
 

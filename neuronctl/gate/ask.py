@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 from typing import Callable, Dict, Optional, Tuple, Union
@@ -11,6 +10,7 @@ from typing import Callable, Dict, Optional, Tuple, Union
 from neuronctl.errors import SlurmError, SlurmUnavailableError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
+from neuronctl.frozen import replace
 from neuronctl.gate import limits_cache
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.cluster import is_cluster, local_cluster
@@ -69,7 +69,7 @@ def ask_slurm(
     if fresh_one is not None:
         # Whether a partition is up may change within the hour for which the limits are kept.
         partitions = [fresh_one if one.name == fresh_one.name else one for one in limits.partitions]
-        limits = dataclasses.replace(limits, partitions=tuple(partitions))
+        limits = replace(limits, partitions=tuple(partitions))
     return Snapshot(
         limits=limits,
         limits_at=limits_at,

@@ -4,7 +4,6 @@ what Slurm says now.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Tuple
 
@@ -15,7 +14,7 @@ from neuronctl.forecast.free_nodes import may_be_planned_for_others
 from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.overlay import overlay
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, WARNING

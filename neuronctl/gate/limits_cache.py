@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 from typing import Optional, Tuple
 
 from neuronctl import cache
+from neuronctl.frozen import asdict
 from neuronctl.slurm.limits import KINDS
 from neuronctl.slurm.snapshot import Limits
 
@@ -48,4 +48,4 @@ def read(key: str, *, now: Optional[float] = None) -> Optional[Tuple[Limits, int
 
 def write(key: str, limits: Limits, at: int) -> None:
     """Keep the limits that Slurm gave at this moment (epoch seconds)."""
-    cache.write("limits", key, {"at": at, "limits": dataclasses.asdict(limits)})
+    cache.write("limits", key, {"at": at, "limits": asdict(limits)})

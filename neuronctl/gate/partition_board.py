@@ -6,14 +6,13 @@ Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.forecast.limits import usage
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.assessment import assess
 from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import PolicyError, SlurmError
 from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.assessment import assess
 from neuronctl.gate.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan

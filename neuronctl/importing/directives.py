@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Collection, Dict, List
 
@@ -10,7 +9,7 @@ from neuronctl import units
 from neuronctl.batchscript.as_request import GPU_OPTIONS, as_request, gpu_fields
 from neuronctl.batchscript.header import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header, read_header
 from neuronctl.catalog.model import Cluster
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.masking import Masker, tells_secret
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import JobRequest
@@ -98,7 +97,7 @@ class Directives:
                 made.append(Entry(key, values[key], remark=remarks.pop(self.line(key), "")))
         # The rest of a line's remark stands above everything.
         left = tuple(remarks.values())
-        return [dataclasses.replace(one, above=left) for one in made[:1]] + made[1:]
+        return [replace(one, above=left) for one in made[:1]] + made[1:]
 
     def _with_defaults(self, request: JobRequest, name: str) -> JobRequest:
         """With what sbatch takes where the script says nothing, and neuronctl takes another."""
@@ -119,7 +118,7 @@ class Directives:
         changes["sbatch"] = tuple(
             one for one in request.sbatch if one.partition("=")[0] not in dropped
         )
-        return dataclasses.replace(request, **changes)  # type: ignore[arg-type]
+        return replace(request, **changes)  # type: ignore[arg-type]
 
     def _told(self) -> None:
         """Remarks on what no job file can say."""
@@ -156,7 +155,7 @@ class Directives:
         left = not {"nodes", "nodelist"} & options.keys()  # the number of nodes is Slurm's choice
         tasks = int(options["ntasks"].value or 1) if "ntasks" in options else None
         if tasks is not None and self.wanted.max_nodes is not None:
-            self.wanted = dataclasses.replace(self.wanted, max_nodes=None)
+            self.wanted = replace(self.wanted, max_nodes=None)
         nodes = self.wanted.nodes or 1
         each = counted(self.wanted.ntasks_per_node or 1, "task")
         gpus = self.wanted.gpus_per_node or 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.launches import (
@@ -16,7 +15,7 @@ from neuronctl.batchscript.launches import (
     mpirun_options,
 )
 from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, REFERENCE, units
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt
 
 

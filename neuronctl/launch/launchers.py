@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import stat
 from string import Template
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
@@ -217,6 +216,8 @@ def _words(text: str) -> Tuple[str, ...]:
 
 
 def _signals(text: str) -> Tuple[str, ...]:
+    import signal  # here, as few templates name any
+
     for name in text.split():
         if not hasattr(signal, f"SIG{name}"):
             raise ValueError("must be names of signals, such as TERM")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal as signals
 from typing import Dict, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
@@ -296,6 +295,8 @@ def signal_of(request: JobRequest) -> Optional[Signal]:
     match = re.fullmatch(r"(?:([BR]+):)?(?:SIG)?([^@]+)(?:@.*)?", request.signal)
     if match is None:
         return None
+    import signal as signals  # here, as few jobs have one
+
     to_shell, name = "B" in (match[1] or ""), match[2]
     with contextlib.suppress(ValueError):
         name = signals.Signals(int(name)).name[3:]

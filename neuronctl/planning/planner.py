@@ -5,7 +5,6 @@ A plan is made for bad requests too, so that the rules can report everything at 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from functools import partial
 from typing import Dict, List, Optional, Sequence, Tuple, TypeVar
@@ -13,7 +12,7 @@ from typing import Dict, List, Optional, Sequence, Tuple, TypeVar
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.errors import UsageError
-from neuronctl.frozen import dataclass, field
+from neuronctl.frozen import dataclass, field, replace
 from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.environments import Conda
@@ -246,7 +245,7 @@ class _Planner:
                 "steps side by side apart",
                 "use another launcher for it, or let it run before or after the others",
             )
-        return JobStep(dataclasses.replace(launch, step=name), (), step.allow_failure)
+        return JobStep(replace(launch, step=name), (), step.allow_failure)
 
     def _partitions(self) -> List[Partition]:
         name = self.request.partition

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Tuple
 
 from neuronctl.catalog.model import Policy
 from neuronctl.errors import UsageError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.planning.model import Place
 from neuronctl.request.job import JobRequest, StepRequest
 from neuronctl.words import counted
@@ -80,7 +79,7 @@ def step_request(
         options += ("--exact", "--mem=0") if job.mem is not None else ("--exact",)
     elif 1 < nodes < share.nodes:
         options += ("--relative=0",)  # from the first node on, where the processes meet
-    request = dataclasses.replace(
+    request = replace(
         job,
         script=step.script,
         args=step.args,

@@ -8,11 +8,10 @@ JSON object.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError
-from neuronctl.frozen import dataclass, field
+from neuronctl.frozen import asdict, dataclass, field, replace
 from neuronctl.units import UNLIMITED, check_array, expand_log_pattern, first_host
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ import errno
 import os
 import re
 import time
-from dataclasses import replace
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Match, Optional, Tuple
 
 from neuronctl.errors import RecordError
 from neuronctl.files import read_private, write_private
+from neuronctl.frozen import replace
 from neuronctl.records.job_record import (
     JobRecord,
     RecordDraft,

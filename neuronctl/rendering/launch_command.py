@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.errors import TemplateError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import Signal
 from neuronctl.rendering import template_environment
@@ -141,8 +140,8 @@ def launch_text(plan: JobPlan, parts: LaunchParts) -> str:
 
 def _of_processes(plan: JobPlan) -> Optional[Signal]:
     """The requested signal that a launcher's processes have to get in its place."""
-    signal = plan.signal
-    if signal is None or signal.trapped_by_setup or not plan.launcher.marks:
+    signal, launcher = plan.signal, plan.launcher
+    if signal is None or signal.trapped_by_setup or not (launcher.marks and launcher.by_srun):
         return None
     return signal
 

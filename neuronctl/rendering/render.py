@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.console import printable
 from neuronctl.errors import TemplateError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import Directive, JobPlan
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_text

@@ -88,9 +88,6 @@ class Option:
         return f"--{self.long} {self.metavar}: {self.help}"
 
 
-_SPELLING = re.compile(r"(?:-(\w), )?--(\[no-\])?([\w-]+)(?: (\S+?)(\.\.\.)?)?")
-
-
 def _option(
     spelling: str,
     help: str,
@@ -103,10 +100,13 @@ def _option(
 
     "..." means that it may be repeated.
     """
-    match = _SPELLING.fullmatch(spelling)
-    assert match is not None
-    short, negative, long, metavar, several = match.groups(default="")
-    kind = "switch" if negative else "list" if several else "value" if metavar else "flag"
+    short, names = ("", spelling) if spelling[1] == "-" else (spelling[1], spelling[4:])
+    long, _, metavar = names[2:].partition(" ")
+    kind = "value" if metavar else "flag"
+    if long.startswith("[no-]"):
+        long, kind = long[5:], "switch"
+    elif metavar.endswith("..."):
+        metavar, kind = metavar[:-3], "list"
     return Option(long, short, metavar, kind, help, read, group, batch_only)
 
 
@@ -116,9 +116,10 @@ def _texts(field: str) -> Callable[[Sequence[str]], Fields]:
 
 def parse_count(text: str, least: int = 1) -> int:
     """Parse a whole number of at least ``least``, in ASCII digits."""
-    if not re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII) or int(text) < least:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10) or int(digits) < least:
         raise ValueError(f"'{text}' is not a whole number of at least {least}")
-    return int(text)
+    return int(digits)
 
 
 _count = _one(parse_count)
@@ -126,7 +127,8 @@ _count_from_zero = _one(partial(parse_count, least=0))
 
 
 def _nodes(texts: Sequence[str]) -> Fields:
-    if re.fullmatch(r"[0-9]+(-[0-9]+)?[,:][0-9,:-]+", texts[0]):
+    several = "," in texts[0] or ":" in texts[0]
+    if several and re.fullmatch(r"[0-9]+(-[0-9]+)?[,:][0-9,:-]+", texts[0]):
         raise ValueError(
             f"'{texts[0]}' lists several sizes, which Slurm 22.05 refuses: request one number, or "
             "a range"

@@ -6,9 +6,9 @@ machine it is to be submitted from; it never asks Slurm or the file system itsel
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Iterator, Tuple
 
+from neuronctl.frozen import replace
 from neuronctl.rule_codes import CODES, ERROR, WARNING
 from neuronctl.rules import (  # noqa: F401  (they register)
     consistency,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal as signals
 from typing import Iterator, List, Tuple
 
 from neuronctl import units
@@ -11,7 +10,6 @@ from neuronctl.launch import launchers
 from neuronctl.masking import Masker
 from neuronctl.planning.model import option_name
 from neuronctl.planning.software import called_launcher, python_file
-from neuronctl.request.begin_time import EXAMPLES, moment
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
@@ -297,6 +295,8 @@ def begin(context: RuleContext) -> Iterator[Violation]:
     text = context.plan.request.sbatch_value("begin")
     if text is None:
         return
+    from neuronctl.request.begin_time import EXAMPLES, moment  # here, as few jobs have one
+
     try:
         moment(text, 0)  # what cannot be read now can never be
     except ValueError:
@@ -309,6 +309,8 @@ def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
     plan, signal, launcher = context.plan, context.plan.signal, context.plan.launcher
     if signal is None or not plan.passes_signal:
         return
+    import signal as signals  # here, as few jobs have one
+
     numbers = [str(int(getattr(signals, f"SIG{name}"))) for name in launcher.signals]
     if launcher.signals and signal.name not in (*launcher.signals, *numbers):
         yield Violation(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import partial
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from neuronctl.catalog.model import CommentField, CommentPolicy
+from neuronctl.frozen import replace
 from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 
 

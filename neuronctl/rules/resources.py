@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Callable, Iterator, List, Mapping, Optional
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition
+from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.rule_codes import WARNING

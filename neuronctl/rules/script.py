@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import islice
 from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
 from neuronctl.batchscript.header import NOWHERE, Edit, Place
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.rule_codes import CODES, WARNING
 from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import SCRIPT_JUDGES, ScriptFacts

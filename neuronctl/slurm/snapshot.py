@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.errors import SlurmUnavailableError, UsageError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm import sacctmgr as database
 from neuronctl.slurm import scontrol as site
 from neuronctl.slurm.fields import (

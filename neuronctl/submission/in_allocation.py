@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.loader import load
 from neuronctl.errors import SlurmError, UsageError
+from neuronctl.frozen import replace
 from neuronctl.gate.local_facts import look
 from neuronctl.launch import launchers
 from neuronctl.planning import Place, plan
@@ -47,7 +47,7 @@ def prepare_launch(
     gpus = _gpus_asked(request, fewest)
     catalog = load(catalog_file)
     cluster, _ = recognise(catalog, request.cluster)
-    request = dataclasses.replace(
+    request = replace(
         located(request, cluster),
         partition=allocation.partition or None,
         nodes=len(hosts),
@@ -80,7 +80,7 @@ def prepare_launch(
         shared = counted(place.cores, "core")
         warnings = (f"warning: {made.ntasks_per_node} tasks per node share {shared}",)
         step_options = (*place.step_options, "--overcommit")
-        made = plan(request, cluster, place=dataclasses.replace(place, step_options=step_options))
+        made = plan(request, cluster, place=replace(place, step_options=step_options))
     findings = check(RuleContext(made, catalog, look(made), reviewed=reviewed))
     # The other rules are about a job, and this allocation is one already.
     of_launch = tuple(finding for finding in findings if CODES[finding.code].of_launch)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from typing import TYPE_CHECKING, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.batchscript.header import Header, read_file, read_header
 from neuronctl.batchscript.sbatch_line import WRAPPED, SbatchLine, read_line
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.job_record import RecordDraft
 
@@ -93,7 +92,7 @@ def _own(words: Sequence[str], text: str, path: str, seen: Tuple[int, ...]) -> O
     line = read_line(words)
     header = read_header(text, environment=os.environ, command_line=line.known)
     if line.components > 1:
-        header = dataclasses.replace(header, components=line.components)
+        header = replace(header, components=line.components)
     name = "--wrap" if line.wrap is not None else "<stdin>" if line.reads_stdin else line.file
     return OwnScript(tuple(words), line, name, text, path, seen, header)
 
@@ -136,7 +135,7 @@ def judge_own(
     findings = []
     for one in checked.findings:
         where = f"{own.name}:{one.place.line}: " if one.place.line else ""
-        findings.append(dataclasses.replace(one.finding, message=where + one.finding.message))
+        findings.append(replace(one.finding, message=where + one.finding.message))
     verdict, made = checked.verdict, checked.plan
     if verdict is None and ask_slurm:
         refused = next((one for one in findings if one.refuses), None)
@@ -190,7 +189,7 @@ def request_of(own: OwnScript, cluster: Cluster) -> JobRequest:
         request = JobRequest(script=own.name, launcher="srun")
     asked = {name: Origin(Source.ASKED, one.where) for name, one in request.origins.items()}
     default = Origin(Source.DERIVED, "Slurm's default")
-    return dataclasses.replace(
+    return replace(
         request,
         job_name=own.job_name,
         output=own.output,
@@ -248,7 +247,7 @@ def judged_draft(draft: RecordDraft, own: OwnScript, job: PreparedJob) -> Record
     known["request"] = {**given, "script": own.path} if own.path else given
     about_slurm = {name for name, option in BY_NAME.items() if option.group == "Slurm"}
     known["decisions"] = tuple(one.row for one in job.plan.decisions if one.name in about_slurm)
-    return dataclasses.replace(draft, **known)
+    return replace(draft, **known)
 
 
 def with_comment(
@@ -265,7 +264,7 @@ def with_comment(
         return own
     cluster, _ = cluster_of(own, catalog, asked)
     request = request_of(own, cluster)
-    made = plan(dataclasses.replace(request, comment=None, field=field, appl=appl), cluster)
+    made = plan(replace(request, comment=None, field=field, appl=appl), cluster)
     return own if made.comment is None else own.with_words(f"--comment={made.comment}")
 
 
@@ -280,11 +279,11 @@ def choose_partition(
     from neuronctl.submission.prepare import PlannedJob
 
     cluster, _ = cluster_of(own, catalog, asked)
-    request = dataclasses.replace(request_of(own, cluster), partition="auto")
+    request = replace(request_of(own, cluster), partition="auto")
     made = plan(request, cluster)
     local = look(made)
     problems = {code: one for code, one in local.problems.items() if code in NOW or code in ABOUT}
-    local = dataclasses.replace(local, of_script=True, has_directives=False, problems=problems)
+    local = replace(local, of_script=True, has_directives=False, problems=problems)
     best, others = choose(request, catalog, cluster, local, interactive=False, ask=True)
     planned = PlannedJob(best[0].plan, catalog, (*best, *others))
     return own.with_words(f"--partition={best[0].name}"), planned

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, PolicyError, UsageError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.local_facts import look, working_directory
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
@@ -96,7 +95,7 @@ def plan_job(
     layers.append(options_layer(options, words, body, steps))
     request = merged(layers, options)
     if interactive:
-        request = dataclasses.replace(request, body=None, steps=(), text_file=None)
+        request = replace(request, body=None, steps=(), text_file=None)
     elif request.script is None and request.body is None and not request.steps:
         raise UsageError(
             "no SCRIPT: there is no program to run",
@@ -116,7 +115,7 @@ def plan_job(
         request, catalog, cluster, look(made), interactive=interactive, ask=ask_slurm
     )
     origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
-    request = dataclasses.replace(request, partition=best[0].name, origins=origins)
+    request = replace(request, partition=best[0].name, origins=origins)
     made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
     return PlannedJob(made, catalog, (*best, *others))
 
@@ -129,7 +128,7 @@ def merged(layers: Sequence[Layer], options: Mapping[str, Any]) -> JobRequest:
         return request
     # A value that comes from this shell is expanded already.
     pairs = ((n, v.replace("$", "$$") if n in alone else v) for n, v in request.env)
-    return dataclasses.replace(request, env=tuple(pairs))
+    return replace(request, env=tuple(pairs))
 
 
 def options_layer(
@@ -216,7 +215,7 @@ def located(request: JobRequest, cluster: Cluster) -> JobRequest:
     if request.chdir is not None and not os.path.isabs(request.chdir):
         # As sbatch does it, which resolves neither `..` nor `~`.
         found["chdir"] = os.path.join(working_directory(), request.chdir)
-        request = dataclasses.replace(request, **found)
+        request = replace(request, **found)
     image = request.container
 
     def program(script: Optional[str]) -> Optional[str]:
@@ -226,13 +225,13 @@ def located(request: JobRequest, cluster: Cluster) -> JobRequest:
 
     def step(one: StepRequest) -> StepRequest:
         together = tuple(map(step, one.together))
-        return dataclasses.replace(one, script=program(one.script), together=together)
+        return replace(one, script=program(one.script), together=together)
 
     found["script"], found["steps"] = program(request.script), tuple(map(step, request.steps))
     if image is not None:
         directories = cluster.containers.image_dirs
         found["container"] = find_image(image, directories, request.from_here(""))
-    return dataclasses.replace(request, **found)
+    return replace(request, **found)
 
 
 def _checked(script: str) -> str:

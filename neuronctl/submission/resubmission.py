@@ -6,7 +6,6 @@ Rules and paths are looked at from the job's own directory: enter_directory() go
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import os
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -14,7 +13,7 @@ from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 from neuronctl.batchscript.sbatch_line import STDIN, read_line
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.files import write_private
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.masking import MASK
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
@@ -154,7 +153,7 @@ def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]
 def same_again(record: JobRecord, changes: Changes, command_line: Sequence[str]) -> RecordDraft:
     """The recorded script, byte for byte, as a new draft; UsageError where a secret was masked."""
     _whole_script(record)
-    return dataclasses.replace(
+    return replace(
         record.draft,
         command_line=tuple(command_line),
         findings=(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from functools import cached_property
@@ -23,7 +22,7 @@ from neuronctl.batchscript.header import (
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, UsageError
-from neuronctl.frozen import dataclass, field
+from neuronctl.frozen import dataclass, field, replace
 from neuronctl.gate.local_facts import look, unreadable
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
@@ -169,7 +168,7 @@ def _checked(
         held = [one.finding for one in found]
         refusals = tuple(one for one in held if one.refuses)
         warnings = tuple(one for one in held if not one.refuses and not CODES[one.code].waits)
-        verdict = dataclasses.replace(assessed, refusals=refusals, warnings=warnings).verdict
+        verdict = replace(assessed, refusals=refusals, warnings=warnings).verdict
     return CheckedScript(name, text, found, made, verdict)
 
 
@@ -299,7 +298,7 @@ def _judged(request: JobRequest, asking: _Asking, *, interactive: bool = False) 
     best: _Judged = (None, (), None)
     least = None
     for partition in partitions:
-        one = dataclasses.replace(request, partition=partition or None)
+        one = replace(request, partition=partition or None)
         try:
             judged = _judge_one(one, asking, interactive)
         except NeuronctlError:
@@ -312,12 +311,12 @@ def _judged(request: JobRequest, asking: _Asking, *, interactive: bool = False) 
 
 def _judge_one(request: JobRequest, asking: _Asking, interactive: bool) -> _Judged:
     made = plan(request, asking.cluster, interactive=interactive)
-    local = dataclasses.replace(look(made), of_script=True, comment_parts=asking.comment_parts)
+    local = replace(look(made), of_script=True, comment_parts=asking.comment_parts)
     here = local_cluster() if asking.ask_slurm else None
     if here is None and not asking.now:
         if _logs_elsewhere(made):
             problems = {code: one for code, one in local.problems.items() if code != "NC411"}
-            local = dataclasses.replace(local, problems=problems)
+            local = replace(local, problems=problems)
         return made, check(RuleContext(made, asking.catalog, local, reviewed=True)), None
     from neuronctl.gate.assessment import assess_now
 

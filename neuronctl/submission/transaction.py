@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.errors import RecordError, SlurmError, SlurmRefusedError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import asdict, dataclass, replace
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.provenance import look
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
@@ -68,7 +67,7 @@ def draft(
 def of_judged(job: PreparedJob) -> Dict[str, Any]:
     """The fields of a draft that a judged plan settles, whoever wrote the script."""
     plan = job.plan
-    request = dataclasses.asdict(dataclasses.replace(plan.request, origins={}))
+    request = asdict(replace(plan.request, origins={}))
     del request["origins"]
     return {
         "request": {name: value for name, value in request.items() if value not in (None, ())},

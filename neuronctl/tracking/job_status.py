@@ -8,7 +8,6 @@ missing.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -23,7 +22,7 @@ from typing import (
     Union,
 )
 
-from neuronctl.frozen import dataclass, field
+from neuronctl.frozen import dataclass, field, replace
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.pending_reasons import is_planned

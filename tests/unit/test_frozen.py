@@ -67,7 +67,8 @@ def test_same_values(given: Tuple[Tuple[Any, ...], Dict[str, Any]]) -> None:
     positional, named = given
     ours, theirs = Ours(*positional, **named), Theirs(*positional, **named)
     assert vars(ours) == vars(theirs)
-    assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
+    assert frozen.asdict(ours) == dataclasses.asdict(ours) == dataclasses.asdict(theirs)
+    assert list(frozen.asdict(ours)) == list(dataclasses.asdict(theirs))
     assert dataclasses.astuple(ours) == dataclasses.astuple(theirs)
     assert repr(ours) == repr(theirs).replace("Theirs", "Ours")
     assert ours.both == theirs.both
@@ -103,6 +104,10 @@ def test_replacing_and_copying(kind: Callable[..., Any]) -> None:
     assert dataclasses.replace(one, third=7) == kind(1, "a", 7, fifth={"x": 1})
     with pytest.raises(TypeError):
         dataclasses.replace(one, seventh=7)
+    if kind is Ours:
+        assert frozen.replace(one, third=7) == kind(1, "a", 7, fifth={"x": 1})
+        with pytest.raises(TypeError):
+            frozen.replace(one, seventh=7)
     for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
         assert other == one and other is not one
     assert kind(1, "a").fifth is not kind(1, "a").fifth
@@ -111,9 +116,23 @@ def test_replacing_and_copying(kind: Callable[..., Any]) -> None:
 def test_what_was_computed_is_no_field() -> None:
     one = Ours(1, "a", fifth={})
     assert one.upper == "A" and one == Ours(1, "a", fifth={}) and one.upper is one.upper
-    other = dataclasses.replace(one, second="b")
-    assert other.upper == "B" and other == Ours(1, "b", fifth={})
-    assert "upper" not in dataclasses.asdict(one)
+    for replace in (dataclasses.replace, frozen.replace):
+        other = replace(one, second="b")
+        assert other.upper == "B" and other == Ours(1, "b", fifth={})
+    assert "upper" not in {**dataclasses.asdict(one), **frozen.asdict(one)}
+
+
+def test_values_of_values() -> None:
+    inner = Ours(1, "a", fifth={"c": 3})
+    for outer in (
+        Ours(1, "a", fourth=(inner, inner)),  # type: ignore[arg-type]
+        Ours(1, "a", fourth=[[inner], (), ({"d": inner},)]),  # type: ignore[arg-type]
+        Ours(1, inner, fifth={"e": inner, "f": {"g": (inner,)}}),  # type: ignore[arg-type]
+    ):
+        plain = frozen.asdict(outer)
+        assert plain == dataclasses.asdict(outer)
+        plain["fifth"]["h"] = 1
+        assert "h" not in outer.fifth
 
 
 @BOTH

@@ -756,8 +756,8 @@ def test_advice_and_observations_warn() -> None:
             "policy.cores": Evidence("observation", "gpu, 2026"),
         },
     )
-    lines = {
-        path_key(("toy", *path)): 1
+    places = {
+        path_key(("toy", *path)): [0, 1]
         for path in (
             ("policy", "cores", "rule"),
             ("policy", "forbidden_options", "mem"),
@@ -766,7 +766,7 @@ def test_advice_and_observations_warn() -> None:
         )
     }
     plan = plan_of(site, gpus_per_node=1, cpus_per_task=9, mem="8G", time_limit="1")
-    catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), lines, dict.fromkeys(lines, 0))
+    catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), places)
     found = {one.code: one for one in check(RuleContext(plan, catalog, HERE))}
     for code, source in (("NC132", "observation: gpu, 2026"), ("NC211", "advice")):
         assert (found[code].severity, found[code].doubtful) == ("warning", True)

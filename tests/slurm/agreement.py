@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Partition
-from neuronctl.errors import SlurmRefusedError
+from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids
 from neuronctl.gate.ask import ask_slurm
@@ -219,7 +219,7 @@ def wave(
     rng: random.Random, names: Dict[str, int], states: Dict[str, Tuple[str, Optional[int]]]
 ) -> List[Dict[str, Any]]:
     """Judge requests, put them to Slurm, and see what becomes of them; they are gone afterwards."""
-    live = ask_slurm(plan(JobRequest(), CLUSTER), fresh=True, timeout=TIMEOUT)
+    live = ask(plan(JobRequest(), CLUSTER), fresh=True)
     rows: List[Dict[str, Any]] = []
     taken = []
     for name in names:
@@ -258,8 +258,23 @@ def judged(asked: JobRequest, live: Snapshot, rng: random.Random) -> Tuple[JobPl
     os.chdir(place)
     made = plan(asked, CLUSTER)
     if dependency_ids(made):
-        live = ask_slurm(made, timeout=TIMEOUT)
+        live = ask(made)
     return made, place, ours(assess(RuleContext(made, CATALOG, look(made)), live))
+
+
+def ask(made: JobPlan, *, fresh: bool = False) -> Snapshot:
+    """Slurm's figures; where slurmctld drops the connection, asked once more, and reported.
+
+    Slurm 22.05 did so once in some forty runs of all tests. neuronctl judges by the catalog alone
+    then, and there is nothing to agree about.
+    """
+    try:
+        return ask_slurm(made, fresh=fresh, timeout=TIMEOUT)
+    except SlurmUnavailableError as error:
+        if "Broken pipe" not in error.message:
+            raise
+        print(f"asked again: {error.message}", file=sys.stderr)
+        return ask_slurm(made, fresh=fresh, timeout=TIMEOUT)
 
 
 def ours(judged: Assessment) -> List[str]:

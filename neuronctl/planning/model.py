@@ -223,6 +223,14 @@ class JobPlan:
         return signal_of(self.request)
 
     @property
+    def signalled(self) -> str:
+        """The variable that a process of this launch must have to receive the signal; "": none.
+
+        Those of a job with steps need none: each step may have another launcher.
+        """
+        return "" if self.steps else self.launcher.marks
+
+    @property
     def passes_signal(self) -> bool:
         """Whether the batch shell passes the signal on to what it has started."""
         return self.signal is not None and passes(self.signal, self.launcher, bool(self.steps))

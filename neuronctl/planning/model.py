@@ -223,10 +223,10 @@ class JobPlan:
         return signal_of(self.request)
 
     @property
-    def signalled(self) -> str:
-        """The variable that a process of this launch must have to receive the signal; "": none.
+    def signal_mark(self) -> str:
+        """The variable that a process must have for the batch shell to signal it; "": every one.
 
-        Those of a job with steps need none: each step may have another launcher.
+        In a job with steps, every one: each step may have another launcher.
         """
         return "" if self.steps else self.launcher.marks
 

@@ -45,21 +45,25 @@ def _dataclass(*, frozen: bool) -> Callable[[type], type]:
 def _make(cls: type) -> type:
     own = cls.__dict__
     names = tuple(cls.__annotations__)
-    given = {name: own[name] for name in names if name in own}
-    fields = {name: value for name, value in given.items() if isinstance(value, _Field)}
-    for name, value in given.items():
+    given: Dict[str, Any] = {}
+    factories: Dict[str, Any] = {}
+    apart: Set[str] = set()
+    for name in names:
+        if name not in own:
+            continue
+        value = own[name]
         assert type(value).__module__ != "dataclasses", f"{name}: use {__name__}.field"
-    for name, field in fields.items():
-        if field.default is _NONE:
-            delattr(cls, name)
-            del given[name]
-        else:
-            given[name] = field.default
-            setattr(cls, name, field.default)
-    factories = {
-        name: field.default_factory for name, field in fields.items() if field.default_factory
-    }
-    apart = {name for name, field in fields.items() if not field.compare}
+        if isinstance(value, _Field):
+            if not value.compare:
+                apart.add(name)
+            if value.default is _NONE:
+                if value.default_factory is not None:
+                    factories[name] = value.default_factory
+                delattr(cls, name)
+                continue
+            value = value.default
+            setattr(cls, name, value)
+        given[name] = value
     methods: Dict[str, Any] = {
         "__dataclass_fields__": _LazyFields(given, factories, apart),
         "__match_args__": names,
@@ -103,17 +107,19 @@ def _initialiser(
     known, count = frozenset(names), len(names)
 
     def __init__(self: object, *given: Any, **named: Any) -> None:
+        values = named
         if given:
             if len(given) > count:
                 raise TypeError(f"{title} takes {count} values, not {len(given)}")
-            for name, value in zip(names, given):
-                if name in named:
-                    raise TypeError(f"{title} got two values for {name}")
-                named[name] = value
-        values = named if len(named) == count else {**defaults, **named}
-        for name in factories:
-            if name not in values:
-                values[name] = factories[name]()
+            values = dict(zip(names, given))
+            for name in values.keys() & named.keys():
+                raise TypeError(f"{title} got two values for {name}")
+            values.update(named)
+        if len(values) != count:
+            values = {**defaults, **values}
+            for name in factories:
+                if name not in values:
+                    values[name] = factories[name]()
         if values.keys() != known:
             missing, unknown = sorted(known - values.keys()), sorted(values.keys() - known)
             if unknown:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 
+@functools.cache  # the site may look it up in a directory service
 def login_name() -> str:
     """The login name, or ``$USER`` or the uid if the user has no password entry."""
     import pwd

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple, Union
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
@@ -20,9 +20,11 @@ from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.scontrol import SiteNode
 from neuronctl.slurm.snapshot import MyJob
-from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.units import hosts
 from neuronctl.words import counted
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.squeue import PartitionJob
 
 _SAID_OF_NODES = slurm_says("scontrol show node")
 

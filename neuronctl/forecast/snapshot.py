@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import Reservation, SiteNode
 from neuronctl.slurm.snapshot import Limits, MyJob
-from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.words import moment
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.squeue import PartitionJob
 
 _RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _UNUSABLE = (
@@ -30,7 +32,8 @@ class Snapshot:
     """One look at Slurm. Times are seconds since the epoch.
 
     limits, limits_at: the cluster's figures and when they were read. nodes: those of the job's
-    partition, or all, as they are now. groups: the user's. job_states: by the ids asked about.
+    partition, or all, as they are now. groups: the user's, where a partition admits some groups
+    alone. job_states: by the ids asked about.
     """
 
     limits: Limits

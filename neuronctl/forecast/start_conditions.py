@@ -13,7 +13,6 @@ from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
-from neuronctl.request import begin_time
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.words import counted, moment, verb
 
@@ -70,11 +69,13 @@ def check_start_conditions(prospect: Prospect) -> Iterator[Outcome]:
 
 def check_licenses(prospect: Prospect) -> Iterator[Outcome]:
     """Whether Slurm has the licenses of ``--sbatch licenses``, and whether they are free."""
-    snapshot = prospect.snapshot
+    snapshot, asked = prospect.snapshot, _licenses(prospect)
+    if not asked:
+        return
     source = slurm_says("scontrol show licenses", snapshot.asked_at)
     kept = ",".join(name for one in snapshot.reservations or () for name in one.licenses)
     reserved = _counts(kept) or {}
-    for name, count in (_licenses(prospect) or {}).items():
+    for name, count in asked.items():
         total, free = (snapshot.licenses or {}).get(name, (0, 0))
         fault = f"requested {counted(count, 'license')} '{name}'; Slurm has {total or 'none'}"
         if count > total or name not in (snapshot.licenses or {}):
@@ -112,6 +113,8 @@ def _counts(text: str) -> Optional[Dict[str, int]]:
 
 
 def _begin(text: str, now: int) -> Iterator[Outcome]:
+    from neuronctl.request import begin_time  # here, as few jobs have one
+
     try:
         at = begin_time.moment(text, now)
     except ValueError:

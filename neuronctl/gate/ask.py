@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Callable, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
 
 from neuronctl.errors import SlurmError, SlurmUnavailableError
 from neuronctl.forecast.snapshot import Snapshot
@@ -16,8 +16,10 @@ from neuronctl.planning import JobPlan
 from neuronctl.slurm.cluster import is_cluster, local_cluster
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits, ask_now, latest_ends
-from neuronctl.slurm.squeue import PartitionJob, partition_queue
 from neuronctl.users import login_name
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.squeue import PartitionJob
 
 TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
@@ -77,7 +79,7 @@ def ask_slurm(
         nodes=now.nodes,
         job_states=now.job_states,
         asked_at=asked_at,
-        groups=_groups(),
+        groups=_groups() if any(one.allow_groups for one in limits.partitions) else (),
         limited_groups=now.limited_groups,
         reservations=now.reservations,
         licenses=now.licenses,
@@ -91,6 +93,8 @@ def ask_queue(snapshot: Snapshot) -> Tuple[PartitionJob, ...]:
 
     slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
     """
+    from neuronctl.slurm.squeue import partition_queue
+
     names = dict.fromkeys(name for node in snapshot.nodes for name in node.partitions)
     return partition_queue(",".join(names), timeout=TIMEOUT)
 

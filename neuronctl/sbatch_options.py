@@ -67,11 +67,12 @@ def _table(text: str) -> Tuple[Known, ...]:
 
 _SALLOC = "bell no-bell no-shell get-user-env? immediate:I? kill-command:K? wait-all-nodes= x11?"
 
-SBATCH = _table(_BOTH + _SBATCH)
-SRUN = _table(_BOTH + _SRUN)
+_IN_BOTH = _table(_BOTH)
+SBATCH = (*_IN_BOTH, *_table(_SBATCH))
+SRUN = (*_IN_BOTH, *_table(_SRUN))
 SALLOC = tuple(
     one
-    for one in _table(_BOTH + _SALLOC)
+    for one in (*_IN_BOTH, *_table(_SALLOC))
     if one.name not in ("error", "export", "input", "open-mode", "output", "propagate", "test-only")
 )
 

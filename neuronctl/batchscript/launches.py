@@ -6,7 +6,7 @@ import re
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.header import Place
-from neuronctl.batchscript.prefixes import program_at
+from neuronctl.batchscript.prefixes import names_python, program_at
 from neuronctl.batchscript.shell_text import Command, Word, read_shell
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt_with_plugins
@@ -139,7 +139,7 @@ def _launch(words: Sequence[Word], command: Command, depth: int) -> Optional[Lau
         return Launch(PROGRAM, word, command)
     if name in ("singularity", "apptainer"):
         return _container(word, rest, command, depth)
-    if re.fullmatch(r"python[0-9.]*", name):
+    if names_python(name):
         return _python(word, rest, command, depth)
     if name in ("bash", "sh", "zsh", "dash"):
         return _shell(word, rest, command, depth)

@@ -38,6 +38,11 @@ _PREFIXES: Mapping[Tuple[str, ...], str] = {
 _POSITIONAL = {"timeout": 1, "taskset": 1}
 
 
+def names_python(word: str) -> bool:
+    """Whether a command's first word is Python: ``python``, ``/usr/bin/python3.11``."""
+    return word.rpartition("/")[2].rstrip("0123456789.") == "python"
+
+
 def program_at(words: Sequence[str]) -> int:
     """The index of the program that a command line ends by running; len(words) if it names none."""
     at = 0

@@ -336,7 +336,8 @@ def _log_problem(plan: JobPlan) -> _Problem:
         )
         name = plan.request.from_here(name)
         made = os.path.dirname(pattern)
-        if "\\" not in pattern and re.search(r"%[0-9]*[AjJ]", made.replace("%%", "")):
+        varies = "%" in made and re.search(r"%[0-9]*[AjJ]", made.replace("%%", ""))
+        if varies and "\\" not in pattern:
             return (
                 f"the log directory '{made}' cannot exist yet: it is named after the job id; "
                 f"{fails}",

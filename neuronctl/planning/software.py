@@ -6,7 +6,7 @@ import os
 import re
 from typing import List, Optional, Tuple
 
-from neuronctl.batchscript.prefixes import program_at
+from neuronctl.batchscript.prefixes import names_python, program_at
 from neuronctl.catalog.model import Cluster
 from neuronctl.launch import launchers
 from neuronctl.launch.environments import (
@@ -37,13 +37,12 @@ def _command(request: JobRequest) -> List[str]:
 def python_file(request: JobRequest) -> Optional[str]:
     """The Python file that the job runs, alone or behind ``python``; None where it runs none."""
     words = _command(request)
-    if re.fullmatch(r"python[0-9.]*", words[0].rpartition("/")[2]):
+    if names_python(words[0]):
         options = re.compile(r"-[bBdEiIOqsSuvx]+")
         words = [word for word in words[1:] if not options.fullmatch(word)] or [""]
     return words[0] if words[0].endswith(".py") else None
 
 
-_PYTHON = r"python[0-9.]*"
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish")
 _STARTS_OTHERS = (
     *("ray", "jupyter", "jupyter-lab", "jupyter-notebook", "jupyterlab", "notebook"),
@@ -55,7 +54,7 @@ _STARTS_OTHERS = (
 def runs_python(request: JobRequest) -> bool:
     """Whether the program is a Python file or module, also behind ``python``."""
     first, *args = _command(request)
-    module = re.fullmatch(_PYTHON, first.rpartition("/")[2]) is not None and "-m" in args[:-1]
+    module = names_python(first) and "-m" in args[:-1]
     return module or python_file(request) is not None
 
 
@@ -63,7 +62,7 @@ def _called(request: JobRequest) -> Tuple[str, List[str]]:
     """The name of the program, or of the module behind ``python -m``, and its arguments."""
     program, *args = _command(request)
     name = program.rpartition("/")[2]
-    if re.fullmatch(_PYTHON, name) and "-m" in args[:-1]:
+    if names_python(program) and "-m" in args[:-1]:
         module = args.index("-m") + 1
         if all(word.startswith("-") for word in args[:module]):  # no Python file comes first
             return args[module], args[module + 1 :]

@@ -48,7 +48,7 @@ from neuronctl.version import __version__
 
 __all__ = ["JobRecord", "RecordDraft", "RecordStore", "SeenState"]
 
-_NAME = re.compile(
+_NAME = (
     r"(?P<key>[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8})"
     r"\.(?:(?P<open>intent|failed)|(?P<cluster>[A-Za-z0-9_-]+)\.(?P<job>[0-9]+))\.json"
 )
@@ -216,7 +216,7 @@ class RecordStore:
         for name in self._names() if wanted else ():
             # Of thousands of names, parse only those of these jobs.
             word = name[:-5].rpartition(".")[2]
-            entry = _NAME.fullmatch(name) if word in wanted else None
+            entry = re.fullmatch(_NAME, name) if word in wanted else None
             if entry is None or not _same_cluster(entry["cluster"], cluster):
                 continue
             record = self._read(name)
@@ -253,7 +253,7 @@ class RecordStore:
         names = self._names()
         intents = []
         for name in names:
-            if not name.endswith(_INTENT) or _NAME.fullmatch(name) is None:
+            if not name.endswith(_INTENT) or re.fullmatch(_NAME, name) is None:
                 continue
             key = name[: -len(_INTENT)]
             # Interrupted between writing the record and removing the intent: the record counts.
@@ -292,7 +292,7 @@ class RecordStore:
         """The records' file names, newest first; lists no more than the caller consumes."""
         held: Optional[Match[str]] = None
         for name in self._names():
-            entry = _NAME.fullmatch(name)
+            entry = re.fullmatch(_NAME, name)
             if entry is None:
                 if not name.startswith("."):
                     self._warn(name, "not a neuronctl record")

@@ -157,7 +157,7 @@ def _time(texts: Sequence[str]) -> Fields:
 
 def _gpus(text: str) -> Fields:
     kind, _, number = text.rpartition(":")
-    if not re.fullmatch(r"[A-Za-z0-9_.-]*", kind):
+    if kind and not re.fullmatch(r"[A-Za-z0-9_.-]+", kind):
         raise ValueError(f"'{text}' is not [TYPE:]NUMBER")
     fields: Fields = {"gpus_per_node": parse_count(number, 0)}
     if kind:

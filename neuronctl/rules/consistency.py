@@ -191,7 +191,8 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     if len(memory) > 1:
         options = " and ".join(f"--{one}" for one in memory)
         yield Violation(f"{options} cannot be combined", "keep one of them", EVERY_SLURM)
-    exported = [one for one in request.sbatch if re.match(r"export=(?!ALL)", one)]
+    exports = [one for one in request.sbatch if one.startswith("export=")]
+    exported = [one for one in exports if not one.startswith("export=ALL")]
     if exported and context.plan.secrets:
         kept_out = ", ".join(context.plan.secrets)
         yield Violation(
@@ -259,6 +260,8 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
                 "node names are written like gpu[01-04,07]",
                 EVERY_SLURM,
             )
+    if not names:
+        return
     wanted = names.get("nodelist", set())
     both = sorted(wanted & names.get("exclude", set()))
     if both:

@@ -225,7 +225,8 @@ def features(context: RuleContext) -> Iterator[Violation]:
     prospect, name = context.forecast.prospect, context.plan.partition.name
     pool = prospect.pool
     known = {feature for node in pool for feature in node.features}
-    unknown = [one for one in feature_names(text or "") if one not in known] if pool else []
+    names = feature_names(text) if text and pool else []
+    unknown = [one for one in names if one not in known]
     source = prospect.snapshot.says("scontrol show node")
     hint = f"features there: {', '.join(sorted(known)) or 'none'}"
     for one in dict.fromkeys(unknown):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from neuronctl import units
@@ -184,6 +183,14 @@ ASSOCIATION_FIELDS: Mapping[str, str] = {
 """What sacctmgr is asked for of an association -> the kind it is."""
 
 
+_OF_GROUPS = (
+    *("GrpJobs", "GrpSubmitJobs", "GrpWall", "MaxJobsPA", "MaxSubmitJobsPA", "MaxTRESPA"),
+    # What running jobs may still use stands before what has been used.
+    *("GrpTRESRunMins", "GrpTRESMins", "GrpTRES"),
+)
+"""What scontrol is asked for of a group; its MaxSubmitJobsPA is sacctmgr's MaxSubmitPA."""
+
+
 @dataclass(frozen=True)
 class Limit:
     """One limit.
@@ -302,24 +309,20 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     """
     found = []
     running: Dict[str, int] = {}
-    plain = r" (Grp(?:SubmitJobs|Jobs|Wall)|Max(?:Submit)?JobsPA)=(\S*)"
-    for kind, text in re.findall(plain, line):
-        kind = kind.replace("SubmitJobsPA", "SubmitPA")  # as sacctmgr calls it
-        for figure, used in re.findall(r"^([0-9]{1,20})\(([0-9]{1,20}(?:\.[0-9]{1,20})?)\)", text):
-            found.append(Limit(kind, "", int(figure), scope, name, int(float(used))))
-    # Backwards: what running jobs may still use stands behind what has been used.
-    of_tres = r" (GrpTRES(?:Mins|RunMins)?|MaxTRESPA)=(\S*)"
-    for kind, text in sorted(re.findall(of_tres, line), reverse=True):
-        for part in text.split(","):
+    told = {kind: text for kind, _, text in (word.partition("=") for word in line.split())}
+    for kind in _OF_GROUPS:
+        for part in told.get(kind, "").split(","):
             tres, _, figures = part.rpartition("=")
-            match = re.fullmatch(r"([0-9]{1,20}|N)\(([0-9]{1,20})\)", figures)
-            if match is None:
+            figure, _, rest = figures.partition("(")
+            used = count(rest.partition(")")[0].partition(".")[0])
+            if used is None:
                 continue
             if kind == "GrpTRESRunMins":
-                running[tres] = int(match[2])
-            if match[1] != "N":
+                running[tres] = used
+            if count(figure) is not None:
                 promised = running.get(tres, 0) if kind == "GrpTRESMins" else 0
-                found.append(Limit(kind, tres, int(match[1]), scope, name, int(match[2]), promised))
+                known_as = "MaxSubmitPA" if kind == "MaxSubmitJobsPA" else kind
+                found.append(Limit(known_as, tres, int(figure), scope, name, used, promised))
     return tuple(found)
 
 

@@ -120,9 +120,9 @@ def limits_stamp(text: str) -> int:
     for line in text.splitlines():
         if line.startswith(("QOS=", "ClusterName=")):
             told = re.sub(r"\([^)]*\)| (?:Shares|Usage|Lft)\S*", "", line)
-            head, *others = re.split(r" Account Limits=", told)
+            head, _, of_accounts = told.partition(" Account Limits=")
             stamps.add(head)
-            stamps.update(re.findall(r"\{[^}]*\}", others[0]) if others else ())
+            stamps.update(part.partition("{")[2] for part in of_accounts.split("}"))
     return zlib.crc32("\n".join(sorted(stamps)).encode())
 
 

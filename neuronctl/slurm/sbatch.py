@@ -41,11 +41,11 @@ def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
 
     Without ``--parsable``, the line is ``Submitted batch job 4711 on cluster NAME``.
     """
-    said = r"(?:Submitted batch job )?([0-9]{1,10})(?:(?:;| on cluster )(.+))?"
     for line in reversed(stdout.splitlines()):
-        match = re.fullmatch(said, line.strip())
-        if match:
-            return Submitted(int(match[1]), match[2], plain_words(stderr))
+        said = line.strip().removeprefix("Submitted batch job ").replace(" on cluster ", ";", 1)
+        number, _, cluster = said.partition(";")
+        if number.isascii() and number.isdigit() and len(number) <= 10:
+            return Submitted(int(number), cluster or None, plain_words(stderr))
     return None
 
 

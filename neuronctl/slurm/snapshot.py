@@ -289,7 +289,7 @@ def ask_now(
     reservations = None
     if "ReservationName=" in told or "No reservations" in told:
         reservations = site.parse_reservations(told)
-    states = site.parse_job_states(told)
+    states = site.parse_job_states(told) if job_ids else {}
     licenses = site.parse_licenses(told)
     return Now(jobs, seen, states, limits, limited_groups, stamp, here, reservations, licenses)
 
@@ -298,11 +298,11 @@ def _good(answer: object, *, part: bool = False) -> Result:
     if isinstance(answer, SlurmUnavailableError):
         raise answer
     assert isinstance(answer, Result)
+    if answer.returncode == 0:
+        return answer
     # scontrol ends with 1 for a job or partition it does not know, or for associations or
     # reservations that it may not tell, after answering everything else.
-    bearable = part and re.search(
-        r"Invalid job id|not found|assoc|reserv", answer.stdout + answer.stderr
-    )
-    if answer.returncode != 0 and not bearable:
-        raise failure(answer)
-    return answer
+    bearable = r"Invalid job id|not found|assoc|reserv"
+    if part and re.search(bearable, answer.stdout + answer.stderr):
+        return answer
+    raise failure(answer)

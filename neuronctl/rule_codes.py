@@ -64,7 +64,7 @@ _TABLE = (
     _warning("NC103", "partition is not in the catalog", "of_partition"),
     _error("NC111", "more nodes than the partition has", "of_partition", "resizable"),
     _error("NC112", "more nodes than a job may have", "of_partition", "resizable"),
-    _error("NC121", "more GPUs a node than it has", "of_partition", "resizable", "of_nodes"),
+    _error("NC121", "more GPUs per node than it has", "of_partition", "resizable", "of_nodes"),
     _error("NC122", "GPU partition without GPUs", "of_partition"),
     _error("NC123", "other GPU model", "of_partition", "of_launch", "of_nodes"),
     _error(
@@ -73,7 +73,7 @@ _TABLE = (
     ),
     _error("NC125", "not one of the GPU models", "of_partition", "of_nodes"),
     _error("NC131", "more cores than a node has", "of_partition", "resizable", "of_nodes"),
-    _error("NC132", "more cores a GPU than the site allows", "of_partition", "resizable"),
+    _error("NC132", "more cores per GPU than the site allows", "of_partition", "resizable"),
     _error("NC133", "more GPUs than cores", "of_partition", "resizable"),
     _error("NC134", "more memory than a node has", "of_partition", "resizable", "of_nodes"),
     _error("NC141", "wall time over the limit", "of_partition", "resizable"),

@@ -176,7 +176,7 @@ def latest_ends(jobs: Sequence[MyJob], limits: Limits) -> Tuple[MyJob, ...]:
 
 
 def squeue_mine_argv(*, names: bool = False) -> List[str]:
-    """The user's jobs that are not over, one row a job or the waiting tasks of an array.
+    """The user's jobs that are not over: a row for each job, or for the waiting tasks of an array.
 
     names: their names too, by which jobs differ that are alike otherwise.
     """

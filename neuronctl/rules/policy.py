@@ -142,6 +142,8 @@ def comment_given(context: RuleContext) -> Iterator[Violation]:
 
 def _separated(comment: str, policy: CommentPolicy) -> str:
     """The comment with ``;`` where its parts stand apart by other signs; "" where they do not."""
+    if ";" in comment:
+        return ""
     parts = [one for one in re.split(r"[\s,:&|]+", comment) if one]
     if len(parts) > 1 and [one.partition("=")[0] for one in parts] == [
         one.key for one in policy.fields

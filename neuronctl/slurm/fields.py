@@ -39,8 +39,10 @@ _remembered = functools.lru_cache(maxsize=2048)
 @_remembered
 def parse_timestamp(text: str) -> Optional[int]:
     """``2026-08-12T09:30:00`` (UTC) as seconds since the epoch; None for N/A, Unknown, NONE."""
-    match = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)", text.strip())
-    return epoch(*map(int, match.groups())) if match else None
+    date, _, clock = text.strip().partition("T")
+    parts = [count(part) for part in (*date.split("-"), *clock.split(":"))]
+    numbers = [part for part in parts if part is not None]
+    return epoch(*numbers) if len(numbers) == len(parts) == 6 else None
 
 
 def epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
@@ -86,16 +88,20 @@ def parse_count(text: str) -> Optional[int]:
     return count(match[0]) if match else None
 
 
+_GPUS = r"(?:^|[,:/])gpu(?:[:=]([A-Za-z][\w.-]*))?(?:[:=]([0-9]{1,20}))?(?=$|[,(])"
+
+
 @_remembered
 def parse_gres_gpus(text: str) -> Optional[int]:
     """GPUs per node in squeue's ``gres:gpu:a100:4(S:0-1),gres:x:1``; None if it has no GPUs."""
-    counts = [
-        int(match[1] or 1)
-        for match in re.finditer(
-            r"(?:^|[,:/])gpu(?:[:=][A-Za-z][\w.-]*)?(?:[:=]([0-9]{1,20}))?(?=$|[,(])", text
-        )
-    ]
+    counts = [int(match[2] or 1) for match in re.finditer(_GPUS, text)]
     return sum(counts) if counts else None
+
+
+def parse_gres_model(text: str) -> str:
+    """The model of the first GPUs in a node's ``gpu:a100:4(S:0-1)`` that have one; otherwise ""."""
+    models = (match[1] for match in re.finditer(_GPUS, text))
+    return next(filter(None, models), "")
 
 
 @_remembered
@@ -119,10 +125,12 @@ def parse_tres_gpus(text: str) -> Optional[int]:
 
 
 def _megabytes(text: str) -> Optional[int]:
-    match = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMGTP]?)", text)
-    if match is None:
+    number = text.rstrip("KMGTP")
+    unit = text[len(number) :] or "M"
+    # Not float() alone, which reads 1e9 and nan.
+    if len(unit) > 1 or None in map(count, number.split(".", 1)):
         return None
-    return round(float(match[1]) * 1024.0 ** ("KMGTP".index(match[2] or "M") - 1))
+    return round(float(number) * 1024.0 ** ("KMGTP".index(unit) - 1))
 
 
 def mark_of(command: str) -> str:

@@ -13,6 +13,7 @@ from neuronctl.slurm.fields import (
     count,
     parse_count,
     parse_gres_gpus,
+    parse_gres_model,
     parse_minutes,
     parse_seconds,
     parse_timestamp,
@@ -228,7 +229,6 @@ def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
     """The ``NodeName=`` lines of ``scontrol --oneliner --detail show node``."""
     nodes = []
     for one in _lines(text, "NodeName"):
-        kind = re.search(r"gpu:([A-Za-z][\w.-]*)", one.get("Gres", ""))
         gpus = parse_gres_gpus(one.get("Gres", ""))
         used = parse_gres_gpus(one.get("GresUsed", ""))
         if used is None:
@@ -244,7 +244,7 @@ def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
                 memory_mb_used=count(one.get("AllocMem", "")) or 0,
                 gpus=gpus or 0,
                 gpus_used=used or 0,
-                gpu="" if kind is None else kind[1],
+                gpu=parse_gres_model(one.get("Gres", "")),
                 arch=one.get("Arch", ""),
                 features=words(one.get("ActiveFeatures", "")),
                 threads=count(one.get("ThreadsPerCore", "")) or 1,

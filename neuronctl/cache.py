@@ -81,6 +81,7 @@ def restored(kind: Type[T], data: Mapping[str, Any]) -> T:
 
 
 _SHAPES = {"Mapping": dict, "Tuple": list}
+_PLAIN = frozenset(("bool", "float", "int", "str", "Optional[int]", "Optional[str]"))
 
 
 @functools.cache
@@ -92,6 +93,8 @@ def _compounds(kind: type) -> List[Tuple[str, Optional[type], Optional[type]]]:
     """
     found: List[Tuple[str, Optional[type], Optional[type]]] = []
     for name, annotation in kind.__annotations__.items():
+        if annotation in _PLAIN:
+            continue
         part = _class_in(kind, name)
         if part is not None or any(f"{shape}[" in annotation for shape in _SHAPES):
             found.append((name, _SHAPES.get(annotation.partition("[")[0]), part))

@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 from neuronctl.catalog.loader import load
 from neuronctl.errors import NeuronctlError, PolicyError, RecordError, SlurmUnavailableError
 from neuronctl.frozen import dataclass
-from neuronctl.paths import cache_dir, config_dir, state_dir
+from neuronctl.paths import cache_dir, defaults_file, state_dir
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job_file import configuration, configured_cluster
 from neuronctl.slurm.cluster import config_file, is_cluster, local_cluster, recognise
@@ -207,7 +207,7 @@ def _age(date: str) -> Optional[int]:
 def _directories() -> Iterator[Check]:
     for name, path in (("records", state_dir()), ("cache", cache_dir())):
         yield _writable(name, path)
-    config = os.path.join(config_dir(), "config.yaml")
+    config = defaults_file()
     if os.path.exists(config):
         try:
             count = len(configuration().values)

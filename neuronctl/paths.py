@@ -18,6 +18,11 @@ def config_dir() -> str:
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
+def defaults_file() -> str:
+    """The user's own defaults; may not exist."""
+    return os.path.join(config_dir(), "config.yaml")
+
+
 def state_dir() -> str:
     """``$XDG_STATE_HOME/neuronctl``, by default ``~/.local/state/neuronctl``; may not exist."""
     return _xdg("XDG_STATE_HOME", ".local/state")

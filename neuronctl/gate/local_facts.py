@@ -15,7 +15,7 @@ from neuronctl.errors import UsageError
 from neuronctl.files import open_regular
 from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.launch.environments import CONDA_PLACES, find_conda
-from neuronctl.paths import config_dir
+from neuronctl.paths import defaults_file
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import is_python, python_file
 from neuronctl.request.job import JobRequest, Source
@@ -45,7 +45,7 @@ def look(plan: JobPlan) -> LocalFacts:
     return LocalFacts(
         user=login_name(),
         directory=directory,
-        config_file=os.path.join(config_dir(), "config.yaml"),
+        config_file=defaults_file(),
         problems={code: problem for code, problem in problems.items() if problem is not None},
         needs_ranks=_needs_ranks(text),
         uses_several_gpus=bool(text) and re.search(_SEVERAL_GPUS, text) is not None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from neuronctl.errors import JobFileError, did_you_mean
 from neuronctl.frozen import dataclass
-from neuronctl.paths import config_dir, present
+from neuronctl.paths import defaults_file, present
 from neuronctl.request.job import Layer, Origin, Source, StepRequest
 from neuronctl.request.options import BY_NAME, Option, find, shell_text
 from neuronctl.words import other_dash, with_plain_dashes
@@ -60,7 +60,7 @@ def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
 
 def configuration() -> Layer:
     """The user's own defaults. Raises JobFileError with file:line."""
-    return read_config(os.path.join(config_dir(), "config.yaml"))
+    return read_config(defaults_file())
 
 
 def configured_cluster() -> Optional[str]:

@@ -12,6 +12,7 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.local_facts import look, working_directory
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
+from neuronctl.paths import defaults_file, present
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import (
     Body,
@@ -22,7 +23,6 @@ from neuronctl.request.job import (
     StepRequest,
     build_request,
 )
-from neuronctl.request.job_file import configuration, read_job_file
 from neuronctl.request.options import OPTIONS
 from neuronctl.rules import Finding, RuleContext, check
 from neuronctl.slurm.cluster import recognise
@@ -89,8 +89,10 @@ def plan_job(
     the user's configuration, which it includes. ask_slurm: whether ``-p auto`` chooses by what
     Slurm says now, and not by the catalog alone.
     """
-    layers = [recorded or configuration()]
+    layers = [recorded or _defaults()]
     if job_file is not None:
+        from neuronctl.request.job_file import read_job_file
+
         layers.append(read_job_file(job_file))
     layers.append(options_layer(options, words, body, steps))
     request = merged(layers, options)
@@ -118,6 +120,14 @@ def plan_job(
     request = replace(request, partition=best[0].name, origins=origins)
     made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
     return PlannedJob(made, catalog, (*best, *others))
+
+
+def _defaults() -> Layer:
+    if not present(defaults_file()):
+        return Layer({}, {})
+    from neuronctl.request.job_file import configuration  # here: it reads YAML
+
+    return configuration()
 
 
 def merged(layers: Sequence[Layer], options: Mapping[str, Any]) -> JobRequest:

@@ -18,6 +18,7 @@ from neuronctl.slurm.fields import (
     parse_minutes,
     parse_seconds,
     parse_timestamp,
+    parse_tres,
     parse_tres_gpus,
 )
 from neuronctl.slurm.job_control import (
@@ -143,6 +144,15 @@ def test_gpus_of_a_job(text: str, expected: Optional[int]) -> None:
     assert parse_tres_gpus(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "megabytes"),
+    [("62.50G", 64000), ("512", 512), ("1T", 1048576), ("2048K", 2)]
+    + [(text, None) for text in ("", "G", "1.", ".5", "1.5.2G", "1e9", "nan", "1_0M", "5MM")],
+)
+def test_memory_of_a_job(text: str, megabytes: Optional[int]) -> None:
+    assert parse_tres(f"cpu=8,mem={text}").get("mem") == megabytes
+
+
 # ---------------------------------------------------------------------------- sbatch
 
 
@@ -156,6 +166,8 @@ def test_gpus_of_a_job(text: str, expected: Optional[int]) -> None:
         ("Submitted batch job 4711\n", Submitted(4711)),
         ("Submitted batch job 4711 on cluster neuron\n", Submitted(4711, "neuron")),
         ("sbatch: Job 7 to start at 2026-08-12T09:30:00\n", None),
+        ("4711;\n", Submitted(4711)),
+        ("20260812093000\n", None),  # no job id has so many digits
     ],
 )
 def test_submitted(stdout: str, expected: Optional[Submitted]) -> None:

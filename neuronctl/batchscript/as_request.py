@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from neuronctl.batchscript.header import SCRIPT, Header
+from neuronctl.batchscript.model import SCRIPT, Header
 from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.batchscript.values import node_count, whole_number
 from neuronctl.catalog.model import Cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Dict, Iterable, List
 
-from neuronctl.batchscript.header import Edit
+from neuronctl.batchscript.model import Edit
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.header import Place
+from neuronctl.batchscript.model import Place
 from neuronctl.batchscript.prefixes import names_python, program_at
 from neuronctl.batchscript.shell_text import Command, Word, read_shell
 from neuronctl.frozen import dataclass, field, replace

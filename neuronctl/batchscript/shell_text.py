@@ -21,7 +21,7 @@ from typing import (
     Tuple,
 )
 
-from neuronctl.batchscript.header import Place
+from neuronctl.batchscript.model import Place
 from neuronctl.frozen import dataclass, replace
 
 if TYPE_CHECKING:

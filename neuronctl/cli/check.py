@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 import click
 
-from neuronctl.batchscript.header import Place, read_file, shown_name
+from neuronctl.batchscript.model import Place
+from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli.job_options import catalog_option, complete_files, job_options
 from neuronctl.console import print_line, print_text, printable
 from neuronctl.errors import PolicyError, UsageError, did_you_mean

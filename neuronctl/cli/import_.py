@@ -6,7 +6,7 @@ from typing import Optional
 
 import click
 
-from neuronctl.batchscript.header import read_file, shown_name
+from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import catalog_option, complete_files
 from neuronctl.cli.say import print_script, say

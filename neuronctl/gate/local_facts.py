@@ -26,7 +26,7 @@ from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.header import Place
+    from neuronctl.batchscript.model import Place
     from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 
@@ -110,7 +110,7 @@ def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
     found = syntax_problem(text)
     if found is None:
         return None
-    from neuronctl.batchscript.header import Place
+    from neuronctl.batchscript.model import Place
     from neuronctl.batchscript.shell_text import read_shell
 
     lines = text.split("\n")[: found.line]

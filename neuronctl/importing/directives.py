@@ -7,7 +7,8 @@ from typing import Collection, Dict, List
 
 from neuronctl import units
 from neuronctl.batchscript.as_request import GPU_OPTIONS, as_request, gpu_fields
-from neuronctl.batchscript.header import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header, read_header
+from neuronctl.batchscript.header import read_header
+from neuronctl.batchscript.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
 from neuronctl.catalog.model import Cluster
 from neuronctl.frozen import dataclass, replace
 from neuronctl.masking import Masker, tells_secret

@@ -6,7 +6,9 @@ import re
 from contextlib import suppress
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from neuronctl.batchscript.header import DIRECTIVE, Header, read_header
+from neuronctl.batchscript.directive_words import DIRECTIVE
+from neuronctl.batchscript.header import read_header
+from neuronctl.batchscript.model import Header
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.batchscript.statements import (
     NAME_BEGINS,

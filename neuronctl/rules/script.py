@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
-from neuronctl.batchscript.header import NOWHERE, Edit, Place
+from neuronctl.batchscript.model import NOWHERE, Edit, Place
 from neuronctl.frozen import dataclass, replace
 from neuronctl.rule_codes import CODES, WARNING
 from neuronctl.rules.base import Finding

@@ -6,8 +6,8 @@ import re
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, Optional, Tuple
 
-from neuronctl.batchscript.header import SCRIPT, Edit, Given, Header, Place
 from neuronctl.batchscript.launches import LAUNCHERS, Launch, launch
+from neuronctl.batchscript.model import SCRIPT, Edit, Given, Header, Place
 from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan

@@ -6,12 +6,13 @@ import re
 from typing import Iterator, Set, Tuple
 
 from neuronctl import units
-from neuronctl.batchscript.header import (
+from neuronctl.batchscript.directive_words import BLANKS
+from neuronctl.batchscript.launches import MPIRUN, PROGRAM, SRUN_KIND
+from neuronctl.batchscript.look_alikes import FREE_TEXT, look_alike
+from neuronctl.batchscript.model import (
     AFTER_COMMAND,
-    BLANKS,
     CUT,
     EARLY_ONLY,
-    FREE_TEXT,
     MISSPELLED,
     OVERRIDDEN,
     REMARK,
@@ -20,9 +21,7 @@ from neuronctl.batchscript.header import (
     Given,
     Ignored,
     Place,
-    look_alike,
 )
-from neuronctl.batchscript.launches import MPIRUN, PROGRAM, SRUN_KIND
 from neuronctl.batchscript.values import digits
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Iterator, Optional, Tuple
 
-from neuronctl.batchscript.header import Edit, Place
 from neuronctl.batchscript.launches import (
     ACCELERATE,
     DEEPSPEED,
@@ -18,6 +17,7 @@ from neuronctl.batchscript.launches import (
     UNKNOWN,
     Launch,
 )
+from neuronctl.batchscript.model import Edit, Place
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
 from neuronctl.words import counted

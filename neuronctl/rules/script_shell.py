@@ -8,8 +8,8 @@ import signal as signals
 from shlex import quote
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.header import SCRIPT, Place
 from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND, Launch
+from neuronctl.batchscript.model import SCRIPT, Place
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
 from neuronctl.masking import is_secret_name, listed_variables, tells_secret

@@ -7,8 +7,10 @@ import os
 from typing import TYPE_CHECKING, Optional, Sequence, Tuple
 
 from neuronctl import units
-from neuronctl.batchscript.header import Header, read_file, read_header
+from neuronctl.batchscript.header import read_header
+from neuronctl.batchscript.model import Header
 from neuronctl.batchscript.sbatch_line import WRAPPED, SbatchLine, read_line
+from neuronctl.batchscript.script_file import read_file
 from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.job_record import RecordDraft

@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Callable, FrozenSet, Iterable, Mapping, Option
 
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.batchscript.edits import edited
-from neuronctl.batchscript.header import (
-    Header,
-    Place,
-    beginning,
-    is_too_long,
-    read_command,
-    read_file,
-    read_header,
-)
+from neuronctl.batchscript.header import read_command, read_header
+from neuronctl.batchscript.model import Header, Place
+from neuronctl.batchscript.script_file import beginning, is_too_long, read_file
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, UsageError

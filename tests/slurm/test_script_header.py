@@ -20,8 +20,9 @@ from harness import Sandbox, sandbox_up
 from headers import Script, random_script
 from states import NODES
 
-from neuronctl.batchscript import header as header_module
-from neuronctl.batchscript.header import COMMAND_LINE, SCRIPT, Header, read_header
+from neuronctl.batchscript import directive_options
+from neuronctl.batchscript.header import read_header
+from neuronctl.batchscript.model import COMMAND_LINE, SCRIPT, Header
 from neuronctl.batchscript.values import excluding
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Cluster
@@ -139,14 +140,14 @@ def test_scripts_are_read_as_sbatch_reads_them(
     release = lenient.version[:2]
     here = [
         one
-        for one in header_module.SBATCH
+        for one in directive_options.SBATCH
         if SINCE.get(one.long, release) <= release
         and (one.long != "power" or release < WITHOUT_POWER)
     ]
     # What an abbreviation means depends on the options of the release.
-    monkeypatch.setattr(header_module, "SBATCH", tuple(here))
+    monkeypatch.setattr(directive_options, "SBATCH", tuple(here))
     if release < (23, 2):  # which lets --exclusive and --oversubscribe stand together
-        monkeypatch.setattr(header_module, "_SHARING", ())
+        monkeypatch.setattr(directive_options, "_SHARING", ())
     scripts = [random_script(rng) for _ in range(count)]
     for one in scripts if release >= (26, 5) else []:  # where --requeue may have a value
         one["environment"].pop("SBATCH_REQUEUE", None)

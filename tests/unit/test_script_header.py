@@ -6,8 +6,9 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from neuronctl.batchscript import header as header_module
-from neuronctl.batchscript.header import (
+from neuronctl.batchscript import directive_words
+from neuronctl.batchscript.header import read_header
+from neuronctl.batchscript.model import (
     AFTER_COMMAND,
     COMMAND_LINE,
     CUT,
@@ -16,7 +17,6 @@ from neuronctl.batchscript.header import (
     OVERRIDDEN,
     REMARK,
     Header,
-    read_header,
 )
 
 
@@ -187,14 +187,14 @@ def test_lines_of_other_schedulers() -> None:
 
 def test_each_component_is_read_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     read = 0
-    before = header_module._directive_start
+    before = directive_words._directive_start
 
     def counting(line: str) -> int:
         nonlocal read
         read += 1
         return before(line)
 
-    monkeypatch.setattr(header_module, "_directive_start", counting)
+    monkeypatch.setattr(directive_words, "_directive_start", counting)
     assert head(*["#SBATCH hetjob"] * 2000).components == 2001
     assert read < 3 * 2000
 

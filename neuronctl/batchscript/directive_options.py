@@ -1,0 +1,203 @@
+"""The options that words, variables, or a command line give, and what sbatch refuses in them."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from neuronctl.batchscript import mistyped
+from neuronctl.batchscript.directive_words import Refused, Word, words_of
+from neuronctl.batchscript.model import (
+    COMMAND_LINE,
+    EARLY_ONLY,
+    EVERY,
+    NOWHERE,
+    SCRIPT,
+    Given,
+    Ignored,
+    Place,
+    Refusal,
+)
+from neuronctl.batchscript.values import check_value, excluding
+from neuronctl.sbatch_options import (
+    EARLY,
+    NO_VALUE,
+    OPTIONAL_VALUE,
+    SBATCH,
+    GetoptError,
+    Known,
+    Parsed,
+    getopt_with_plugins,
+    variables,
+)
+
+
+def directive_options(words: Sequence[Word]) -> Tuple[List[Given], List[Ignored]]:
+    """The options of a component's words, and those without effect there; raises Refused."""
+    given, early = _given(_only_options(words), words)
+    check_values(given)
+    return given, early
+
+
+def line_options(line: str, number: int) -> List[Given]:
+    """The options of a directive that stands alone; raises Refused."""
+    words, _, _ = words_of([line], -1, {}, number)
+    return directive_options(words)[0]
+
+
+def command_options(words: Sequence[Word], table: Tuple[Known, ...]) -> Tuple[List[Given], int]:
+    """The options at the beginning of a command, unchecked, and the index of the word behind them.
+
+    Raises Refused.
+    """
+    parsed, end = _getopt(words, table)
+    return _given(parsed, words)[0], end
+
+
+def _getopt(words: Sequence[Word], table: Tuple[Known, ...]) -> Tuple[Tuple[Parsed, ...], int]:
+    """The options, and the index of the word behind them; raises Refused."""
+    try:
+        lines = [word.place.line for word in words]
+        return getopt_with_plugins([word.text for word in words], table, lines)
+    except GetoptError as error:
+        word = words[error.index]
+        hint = mistyped.hint(word.text) if error.unknown else ""
+        refusal = Refusal(str(error), word.place, hint, about=mistyped.meant_options(word.text))
+        raise Refused(refusal) from None
+
+
+def _only_options(words: Sequence[Word]) -> Tuple[Parsed, ...]:
+    """Parse the words of a component, which are all options; raises Refused."""
+    parsed, end = _getopt(words, SBATCH)
+    if end < len(words):
+        word, hint = words[end], ""
+        if end and words[end - 1].place.line == word.place.line:
+            hint = _joined(parsed[-1], words, end) if parsed else ""
+            name, equals, value = words[end - 1].text.partition("=")
+            quoted = f'{name}="{value} {word.text}"' if equals else f'"{name} {word.text}"'
+            hint = hint or f"a value with a blank needs quotes, and a remark a #: {quoted}"
+        raise Refused(Refusal(f"'{word.text}' is not an option", word.place, hint))
+    return parsed
+
+
+def _joined(last: Parsed, words: Sequence[Word], end: int) -> str:
+    """What to write for ``--nodes = 2``, ``--nodes= 2`` or ``--mem 64 GB``; "": it is no such."""
+    value, more = last.value or "", words[end].text
+    if value in ("", "="):
+        return f"write --{last.known.long}={more}" if last.known.takes != NO_VALUE else ""
+    if more[:1].isdigit():
+        return ""  # two numbers, which are hardly one
+    right = _takes(last.known.name, value + more) and not _takes(last.known.name, f"{value} {more}")
+    return f"write --{last.known.long}={value}{more}" if right else ""
+
+
+def _takes(name: str, value: str) -> bool:
+    try:
+        check_value(name, value)
+    except ValueError:
+        return False
+    return True
+
+
+def _given(options: Sequence[Parsed], words: Sequence[Word]) -> Tuple[List[Given], List[Ignored]]:
+    given: List[Given] = []
+    early: List[Ignored] = []
+    for one in options:
+        first, last = words[one.index].place, words[one.value_index].place
+        end = last.end if last.line == first.line else first.end
+        place = Place(first.line, first.column, end)
+        if one.known.name in EARLY:
+            early.append(Ignored(EARLY_ONLY, f"--{one.known.name}", place))
+        else:
+            given.append(Given(one.known.name, one.value, SCRIPT, place, last))
+    return given, early
+
+
+def check_values(given: Sequence[Given]) -> None:
+    """Raise Refused for the first value that sbatch itself refuses."""
+    for one in given:
+        try:
+            check_value(one.name, one.value)
+        except ValueError as error:
+            hint = ""
+            if one.value is not None and re.search(r"\$\w|\$\{", one.value):
+                hint = "#SBATCH lines do not expand variables: write the value itself"
+            message = f"--{one.name}: {error}"
+            raise Refused(Refusal(message, one.place, hint, about=(one.name,))) from None
+
+
+def from_command_line(words: Sequence[str], refusals: List[Refusal]) -> List[Given]:
+    """The options of sbatch's command line. Appends what sbatch refuses to ``refusals``."""
+    given: List[Given] = []
+    try:
+        given += [
+            Given(one.known.name, one.value, COMMAND_LINE)
+            for one in getopt_with_plugins(words, SBATCH)[0]
+            if one.known.name not in EARLY
+        ]
+        check_values(given)
+    except GetoptError as error:
+        refusals.append(Refusal(str(error), NOWHERE, about=EVERY))
+    except Refused as error:
+        refusals.append(error.refusal)
+    return given
+
+
+def from_environment(
+    environment: Mapping[str, str], refusals: List[Refusal]
+) -> Tuple[List[Given], Set[str]]:
+    """The options that variables set, and those that they take back.
+
+    Appends what sbatch refuses to ``refusals``.
+    """
+    known: Dict[str, Known] = {one.name: one for one in SBATCH}
+    given = []
+    unset: Set[str] = set()
+    for variable, name in variables().items():
+        value: Optional[str] = environment.get(variable)
+        if value is None:
+            continue
+        if known[name].takes == NO_VALUE:
+            number = re.fullmatch(r"[ \t]*[+-]?[0-9]+", value)
+            if value and value.lower() != "yes" and not (number and int(value)):
+                unset |= {name, *excluding(name)}
+                continue
+            value = None
+        elif known[name].takes == OPTIONAL_VALUE:
+            value = value or None
+        try:
+            check_value(name, value)
+        except ValueError as error:
+            hint = f"unset {variable}"
+            refusals.append(Refusal(f"{variable}: {error}", NOWHERE, hint, about=(name,)))
+        given.append(Given(name, value, variable))
+    return given, unset
+
+
+_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+_SHARING = ("exclusive", "oversubscribe")
+
+
+def _typed(given: Sequence[Given], names: Sequence[str]) -> Dict[str, Given]:
+    """Those of the options that sbatch counts as typed: not what the environment sets, too."""
+    last = {one.name: one for one in given if one.name in names}
+    return {name: one for name, one in last.items() if one.source in (SCRIPT, COMMAND_LINE)}
+
+
+def with_one_memory(given: List[Given]) -> List[Given]:
+    """Without the environment's memory where the script or the command line says it another way."""
+    typed = _typed(given, _MEMORY)
+    return [one for one in given if not typed or one.name not in _MEMORY or one.name in typed]
+
+
+def contradictions(given: Sequence[Given]) -> List[Refusal]:
+    """Options that sbatch takes alone, but not together."""
+    found = []
+    for group in (_MEMORY, _SHARING):  # the latter since 23.02
+        typed = _typed(given, group)
+        if len(typed) > 1:
+            names = " and ".join(f"--{name}" for name in typed)
+            last = list(typed.values())[-1]
+            message, hint = f"{names} exclude each other", "keep one of them"
+            found.append(Refusal(message, last.place, hint, about=tuple(typed)))
+    return found

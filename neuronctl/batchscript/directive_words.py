@@ -1,0 +1,119 @@
+"""The words of the ``#SBATCH`` lines, by sbatch's own grammar, which is neither the shell's nor
+getopt's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.batchscript.mistyped import meant_options
+from neuronctl.batchscript.model import CUT, REMARK, Ignored, Place, Refusal
+from neuronctl.frozen import dataclass
+
+BLANKS = " \t\n\v\f\r"
+"""What C's isspace() takes for a blank: no other characters, such as a no-break space."""
+
+DIRECTIVE = ("#SBATCH", "#SLURM")
+
+
+@dataclass(frozen=True)
+class Word:
+    text: str
+    place: Place
+
+
+class Refused(Exception):
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+
+
+_COMPONENT = re.compile(r"(?:packjob|hetjob)(?=[ \t\n\v\f\r]|\Z)", re.IGNORECASE)
+
+
+def words_of(
+    lines: Sequence[str],
+    begin: int,
+    columns: Mapping[int, Sequence[int]],
+    first: int = 1,
+) -> Tuple[List[Word], Optional[int], List[Ignored]]:
+    """The words of the directives of one component; where another one follows; what is behind a
+    remark or otherwise lost. begin: the index of the line that begins the component, -1 for the
+    first one. columns: of a line that was mended, those in the file. first: the number of the
+    first line."""
+    words: List[Word] = []
+    cut: List[Ignored] = []
+    for index in range(max(begin, 0), len(lines)):
+        number, line = first + index, lines[index]
+        start = _directive_start(line)
+        if not start:
+            continue
+        separator = _COMPONENT.match(line, start) is not None
+        if separator and index != begin:
+            return words, index, cut
+        before = len(words)
+        end = _linewords_of(line, number, start, words)
+        in_file = columns.get(number)
+        if in_file is not None:
+            words[before:] = [Word(one.text, _moved(one.place, in_file)) for one in words[before:]]
+        if separator:
+            end += len(line[end:].split(None, 1)[0])
+        rest = line[end:].strip(BLANKS)
+        if rest:
+            place = Place(number, end + 1 + line[end:].index(rest), len(line.rstrip(BLANKS)) + 1)
+            place = place if in_file is None else _moved(place, in_file)
+            cut.append(Ignored(REMARK if rest.startswith("#") else CUT, rest, place))
+    return words, None, cut
+
+
+def _directive_start(line: str) -> int:
+    """Where the words of a directive begin; 0 in any other line."""
+    start = next((len(one) for one in DIRECTIVE if line.startswith(one)), 0)
+    while start and line[start : start + 1] and line[start] in BLANKS:
+        start += 1
+    return start
+
+
+def _moved(place: Place, columns: Sequence[int]) -> Place:
+    return Place(place.line, columns[place.column - 1], columns[place.end - 1])
+
+
+def _linewords_of(line: str, number: int, start: int, words: List[Word]) -> int:
+    """Append the words of a line; returns the position where sbatch stops reading it."""
+    at = start
+    while True:
+        while at < len(line) and line[at] in BLANKS:
+            at += 1
+        begin = at
+        if _COMPONENT.match(line, at):
+            return at  # a bare hetjob within the line ends it
+        if line[at : at + 1] == ":":
+            raise Refused(Refusal("a word cannot begin with ':'", Place(number, at + 1, at + 2)))
+        characters: List[str] = []
+        quote = ""
+        while at < len(line) and (quote or line[at] not in BLANKS):
+            character = line[at]
+            if character == "\\":
+                at += 1
+                # Outside of quotes, an escaped blank ends the word; since 24.05 a space does not.
+                following = line[at : at + 1]
+                if following and (quote or following not in BLANKS):
+                    characters.append(following)
+                    at += 1
+                continue
+            if character == quote:
+                quote = ""
+            elif not quote and character in "\"'":
+                quote = character
+            elif not quote and character == "#":
+                break
+            else:
+                characters.append(character)
+            at += 1
+        if quote:
+            place = Place(number, begin + 1, len(line) + 1)
+            about = meant_options(line[begin:]) + meant_options(words[-1].text if words else "")
+            raise Refused(Refusal(f"a {quote} is not closed", place, about=about))
+        if not characters:
+            return at
+        words.append(Word("".join(characters), Place(number, begin + 1, at + 1)))

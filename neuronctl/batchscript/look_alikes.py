@@ -1,0 +1,157 @@
+"""Characters that only look like those that sbatch reads, and what to write in their place."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from neuronctl.batchscript.directive_options import line_options
+from neuronctl.batchscript.directive_words import Refused
+from neuronctl.batchscript.model import Edit, Given, Place, in_force
+from neuronctl.sbatch_options import SBATCH
+from neuronctl.words import DASHES, other_dash
+
+_DASHES = "".join(DASHES)
+_LIKE_A_SPACE = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+_LIKE_NOTHING = "\u200b-\u200d\u2060\ufeff"
+_NAME = re.compile(rf"(?<![^ \t])([-{_DASHES}]+)([A-Za-z][\w{_DASHES}-]*)")
+_CURLY = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
+_LOOK_ALIKE = {**_CURLY, **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}
+"""Typographic quotes and full-width characters, and what sbatch takes in their place."""
+_MOST_WORDS = 20
+"""So many words of a line are mended one at a time."""
+
+
+def respelled(line: str, number: int) -> Iterator[List[Edit]]:
+    """What would give a line the characters that only look so, the least first."""
+
+    def edit(start: int, end: int, text: str) -> Edit:
+        return Edit(Place(number, columns[start], columns[start] + end - start), text)
+
+    columns: Sequence[int] = range(1, len(line) + 2)
+    blanks = [
+        edit(at, at + 1, " " if re.match(f"[{_LIKE_A_SPACE}]", line[at]) else "")
+        for at in _unquoted(line)
+        if re.match(f"[{_LIKE_A_SPACE}{_LIKE_NOTHING}]", line[at])
+    ]
+    plain, columns = applied(line, blanks)
+    free = set(_unquoted(plain))
+    names: List[Edit] = []
+    for match in _NAME.finditer(plain):
+        if match.start() not in free or not re.search(f"[{_DASHES}]", match[0]):
+            continue
+        name = re.sub(f"[{_DASHES}]", "-", match[2])
+        is_long = len(name) > 1 and any(one.long.startswith(name) for one in SBATCH)
+        if match[1] != ("--" if is_long else "-"):
+            names.append(edit(match.start(1), match.end(1), "--" if is_long else "-"))
+        names += [
+            edit(at, at + 1, "-")
+            for at in range(match.start(2), match.end(2))
+            if plain[at] in _DASHES
+        ]
+    least = sorted([*blanks, *names], key=lambda one: one.place.column)
+    yield least
+    told = {column for one in least for column in range(one.place.column, one.place.end)}
+    values = [
+        edit(at, at + 1, _LOOK_ALIKE.get(plain[at], "-"))
+        for at in sorted(free)
+        if (plain[at] in _DASHES or plain[at] in _LOOK_ALIKE) and columns[at] not in told
+    ]
+    of_words: Dict[int, List[Edit]] = {}
+    blank = before = -1
+    for one in values:
+        blank = max(blank, line.rfind(" ", max(before, 0), one.place.column))
+        before = one.place.column
+        of_words.setdefault(blank, []).append(one)
+    # A dash in the name of the job, say, is left where another word is what is refused.
+    for some in (*list(of_words.values())[:_MOST_WORDS], values):
+        yield sorted([*least, *some], key=lambda one: one.place.column)
+
+
+def explained(message: str, line: str, edits: Sequence[Edit]) -> str:
+    """Why sbatch refuses a line, with what only looks like another character."""
+    text = "".join(line[one.place.column - 1 : one.place.end - 1] for one in edits)
+    dash = other_dash(text)
+    if dash:
+        return message if dash in message else f"{message}; it has {dash}, which is not '-'"
+    return f"{message}; it has {_named(text[0])}"
+
+
+def _named(character: str) -> str:
+    """What a character is that only looks like another, or like none."""
+    if character in _DASHES:
+        return other_dash(character)
+    what = "a full-width character"
+    if character in _CURLY:
+        what = "a typographic quote"
+    elif re.match(f"[{_LIKE_NOTHING}]", character):
+        what = "an invisible character"
+    elif re.match(f"[{_LIKE_A_SPACE}]", character):
+        what = "a blank that is none to sbatch"
+    return f"{what} (U+{ord(character):04X})"
+
+
+FREE_TEXT = frozenset(
+    """
+    bb bbf chdir comment container error export extra input job-name mail-user nodefile output
+    wckey wrap
+    """.split()  # noqa: SIM905
+)
+
+
+_LONGEST_LINE = 1_000
+"""Characters of a directive in whose values characters are mended."""
+
+
+def look_alike(
+    given: Given, line: str, mend: bool
+) -> Optional[Tuple[str, Place, Tuple[Edit, ...]]]:
+    """What in a value that sbatch takes only looks like another character, or like none: its name,
+    its place, and the edits where exactly one text is right. line: the one with the value. mend:
+    whether to look for the edits, which are those of the whole line.
+    """
+    place = given.value_place
+    others = "" if given.name in FREE_TEXT else _DASHES + "".join(_LOOK_ALIKE)
+    odd = re.compile(f"[{_LIKE_A_SPACE}{_LIKE_NOTHING}{others}]")
+    found = None if line.isascii() else odd.search(line, place.column - 1, place.end - 1)
+    if found is None:
+        return None
+    at = Place(place.line, found.start() + 1, found.end() + 1)
+    left = given.name in FREE_TEXT or len(line) > _LONGEST_LINE
+    for edits in respelled(line, place.line) if mend and not left else ():
+        with contextlib.suppress(Refused):
+            given_then = in_force(line_options(applied(line, edits)[0], place.line))
+            mended = given_then[given.name].value if given.name in given_then else None
+            if mended and not odd.search(mended):
+                return _named(found[0]), at, tuple(edits)
+    return _named(found[0]), at, ()
+
+
+def _unquoted(line: str) -> Iterator[int]:
+    """The positions of a directive's characters outside of quotes, up to its remark."""
+    quote, at = "", len("#SBATCH")
+    while at < len(line):
+        character = line[at]
+        if character == "\\":
+            at += 1
+        elif character == quote:
+            quote = ""
+        elif not quote and character in "\"'":
+            quote = character
+        elif not quote and character == "#":
+            return
+        elif not quote:
+            yield at
+        at += 1
+
+
+def applied(line: str, edits: Sequence[Edit]) -> Tuple[str, Sequence[int]]:
+    """A line with its edits, and for each of its characters, and its end, the column before."""
+    text, columns, at = "", [], 0
+    for one in edits:
+        start, end = one.place.column - 1, one.place.end - 1
+        text += line[at:start] + one.text
+        columns += [*range(at + 1, start + 1), *[start + 1] * len(one.text)]
+        at = end
+    return text + line[at:], [*columns, *range(at + 1, len(line) + 2)]

@@ -1,0 +1,32 @@
+"""What somebody may have meant who typed an option that sbatch does not have."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Tuple
+
+from neuronctl.sbatch_options import RENAMED, SBATCH
+
+
+def meant_options(word: str) -> Tuple[str, ...]:
+    """The options that a word may have been meant for."""
+    typed = word.partition("=")[0]
+    name = typed.lstrip("-")
+    if not name or name == typed:
+        return ()
+    if not typed.startswith("--"):
+        return tuple(one.name for one in SBATCH if one.short and one.short in name)
+    longer = tuple(one.name for one in SBATCH if one.long.startswith(name))
+    near = difflib.get_close_matches(name, [one.long for one in SBATCH], n=4, cutoff=0.6)
+    return longer or tuple(one.name for one in SBATCH if one.long in near)
+
+
+def hint(word: str) -> str:
+    """What a word may have been meant for, as a hint."""
+    typed = word.partition("=")[0]
+    if typed[2:] in RENAMED:
+        return f"it is called --{RENAMED[typed[2:]]} now"
+    if typed.startswith("-") and not typed.startswith("--") and len(typed) > 2:
+        typed = "-" + typed
+    near = difflib.get_close_matches(typed, [f"--{one.long}" for one in SBATCH], n=2, cutoff=0.7)
+    return f"did you mean {' or '.join(near)}?" if near else "'man sbatch' lists the options"

@@ -1,0 +1,152 @@
+"""What sbatch makes of a script's ``#SBATCH`` lines: options, refusals, and what it ignores."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Tuple
+
+from neuronctl.batchscript.values import ACCUMULATED, digits, excluding
+from neuronctl.frozen import dataclass, replace
+from neuronctl.sbatch_options import SBATCH
+
+EVERY = tuple(one.name for one in SBATCH)
+"""The names of all options, of whatever release."""
+
+SCRIPT, COMMAND_LINE = "script", "command line"
+
+# Why a line or a part of one has no effect.
+AFTER_COMMAND = "after the first command"
+MISSPELLED = "not spelled #SBATCH"
+REMARK = "in a remark"
+CUT = "behind what ends the line for sbatch"
+OVERRIDDEN = "overridden"
+EARLY_ONLY = "read on the command line only"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a text stands: line and columns, counted from 1, ``end`` one past its last column.
+
+    Line 0: not in the script.
+    """
+
+    line: int
+    column: int = 1
+    end: int = 1
+
+
+NOWHERE = Place(0)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What belongs into a place of the file instead; into an empty place, what is missing there."""
+
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True)
+class Given:
+    """One option as it was given.
+
+    name: the long name, whatever the spelling. value: None without one. source: SCRIPT, or the
+    variable's name, or COMMAND_LINE. place: from the option's first to its value's last character
+    on its line; value_place: of the word with the value.
+    """
+
+    name: str
+    value: Optional[str]
+    source: str = SCRIPT
+    place: Place = NOWHERE
+    value_place: Place = NOWHERE
+
+    @property
+    def text(self) -> str:
+        """``--name=value``, as sbatch's command line takes it."""
+        return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
+
+
+def in_force(given: Iterable[Given]) -> Dict[str, Given]:
+    """Each option's name, and what holds of it in the end."""
+    found: Dict[str, Given] = {}
+    for one in given:
+        for name in excluding(one.name):
+            found.pop(name, None)
+        before = found.get(one.name)
+        if before is not None and one.name in ACCUMULATED and one.value is not None:
+            one = replace(one, value=f"{before.value},{one.value}")
+        found[one.name] = one
+    return found
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """What sbatch does not read, or reads without effect, and why: one of the constants above.
+
+    instead: of an option that is overridden, what overrides it.
+    """
+
+    why: str
+    text: str
+    place: Place
+    instead: Optional[Given] = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why sbatch refuses the script. whole: not for a directive, but for the file as it is.
+
+    about: the options whose values are not known for it. edits: what mends it, where there is
+    exactly one way; the script is then read as if it were mended.
+    """
+
+    message: str
+    place: Place
+    hint: str = ""
+    whole: bool = False
+    about: Tuple[str, ...] = ()
+    edits: Tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Header:
+    """What sbatch reads of a script.
+
+    given: every option in the order in which sbatch takes it; what it refuses is left out.
+    refusals: empty where sbatch's own reading succeeds (slurmctld may still refuse the job), else
+    at most one for each line. foreign: lines of other schedulers, which sbatch translates.
+    components: 1, or how many a heterogeneous job has, of which ``given`` is the first.
+    first_command: the line that ends the directives, one past the last where there is none.
+    left_out: the first line that is not read, because there is more than any script has; 0: none.
+    """
+
+    given: Tuple[Given, ...]
+    refusals: Tuple[Refusal, ...]
+    ignored: Tuple[Ignored, ...]
+    foreign: Tuple[Place, ...]
+    components: int
+    first_command: int
+    shebang: str
+    left_out: int = 0
+
+    @cached_property
+    def options(self) -> Mapping[str, Given]:
+        """By name, as in in_force()."""
+        return in_force(self.given)
+
+    @property
+    def unread(self) -> FrozenSet[str]:
+        """The options that the script may give, with values that are not known."""
+        if self.left_out and self.left_out < self.first_command:
+            return frozenset(EVERY)
+        return frozenset(name for one in self.refusals for name in one.about)
+
+    def value(self, name: str) -> Optional[str]:
+        """The value that holds of an option; None where it is not given, or has none."""
+        one = self.options.get(name)
+        return None if one is None else one.value
+
+    def count(self, name: str) -> Optional[int]:
+        """The number at the end of an option's value: 2 of ``a100:2``; None where there is none."""
+        return digits((self.value(name) or "").rpartition(":")[2])

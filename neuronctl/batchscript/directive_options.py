@@ -200,4 +200,8 @@ def contradictions(given: Sequence[Given]) -> List[Refusal]:
             last = list(typed.values())[-1]
             message, hint = f"{names} exclude each other", "keep one of them"
             found.append(Refusal(message, last.place, hint, about=tuple(typed)))
+    memory = {one.name: one.source for one in given if one.name in _MEMORY}
+    if len(memory) > 1 and not _typed(given, _MEMORY):
+        message = f"{' and '.join(memory.values())} exclude each other"
+        found.append(Refusal(message, NOWHERE, "unset all but one of them", about=tuple(memory)))
     return found

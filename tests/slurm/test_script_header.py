@@ -247,8 +247,11 @@ def test_what_is_imported_asks_for_the_same(
             least = "1" if shown["NumTasks"] == "1" else shown["NumNodes"]
             shown["NumNodes"] = re.sub(r"^(\d+)-\1$", r"\1", least)
             if not re.search("[-2-9]", shown["NumNodes"]):
-                gpus = shown.get("TresPerNode", "") or shown.get("TresPerJob", "")
-                shown["GPUs"] = re.sub(r"gpu$", "gpu:1", gpus)
+                # --gres and --gpus-per-node are both shown, and one of them holds.
+                gpus = (shown.get("TresPerNode", "") or shown.get("TresPerJob", "")).split(",")
+                shown["GPUs"] = ",".join(
+                    dict.fromkeys(re.sub("gpu$", "gpu:1", one) for one in gpus)
+                )
             for name in (*SAID_OTHERWISE, *may_differ):
                 shown.pop(name, None)
             if not shown.get("Comment"):  # 24.11 shows an empty one, too

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
 import pytest
 
@@ -167,6 +167,25 @@ def test_a_memory_that_the_environment_sets_too_contradicts_none(
     header = read_header(text, environment={f"SBATCH_MEM_PER_{variable}": "700"})
     assert bool(header.refusals) == (kept is None)
     assert kept is None or values(header) == kept
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments", "refused"),
+    [
+        ("", (), True),
+        ("#SBATCH --mem=1G", (), True),
+        ("#SBATCH --mem-per-gpu=1G", (), False),
+        ("", ("--mem=1G",), False),
+        ("#SBATCH --mem=1G", ("--mem-per-cpu=1G",), False),
+    ],
+)
+def test_two_memories_of_the_environment_exclude_each_other(
+    line: str, arguments: Sequence[str], refused: bool
+) -> None:
+    """Unless the script or the command line has another one; so seen with sbatch 22.05."""
+    environment = {"SBATCH_MEM_PER_NODE": "700", "SBATCH_MEM_PER_CPU": "600"}
+    header = read_header(f"#!/bin/sh\n{line}\n", environment=environment, command_line=arguments)
+    assert [set(one.about) for one in header.refusals] == [{"mem", "mem-per-cpu"}] * refused
 
 
 def test_what_is_an_abbreviation_in_an_old_release_is_read_as_in_a_new_one() -> None:

@@ -162,6 +162,7 @@ _TABLE = (
     _warning("NC613", "--export that loses variables"),
     _warning("NC614", "GPUs hidden from the other tasks"),
     _warning("NC615", "character that only looks like another"),
+    _warning("NC616", "GPUs said twice"),
     _error("NC621", "launcher within a launcher"),
     _error("NC622", "step larger than the job"),
     _warning("NC623", "processes and GPUs of a launch differ", "by_absence"),

@@ -42,7 +42,8 @@ def as_request(
     others: List[str] = []
     if not file.isprintable():  # which no plan may hold; what it asks for is the same
         file = "script"
-    for name, given in header.options.items():
+    # Of --gres=gpu and --gpus-per-node, the former holds, whichever comes first.
+    for name, given in sorted(header.options.items(), key=lambda item: item[0] == "gres"):
         read: Dict[str, Any] = {}
         value = given.value or ""
         if name in _AS_THEY_ARE:
@@ -108,6 +109,7 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
             fitting = max(1, cores // cpus) if cores else tasks
             nodes = -(-tasks // min(fitting, each or fitting))
         total = fields.get("gpus") or (per_task or 0) * (tasks or 1)
+        gpus_a_node = fields.get("gpus_per_node") or gpus_a_node
         if total and gpus_a_node:
             nodes = max(nodes, -(-total // gpus_a_node))
         fields["nodes"] = nodes

@@ -142,12 +142,19 @@ class Directives:
                     gpus = counted(self.wanted.gpus_per_node, "GPU")
                     said += f"; it requests {gpus} per node, and each task sees all of them"
                 add(name, said, hint)
+        per_node = []
         for name in GPU_OPTIONS:
             if name in options:
                 try:
-                    gpu_fields(name, options[name].value or "")
+                    if "gpus_per_node" in gpu_fields(name, options[name].value or ""):
+                        per_node.append(options[name].text)
                 except ValueError as error:
                     add(name, f"{options[name].text} is not carried over: {error}")
+        if len(per_node) > 1:
+            add(
+                "gpus-per-node",
+                f"{per_node[0]}: the job file takes {per_node[1]}, which wins in Slurm",
+            )
         self._told_of_sizes()
 
     def _told_of_sizes(self) -> None:

@@ -1,11 +1,13 @@
-"""NC601 to NC615: the directives of a script, and what only looks like one."""
+"""NC601 to NC616: the directives of a script, and what only looks like one."""
 
 from __future__ import annotations
 
 import re
-from typing import Iterator, Set, Tuple
+from functools import partial
+from typing import Iterator, Mapping, Optional, Set, Tuple
 
 from neuronctl import units
+from neuronctl.batchscript.as_request import GPU_OPTIONS, gpu_fields
 from neuronctl.batchscript.directive_words import BLANKS
 from neuronctl.batchscript.launches import MPIRUN, PROGRAM, SRUN_KIND
 from neuronctl.batchscript.look_alikes import FREE_TEXT, look_alike
@@ -19,10 +21,12 @@ from neuronctl.batchscript.model import (
     SCRIPT,
     Edit,
     Given,
+    Header,
     Ignored,
     Place,
 )
-from neuronctl.batchscript.values import digits
+from neuronctl.batchscript.values import digits, node_count
+from neuronctl.frozen import dataclass
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
 from neuronctl.sbatch_options import is_of_a_plugin
@@ -343,3 +347,75 @@ def character(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                 "retype the value",
                 edits=edits,
             )
+
+
+@dataclass(frozen=True)
+class _Gpus:
+    """What one option says of GPUs. typed: whether it names their type."""
+
+    given: Given
+    typed: bool
+    count: int
+
+    @property
+    def text(self) -> str:
+        return self.given.text
+
+
+def _gpus_of(facts: ScriptFacts, name: str) -> Optional[_Gpus]:
+    """None where it asks for none, or neuronctl has no words for what it asks for."""
+    given = facts.header.options.get(name)
+    if given is None or given.value is None:
+        return None
+    try:
+        read = gpu_fields(name if name in GPU_OPTIONS else "gpus-per-node", given.value)
+    except ValueError:
+        return None
+    count = read.get("gpus") or read.get("gpus_per_node")
+    return _Gpus(given, "gpu_type" in read, count) if count else None
+
+
+@script_rule("NC616")
+def gpus_said_twice(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+    """As Slurm 22.05 and 26.05 judge jobs with several of these options (tried there)."""
+    names = ("gres", "gpus-per-node", "gpus", "gpus-per-task")
+    said = {name: found for name in names for found in [_gpus_of(facts, name)] if found is not None}
+    if len(said) < 2 or facts.header.unread & {"nodes", "ntasks", *names}:
+        return
+    last = max((one.given.place for one in said.values()), key=lambda place: place.line)
+    told = partial(ScriptViolation, place=last if last.line else facts.top)
+    keep = "keep one of them, such as --gpus-per-node=N"
+    if len({one.typed for one in said.values()}) > 1:
+        texts = " and ".join(one.text for one in said.values())
+        message = f"{texts}: Slurm refuses GPUs with a type beside GPUs without one"
+        hint = "write the type in each of them, or keep one of them"
+        yield told(message, hint=hint, severity=ERROR)
+        return
+    total, against = said.get("gpus"), _against_total(facts.header, said)
+    if total is not None and against:
+        message = f"{total.text} contradicts {against}: Slurm refuses the job"
+        yield told(message, hint=keep, severity=ERROR)
+    elif "gres" in said and "gpus-per-node" in said:
+        gres, other = said["gres"].text, said["gpus-per-node"].text
+        message = f"{gres} wins over {other}; sbatch 26.05 refuses the two together"
+        yield told(message, hint=keep)
+
+
+def _against_total(header: Header, said: Mapping[str, _Gpus]) -> str:
+    """What --gpus contradicts, for how many nodes or tasks; "" where it contradicts nothing."""
+    total, per_task = said.get("gpus"), said.get("gpus-per-task")
+    per_node = said.get("gres") or said.get("gpus-per-node")
+    nodes, ntasks = header.value("nodes"), digits(header.value("ntasks"))
+    if total is None:
+        return ""
+    if per_node is not None:
+        least, most = node_count(nodes) if nodes else (1, ntasks or total.count)
+        most = min(most, ntasks or most)  # sbatch leaves no node without a task
+        needed, rest = divmod(total.count, per_node.count)
+        if rest == 0 and min(least, most) <= needed <= most:
+            return ""
+        several = counted(most, "node") if least >= most else f"{least} to {most} nodes"
+        return per_node.text + (f" on {several}" if nodes or ntasks else "")
+    if per_task is not None and ntasks and total.count != per_task.count * ntasks:
+        return f"{per_task.text} for {counted(ntasks, 'task')}"
+    return ""

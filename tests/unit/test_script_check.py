@@ -541,3 +541,46 @@ def test_a_long_value_is_told_in_short() -> None:
     text = f"#!/bin/bash\n#SBATCH --{'n' * 40_000}=1\n#SBATCH -J x\n"
     (one,) = (one for one in checked(text, "neuron").findings if one.finding.code == "NC601")
     assert len(one.finding.message) <= 1_000 and "nnn' of its own" in one.finding.message
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--gres=gpu:1 --gpus-per-node=v100:1", ": Slurm refuses GPUs with a type"),
+        ("--gpus-per-node=1 --gpus=v100:1", ": Slurm refuses GPUs with a type"),
+        ("-n2 --gpus=v100:2 --gpus-per-task=1", ": Slurm refuses GPUs with a type"),
+        ("--gpus-per-node=1 --gres=gpu:2", "warning: --gres=gpu:2 wins over --gpus-per-node=1"),
+        ("--gres=gpu:2 --gpus=1", "error: --gpus=1 contradicts --gres=gpu:2: Slurm"),
+        ("-N2 --gres=gpu:1 --gpus=4", "error: --gpus=4 contradicts --gres=gpu:1 on 2 nodes:"),
+        ("-N1-2 --gpus-per-node=2 --gpus=3", "error: --gpus=3 contradicts --gpus-per-node=2 on 1"),
+        ("-n2 --gpus-per-node=1 --gpus=4", "error: --gpus=4 contradicts --gpus-per-node=1 on 1 to"),
+        ("-n4 --gpus=2 --gpus-per-task=1", "error: --gpus=2 contradicts --gpus-per-task=1 for 4"),
+        ("-N1-2 --gpus-per-node=2 --gpus=2", ""),
+        ("-N2 --gres=gpu:2 --gpus=4", ""),
+        ("-n4 --gpus-per-node=1 --gpus=2", ""),
+        ("--gpus-per-node=1 --gpus=2", ""),
+        ("--gpus=0 --gpus-per-node=1", ""),
+        ("--gpus-per-node=1 --gres=nvme:1", ""),
+    ],
+)
+def test_gpus_of_several_options(options: str, told: str) -> None:
+    """As Slurm 22.05 and 26.05 took or refused them."""
+    text = f"#!/bin/bash\n#SBATCH -p cas_v100nv_8 {options}\ntrue\n"
+    found = [one.finding for one in checked(text, "neuron").findings]
+    said = [f"{one.severity}: {one.message}" for one in found if one.code == "NC616"]
+    assert len(said) == bool(told)
+    assert all(told in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "gpus"),
+    [
+        ("--gres=gpu:2 --gpus-per-node=1", 1, 2),
+        ("--gpus-per-node=1 --gres=gpu:2", 1, 2),
+        ("--gpus-per-node=1 --gpus=2", 2, 1),
+    ],
+)
+def test_a_plan_has_the_gpus_that_slurm_gives(options: str, nodes: int, gpus: int) -> None:
+    plan = checked(f"#!/bin/bash\n#SBATCH -p cas_v100nv_8 {options}\ntrue\n", "neuron").plan
+    assert plan is not None
+    assert (plan.nodes, plan.gpus_per_node) == (nodes, gpus)

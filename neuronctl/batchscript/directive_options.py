@@ -17,6 +17,7 @@ from neuronctl.batchscript.model import (
     Ignored,
     Place,
     Refusal,
+    in_force,
 )
 from neuronctl.batchscript.values import check_value, excluding
 from neuronctl.sbatch_options import (
@@ -114,16 +115,22 @@ def _given(options: Sequence[Parsed], words: Sequence[Word]) -> Tuple[List[Given
 
 
 def check_values(given: Sequence[Given]) -> None:
-    """Raise Refused for the first value that sbatch itself refuses."""
+    """Raise Refused for the first value that sbatch itself refuses at once."""
     for one in given:
-        try:
-            check_value(one.name, one.value)
-        except ValueError as error:
-            hint = ""
-            if one.value is not None and re.search(r"\$\w|\$\{", one.value):
-                hint = "#SBATCH lines do not expand variables: write the value itself"
-            message = f"--{one.name}: {error}"
-            raise Refused(Refusal(message, one.place, hint, about=(one.name,))) from None
+        if one.name == "hint":
+            continue  # in the end, sbatch judges the last one: see contradictions()
+        _check_value(one)
+
+
+def _check_value(one: Given) -> None:
+    try:
+        check_value(one.name, one.value)
+    except ValueError as error:
+        hint = ""
+        if one.value is not None and re.search(r"\$\w|\$\{", one.value):
+            hint = "#SBATCH lines do not expand variables: write the value itself"
+        message = f"--{one.name}: {error}"
+        raise Refused(Refusal(message, one.place, hint, about=(one.name,))) from None
 
 
 def from_command_line(words: Sequence[str], refusals: List[Refusal]) -> List[Given]:
@@ -191,7 +198,7 @@ def with_one_memory(given: List[Given]) -> List[Given]:
 
 
 def contradictions(given: Sequence[Given]) -> List[Refusal]:
-    """Options that sbatch takes alone, but not together."""
+    """What sbatch refuses in the end: options that it takes alone, but not together, and a hint."""
     found = []
     for group in (_MEMORY, _SHARING):  # the latter since 23.02
         typed = _typed(given, group)
@@ -204,4 +211,10 @@ def contradictions(given: Sequence[Given]) -> List[Refusal]:
     if len(memory) > 1 and not _typed(given, _MEMORY):
         message = f"{' and '.join(memory.values())} exclude each other"
         found.append(Refusal(message, NOWHERE, "unset all but one of them", about=tuple(memory)))
+    held = in_force(given)
+    if "hint" in held and not held.keys() & {"ntasks-per-core", "threads-per-core"}:
+        try:
+            _check_value(held["hint"])
+        except Refused as error:
+            found.append(error.refusal)
     return found

@@ -172,6 +172,21 @@ def test_a_memory_that_the_environment_sets_too_contradicts_none(
 @pytest.mark.parametrize(
     ("line", "arguments", "refused"),
     [
+        ("--hint=none_such", (), True),
+        ("--hint=multithread --hint=none_such", (), True),
+        ("--hint=none_such --hint=multithread", (), False),
+        ("--hint=none_such", ("--hint=multithread",), False),
+        ("--hint=none_such --ntasks-per-core=1", (), False),
+    ],
+)
+def test_the_last_hint_is_judged(line: str, arguments: Sequence[str], refused: bool) -> None:
+    header = read_header(f"#!/bin/sh\n#SBATCH {line}\n", command_line=arguments)
+    assert [one.about for one in header.refusals] == [("hint",)] * refused
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments", "refused"),
+    [
         ("", (), True),
         ("#SBATCH --mem=1G", (), True),
         ("#SBATCH --mem-per-gpu=1G", (), False),

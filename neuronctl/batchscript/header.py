@@ -236,7 +236,9 @@ class _Directives:
                     refusals.append(refusal)
                 self.told.add(refusal.place.line)
                 self.empty(refusal.place)
-        refusals.append(Refusal("of more lines than are listed here", refusal.place, about=EVERY))
+        refusals.append(
+            Refusal("more lines are wrong than are listed here", refusal.place, about=EVERY)
+        )
         return [], None, []
 
     def spell(self) -> Iterator[Refusal]:

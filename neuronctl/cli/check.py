@@ -54,7 +54,9 @@ def command(
     from neuronctl.slurm.cluster import recognise
     from neuronctl.submission.script_check import check_line, check_text
 
-    if bool(files) == (line is not None):
+    if files and line is not None:
+        raise UsageError("--line cannot be combined with files", "check one of them")
+    if not files and line is None:
         raise UsageError("nothing to check", "name batch scripts, or a command with --line")
     forms = [name for name, given in (("--json", as_json), ("--sarif", sarif)) if given]
     forms += ["--fix"] if fix else []

@@ -186,8 +186,9 @@ def _copy(
 def _explain(place: _Place, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
     from neuronctl.slurm.fields import ExitCode
+    from neuronctl.slurm.job_states import ENDED
     from neuronctl.slurm.pending_reasons import reason_words
-    from neuronctl.tracking.job_status import ENDED, UNKNOWN
+    from neuronctl.tracking.job_status import UNKNOWN
 
     id, state = place.job.id, place.job.state
     if not path:

@@ -15,7 +15,8 @@ from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import RecordError, SlurmUnavailableError
 from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import CODES, ROW
-from neuronctl.tracking.job_status import ENDED, JobStatus
+from neuronctl.slurm.job_states import ENDED
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
 
 _MOST = 4  # kinds of ends of one array that are explained

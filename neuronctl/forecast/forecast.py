@@ -55,12 +55,14 @@ def _outcomes(prospect: Prospect, nodes: NodeSearch) -> Iterator[Outcome]:
     yield from check_reservation(prospect)
     limits = list(check_limits(prospect))
     # Slurm looks at limits on jobs before it looks at licenses, and at the others after that.
-    of_jobs = [one for one in limits if isinstance(one, Wait) and "Jobs" in one.cause]
+    of_jobs = [one for one in limits if isinstance(one, Wait) and one.of_jobs]
     yield from of_jobs
     yield from check_licenses(prospect)
     yield from (one for one in limits if one not in of_jobs)
     yield from check_node_limits(nodes)
     yield from check_nodes(nodes)
-    if not any(isinstance(one, Wait) and one.code == "NC503" for one in limits):
+    held = gpus_held(prospect.plan)
+    waits = any(isinstance(one, Wait) and one.code == "NC503" for one in limits)
+    if held > prospect.plan.gpus and not waits:
         # All GPUs of a whole node are counted only once there is one.
-        yield from wait_for_gpus(prospect, gpus_held(prospect.plan))
+        yield from wait_for_gpus(prospect, held)

@@ -9,11 +9,11 @@ from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
+from neuronctl.slurm.job_states import OVER
 from neuronctl.slurm.limits import TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted
 
-_OVER = frozenset({"COMPLETING", "STAGE_OUT"})
 _GPU = "gres/gpu"
 _NEVER = "Slurm may accept it but never start it"
 _WHEN_UNKNOWN = "when is not known"
@@ -41,7 +41,7 @@ def usage(limit: Limit, prospect: Prospect) -> Usage:
     else:
         jobs = tuple(job for job in snapshot.jobs if job.account == limit.name)
     if limit.about.counts == Counts.SUBMITTED:
-        return Usage(limit, sum(job.count for job in jobs if job.state not in _OVER), jobs)
+        return Usage(limit, sum(job.count for job in jobs if job.state not in OVER), jobs)
     return Usage(limit, sum(job.count * _each(limit, job) for job in running(jobs)), jobs)
 
 
@@ -126,7 +126,7 @@ def _running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         f"you have {counted(now.used, 'job')} running{_about_to(first, 'start')} and may have "
         f"{limit.figure}; the job must wait until {until}"
     )
-    yield Wait("NC502", limit.reason, words, prospect.source(limit), end)
+    yield Wait("NC502", limit.reason, words, prospect.source(limit), end, of_jobs=True)
 
 
 def wait_for_gpus(prospect: Prospect, wanted: int) -> Iterator[Wait]:
@@ -316,7 +316,7 @@ def _group_running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         f"{_group(limit)} has {limit.used} of at most {limit.figure} jobs running, those of all "
         f"its users together; the job must wait until one ends; {_WHEN_UNKNOWN}"
     )
-    yield Wait("NC507", limit.reason, words, prospect.source(limit))
+    yield Wait("NC507", limit.reason, words, prospect.source(limit), of_jobs=True)
 
 
 def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
@@ -353,7 +353,7 @@ def _group_budget(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     elif amount is not None and limit.figure == 0:
         yield _closed(limit, prospect)
     elif amount is not None and limit.used >= limit.figure:
-        words = f"{_held(limit)}; the job must wait until Slurm forgets some of that"
+        words = f"{_held(limit)}; the job must wait until some of that use decays or is reset"
         words += f"; {_WHEN_UNKNOWN}"
         yield Wait("NC507", limit.reason, words, prospect.source(limit))
     elif wanted is None or used >= limit.figure or used + wanted > limit.figure:

@@ -23,7 +23,8 @@ class Wait:
     """One thing a job waits for.
 
     code: the rule's. cause: Slurm's reason. until: epoch seconds by which it ends at the latest
-    where nothing else of the user's waits before it; None: not known.
+    where nothing else of the user's waits before it; None: not known. of_jobs: whether it is for a
+    limit on running jobs.
     """
 
     code: str
@@ -31,6 +32,7 @@ class Wait:
     words: str
     source: Citation = Citation("")
     until: Optional[int] = None
+    of_jobs: bool = False
 
 
 @dataclass(frozen=True)

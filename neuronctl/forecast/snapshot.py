@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.job_states import HOLDING
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.scontrol import Reservation, SiteNode
 from neuronctl.slurm.snapshot import Limits, MyJob
@@ -14,7 +15,6 @@ from neuronctl.words import moment
 if TYPE_CHECKING:
     from neuronctl.slurm.squeue import PartitionJob
 
-_RUNNING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
 _UNUSABLE = (
     *("DOWN", "DRAIN", "FAIL", "COMPLETING", "UNKNOWN", "FUTURE", "NO_RESPOND", "NOT_RESPONDING"),
     *("POWER", "REBOOT", "PERFCTRS", "BLOCKED", "INVAL", "*"),
@@ -72,7 +72,7 @@ class Snapshot:
 
 def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
     """Those that hold resources now."""
-    return tuple(job for job in jobs if job.state in _RUNNING)
+    return tuple(job for job in jobs if job.state in HOLDING)
 
 
 def is_reserved(node: SiteNode) -> bool:

@@ -13,16 +13,12 @@ from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
+from neuronctl.slurm.job_states import ACTIVE, ENDED
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.words import counted, moment, verb
 
-_ACTIVE = frozenset(
-    {"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "STAGE_OUT"}
-)
-_FAILED = frozenset(
-    {"FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
-    | {"PREEMPTED", "REVOKED"}
-)
+# After the other two, which say why a job did not start, Slurm may requeue it.
+_FAILED = ENDED - {"COMPLETED", "LAUNCH_FAILED", "RECONFIG_FAIL"}
 
 # Those that change nothing in when a job starts, as long as their values are such.
 _HARMLESS = {
@@ -226,7 +222,7 @@ def _state_of(term: _Term, prospect: Prospect) -> str:
         if state not in ("PENDING", "CONFIGURING"):
             return _OPEN if term.rest or several else _MET
         return _OPEN if "_" in term.rest else _WAITS
-    if state in _ACTIVE:
+    if state in ACTIVE:
         return _OPEN if "_" in term.rest else _WAITS
     if several or "_" in term.rest or state not in _FAILED | {"COMPLETED"}:
         return _OPEN

@@ -5,13 +5,12 @@ Pure.
 
 from __future__ import annotations
 
-import re
 from typing import Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.forecast.limits import usage
-from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.forecast.snapshot import Snapshot, is_up
 from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.assessment import assess
 from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict
@@ -20,8 +19,6 @@ from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.limits import Limit, Scope
-
-_DOWN = r"DOWN|DRAIN|FAIL|MAINT|UNKNOWN|FUTURE|NO_RESPOND|NOT_RESPONDING|POWERED|\*"
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ def _partition_now(
     for one in nodes:
         total, held = (one.gpus, one.gpus_used) if gpus else (one.cores, one.cores_used)
         used += held
-        if re.search(_DOWN, one.state):
+        if not is_up(one) or "MAINT" in one.state:
             down += total - held
         else:
             free += total - held

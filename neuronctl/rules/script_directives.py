@@ -13,6 +13,7 @@ from neuronctl.batchscript.launches import MPIRUN, PROGRAM, SRUN_KIND
 from neuronctl.batchscript.look_alikes import FREE_TEXT, look_alike
 from neuronctl.batchscript.model import (
     AFTER_COMMAND,
+    COMMAND_LINE,
     CUT,
     EARLY_ONLY,
     MISSPELLED,
@@ -128,7 +129,7 @@ def overridden(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if later.place.line:
             by = f"line {later.place.line} overrides it with {later.text}"
             hint = "keep one of the two"
-        elif later.source.startswith("S"):
+        elif later.source != COMMAND_LINE:
             by = f"{later.source} in your environment overrides it with {later.text}"
             hint = f"unset {later.source}"
         else:

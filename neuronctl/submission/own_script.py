@@ -136,8 +136,8 @@ def judge_own(
     )
     findings = []
     for one in checked.findings:
-        where = f"{own.name}:{one.place.line}: " if one.place.line else ""
-        findings.append(replace(one.finding, message=where + one.finding.message))
+        line = f"{own.name}:{one.place.line}: " if one.place.line else ""
+        findings.append(replace(one.finding, message=line + one.finding.message))
     verdict, made = checked.verdict, checked.plan
     if verdict is None and ask_slurm:
         refused = next((one for one in findings if one.refuses), None)

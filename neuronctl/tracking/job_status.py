@@ -25,6 +25,7 @@ from typing import (
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.pending_reasons import is_planned
 
 if TYPE_CHECKING:
@@ -36,14 +37,6 @@ Row = TypeVar("Row", "QueueJob", "AccountingJob")
 
 UNKNOWN = "UNKNOWN"
 """Not one of Slurm's states: it is unknown what became of the job."""
-
-ENDED = frozenset(
-    (
-        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED"),
-        *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"),
-    )
-)
-"""Slurm's final states; COMPLETING is not one of them."""
 
 
 @dataclass(frozen=True)

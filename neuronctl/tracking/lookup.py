@@ -25,6 +25,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
 from neuronctl.slurm.squeue import Queue, QueueJob, squeue
 from neuronctl.tracking import endings
@@ -298,8 +299,8 @@ class _Search:
         self, asked: Sequence[JobId], queue: Sequence[QueueJob], records: Dict[int, JobRecord]
     ) -> Accounting:
         """Query sacct for what squeue cannot tell: forgotten jobs, and how listed jobs ended."""
-        ended = {row.id.job for row in queue if row.state in jobstatus.ENDED}
-        active = {row.id.job for row in queue if row.state not in jobstatus.ENDED}
+        ended = {row.id.job for row in queue if row.state in ENDED}
+        active = {row.id.job for row in queue if row.state not in ENDED}
         # The tasks of an array end, and are forgotten, one by one.
         parts = {number for number, record in records.items() if record.array is not None}
         if asked:

@@ -107,7 +107,7 @@ def shape(launcher: str) -> Dict[str, Any]:
     database=None,
     max_examples=3,
     phases=[Phase.generate],  # each example starts processes; a failing one is readable as it is
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(args=st.lists(TEXT, max_size=24), values=st.lists(TEXT, max_size=12))
 def test_arguments_and_variables_arrive_byte_for_byte(

@@ -40,6 +40,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.prepare import (
     PlannedJob,
     PreparedJob,
+    judge_anew,
     judge_plan,
     judge_refused,
     plan_job,
@@ -133,7 +134,7 @@ def submit(
     try:
         return submit_draft(drafted, plan.secrets)
     except SlurmRefusedError as error:
-        now = None if job.errors else judge_refused(lambda: judge_job(planned, fresh=True))
+        now = None if job.errors else judge_refused(lambda: judge_anew(planned))
         if now is None:
             raise
         raise _refusal(now) from error

@@ -62,7 +62,7 @@ def submission_data(
 
     "choice" are the partitions of ``-p auto``, best first.
     """
-    plan = None if job is None else job.plan
+    plan, choice = (None, None) if job is None else (job.plan, job.choice)
     logs: Union[RecordDraft, Submission] = submission or draft
     return {
         "job_id": None if submission is None else submission.job_id,
@@ -86,7 +86,7 @@ def submission_data(
                 "free_nodes": candidate.free,
                 "why_not": candidate.why_not,
             }
-            for candidate in (job.candidates if job is not None else ())
+            for candidate in (() if choice is None else choice.candidates)
         ],
         "findings": [dict(zip(ROW, one.row)) for one in (job.findings if job is not None else ())],
         "script": draft.script or None,

@@ -84,10 +84,12 @@ def judge_aloud(
 
     catalog, asked = load(catalog_file), options["cluster"] or configured_cluster()
     own = with_comment(own, catalog, asked, options["field"], options["appl"])
+    choice = None
     if options["partition"] == "auto":
         own, planned = choose_partition(own, catalog, asked)
+        choice = planned.choice
         job_output.show_choice(planned)
-    job = judge_own(own, catalog, asked, ask_slurm=True, fresh=how.dry_run)
+    job = judge_own(own, catalog, asked, ask_slurm=True, fresh=how.dry_run, choice=choice)
     drafted = draft_of(own, ["neuronctl", *sys.argv[1:]], job)
     if explain:
         submission.explain_plan(drafted)

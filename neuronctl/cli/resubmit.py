@@ -18,7 +18,7 @@ from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.request.options import OPTIONS
-from neuronctl.submission.prepare import judge
+from neuronctl.submission.prepare import judge_anew
 
 if TYPE_CHECKING:
     from neuronctl.submission.resubmission import Changes
@@ -80,7 +80,7 @@ def command(
         notify(f"the script of job {record.job_id}, byte for byte, from {drafted.cwd}")
         secrets = {name: os.environ[name] for name in variables}
         again = functools.partial(resubmission.plan_again, record, {"env": variables})
-        done = submission.submit(how, drafted, secrets, lambda: judge(again(), fresh=True))
+        done = submission.submit(how, drafted, secrets, lambda: judge_anew(again()))
         return submission.watch(how, done)
     resubmission.check_unmasked(record)
     with resubmission.program_as_recorded(record, program, notify, keep=not how.dry_run):
@@ -95,9 +95,7 @@ def command(
         for name, before, after in changed_decisions(record.draft.decisions, drafted.decisions):
             notify(f"{name}: {before or 'none'} -> {after or 'none'}")
         secrets = prepared.plan.secrets
-        done = submission.submit(
-            how, drafted, secrets, lambda: judge(planned, fresh=True), prepared
-        )
+        done = submission.submit(how, drafted, secrets, lambda: judge_anew(planned), prepared)
     return submission.watch(how, done)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Optional, Tuple
 from neuronctl.cli import submission
 from neuronctl.cli.job_options import body_option, job_command, program_arguments
 from neuronctl.request.job import Body
-from neuronctl.submission.prepare import judge, plan_job
+from neuronctl.submission.prepare import judge_anew, plan_job
 
 
 @job_command("submit")
@@ -52,7 +52,7 @@ def command(
 
     drafted = submission.draft_of(job, render_job(job.plan, template=template))
     secrets = job.plan.secrets
-    done = submission.submit(how, drafted, secrets, lambda: judge(planned, fresh=True), job)
+    done = submission.submit(how, drafted, secrets, lambda: judge_anew(planned), job)
     return submission.watch(how, done)
 
 

@@ -124,18 +124,19 @@ def assess_now(
     *,
     fresh: bool = False,
     asked: Optional[AskedOnce] = None,
+    said: Optional[Snapshot] = None,
 ) -> Assessment:
     """Judge a plan with Slurm's own figures; by the catalog alone where it does not answer.
 
     meanwhile: called while Slurm is asked. fresh: read its limits anew. asked: what it has said of
-    the plans before this one.
+    the plans before this one. said: what Slurm has said a moment ago, in place of asking it.
     """
     from neuronctl.gate.ask import ask_queue, ask_slurm
 
     ask = asked or ask_slurm
     context = RuleContext(plan, catalog, local)
     try:
-        snapshot = ask(plan, fresh=fresh, meanwhile=meanwhile)
+        snapshot = said or ask(plan, fresh=fresh, meanwhile=meanwhile)
         assessment = assess(context, snapshot)
         old = snapshot.limits_at < snapshot.asked_at
         if old and any(finding.by_slurm for finding in assessment.refusals):

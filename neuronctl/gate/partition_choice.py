@@ -58,6 +58,18 @@ class Candidate:
         return max(known, default=float("inf"))
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen. plan: the job's in the best partition. said: what Slurm said, None where it
+    was not asked or did not answer.
+    """
+
+    plan: JobPlan
+    candidates: Tuple[Candidate, ...]
+    """Those that can hold the job, best first, then the rest."""
+    said: Optional[Snapshot] = None
+
+
 def candidates(
     request: JobRequest,
     catalog: Catalog,
@@ -121,8 +133,8 @@ def choose(
     *,
     interactive: bool,
     ask: bool,
-) -> Tuple[List[Candidate], List[Candidate]]:
-    """(those that can hold the job, best first; those that cannot).
+) -> Choice:
+    """Choose among the partitions of a cluster.
 
     ask: whether to ask Slurm. Raises PolicyError where no partition can hold it.
     """
@@ -142,7 +154,7 @@ def choose(
             f"no partition of {cluster.name} can hold the job:\n{reasons}",
             hints[0] if hints else "request less, or name a partition with -p",
         )
-    return best, others
+    return Choice(best[0].plan, (*best, *others), snapshot)
 
 
 def _predict(made: JobPlan) -> Optional[int]:

@@ -17,6 +17,7 @@ from neuronctl.records.job_record import RecordDraft
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
+    from neuronctl.gate.partition_choice import Choice
     from neuronctl.request.job import JobRequest
     from neuronctl.submission.prepare import PlannedJob, PreparedJob
 
@@ -114,11 +115,12 @@ def judge_own(
     *,
     ask_slurm: bool,
     fresh: bool = False,
+    choice: Optional[Choice] = None,
 ) -> PreparedJob:
     """Judge a script by its own rules and by those of a job; its findings name their lines.
 
     asked: the catalog's cluster, if it was requested. ask_slurm: as it is submitted here and now.
-    fresh: read Slurm's limits anew. Raises CatalogError.
+    fresh: read Slurm's limits anew. choice: of its partition. Raises CatalogError.
     """
     from neuronctl.errors import NeuronctlError
     from neuronctl.gate.verdict import NOT_KNOWN, REFUSED, Verdict
@@ -132,7 +134,15 @@ def judge_own(
     judged = None if where == UNKNOWN else request
     now = ask_slurm and where == HERE
     checked = check_submission(
-        own.name, own.text, own.header, judged, catalog, cluster, now=now, fresh=fresh
+        own.name,
+        own.text,
+        own.header,
+        judged,
+        catalog,
+        cluster,
+        now=now,
+        fresh=fresh,
+        said=None if choice is None else choice.said,
     )
     findings = []
     for one in checked.findings:
@@ -149,7 +159,7 @@ def judge_own(
             made = plan(request, cluster)
         except NeuronctlError:
             made = plan(JobRequest(script=own.name, launcher="srun"), cluster)
-    return PreparedJob(made, tuple(findings), verdict)
+    return PreparedJob(made, tuple(findings), verdict, choice)
 
 
 def _not_judged(own: OwnScript, where: str) -> str:
@@ -286,6 +296,6 @@ def choose_partition(
     local = look(made)
     problems = {code: one for code, one in local.problems.items() if code in NOW or code in ABOUT}
     local = replace(local, of_script=True, has_directives=False, problems=problems)
-    best, others = choose(request, catalog, cluster, local, interactive=False, ask=True)
-    planned = PlannedJob(best[0].plan, catalog, (*best, *others))
-    return own.with_words(f"--partition={best[0].name}"), planned
+    choice = choose(request, catalog, cluster, local, interactive=False, ask=True)
+    planned = PlannedJob(choice.plan, catalog, choice)
+    return own.with_words(f"--partition={choice.plan.partition.name}"), planned

@@ -29,8 +29,9 @@ from neuronctl.slurm.cluster import recognise
 from neuronctl.words import counted, other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
+    from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.gate.assessment import Assessment
-    from neuronctl.gate.partition_choice import Candidate
+    from neuronctl.gate.partition_choice import Choice
     from neuronctl.gate.verdict import Verdict
 
 
@@ -40,8 +41,8 @@ class PlannedJob:
 
     plan: JobPlan
     catalog: Catalog
-    candidates: Tuple[Candidate, ...] = ()
-    """With ``-p auto``, every partition: those that can hold the job, best first, then the rest."""
+    choice: Optional[Choice] = None
+    """With ``-p auto``, how its partition was chosen."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class PreparedJob:
     findings: Tuple[Finding, ...]
     verdict: Optional[Verdict] = None
     """What would happen to the job now; None where Slurm is not asked (``generate``)."""
-    candidates: Tuple[Candidate, ...] = ()
+    choice: Optional[Choice] = None
     """As in PlannedJob."""
     warnings: Tuple[str, ...] = ()
 
@@ -113,13 +114,11 @@ def plan_job(
         return PlannedJob(made, catalog)
     from neuronctl.gate.partition_choice import choose
 
-    best, others = choose(
-        request, catalog, cluster, look(made), interactive=interactive, ask=ask_slurm
-    )
+    choice = choose(request, catalog, cluster, look(made), interactive=interactive, ask=ask_slurm)
     origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
-    request = replace(request, partition=best[0].name, origins=origins)
+    request = replace(request, partition=choice.plan.partition.name, origins=origins)
     made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
-    return PlannedJob(made, catalog, (*best, *others))
+    return PlannedJob(made, catalog, choice)
 
 
 def _defaults() -> Layer:
@@ -259,7 +258,7 @@ def review(job: PlannedJob) -> PreparedJob:
     """Check a plan whose script is only shown: Slurm is not asked (see rules.RuleContext)."""
     context = RuleContext(job.plan, job.catalog, look(job.plan), reviewed=True)
     if not job.plan.alternatives:
-        return PreparedJob(job.plan, check(context), candidates=job.candidates)
+        return PreparedJob(job.plan, check(context), choice=job.choice)
     from neuronctl.gate.assessment import assess
 
     return PreparedJob(job.plan, assess(context, None).findings)
@@ -268,17 +267,27 @@ def review(job: PlannedJob) -> PreparedJob:
 def judge(job: PlannedJob, *, fresh: bool = False) -> PreparedJob:
     """Judge a plan by what Slurm says now; by the catalog alone where Slurm does not answer.
 
-    fresh: read Slurm's limits anew, whatever is kept of them.
+    fresh: read Slurm's limits anew, whatever is kept of them. What Slurm said for the choice of the
+    partition holds for the verdict too.
     """
-    assessment = judge_plan(job.plan, job.catalog, fresh=fresh)
-    return PreparedJob(job.plan, assessment.findings, assessment.verdict, job.candidates)
+    said = None if job.choice is None else job.choice.said
+    assessment = judge_plan(job.plan, job.catalog, fresh=fresh, said=said)
+    return PreparedJob(job.plan, assessment.findings, assessment.verdict, job.choice)
 
 
-def judge_plan(plan: JobPlan, catalog: Catalog, *, fresh: bool = False) -> Assessment:
-    """As ``judge``, of a plan alone."""
+def judge_anew(job: PlannedJob) -> PreparedJob:
+    """As judge(), by what Slurm says at this moment."""
+    assessment = judge_plan(job.plan, job.catalog, fresh=True)
+    return PreparedJob(job.plan, assessment.findings, assessment.verdict, job.choice)
+
+
+def judge_plan(
+    plan: JobPlan, catalog: Catalog, *, fresh: bool = False, said: Optional[Snapshot] = None
+) -> Assessment:
+    """As ``judge``, of a plan alone. said: what Slurm has said a moment ago."""
     from neuronctl.gate.assessment import assess_now
 
-    return assess_now(plan, catalog, look(plan), _load_the_rest, fresh=fresh)
+    return assess_now(plan, catalog, look(plan), _load_the_rest, fresh=fresh, said=said)
 
 
 def judge_refused(again: Callable[[], PreparedJob]) -> Optional[PreparedJob]:

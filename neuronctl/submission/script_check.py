@@ -28,6 +28,7 @@ from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN, is_of_a_plugin
 from neuronctl.slurm.cluster import local_cluster
 
 if TYPE_CHECKING:
+    from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.gate.ask import AskedOnce
     from neuronctl.gate.assessment import Assessment
     from neuronctl.gate.verdict import Verdict
@@ -101,14 +102,15 @@ def check_submission(
     *,
     now: bool,
     fresh: bool = False,
+    said: Optional[Snapshot] = None,
 ) -> CheckedScript:
     """Check a script that is about to be submitted.
 
     header, request: of the script with the command line that submits it; without a request it is
     not judged as a job. now: by all that judges a job, with what Slurm says, as the catalog alone
-    otherwise. fresh: read Slurm's limits anew.
+    otherwise. fresh: read Slurm's limits anew. said: what Slurm has said a moment ago.
     """
-    asking = _Asking(catalog, cluster, now, None, now=now, fresh=fresh)
+    asking = _Asking(catalog, cluster, now, None, now=now, fresh=fresh, said=said)
     return _checked(name, text, header, asking, known=request is not None, request=request)
 
 
@@ -122,6 +124,7 @@ class _Asking:
     asked: Optional[AskedOnce]
     now: bool = False
     fresh: bool = False
+    said: Optional[Snapshot] = None
     comment_parts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -314,7 +317,9 @@ def _judge_one(request: JobRequest, asking: _Asking, interactive: bool) -> _Judg
         return made, check(RuleContext(made, asking.catalog, local, reviewed=True)), None
     from neuronctl.gate.assessment import assess_now
 
-    assessment = assess_now(made, asking.catalog, local, fresh=asking.fresh, asked=asking.asked)
+    assessment = assess_now(
+        *(made, asking.catalog, local), fresh=asking.fresh, asked=asking.asked, said=asking.said
+    )
     return made, assessment.findings, assessment
 
 

@@ -23,8 +23,8 @@ ROW = ("code", "severity", "title", "message", "source", "hint")
 class RuleCode:
     """One code.
 
-    severity: ``"error"`` refuses the job, ``"warning"`` is only told; ``"note"`` is advice that may
-    well have been heard.
+    severity: ``"error"`` refuses the job, ``"warning"`` is only told; ``"note"`` is advice that
+    the user may have ignored on purpose.
     """
 
     code: str
@@ -49,7 +49,7 @@ class RuleCode:
     first: bool = False
     """It is said before all else, which matters less then."""
     by_absence: bool = False
-    """The script lacks something: what is not read of it may have that."""
+    """It reports what the script lacks; not where a part of the script was not read."""
 
 
 def _code(severity: str, code: str, title: str, *traits: str) -> RuleCode:

@@ -304,7 +304,8 @@ def _python(word: Word, rest: Sequence[Word], command: Command, depth: int) -> L
 
 
 _LONGEST_TEXT = 10_000
-"""Characters of ``bash -c TEXT`` that are read: over more that is not bash, the grammar broods."""
+"""Characters of ``bash -c TEXT`` that are read: for more that is not bash, the grammar takes
+minutes."""
 
 
 def _shell(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:

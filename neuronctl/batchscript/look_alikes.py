@@ -88,7 +88,7 @@ def _named(character: str) -> str:
     elif re.match(f"[{_LIKE_NOTHING}]", character):
         what = "an invisible character"
     elif re.match(f"[{_LIKE_A_SPACE}]", character):
-        what = "a blank that is none to sbatch"
+        what = "a space that sbatch does not take for one"
     return f"{what} (U+{ord(character):04X})"
 
 

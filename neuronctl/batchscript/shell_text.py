@@ -164,7 +164,7 @@ def _parsed(text: str) -> Tuple[Node, bytes]:
     The grammar (0.25) ends a word at the second variable of ``$A/$B/c``, behind its dollar. In
     braces it is read as it should be; no line becomes another.
     """
-    # Over NUL, which bash leaves out, the grammar would brood for hours.
+    # Over NUL, which bash leaves out, the grammar would take hours.
     data = text.replace("\0", " ").encode("utf-8", "surrogateescape")
     root = _tree(data)
     for _ in range(_MOST_ROUNDS):

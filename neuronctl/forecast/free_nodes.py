@@ -245,20 +245,18 @@ def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Dou
             )
         yield Doubt(words, cause="Priority")
     elif prospect.lacking([node for node in free if "PLANNED" not in node.state]):
-        words = (
-            "Slurm plans another job for some of these nodes; it starts earlier only where that "
-        )
+        words = "Slurm plans another job for some of these nodes; it starts earlier only if that "
         yield Doubt(f"{room} {words}job is not delayed", cause="Priority")
     elif prospect.lacking(_left_by_others(prospect, free)):
         yield Doubt(
-            f"{room} jobs of others wait for these nodes before it; it starts earlier only where "
+            f"{room} jobs of others wait for these nodes before it; it starts earlier only if "
             "they are not delayed",
             cause="Priority",
         )
     elif prospect.lacking(search_nodes(prospect, young.nodes).free or ()):
         yield Doubt(
-            f"{room} your job {young.jobs[0].id} was submitted before it and takes of that first; "
-            "whether enough is left is not known",
+            f"{room} your job {young.jobs[0].id} was submitted earlier and comes first; "
+            "whether enough nodes remain is not known",
             cause="Resources",
         )
     elif prospect.lacking(

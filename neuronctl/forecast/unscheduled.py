@@ -22,8 +22,8 @@ class Unscheduled:
 def unscheduled(snapshot: Snapshot) -> Unscheduled:
     """Those that wait for nothing yet.
 
-    Of jobs submitted at the same moment, Slurm calls the first one's reason None, and that of
-    the others Priority, which is also what a job has that waits behind others for nodes.
+    Of jobs submitted at the same moment, Slurm gives the first the reason None and the rest
+    Priority, which is also the reason of a job that is queued after others for nodes.
     """
     waiting = [job for job in snapshot.jobs if job.state == "PENDING"]
     full = {name for job in waiting if job.reason == "Resources" for name in job.partitions}

@@ -117,7 +117,7 @@ def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
     line = "".join(lines[found.line - 1 :])
     token = re.search(r"near unexpected token `(.*)'", found.message)
     quote_mark = re.search(r"matching `(['\"`])'", found.message)
-    # The grammar would brood over a line that is very long.
+    # The grammar would take minutes for a very long line.
     place = read_shell("\n".join(lines)).broken if len(line) < 1000 else None
     start = place.column if place is not None and place.line == found.line else 1
     if token is not None:

@@ -2,9 +2,9 @@
 
 An open intent was left by a neuronctl that was killed between writing its record and sbatch's
 answer. The job carries its key (``sbatch(mark=key)``), so that the next squeue or sacct identifies
-the job with certainty. Somebody's own script carries none, since it would see it: its job is the
-one of the same name, directory, command and script that no record has, if there are no more of
-these than submissions. Nothing is ever submitted twice.
+the job with certainty. A user's own script gets no key, since it would see it as an
+argument: its job is the one with the same name, directory, command, and script that has no record,
+provided that there are no more such jobs than submissions. Nothing is ever submitted twice.
 """
 
 from __future__ import annotations

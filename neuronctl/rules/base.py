@@ -26,8 +26,8 @@ class Finding:
     code is stable (``NC111``) and documented; severity is ``"error"`` (refuses), ``"warning"`` or
     ``"note"``; message carries the figure and the limit, source who sets the limit (``file:line``,
     the source and its date), hint what to type instead. by_slurm: whether the source is Slurm
-    itself. resize: of the hint, how else to ask in the same partition, where that is not all of it.
-    doubtful: it would be an error if it were certain that Slurm enforces it (catalog.Evidence).
+    itself. resize: the part of the hint that names a size for the same partition, if only a part
+    does. doubtful: it would be an error if Slurm were known to enforce it (catalog.Evidence).
     instead: sbatch's option (without dashes) and the only value of it that mends this; None where
     there is not one. word: the word of the request that it is about, of several.
     """

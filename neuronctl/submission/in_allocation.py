@@ -36,7 +36,7 @@ def prepare_launch(
     UsageError outside an allocation, and for more than it has.
     """
     if not words:
-        raise UsageError("no SCRIPT: there is no program to run", "name it behind the options")
+        raise UsageError("no SCRIPT: there is no program to run", "name it after the options")
     allocation = from_environment(os.environ)
     # Of the user's defaults only the cluster has to do with a launch.
     config = configuration()

@@ -102,7 +102,7 @@ def plan_job(
     elif request.script is None and request.body is None and not request.steps:
         raise UsageError(
             "no SCRIPT: there is no program to run",
-            "name it behind the options, or as 'script:' in the job file; shell text: --body FILE, "
+            "name it after the options, or as 'script:' in the job file; shell text: --body FILE, "
             "or 'run:'",
         )
     catalog = load(catalog_file)

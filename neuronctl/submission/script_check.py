@@ -183,7 +183,7 @@ _LONG = 10_000
 
 
 def _for_grammar(text: str, header: Header) -> str:
-    """What the grammar reads: it would brood over a long text that bash cannot read."""
+    """What the grammar reads: a long text that bash cannot read would take it minutes."""
     if len(text) <= _LONG:
         return text
     if not _is_for_bash(header):

@@ -76,7 +76,7 @@ def test_a_job_that_slurm_has_not_looked_at_yet_takes_its_share_first() -> None:
     two_nodes = (*FULL[:3], node("n4"))
     verdict = judged(live((one,), nodes=two_nodes), gpus_per_node=8).verdict
     assert (verdict.kind, verdict.cause) == ("not known", "Resources")
-    assert "job 8 was submitted before it and takes of that first" in verdict.words
+    assert "job 8 was submitted earlier and comes first" in verdict.words
     # One that has no room itself takes nothing; nor do those that wait for something else.
     assert judged(live((dataclasses.replace(one, nodes=5, gpus=40),))).verdict.kind == (
         "can start now"

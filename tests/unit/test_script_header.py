@@ -72,7 +72,7 @@ def test_spellings(line: str, expected: Dict[str, Optional[str]]) -> None:
         ("#SBATCH --nt=2", "ambiguous"),
         ("#SBATCH -p gpu stray", "'stray' is not an option"),
         ("#SBATCH –J x", "an en dash (U+2013), which is not"),
-        ("#SBATCH\u00a0-J x", "a blank that is none to sbatch (U+00A0)"),
+        ("#SBATCH\u00a0-J x", "a space that sbatch does not take for one (U+00A0)"),
         ("#SBATCH -a 1–2", "an en dash (U+2013), not"),
         ("#SBATCH --hold=1", "takes no value"),
         ("#SBATCH --partition", "requires a value"),

@@ -52,7 +52,7 @@ srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=8 --cpu-bind=none 
   exec "$@"
   ) <&0 &
   program=$!
-  # Asked twice a second: of a program that ends while a signal interrupts a wait, bash loses the exit code.
+  # Poll instead of waiting: if a signal interrupts a wait just as the program ends, bash loses its exit code.
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?

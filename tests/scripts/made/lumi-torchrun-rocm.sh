@@ -15,8 +15,8 @@ first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 address() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
 MASTER_ADDR=$(address "$first_node")
 if [[ $MASTER_ADDR == 127.* ]]; then
-    # It is so in the node's own /etc/hosts (Debian writes 127.0.1.1): take the address, and for Gloo
-    # the interface, by which this node reaches the last one.
+    # The node's own /etc/hosts has 127.0.1.1 for its name, as on Debian: use the address, and for Gloo
+    # the interface, of the route to the last node.
     route=$(ip route get "$(address "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
     MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
     export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
@@ -102,7 +102,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=56 --kill-on-bad-e
       "$@"
   ) <&0 &
   program=$!
-  # Asked twice a second: of a program that ends while a signal interrupts a wait, bash loses the exit code.
+  # Poll instead of waiting: if a signal interrupts a wait just as the program ends, bash loses its exit code.
   while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
   wait "$program"
   code=$?

@@ -31,8 +31,8 @@ elif command -v rocm-smi >/dev/null; then
 fi
 [ "$failed" -eq 0 ] || exit 1
 
-# Wait until these processes have ended; fail as the first that failed. Asked twice a second: of a
-# process that ends while a signal interrupts 'wait', bash loses the exit code.
+# Wait until these processes have ended; fail as the first that failed. Poll instead of waiting: if a
+# signal interrupts 'wait' just as a process ends, bash loses its exit code.
 finish() {
     running=$* code=0
     for one in $running; do

@@ -45,7 +45,7 @@ trap 'pass_on "$program"' TERM
 
 python train.py &
 program=$!
-# Asked twice a second: of a program that ends while a signal interrupts 'wait', bash loses the exit code.
+# Poll instead of waiting: if a signal interrupts 'wait' just as the program ends, bash loses its exit code.
 while kill -0 "$program" 2>/dev/null; do
     sleep 0.5 || true
 done

@@ -103,8 +103,10 @@ def real_output(example: Example, run: Run, project: Path) -> str:
 
 
 def write_files(page: Path, to: Path) -> None:
-    """The YAML blocks of a page that begin with ``# NAME.yaml``, as files."""
+    """The YAML blocks of a page that begin with ``# NAME.yaml``, and its scripts, as files."""
     text = page.read_text(encoding="utf-8")
+    for name, body in re.findall(r"^```bash (\w+\.sh)\n(.*?)^```$", text, re.M | re.S):
+        (to / name).write_text(body, encoding="utf-8")
     for name, body in re.findall(r"^```yaml\n# (\w+\.yaml)\n(.*?)^```$", text, re.M | re.S):
         (to / name).write_text(body, encoding="utf-8")
 

@@ -112,8 +112,9 @@ def _initialiser(
             if len(given) > count:
                 raise TypeError(f"{title} takes {count} values, not {len(given)}")
             values = dict(zip(names, given))
-            for name in values.keys() & named.keys():
-                raise TypeError(f"{title} got two values for {name}")
+            twice = [name for name in values if name in named]
+            if twice:
+                raise TypeError(f"{title} got two values for {twice[0]}")
             values.update(named)
         if len(values) != count:
             values = {**defaults, **values}

@@ -236,11 +236,11 @@ def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Dou
     if ahead:
         words = (
             f"{room} your job {ahead[0].id} waits for nodes before it; it starts earlier only "
-            "where that job is not delayed"
+            "if that job is not delayed"
         )
         if ahead[0].reason != "Resources" and ahead[0].start is None:
             words = (
-                f"{room} your job {ahead[0].id} was submitted before it and has not started: "
+                f"{room} your job {ahead[0].id} was submitted earlier and has not started: "
                 "Slurm has not looked at it yet, or other jobs are before both"
             )
         yield Doubt(words, cause="Priority")

@@ -141,15 +141,12 @@ def comment_given(context: RuleContext) -> Iterator[Violation]:
 
 
 def _separated(comment: str, policy: CommentPolicy) -> str:
-    """The comment with ``;`` where its parts stand apart by other signs; "" where they do not."""
-    if ";" in comment:
-        return ""
-    parts = [one for one in re.split(r"[\s,:&|]+", comment) if one]
-    if len(parts) > 1 and [one.partition("=")[0] for one in parts] == [
-        one.key for one in policy.fields
-    ]:
-        return ";".join(parts)
-    return ""
+    """The comment with ``;`` alone between its parts; "" where nothing else is between them."""
+    parts = [one for one in re.split(r"[\s,:&|;]+", comment) if one]
+    keys = [one.partition("=")[0] for one in parts]
+    right = ";".join(parts)
+    known = len(parts) > 1 and keys == [one.key for one in policy.fields]
+    return right if known and right != comment else ""
 
 
 def _addition(context: RuleContext, key: str) -> str:
@@ -187,7 +184,7 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
     separate = _separated(comment, policy)
     if separate:
         yield Violation(
-            f"the parts of comment '{comment}' are not separated by ';'",
+            f"the parts of comment '{comment}' are not separated by ';' alone",
             f"write --comment '{separate}'",
             source,
         )

@@ -40,9 +40,10 @@ _remembered = functools.lru_cache(maxsize=2048)
 def parse_timestamp(text: str) -> Optional[int]:
     """``2026-08-12T09:30:00`` (UTC) as seconds since the epoch; None for N/A, Unknown, NONE."""
     date, _, clock = text.strip().partition("T")
-    parts = [count(part) for part in (*date.split("-"), *clock.split(":"))]
-    numbers = [part for part in parts if part is not None]
-    return epoch(*numbers) if len(numbers) == len(parts) == 6 else None
+    parts = (*date.split("-"), *clock.split(":"))
+    numbers = [number for number in map(count, parts) if number is not None]
+    whole = [*map(len, parts)] == [4, 2, 2, 2, 2, 2] and date.count("-") == 2
+    return epoch(*numbers) if whole and len(numbers) == 6 else None
 
 
 def epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:

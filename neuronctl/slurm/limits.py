@@ -188,7 +188,7 @@ _OF_GROUPS = (
     # What running jobs may still use stands before what has been used.
     *("GrpTRESRunMins", "GrpTRESMins", "GrpTRES"),
 )
-"""What scontrol is asked for of a group; its MaxSubmitJobsPA is sacctmgr's MaxSubmitPA."""
+"""The limits of a group that are read, in this order; MaxSubmitJobsPA is sacctmgr's MaxSubmitPA."""
 
 
 @dataclass(frozen=True)
@@ -314,8 +314,8 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
         for part in told.get(kind, "").split(","):
             tres, _, figures = part.rpartition("=")
             figure, _, rest = figures.partition("(")
-            used = count(rest.partition(")")[0].partition(".")[0])
-            if used is None:
+            used = count(rest[:-1].partition(".")[0])
+            if used is None or not rest.endswith(")") or "(" in tres:
                 continue
             if kind == "GrpTRESRunMins":
                 running[tres] = used

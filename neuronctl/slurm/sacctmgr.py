@@ -106,7 +106,7 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
         groups.append(LimitedGroup(scope, name, parent, partition, limits))
         of_accounts = parts.partition("User Limits=")[0]
         for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
-            limits = read_group_limits(f" {told}", scope, name)
+            limits = read_group_limits(told, scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
     return tuple(groups)
 

@@ -42,8 +42,8 @@ def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
     Without ``--parsable``, the line is ``Submitted batch job 4711 on cluster NAME``.
     """
     for line in reversed(stdout.splitlines()):
-        said = line.strip().removeprefix("Submitted batch job ").replace(" on cluster ", ";", 1)
-        number, _, cluster = said.partition(";")
+        said = line.strip().removeprefix("Submitted batch job ")
+        number, _, cluster = said.partition(";" if ";" in said else " on cluster ")
         if number.isascii() and number.isdigit() and len(number) <= 10:
             return Submitted(int(number), cluster or None, plain_words(stderr))
     return None

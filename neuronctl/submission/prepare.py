@@ -124,7 +124,7 @@ def plan_job(
 def _defaults() -> Layer:
     if not present(defaults_file()):
         return Layer({}, {})
-    from neuronctl.request.job_file import configuration  # here: it reads YAML
+    from neuronctl.request.job_file import configuration  # here: few users have one
 
     return configuration()
 

@@ -101,7 +101,7 @@ def test_a_job_of_ones_own_that_waits_for_nodes_is_ahead() -> None:
     young = dataclasses.replace(first, reason="Priority", start=None)
     verdict = judged(live((young,)), gpus_per_node=1).verdict
     assert (verdict.kind, verdict.cause) == ("not known", "Priority")
-    assert "your job 9 was submitted before it and has not started" in verdict.words
+    assert "your job 9 was submitted earlier and has not started" in verdict.words
     elsewhere = dataclasses.replace(first, partitions=("cpu",))
     assert judged(live((elsewhere,)), gpus_per_node=1).verdict.kind == "can start now"
 

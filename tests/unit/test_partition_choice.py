@@ -11,10 +11,12 @@ from making import CPU, GPU, V100, cluster, request
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import PolicyError
-from neuronctl.gate.partition_choice import Candidate, candidates, choose, rank
+from neuronctl.forecast.snapshot import Snapshot
+from neuronctl.gate.partition_choice import Candidate, Choice, candidates, choose, rank
 from neuronctl.planning import JobPlan
 from neuronctl.rules import LocalFacts
 from neuronctl.slurm.sbatch import parse_predicted
+from neuronctl.submission.prepare import PlannedJob, judge
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim")
 OLD = dataclasses.replace(PARTITION, name="old", qos="", node_list="o[1-2]", nodes=2)
@@ -119,3 +121,16 @@ def test_prediction_is_read() -> None:
     words = "sbatch: Job 7 to start at 2026-08-12T09:30:00 using 8 processors on nodes gpu35\n"
     assert parse_predicted(words) == 1786527000
     assert parse_predicted("sbatch: nothing of the kind") is None
+
+
+def test_the_verdict_reads_what_slurm_said_for_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*args: Any, **more: Any) -> Snapshot:
+        raise AssertionError("Slurm is asked again")
+
+    monkeypatch.setattr("neuronctl.gate.ask.ask_slurm", ask)
+    where, said = cluster(), live(limits=THREE)
+    made = judged(said, gpus_per_node=4)["gpu"].plan
+    catalog = Catalog({"toy": where}, "toy", ())
+    job = judge(PlannedJob(made, catalog, Choice(made, (), said)))
+    assert job.verdict is not None
+    assert job.verdict.judged_by == "Slurm"

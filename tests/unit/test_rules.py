@@ -179,7 +179,13 @@ CASES: List[Case] = [
     (
         "NC202",
         on(STRICT, comment="field=nlp, appl=jax"),
-        ["not separated by ';'", "write --comment 'field=nlp;appl=jax'"],
+        ["not separated by ';' alone", "write --comment 'field=nlp;appl=jax'"],
+        on(STRICT, comment="field=nlp;appl=jax"),
+    ),
+    (
+        "NC202",
+        on(STRICT, comment="field=nlp; appl=jax"),
+        ["not separated by ';' alone", "write --comment 'field=nlp;appl=jax'"],
         on(STRICT, comment="field=nlp;appl=jax"),
     ),
     (

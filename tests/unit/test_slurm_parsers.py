@@ -15,6 +15,7 @@ from neuronctl.slurm.fields import (
     mark_of,
     parse_count,
     parse_gres_gpus,
+    parse_gres_model,
     parse_minutes,
     parse_seconds,
     parse_timestamp,
@@ -28,6 +29,7 @@ from neuronctl.slurm.job_control import (
     scancel_argv,
 )
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.limits import Scope, read_group_limits
 from neuronctl.slurm.sacct import parse_sacct, sacct_argv
 from neuronctl.slurm.sbatch import Submitted, parse_submitted, sbatch_argv
 from neuronctl.slurm.squeue import parse_squeue, squeue_argv
@@ -103,6 +105,37 @@ def test_seconds(text: str, expected: Optional[int]) -> None:
 def test_other_values() -> None:
     assert parse_timestamp("2026-11-21T00:52:43") == 1795222363
     assert parse_timestamp("N/A") is parse_timestamp("Unknown") is parse_timestamp("") is None
+    assert parse_timestamp(" 2026-11-21T00:52:43 ") == 1795222363
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9999999999-01-01T00:00:00",
+        "99999999999999999999-01-01T00:00:00",
+        "2026-8-12T9:30:00",
+        "1970-0-0T003:00:00",
+        " 026-08-12T09:30:00 ",
+        "2026-08-12-09T30:00",
+        "2026:08:12T09:30:00",
+        "２０２６-08-12T09:30:00",
+    ],
+)
+def test_a_damaged_time_is_unknown(text: str) -> None:
+    assert parse_timestamp(text) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["GrpJobs=30(2", "GrpTRES=cpu=4(2)-", "MaxSubmitJobsPA=7(1)8MaxTRESPA=cpu=4(2)"]
+)
+def test_a_damaged_limit_is_none(line: str) -> None:
+    assert read_group_limits(f"QOS=a(1) {line}", Scope.QOS, "a") == ()
+
+
+def test_the_model_of_gpus() -> None:
+    assert parse_gres_model("gpu:a100:4(S:0-1)") == "a100"
+    assert parse_gres_model("nvme:1,gpu:2,gpu:h100:1") == "h100"
+    assert parse_gres_model("gpu:2") == parse_gres_model("(null)") == ""
     assert parse_minutes("5") == 300 and parse_minutes("UNLIMITED") == UNLIMITED
     assert parse_minutes("Partition_Limit") is None
     assert parse_count("4") == 4 and parse_count("2-4") == 2 and parse_count("") is None

@@ -142,14 +142,21 @@ class Directives:
                     gpus = counted(self.wanted.gpus_per_node, "GPU")
                     said += f"; it requests {gpus} per node, and each task sees all of them"
                 add(name, said, hint)
-        per_node = []
+        per_node: List[str] = []
+        typed: Dict[str, bool] = {}
         for name in GPU_OPTIONS:
             if name in options:
                 try:
-                    if "gpus_per_node" in gpu_fields(name, options[name].value or ""):
+                    read = gpu_fields(name, options[name].value or "")
+                    if "gpus_per_node" in read:
                         per_node.append(options[name].text)
+                    if "gpus" in read or "gpus_per_node" in read:
+                        typed[name] = "gpu_type" in read
                 except ValueError as error:
                     add(name, f"{options[name].text} is not carried over: {error}")
+        if len(set(typed.values())) > 1:
+            two = " and ".join(options[name].text for name in typed)
+            add([*typed][-1], f"{two}: Slurm refuses GPUs with a type beside GPUs without one")
         if len(per_node) > 1:
             add(
                 "gpus-per-node",

@@ -578,3 +578,20 @@ def test_units_are_the_text(lines: List[str]) -> None:
     text = "\n".join(lines)
     assert "\n".join(one.text for one in units(text)) == text
     read_shell(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--gres=gpu:2 --gpus-per-node=1", "--gpus-per-node=1: the job file takes --gres=gpu:2"),
+        ("--gpus=2 --gpus-per-node=v100:1", "Slurm refuses GPUs with a type beside GPUs without"),
+        ("--gpus-per-node=1", ""),
+    ],
+)
+def test_gpus_of_several_options(options: str, told: str) -> None:
+    catalog = load(None)
+    text = f"#!/bin/bash\n#SBATCH -p cas_v100nv_8 -N2 -t 5 {options}\ntrue\n"
+    remarks = [one.message for one in draft(text, "job.sh", catalog.clusters["neuron"]).remarks]
+    said = [one for one in remarks if "GPUs with a type" in one or "which wins" in one]
+    assert len(said) == bool(told)
+    assert all(told in one for one in said)

@@ -100,7 +100,8 @@ def plan(
 def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Assessment:
     """Check a plan against the catalog and what Slurm says now: findings and a verdict.
 
-    Where Slurm does not answer, the catalog alone judges, and the verdict says so.
+    Where Slurm does not answer, the catalog alone judges, and the verdict says so. Raises
+    CatalogError.
     """
     return judge_plan(plan, load(catalog), fresh=True)
 
@@ -122,7 +123,7 @@ def submit(
     """Judge a plan, submit its script with sbatch from this directory, and record it.
 
     force: override errors of the rules, which otherwise raise PolicyError. Also raises
-    SlurmRefusedError, and SlurmUnavailableError, after which the job may be in the queue
+    CatalogError, TemplateError, SlurmRefusedError, and SlurmUnavailableError, after which the job may be in the queue
     nevertheless.
     """
     planned = PlannedJob(plan, load(catalog))
@@ -177,7 +178,10 @@ def wait(job: Job) -> int:
 
 
 def why(job: Job) -> Diagnosis:
-    """Why a job is waiting, or how it ended; of an array, the first task in the worst state."""
+    """Why a job is waiting, or how it ended; of an array, the first task in the worst state.
+
+    Raises NoSuchJobError, SlurmUnavailableError.
+    """
     from neuronctl.diagnosis.gather import examine
 
     statuses = sorted(status(job), key=lambda one: (not one.ended, one.state == "COMPLETED"))

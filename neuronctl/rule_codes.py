@@ -68,7 +68,13 @@ _TABLE = (
     _error("NC122", "GPU partition without GPUs", "of_partition"),
     _error("NC123", "other GPU model", "of_partition", "of_launch", "of_nodes"),
     _error(
-        *("NC124", "more GPUs than a user may hold", "of_partition", "resizable", "of_limit"),
+        *(
+            "NC124",
+            "more GPUs than a user or a job may hold",
+            "of_partition",
+            "resizable",
+            "of_limit",
+        ),
         "closes_partition",
     ),
     _error("NC125", "not one of the GPU models", "of_partition", "of_nodes"),

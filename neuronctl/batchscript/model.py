@@ -18,7 +18,7 @@ SCRIPT, COMMAND_LINE = "script", "command line"
 AFTER_COMMAND = "after the first command"
 MISSPELLED = "not spelled #SBATCH"
 REMARK = "in a remark"
-CUT = "behind what ends the line for sbatch"
+CUT = "after what ends the line for sbatch"
 OVERRIDDEN = "overridden"
 EARLY_ONLY = "read on the command line only"
 

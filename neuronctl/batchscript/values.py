@@ -82,7 +82,7 @@ def _signal(text: str) -> None:
     if plain not in _SIGNALS.split() and not 0 < number <= 0xFFFF:
         raise ValueError(f"'{name}' is not a signal; use a number or {', '.join(_SIGNALS.split())}")
     if at and (not re.fullmatch("[0-9]{0,9}", seconds) or int(seconds or 0) > 0xFFFF):
-        raise ValueError(f"'{seconds}' behind @ is not a number of seconds up to 65535")
+        raise ValueError(f"'{seconds}' after @ is not a number of seconds up to 65535")
 
 
 def _mail_type(text: str) -> None:

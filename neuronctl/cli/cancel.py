@@ -69,8 +69,6 @@ def command(
         say("nothing done")
         return
     refused = scancel(list(chosen), signal=choice.signal, batch=choice.batch) if chosen else {}
-    # What ended in between is refused too, but that is all anybody wants.
-    refused = {job: why for job, why in refused.items() if "already complet" not in why.lower()}
     rows: List[_Row] = []
     for word, statuses in known.items():
         rows += _rows(choice, word, targets[word], refused) or [_untouched(choice, word, statuses)]

@@ -13,7 +13,7 @@ from neuronctl.cli.submission import judge_aloud
 from neuronctl.errors import UsageError
 from neuronctl.request.job import JobRequest
 from neuronctl.shell import expanded, join, positional
-from neuronctl.submission.prepare import plan_job, told_of_dash
+from neuronctl.submission.prepare import plan_job, refuse_other_dash
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.
@@ -54,7 +54,7 @@ def command(
     enters it.
     """
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
-        told_of_dash(words[0])
+        refuse_other_dash(words[0])
         there = join([*(["python"] if words[0].endswith(".py") else []), *words])
         raise UsageError(
             f"'{words[0]}' among the options: salloc takes no SCRIPT",

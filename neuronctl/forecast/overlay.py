@@ -57,12 +57,12 @@ def _partition(
         put("wall_time", replace(base.wall_time, maximum=maximum), command)
     if snapshot.enforced:
         most = [
-            limit.figure
+            (limit.figure, limit.command)
             for limit in prospect.limits
             if limit.tres == "gres/gpu"
             and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (Scope.QOS, "MaxTRES"))
         ]
-        put("max_gpus", min(most, default=None), "sacctmgr show qos")
+        put("max_gpus", *min(most, default=(None, "sacctmgr show qos")))
     nodes = [node for node in snapshot.limits.nodes if site.name in node.partitions]
     if not nodes:
         return replace(base, **changed)

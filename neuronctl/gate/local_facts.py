@@ -115,15 +115,13 @@ def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
 
     lines = text.split("\n")[: found.line]
     line = "".join(lines[found.line - 1 :])
-    token = re.search(r"near unexpected token `(.*)'", found.message)
-    quote_mark = re.search(r"matching `(['\"`])'", found.message)
     # The grammar would take minutes for a very long line.
     place = read_shell("\n".join(lines)).broken if len(line) < 1000 else None
     start = place.column if place is not None and place.line == found.line else 1
-    if token is not None:
-        start = (line.find(token[1]) if token[1] in line else len(line)) + 1
-    elif quote_mark is not None:
-        start = line.find(quote_mark[1], start - 1) + 1
+    if found.token:
+        start = (line.find(found.token) if found.token in line else len(line)) + 1
+    elif found.quote:
+        start = line.find(found.quote, start - 1) + 1
     return Place(found.line, max(start, 1), len(line) + 1), found
 
 

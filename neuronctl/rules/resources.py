@@ -224,8 +224,8 @@ def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
             hint += f": -N {most // each}"
             hint += "" if whole else f" --gpus-per-node {each}"
         yield Violation(
-            f"requested {counted(held, 'GPU')} ({counted(plan.nodes, 'node')} x {each}{whole}); a "
-            f"user may hold {partition.max_gpus} in {partition.name}: it would wait forever",
+            f"requested {counted(held, 'GPU')} ({counted(plan.nodes, 'node')} x {each}{whole}); "
+            f"{partition.name} allows at most {partition.max_gpus}: it would wait forever",
             hint,
             context.cite_partition("max_gpus"),
         )

@@ -196,7 +196,7 @@ def foreign(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         count = len(facts.header.foreign)
         kind = facts.lines[place.line - 1].split()[0]
         yield ScriptViolation(
-            f"sbatch translates {kind} lines ({count} here), also those behind the first command, "
+            f"sbatch translates {kind} lines ({count} here), also those after the first command, "
             "and they override #SBATCH; this job's resources are not judged",
             place,
             "write them as #SBATCH lines, or add #SBATCH --ignore-pbs",
@@ -224,7 +224,7 @@ def merge(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         number, last = facts.unmerged
         effect = ""
         if number == facts.header.first_command:
-            effect = "; sbatch reads no directive behind this line"
+            effect = "; sbatch reads no directive after this line"
         yield ScriptViolation(
             f"the file has an unresolved merge, which bash does not read{effect}",
             Place(number, 1, len(facts.lines[number - 1]) + 1),

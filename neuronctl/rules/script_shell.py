@@ -371,7 +371,7 @@ def errexit(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             continue
         yield ScriptViolation(
             f"the trapped {name} ends this wait with a code above 128, and with 'set -e' (line "
-            f"{strict[0].place.line}) that ends the script: what comes behind it never runs",
+            f"{strict[0].place.line}) that ends the script: what comes after it never runs",
             one.place,
             "write wait … || true, or set +e before it",
         )

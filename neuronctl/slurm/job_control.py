@@ -175,11 +175,12 @@ def scancel(
 ) -> Dict[str, str]:
     """Cancel (or signal) jobs with one scancel: what Slurm refused, its message by job id.
 
-    batch: send the signal to the batch shell instead of the job steps. Raises
-    SlurmUnavailableError, and SlurmRefusedError if Slurm's message names no job.
+    That a job has ended meanwhile is no refusal. batch: send the signal to the batch shell instead
+    of the job steps. Raises SlurmUnavailableError, and SlurmRefusedError if Slurm's message names
+    no job.
     """
     result = run(scancel_argv(job_ids, signal, batch), timeout=30)
     refused = parse_scancel(result.stderr)
     if result.returncode != 0 and not refused:
         raise failure(result)
-    return refused
+    return {job: why for job, why in refused.items() if "already complet" not in why.lower()}

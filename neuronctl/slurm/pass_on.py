@@ -110,7 +110,7 @@ _RELAYED = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "ALRM")
 class PassedOn:
     """A running sbatch that has this process's terminal, standard error and working directory.
 
-    Its standard output comes back through ``lines``. Signals to this process go to it.
+    Its standard output comes back through ``parts()``. Signals to this process go to it.
     """
 
     def __init__(self, path: str, words: Sequence[str], stdin: Optional[bytes] = None) -> None:

@@ -90,7 +90,7 @@ def _submit(argv: Sequence[str], **how: Any) -> Submitted:
         release(claimed)
     if result.returncode != 0:
         error = failure(result)
-        if isinstance(error, SlurmUnavailableError) and re.search(_ANSWER_LOST, error.message):
+        if isinstance(error, SlurmUnavailableError) and re.search(_ANSWER_LOST, result.words):
             error.hint = unknown
         raise error
     submitted = parse_submitted(result.stdout, result.stderr)

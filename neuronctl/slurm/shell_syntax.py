@@ -13,12 +13,17 @@ from neuronctl.slurm.process import run
 @dataclass(frozen=True)
 class SyntaxProblem:
     """What bash says of shell text. line: from 1. warning: whether bash runs it all the same, which
-    it does with a here-document that nothing ends.
+    it does with a here-document that nothing ends. token, quote: what bash did not expect, and the
+    quotation mark that nothing closes; "" where it names none. at_end: whether the text ends too
+    early.
     """
 
     line: int
     message: str
     warning: bool
+    token: str = ""
+    quote: str = ""
+    at_end: bool = False
 
 
 def syntax_problem(text: str) -> Optional[SyntaxProblem]:
@@ -35,4 +40,14 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
         return None
     # To bash, the end of the file is on a line of its own.
     line = min(int(found[1]), text.rstrip().count("\n") + 1)
-    return SyntaxProblem(line, found[3], bool(found[2]))
+    message = found[3]
+    token = re.search(r"near unexpected token `(.*)'", message)
+    quote = re.search(r"matching `(['\"`])'", message)
+    return SyntaxProblem(
+        line,
+        message,
+        warning=bool(found[2]),
+        token="" if token is None else token[1],
+        quote="" if quote is None else quote[1],
+        at_end=re.search("end of file|EOF|end-of-file", message) is not None,
+    )

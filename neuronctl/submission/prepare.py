@@ -177,7 +177,7 @@ def options_layer(
                 )
             values[name], origins[name] = parsed, origin
     if words:
-        told_of_dash(words[0])
+        refuse_other_dash(words[0])
         words = ["python", *words] if words[0] == "-m" else words
         values["script"], values["args"] = _checked(words[0]), tuple(words[1:])
         origins["script"] = origins["args"] = Origin(Source.ASKED, "SCRIPT")
@@ -197,7 +197,7 @@ def options_layer(
     return Layer(values, origins)
 
 
-def told_of_dash(word: str) -> None:
+def refuse_other_dash(word: str) -> None:
     """Raise UsageError for a word that begins with a dash that is not ASCII's."""
     dash = other_dash(word[:1])
     if dash:

@@ -41,7 +41,7 @@ class Changes:
 def enter_directory(record: JobRecord) -> None:
     """Make the job's directory this process's, or that which sbatch is to be called in again.
 
-    UsageError where that cannot be.
+    Raises UsageError where that cannot be.
     """
     draft = record.draft
     place = draft.submit_dir if draft.sbatch and draft.submit_dir else record.cwd

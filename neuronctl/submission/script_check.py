@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
@@ -196,8 +195,7 @@ def _for_grammar(text: str, header: Header) -> str:
 def _bash_says(text: str, header: Header) -> Optional[Tuple[Place, SyntaxProblem]]:
     """Where bash cannot read a text, but for the end of one that is not all of the script."""
     found = unreadable(text)
-    at_the_end = found is not None and re.search("end of file|EOF|end-of-file", found[1].message)
-    return None if header.left_out and at_the_end else found
+    return None if found is not None and header.left_out and found[1].at_end else found
 
 
 def _is_for_bash(header: Header) -> bool:

@@ -150,7 +150,7 @@ def test_what_a_job_takes_nothing_of_may_be_used_up() -> None:
             "QOS p_gpu lets no job into the queue (MaxSubmitPU 0): Slurm refuses it",
         ),
         (with_more("MaxTRESPU cpu=0"), "a user of QOS p_gpu may hold 0"),
-        (with_more("MaxTRESPU gres/gpu=0"), "a user may hold 0 in gpu"),
+        (with_more("MaxTRESPU gres/gpu=0"), "gpu allows at most 0"),
     ],
 )
 def test_where_no_job_may_run_none_waits_for_others(limits: Limits, words: str) -> None:

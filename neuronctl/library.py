@@ -123,8 +123,8 @@ def submit(
     """Judge a plan, submit its script with sbatch from this directory, and record it.
 
     force: override errors of the rules, which otherwise raise PolicyError. Also raises
-    CatalogError, TemplateError, SlurmRefusedError, and SlurmUnavailableError, after which the job may be in the queue
-    nevertheless.
+    CatalogError, TemplateError, SlurmRefusedError, and SlurmUnavailableError, after which the job
+    may be in the queue nevertheless.
     """
     planned = PlannedJob(plan, load(catalog))
     job = judge_job(planned)

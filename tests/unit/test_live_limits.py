@@ -36,7 +36,7 @@ def test_slurms_own_figures_count_instead_of_the_catalogs() -> None:
         one for one in judged(live(), nodes=4, gpus_per_node=8).findings if one.severity == "error"
     )
     assert (found.code, found.source[:12]) == ("NC124", "Slurm itself")
-    assert "hold 16" in found.message
+    assert "allows at most 16" in found.message
     smaller = dataclasses.replace(LIMITS, nodes=tuple(node(f"n{n}", gpus=4) for n in (1, 2)))
     assert "NC121" in codes(judged(live(limits=smaller), gpus_per_node=8))
 

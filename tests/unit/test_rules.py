@@ -80,7 +80,7 @@ CASES: List[Case] = [
     (
         "NC124",
         {"nodes": 4, "gpus_per_node": 8},
-        ["32 GPUs", "4 nodes x 8", "hold 24"],
+        ["32 GPUs", "4 nodes x 8", "allows at most 24"],
         {"nodes": 3, "gpus_per_node": 8},
     ),
     (
@@ -331,7 +331,7 @@ CASES: List[Case] = [
     (
         "NC124",
         {"gpus_per_node": 1, "nodes": 4, "exclusive": True},
-        ["32 GPUs", "4 nodes x 8, whole nodes with --exclusive", "hold 24"],
+        ["32 GPUs", "4 nodes x 8, whole nodes with --exclusive", "allows at most 24"],
         {"gpus_per_node": 1, "nodes": 3, "exclusive": True},
     ),
     ("NC134", {"mem": "501G"}, ["513024 MB", "gpu has 512000 MB"], {"mem": "500G"}),

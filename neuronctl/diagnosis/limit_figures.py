@@ -14,9 +14,8 @@ from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explai
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
 from neuronctl.slurm.snapshot import Limits, limits_in_force
 from neuronctl.tracking.job_status import JobStatus, merge
-from neuronctl.units import UNLIMITED, format_time
+from neuronctl.units import UNLIMITED
 from neuronctl.users import login_name
-from neuronctl.words import counted
 
 _FRESH = 60  # seconds for which `status --watch` need not ask for the limits again
 
@@ -97,9 +96,9 @@ def explain_limit(
     held = _held(limit, status, own, limits)
     used = {Per.USER: held, Per.GROUP: limit.used}.get(limit.about.per)
     whole = limit.figure if limit.about.per == Per.ACCOUNT else used
-    figure = f"limit {_amount(limit, limit.figure)}"
+    figure = f"limit {limit.amount(limit.figure)}"
     if used is not None:
-        figure = f"{used} of {_amount(limit, limit.figure)}"
+        figure = f"{used} of {limit.amount(limit.figure)}"
     advice = known.advice
     if whole and held is not None and held >= whole:
         advice = OWN_JOBS
@@ -115,19 +114,12 @@ def _never(limit: Limit, wanted: int, known: Explained) -> Explained:
     if about.counts == Counts.RUNNING:
         words = " ".join(one for one in (limit.holder, "allows", whom, "no running jobs") if one)
         return Explained(f"will never start: {words}", ALLOWS_NONE)
-    most = f"allows {whom or 'all of its jobs together'} {_amount(limit, limit.figure)}"
+    most = f"allows {whom or 'all of its jobs together'} {limit.amount(limit.figure)}"
     if about.minimum:
-        most = f"requires at least {_amount(limit, limit.figure)}"
-    words = f"it requests {_amount(limit, wanted)}, and {limit.holder} {most}"
+        most = f"requires at least {limit.amount(limit.figure)}"
+    words = f"it requests {limit.amount(wanted)}, and {limit.holder} {most}"
     advice = known.advice if about.per in (Per.JOB, Per.NODE) else NEVER
     return Explained(f"will never start: {words}", advice)
-
-
-def _amount(limit: Limit, figure: int) -> str:
-    if limit.about.counts == Counts.TIME:
-        return format_time(figure)
-    things = limit.things
-    return counted(figure, things[:-1]) if things.endswith("s") else f"{figure} {things}"
 
 
 def _wanted(limit: Limit, status: JobStatus) -> Optional[int]:

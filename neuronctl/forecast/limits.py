@@ -103,7 +103,7 @@ def _submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     more = "1 more" if size == 1 else f"the array's {size} tasks"
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     if size > limit.figure:
-        hint = f"split it: an array of at most {limit.figure} tasks fits"
+        hint = f"split it: an array of at most {counted(limit.figure, 'task')} fits"
         hint += f", of {left} now" if 0 < left < limit.figure else ""
     elif size > 1 and left:
         hint += f"; {left} more would still be accepted"
@@ -141,8 +141,8 @@ def wait_for_gpus(prospect: Prospect, wanted: int) -> Iterator[Wait]:
         return
     until, end = _until(now, prospect, now.used + wanted - limit.figure, first)
     words = (
-        f"you hold {now.used} of {limit.figure} GPUs{_about_to(first, f'take {more}')}; {wanted} "
-        f"more must wait until {until}"
+        f"you hold {now.used} of {limit.amount(limit.figure)}{_about_to(first, f'take {more}')}; "
+        f"{wanted} more must wait until {until}"
     )
     yield Wait("NC503", limit.reason, words, prospect.source(limit), end)
 
@@ -163,7 +163,7 @@ def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         yield Doubt(f"how much your jobs hold of {_told(limit)} is not known")
     elif now.used + wanted > limit.figure:
         words = (
-            f"you hold {now.used} of {limit.figure} {limit.things} in {limit.holder}; {wanted} "
+            f"you hold {now.used} of {limit.amount(limit.figure)} in {limit.holder}; {wanted} "
             f"more must wait until some of your jobs end; {_WHEN_UNKNOWN}"
         )
         yield Wait("NC510", limit.reason, words, prospect.source(limit))
@@ -272,7 +272,7 @@ def _sized(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     named = f" ({limit.kind})" if limit.scope == Scope.PARTITION else ""
     yield Refusal(
         "NC509",
-        f"requested {wanted} {limit.things}{each}; {whose} {limit.holder} "
+        f"requested {limit.amount(wanted)}{each}; {whose} {limit.holder} "
         f"{figure}{each}{named}: {_NEVER}",
         "change the size, or use another QOS",
         prospect.source(limit),
@@ -301,8 +301,8 @@ def _group_submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     if limit.used + prospect.array_size > limit.figure:
         yield Refusal(
             "NC508",
-            f"{_group(limit)} has {limit.used} of at most {limit.figure} jobs in the queue, those "
-            "of all its users together",
+            f"{_group(limit)} has {limit.used} of at most {limit.amount(limit.figure)} in the "
+            "queue, those of all its users together",
             "wait until some end, or use another QOS or account",
             prospect.source(limit),
         )
@@ -313,8 +313,8 @@ def _group_running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         yield from taken_first(limit, prospect, 1)
         return
     words = (
-        f"{_group(limit)} has {limit.used} of at most {limit.figure} jobs running, those of all "
-        f"its users together; the job must wait until one ends; {_WHEN_UNKNOWN}"
+        f"{_group(limit)} has {limit.used} of at most {limit.amount(limit.figure)} running, those "
+        f"of all its users together; the job must wait until one ends; {_WHEN_UNKNOWN}"
     )
     yield Wait("NC507", limit.reason, words, prospect.source(limit), of_jobs=True)
 
@@ -332,7 +332,7 @@ def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
     elif limit.tres != "node" or limit.about.counts != Counts.TRES:
         # A node counts once (node_limits).
         words = (
-            f"jobs of {_group(limit)} hold {limit.used} of {limit.figure} {limit.things} together; "
+            f"jobs of {_group(limit)} hold {limit.used} of {limit.amount(limit.figure)} together; "
             f"{wanted} more must wait until some end; {_WHEN_UNKNOWN}"
         )
         yield Wait("NC507", limit.reason, words, prospect.source(limit))
@@ -363,7 +363,7 @@ def _group_budget(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
 def _never(limit: Limit, prospect: Prospect, wanted: int) -> Refusal:
     return Refusal(
         "NC508",
-        f"requested {wanted} {limit.things}; all jobs of {limit.holder} together may have "
+        f"requested {limit.amount(wanted)}; all jobs of {limit.holder} together may have "
         f"{limit.figure} ({limit.kind}): it would never start",
         "request less, or use another QOS or account",
         prospect.source(limit),
@@ -405,7 +405,7 @@ def _told(limit: Limit) -> str:
 
 def _held(limit: Limit) -> str:
     verb = "has used" if limit.about.counts == Counts.SPENT else "holds"
-    return f"{limit.holder} {verb} {limit.used} of {limit.figure} {limit.things} ({limit.kind})"
+    return f"{limit.holder} {verb} {limit.used} of {limit.amount(limit.figure)} ({limit.kind})"
 
 
 def _partition_doubts(prospect: Prospect) -> Iterator[Outcome]:

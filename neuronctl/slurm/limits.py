@@ -22,9 +22,11 @@ class Per:
 
 
 class Counts:
-    """What a limit counts: cores, GPUs and the like; those times the minutes that jobs may still
-    run; minutes (of a TRES) that have been used up; jobs that run; jobs in the queue; wall time in
-    seconds.
+    """What a limit counts.
+
+    TRES: cores, GPUs, and the like. TRES_MINUTES: those times the minutes that jobs may still run.
+    SPENT: minutes (of a TRES) that have been used up. RUNNING: jobs that run. SUBMITTED: jobs in
+    the queue. TIME: wall time in seconds.
     """
 
     TRES, TRES_MINUTES, SPENT = "TRES", "TRES minutes", "spent"
@@ -38,14 +40,20 @@ class Scope:
     PARTITION, CATALOG = "partition", "catalog"
 
 
-TRES_NAMES = {"cpu": "cores", "node": "nodes", "gres/gpu": "GPUs", "mem": "MB of memory"}
-"""Slurm's names of what is counted here, in words."""
+TRES_NAMES = {
+    "cpu": ("core", "cores"),
+    "node": ("node", "nodes"),
+    "gres/gpu": ("GPU", "GPUs"),
+    "mem": ("MB of memory", "MB of memory"),
+}
+"""Slurm's names of what is counted here, in words: of one, of several."""
 
-MINUTE_NAMES = {
-    "cpu": "core-minutes",
-    "node": "node-minutes",
-    "gres/gpu": "GPU-minutes",
-    "mem": "MB-minutes of memory",
+_MINUTE_NAMES = {
+    "cpu": ("core-minute", "core-minutes"),
+    "node": ("node-minute", "node-minutes"),
+    "gres/gpu": ("GPU-minute", "GPU-minutes"),
+    "mem": ("MB-minutes of memory", "MB-minutes of memory"),
+    "": ("minute", "minutes"),
 }
 
 # Slurm's names of a pending reason differ between a QOS and an association in these parts.
@@ -269,10 +277,20 @@ class Limit:
     @property
     def things(self) -> str:
         """What it counts, in words; Slurm's own name where there are none."""
+        return self._names[1]
+
+    def amount(self, figure: int) -> str:
+        """So much of what it counts: ``1 GPU``, ``2 GPUs``, ``8:00:00``."""
+        if self.about.counts == Counts.TIME:
+            return units.format_time(figure)
+        return f"{figure} {self._names[figure != 1]}"
+
+    @property
+    def _names(self) -> Tuple[str, str]:
         if self.about.counts in (Counts.RUNNING, Counts.SUBMITTED):
-            return "jobs"
-        names = TRES_NAMES if self.about.counts == Counts.TRES else MINUTE_NAMES
-        return names.get(self.tres, self.tres) or "minutes"
+            return "job", "jobs"
+        names = TRES_NAMES if self.about.counts == Counts.TRES else _MINUTE_NAMES
+        return names.get(self.tres, (self.tres, self.tres))
 
 
 def read_limits(fields: Mapping[str, str], scope: str, name: str) -> Tuple[Limit, ...]:

@@ -1,4 +1,4 @@
-"""python -m benchmarks [--rounds N]: measure and write docs/reference/benchmarks.*"""
+"""python -m benchmarks [--rounds N]: measure, and write docs/reference/benchmarks.* anew."""
 
 from __future__ import annotations
 

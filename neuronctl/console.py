@@ -1,10 +1,10 @@
-"""Tables, text and JSON on standard output; the only module that imports rich.
+r"""Tables, text and JSON on standard output; the only module that imports rich.
 
 On a terminal, a table is fitted to its width and styled. In a pipe or a file it is plain aligned
 text, never cut and never folded, and rich is not imported for it.
 
 Text from files, job names and Slurm cannot steer the terminal: there is no markup, and control
-characters are written out as ``\\x1b``. NO_COLOR is respected.
+characters are written out as ``\x1b``. NO_COLOR is respected.
 """
 
 from __future__ import annotations

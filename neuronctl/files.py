@@ -1,5 +1,8 @@
-"""Writing files so that nobody ever reads a half-written one, also on NFS and Lustre, and reading
-back only what nobody but this user could have written."""
+"""Files written as a whole or not at all, and read back only if they are the user's own.
+
+Nobody ever reads a half-written one, on NFS and Lustre too; what is read back could have been
+written by nobody but this user.
+"""
 
 from __future__ import annotations
 

@@ -105,8 +105,10 @@ def variables() -> Mapping[str, str]:
 
 
 class GetoptError(ValueError):
-    """What getopt_long refuses; ``index`` is that of the word, ``unknown`` whether no option has
-    such a name."""
+    """A word that getopt_long refuses.
+
+    index: the word's. unknown: whether no option has such a name.
+    """
 
     def __init__(self, message: str, index: int, unknown: bool = False) -> None:
         super().__init__(message)
@@ -116,8 +118,11 @@ class GetoptError(ValueError):
 
 @dataclass(frozen=True)
 class Parsed:
-    """One option among words: its name, its value (None without one), the indexes of its first word
-    and of the word with its value."""
+    """One option among words.
+
+    value: None where it has none. index: its first word's. value_index: that of the word with its
+    value.
+    """
 
     known: Known
     value: Optional[str]

@@ -34,8 +34,10 @@ _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 def as_request(
     header: Header, file: str, cluster: Cluster, shell: Optional[ShellText] = None
 ) -> JobRequest:
-    """The request. file: the script's name, for where each value came from. shell: its commands,
-    which say what modules it loads.
+    """The request that a script's directives make.
+
+    file: the script's name, for where each value came from. shell: its commands, which say what
+    modules it loads.
     """
     fields: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}

@@ -1,6 +1,4 @@
-"""The words of the ``#SBATCH`` lines, by sbatch's own grammar, which is neither the shell's nor
-getopt's.
-"""
+"""The words of ``#SBATCH`` lines, by sbatch's own grammar: neither the shell's nor getopt's."""
 
 from __future__ import annotations
 
@@ -37,10 +35,11 @@ def words_of(
     columns: Mapping[int, Sequence[int]],
     first: int = 1,
 ) -> Tuple[List[Word], Optional[int], List[Ignored]]:
-    """The words of the directives of one component; where another one follows; what is behind a
-    remark or otherwise lost. begin: the index of the line that begins the component, -1 for the
-    first one. columns: of a line that was mended, those in the file. first: the number of the
-    first line."""
+    """The words of one component's directives, the line where the next begins, and what is lost.
+
+    begin: the index of the line that begins the component, -1 for the first one. columns: of a line
+    that was mended, those in the file. first: the number of the first line.
+    """
     words: List[Word] = []
     cut: List[Ignored] = []
     for index in range(max(begin, 0), len(lines)):

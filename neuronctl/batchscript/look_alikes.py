@@ -107,9 +107,10 @@ _LONGEST_LINE = 1_000
 def look_alike(
     given: Given, line: str, mend: bool
 ) -> Optional[Tuple[str, Place, Tuple[Edit, ...]]]:
-    """What in a value that sbatch takes only looks like another character, or like none: its name,
-    its place, and the edits where exactly one text is right. line: the one with the value. mend:
-    whether to look for the edits, which are those of the whole line.
+    """The first character in a value that only looks like another, or like none.
+
+    Returns its name, its place, and the edits where exactly one text is right. line: the one with
+    the value. mend: whether to look for the edits, which are those of the whole line.
     """
     place = given.value_place
     others = "" if given.name in FREE_TEXT else _DASHES + "".join(_LOOK_ALIKE)

@@ -92,9 +92,11 @@ class Command:
 
 @dataclass(frozen=True)
 class ShellText:
-    """What a shell runs. broken: the first place that is not bash, None where all of it is.
-    comments: the lines that begin with a comment of the shell's, and not of a here-document's.
-    unread: the first line of those behind _MOST_NODES, 0 where all are read.
+    """What a shell runs.
+
+    broken: the first place that is not bash, None where all of it is. comments: the lines that
+    begin with a comment of the shell's, and not of a here-document's. unread: the first line after
+    _MOST_NODES, 0 where all are read.
     """
 
     commands: Tuple[Command, ...]
@@ -148,8 +150,10 @@ def read_shell(text: str, known: Mapping[str, str] = {}, *, split: bool = True) 
 
 
 def syntax_tree(text: str) -> Node:
-    """What the grammar of bash makes of shell text; where it would misread ``$A/$B/c``, the tree
-    is that of ``$A/${B}/c``."""
+    """What the grammar of bash makes of shell text.
+
+    It misreads ``$A/$B/c``, so that the tree is then that of ``$A/${B}/c``.
+    """
     return _parsed(text)[0]
 
 

@@ -54,8 +54,10 @@ def layer_files(option_file: Optional[str] = None) -> List[str]:
 
 
 def _made_by() -> str:
-    """A text that changes with the code that reads, merges, and checks: a checkout changes without
-    a new version number."""
+    """A text that changes with the code that reads, merges, and checks.
+
+    The version number alone would not do: a checkout changes without a new one.
+    """
     package = os.path.dirname(os.path.dirname(__file__))
     try:
         found = [os.stat(os.path.join(package, file)) for file in _CODE]

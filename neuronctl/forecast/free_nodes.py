@@ -190,8 +190,10 @@ def _not_available(search: NodeSearch) -> Wait:
 
 
 def _frees(prospect: Prospect) -> Optional[MyJob]:
-    """The user's running job with whose end there is room for it; None: others' jobs hold what it
-    needs, some of the user's own wait before it, or an end is not known.
+    """The user's running job whose end makes room for it.
+
+    None: others' jobs hold what it needs, some of the user's own wait before it, or an end is not
+    known.
     """
     snapshot, name = prospect.snapshot, prospect.plan.partition.name
     reasons = ("", "Resources", "Priority")

@@ -37,8 +37,9 @@ class Wait:
 
 @dataclass(frozen=True)
 class Doubt:
-    """What is not known. refusable: Slurm may even refuse the job for it. cause: Slurm's reason
-    where it comes to waiting.
+    """What is not known.
+
+    refusable: Slurm may even refuse the job for it. cause: Slurm's reason if the job waits for it.
     """
 
     words: str

@@ -1,5 +1,6 @@
-"""What a job itself asks to wait for: --hold, --begin, --dependency and licenses; and which of its
-sbatch options are not judged here. Pure.
+"""What a job itself asks to wait for: --hold, --begin, --dependency, and licenses. Pure.
+
+Also which of its sbatch options are not judged at all.
 """
 
 from __future__ import annotations
@@ -161,8 +162,10 @@ def _terms(text: str) -> List[_Term]:
 
 
 def unknown_dependencies(prospect: Prospect) -> Iterator[Tuple[int, Optional[bool]]]:
-    """The jobs that ``--dependency`` names and Slurm does not know (any longer), each with whether
-    Slurm takes the new job nevertheless, which then does not wait for that one; None if unknown.
+    """The jobs that ``--dependency`` names and that Slurm does not know (any longer).
+
+    Each with whether Slurm accepts the new job nevertheless, which then does not wait for that one;
+    None if unknown.
     """
     for term in _terms(prospect.plan.request.dependency or ""):
         if term.job_id and term.job_id not in prospect.snapshot.job_states:

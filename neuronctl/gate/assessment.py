@@ -1,5 +1,6 @@
-"""The gate before a submission: one judgement of a plan, made once from the plan, the catalog and
-what Slurm says now.
+"""The gate before a submission: one judgement of a plan.
+
+It is made once, from the plan, the catalog, and what Slurm says now.
 """
 
 from __future__ import annotations

@@ -34,8 +34,7 @@ def shipped_directory() -> str:
 
 
 def directories() -> Tuple[str, str]:
-    """Where templates are looked for: the user's own directory, which may not exist, and the
-    shipped one."""
+    """The directories of templates: the user's own, which may not exist, then the shipped one."""
     return os.path.join(config_dir(), "templates"), shipped_directory()
 
 

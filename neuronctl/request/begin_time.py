@@ -76,8 +76,9 @@ def _day(moment: int) -> Day:
 
 
 def _parts(text: str, now: int) -> Tuple[Optional[Day], Optional[Day]]:
-    """((hour, minute, second), (year, month, day)), each None if not given; the last one given
-    counts. The year is -1 if not given.
+    """Read a time into ((hour, minute, second), (year, month, day)), each None if not given.
+
+    Of several, the last counts. The year is -1 if not given.
     """
     clock: Optional[Day] = None
     day: Optional[Day] = None

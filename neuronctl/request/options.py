@@ -96,9 +96,9 @@ def _option(
     *,
     batch_only: bool = False,
 ) -> Option:
-    """An option from how it is spelled: ``-c, --cpus-per-task N``, ``--[no-]purge``, ``--env X...``
+    """Make an option from its spelling.
 
-    "..." means that it may be repeated.
+    Examples: ``-c, --cpus-per-task N``, ``--[no-]purge``, ``--env X...`` (it may be repeated).
     """
     short, names = ("", spelling) if spelling[1] == "-" else (spelling[1], spelling[4:])
     long, _, metavar = names[2:].partition(" ")

@@ -93,8 +93,10 @@ def _near_program(context: RuleContext, values: Sequence[str]) -> Tuple[str, Tup
 
 
 def _right_comment(context: RuleContext) -> str:
-    """The one right comment of a batch script: what check's options say, and else what the comment
-    that it has says in one way; "" where that is not all of it."""
+    """The one right comment of a batch script, "" where that is not clear.
+
+    It is what check's options say, else what the script's comment already says of each part.
+    """
     local, policy = context.local, context.plan.cluster.policy.comment
     if not local.of_script:
         return ""

@@ -33,8 +33,10 @@ def _of_catalog(context: RuleContext) -> Mapping[str, Partition]:
 
 
 def _every_partition(context: RuleContext) -> Citation:
-    """Who says which partitions there are. A guide's list need not have all of them: whoever wrote
-    a batch script may know of others."""
+    """Who says which partitions there are.
+
+    A guide's list need not have all of them: whoever wrote a batch script may know of others.
+    """
     source = context.cite("partitions")
     sure = (
         source.by_slurm

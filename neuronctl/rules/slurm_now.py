@@ -1,5 +1,6 @@
-"""NC5xx: what Slurm itself says now: limits, arrays, accounts, QOS, nodes. Imported only where
-Slurm was asked.
+"""NC5xx: what Slurm itself says now: limits, arrays, accounts, QOS, nodes.
+
+Imported only where Slurm was asked.
 """
 
 from __future__ import annotations

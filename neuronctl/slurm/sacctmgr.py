@@ -112,9 +112,10 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
 
 
 def limits_stamp(text: str) -> int:
-    """A number that changes with the limits in ``scontrol --oneliner show assoc_mgr``, whatever is
-    used of them. It knows neither which QOS a user may use, nor the limits per user or account of
-    a QOS that nobody has used.
+    """A number that changes with the limits in ``scontrol --oneliner show assoc_mgr``.
+
+    It does not depend on what is used of them. It knows neither which QOS a user may use, nor the
+    limits per user or account of a QOS that nobody has used.
     """
     stamps = set()
     for line in text.splitlines():

@@ -147,10 +147,11 @@ def scontrol_questions(
     job_ids: Sequence[int] = (),
     groups_of: str = "",
 ) -> Tuple[List[str], str]:
-    """argv and standard input of one scontrol: all of the cluster, or only some nodes, a partition
-    and jobs; reservations and licenses in any case.
+    """The command line and standard input of one scontrol.
 
-    groups_of: the user of whom the group limits are asked, or "".
+    everything: ask for the whole cluster, else only for these nodes, this partition, and these
+    jobs; reservations and licenses are asked for in any case. groups_of: the user whose group
+    limits are asked for, or "".
     """
     lines = ["show config", "show partition", "show node"] if everything else []
     if nodes and not everything:
@@ -276,8 +277,9 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
 
 
 def parse_licenses(text: str) -> Optional[Dict[str, Tuple[int, int]]]:
-    """(how many there are, how many are free) by name in the ``LicenseName=`` lines of ``scontrol
-    --oneliner show licenses``; None where Slurm did not tell.
+    """Read ``scontrol --oneliner show licenses``: name -> (how many there are, how many are free).
+
+    None where Slurm did not tell.
     """
     found = {
         one["LicenseName"]: (parse_count(one["Total"]) or 0, parse_count(one["Free"]) or 0)

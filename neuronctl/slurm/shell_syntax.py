@@ -12,10 +12,11 @@ from neuronctl.slurm.process import run
 
 @dataclass(frozen=True)
 class SyntaxProblem:
-    """What bash says of shell text. line: from 1. warning: whether bash runs it all the same, which
-    it does with a here-document that nothing ends. token, quote: what bash did not expect, and the
-    quotation mark that nothing closes; "" where it names none. at_end: whether the text ends too
-    early.
+    """What bash says of shell text.
+
+    line: from 1. warning: whether bash runs it all the same, as it does a here-document that
+    nothing ends. token, quote: what bash did not expect, and the quotation mark that nothing
+    closes; "" where it names none. at_end: whether the text ends too early.
     """
 
     line: int

@@ -136,11 +136,11 @@ def limits_in_force(
 
 @dataclass(frozen=True)
 class Now:
-    """The answer. limits: only where they were asked for. job_states: of the ids asked about.
-    stamp: of the limits as they are now, where group limits were asked for.
+    """Slurm's answer.
 
-    partition: the one asked for, as it is now. reservations, licenses (``parse_licenses``): None
-    where Slurm did not tell them.
+    limits: only where they were asked for. job_states: of the ids asked about. stamp: of the limits
+    as they are now, where group limits were asked for. partition: the one asked for, as it is now.
+    reservations, licenses (``parse_licenses``): None where Slurm did not tell them.
     """
 
     jobs: Tuple[MyJob, ...]

@@ -1,5 +1,6 @@
-"""squeue: pending, running, and recently ended jobs that slurmctld still knows; of one partition,
-what is ahead of a pending job, what it depends on, and what ends next.
+"""squeue: pending, running, and recently ended jobs that slurmctld still knows.
+
+Of one partition also what is ahead of a pending job, what it depends on, and what ends next.
 """
 
 from __future__ import annotations
@@ -177,11 +178,11 @@ _OF_PARTITION: Columns = {
 
 @dataclass(frozen=True)
 class PartitionJob:
-    """One job of the partition. priority: Slurm's number. start, end: also the expected ones, epoch
-    seconds.
+    """One job of the partition.
 
-    dependency: what remains of it (``afterok:12(unfulfilled)``), "" if there is none.
-    planned_nodes: the host list on which Slurm expects a pending job to start.
+    priority: Slurm's number. start, end: also the expected ones, epoch seconds. dependency: what
+    remains of it (``afterok:12(unfulfilled)``), "" if there is none. planned_nodes: the host list
+    on which Slurm expects a pending job to start.
     """
 
     id: JobId

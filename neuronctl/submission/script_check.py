@@ -206,8 +206,11 @@ def _is_for_bash(header: Header) -> bool:
 def _unreadable(
     text: str, header: Header, shell: ShellText
 ) -> Optional[Tuple[Place, SyntaxProblem]]:
-    """Where bash cannot read a script; bash is asked only where the grammar has its doubts, or may
-    have missed that nothing ends a here-document."""
+    """Where bash cannot read a script.
+
+    bash is asked only where the grammar has its doubts, or may have missed that nothing ends a
+    here-document.
+    """
     doubtful = shell.broken is not None or "<<" in text or len(text) > _LONG
     if not doubtful or not _is_for_bash(header) or "\0" in text:
         return None

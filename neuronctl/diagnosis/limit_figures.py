@@ -12,7 +12,7 @@ from neuronctl.slurm.job_states import HOLDING, OVER
 from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope, reasons
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
-from neuronctl.slurm.snapshot import Limits, limits_in_force
+from neuronctl.slurm.snapshot import Limits, limits_in_force, used_of_each
 from neuronctl.tracking.job_status import JobStatus, merge
 from neuronctl.units import UNLIMITED
 from neuronctl.users import login_name
@@ -20,7 +20,7 @@ from neuronctl.users import login_name
 _FRESH = 60  # seconds for which `status --watch` need not ask for the limits again
 
 _SHARED = frozenset(
-    limit.reason for kind in KINDS.values() if kind.per == Per.GROUP for limit in kind.examples()
+    limit.reason for kind in KINDS.values() if kind.assoc_mgr for limit in kind.examples()
 )
 
 # Whom a limit is of -> whose it is in words.
@@ -94,8 +94,11 @@ def explain_limit(
         return known
     limit = candidates[0]
     held = _held(limit, status, own, limits)
-    used = {Per.USER: held, Per.GROUP: limit.used}.get(limit.about.per)
-    whole = limit.figure if limit.about.per == Per.ACCOUNT else used
+    per = limit.about.per
+    used = limit.used if per == Per.GROUP else used_of_each(limit, status.account, groups)
+    if used is None and per == Per.USER:
+        used = held
+    whole = limit.figure if used is None and per == Per.ACCOUNT else used
     figure = f"limit {limit.amount(limit.figure)}"
     if used is not None:
         figure = f"{used} of {limit.amount(limit.figure)}"

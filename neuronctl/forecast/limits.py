@@ -10,7 +10,7 @@ from neuronctl.forecast.prospect import Prospect
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.job_states import OVER
-from neuronctl.slurm.limits import TRES_NAMES, Counts, Limit, Per, Scope
+from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted
 
@@ -54,7 +54,7 @@ def check_limits(prospect: Prospect) -> Iterator[Outcome]:
     """What the limits in force say of the job, in the order in which Slurm names its reason."""
     if "," in prospect.job_qos:
         yield Doubt(f"which QOS of {prospect.job_qos} the job gets is not known", refusable=True)
-    for limit in sorted(prospect.limits, key=_order):
+    for limit in sorted(prospect.limits, key=_rank):
         check = _CHECKS.get((limit.about.per, limit.about.counts))
         if limit.figure == 0 and limit.about.counts in (Counts.RUNNING, Counts.SUBMITTED):
             yield _closed(limit, prospect)
@@ -72,12 +72,12 @@ def is_overlaid(limit: Limit) -> bool:
     )
 
 
-# Slurm looks at a user's GPUs before the other resources.
-_ORDER = {"MaxJobsPU": 0, "GrpJobs": 1, "MaxTRESPU": 3, "GrpTRES": 4, "GrpTRESRunMins": 4}
+_RANKS = {kind: number for number, kind in enumerate(KINDS)}
 
 
-def _order(limit: Limit) -> int:
-    return _ORDER.get(limit.kind, 5) - (limit.kind == "MaxTRESPU" and limit.tres == _GPU)
+def _rank(limit: Limit) -> Tuple[int, bool]:
+    # Slurm looks at a user's GPUs before the other resources.
+    return _RANKS[limit.kind], limit.kind == "MaxTRESPU" and limit.tres != _GPU
 
 
 def _closed(limit: Limit, prospect: Prospect) -> Refusal:
@@ -158,17 +158,22 @@ def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         return
     if limit.tres == "node":
         return  # a node counts once (node_limits)
-    now = usage(limit, prospect)
-    if any(job.holds(limit.tres) is None for job in running(now.jobs)):
+    held = usage(limit, prospect)
+    now = replace(limit, used=held.used)
+    if any(job.holds(limit.tres) is None for job in running(held.jobs)):
         yield Doubt(f"how much your jobs hold of {_told(limit)} is not known")
     elif now.used + wanted > limit.figure:
-        words = (
-            f"you hold {now.used} of {limit.amount(limit.figure)} in {limit.holder}; {wanted} "
-            f"more must wait until some of your jobs end; {_WHEN_UNKNOWN}"
-        )
-        yield Wait("NC510", limit.reason, words, prospect.source(limit))
+        yield _wait_for_own(now, prospect, wanted)
     else:
-        yield from taken_first(replace(limit, used=now.used), prospect, wanted)
+        yield from taken_first(now, prospect, wanted)
+
+
+def _wait_for_own(limit: Limit, prospect: Prospect, wanted: int) -> Wait:
+    words = (
+        f"you hold {limit.used} of {limit.amount(limit.figure)} in {limit.holder}; {wanted} "
+        f"more must wait until some of your jobs end; {_WHEN_UNKNOWN}"
+    )
+    return Wait("NC510", limit.reason, words, prospect.source(limit))
 
 
 def _first(prospect: Prospect) -> Tuple[MyJob, ...]:
@@ -233,26 +238,23 @@ def _ahead(now: Usage) -> int:
 # --------------------------------------------------------------------------- one job
 
 
-def _not_followed(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    """What others hold too, or of which Slurm does not say how much the user's jobs hold."""
+def _of_each(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+    """A QOS' limit on each account or user, of which Slurm says what is used."""
     yield from _sized(limit, prospect)
-    wanted = _wanted(limit, prospect)
+    about, wanted, used = limit.about, _wanted(limit, prospect), prospect.used_of_each(limit)
     if not wanted or wanted > limit.figure:
         return
-    if limit.about.per == Per.USER:
-        used = None if usage(limit, prospect).jobs else 0
-    else:
-        used = prospect.held_by_account(limit)
+    now = replace(limit, used=used or 0)
     if used is not None and used + wanted <= limit.figure:
-        if limit.about.counts != Counts.SUBMITTED:  # one that waits counts there already
-            yield from taken_first(replace(limit, used=used), prospect, wanted)
-        return
-    # A node counts once, and of an account's jobs it is not told where they run.
-    check = None if limit.tres == "node" else _CHECKS.get((Per.GROUP, limit.about.counts))
-    if used is None or check is None:
+        if about.counts != Counts.SUBMITTED:  # one that waits counts there already
+            yield from taken_first(now, prospect, wanted)
+    elif used is None or (limit.tres, about.counts) == ("node", Counts.TRES):
+        # A node counts once, and of an account's jobs it is not told where they run.
         yield Doubt(f"how much is left of {_told(limit)} is not known")
+    elif about.per == Per.USER:
+        yield _wait_for_own(now, prospect, wanted)
     else:
-        yield from check(replace(limit, used=used), prospect)
+        yield from _CHECKS[Per.GROUP, about.counts](now, prospect)
 
 
 def _sized(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
@@ -436,11 +438,11 @@ _CHECKS: Dict[Tuple[str, str], _Check] = {
     (Per.JOB, Counts.TRES): _sized,
     (Per.JOB, Counts.TRES_MINUTES): _sized,
     (Per.NODE, Counts.TRES): _sized,
-    (Per.USER, Counts.TRES_MINUTES): _not_followed,
-    (Per.ACCOUNT, Counts.TRES): _not_followed,
-    (Per.ACCOUNT, Counts.TRES_MINUTES): _not_followed,
-    (Per.ACCOUNT, Counts.RUNNING): _not_followed,
-    (Per.ACCOUNT, Counts.SUBMITTED): _not_followed,
+    (Per.USER, Counts.TRES_MINUTES): _of_each,
+    (Per.ACCOUNT, Counts.TRES): _of_each,
+    (Per.ACCOUNT, Counts.TRES_MINUTES): _of_each,
+    (Per.ACCOUNT, Counts.RUNNING): _of_each,
+    (Per.ACCOUNT, Counts.SUBMITTED): _of_each,
     (Per.GROUP, Counts.SUBMITTED): _group_submitted,
     (Per.GROUP, Counts.RUNNING): _group_running,
     (Per.GROUP, Counts.TRES): _group_tres,

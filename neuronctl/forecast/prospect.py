@@ -17,7 +17,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import Association, Qos, association_in
 from neuronctl.slurm.scontrol import SiteNode, SitePartition
-from neuronctl.slurm.snapshot import limits_in_force
+from neuronctl.slurm.snapshot import limits_in_force, used_of_each
 
 CATALOG_LIMITS = (
     ("MaxSubmitPU", "", "max_submit_jobs"),
@@ -143,16 +143,9 @@ class Prospect:
                 found.append(Limit(kind, tres, figure, Scope.CATALOG, self.plan.partition.name))
         return tuple(found)
 
-    def held_by_account(self, limit: Limit) -> Optional[int]:
-        """What the account's jobs hold of a QOS' limit on it; None: not told."""
-        told = [one for one in self.snapshot.limited_groups if one.scope == Scope.QOS]
-        qos = [one for one in told if _same(one.name, limit.name)]
-        own = [one for one in qos if one.account == self.account.lower()]
-        for same in (x for group in own for x in group.limits if x.kind == limit.kind):
-            if same.tres == limit.tres:
-                return same.used
-        # An account that has had no job there is not in it.
-        return 0 if qos else None
+    def used_of_each(self, limit: Limit) -> Optional[int]:
+        """What the account, or the user, uses of a QOS' limit on each; None: not told."""
+        return used_of_each(limit, self.account, self.snapshot.limited_groups)
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """The limit of that kind that counts; None where there is none."""

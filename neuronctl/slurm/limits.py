@@ -66,8 +66,10 @@ class LimitKind:
     """One of Slurm's limits.
 
     name: sacctmgr's name in a QOS, or scontrol's in a partition. reasons: TRES ("" where it counts
-    none) -> Slurm's pending reason behind "QOS" or "Assoc" (job_reason_string in Slurm's source).
-    association: sacctmgr's name of it in an association, "" where there is none there.
+    none) -> Slurm's pending reason (job_reason_string in Slurm's source), without the "QOS" or
+    "Assoc" in front of it, which those of ``bare`` do not have. association: sacctmgr's name of it
+    in an association, "" where there is none there. assoc_mgr: the name under which Slurm tells
+    what is used of it, "" where that is not read.
     """
 
     name: str
@@ -75,7 +77,9 @@ class LimitKind:
     counts: str
     reasons: Mapping[str, str]
     association: str = ""
+    assoc_mgr: str = ""
     minimum: bool = False
+    bare: bool = False
     of_partition: bool = False
 
     def examples(self) -> Iterator[Limit]:
@@ -93,17 +97,48 @@ def _by_tres(cpu: str, mem: str, node: str, gpu: str) -> Dict[str, str]:
     return {"cpu": cpu, "mem": mem, "node": node, "gres/gpu": gpu, **reasons}
 
 
+def _of_group(name: str, counts: str, reasons: Mapping[str, str]) -> LimitKind:
+    return LimitKind(name, Per.GROUP, counts, reasons, assoc_mgr=name)
+
+
+def _of_each(
+    name: str, per: str, counts: str, reasons: Mapping[str, str], assoc_mgr: str = ""
+) -> LimitKind:
+    """One of a QOS on each account or user whose reason says so itself."""
+    return LimitKind(name, per, counts, reasons, assoc_mgr=assoc_mgr or name, bare=True)
+
+
+def _run_minutes(whom: str) -> Dict[str, str]:
+    texts = (f"Max{tres}RunMinsPer{whom}" for tres in ("Cpu", "Memory", "Node", "GRES"))
+    return _by_tres(*texts)
+
+
 _KINDS = (
     LimitKind(
         "MaxSubmitPU", Per.USER, Counts.SUBMITTED, {"": "MaxSubmitJob{user}Limit"}, "MaxSubmit"
     ),
     LimitKind("MaxJobsPU", Per.USER, Counts.RUNNING, {"": "MaxJobs{user}Limit"}, "MaxJobs"),
+    _of_group("GrpJobs", Counts.RUNNING, {"": "GrpJobsLimit"}),
     LimitKind(
         "MaxTRESPU",
         Per.USER,
         Counts.TRES,
         _by_tres("MaxCpuPerUserLimit", "MaxMemoryPerUser", "MaxNodePerUserLimit", "MaxGRESPerUser"),
     ),
+    _of_group(
+        "GrpTRESRunMins",
+        Counts.TRES_MINUTES,
+        _by_tres(
+            "GrpCPURunMinutesLimit", "Grp{mem}RunMinutes", "GrpNodeRunMinutes", "GrpGRESRunMinutes"
+        ),
+    ),
+    _of_group(
+        "GrpTRES", Counts.TRES, _by_tres("GrpCpuLimit", "GrpMemLimit", "GrpNodeLimit", "GrpGRES")
+    ),
+    LimitKind("MaxTime", Per.JOB, Counts.TIME, {"": "PartitionTimeLimit"}, of_partition=True),
+    LimitKind("MaxNodes", Per.JOB, Counts.TRES, {"node": "PartitionNodeLimit"}, of_partition=True),
+    LimitKind("MaxCPUsPerNode", Per.NODE, Counts.TRES, {}, of_partition=True),
+    LimitKind("MaxMemPerNode", Per.NODE, Counts.TRES, {"mem": "MaxMemPerLimit"}, of_partition=True),
     LimitKind(
         "MaxTRES",
         Per.JOB,
@@ -126,7 +161,7 @@ _KINDS = (
         _by_tres("MinCpuNotSatisfied", "MinMemory", "MinNode", "MinGRES"),
         minimum=True,
     ),
-    LimitKind(
+    _of_each(
         "MaxTRESPA",
         Per.ACCOUNT,
         Counts.TRES,
@@ -134,11 +169,17 @@ _KINDS = (
             "MaxCpuPerAccount", "MaxMemoryPerAccount", "MaxNodePerAccount", "MaxGRESPerAccount"
         ),
     ),
-    # Newer than 22.05, whose sacctmgr leaves them empty; their reasons have no words here.
-    LimitKind("MaxTRESRunMinsPU", Per.USER, Counts.TRES_MINUTES, {}),
-    LimitKind("MaxTRESRunMinsPA", Per.ACCOUNT, Counts.TRES_MINUTES, {}),
-    LimitKind("MaxJobsPA", Per.ACCOUNT, Counts.RUNNING, {"": "MaxJobsPerAccount"}),
-    LimitKind("MaxSubmitPA", Per.ACCOUNT, Counts.SUBMITTED, {"": "MaxSubmitJobsPerAccount"}),
+    # Newer than 22.05, whose sacctmgr leaves them empty.
+    _of_each("MaxTRESRunMinsPU", Per.USER, Counts.TRES_MINUTES, _run_minutes("User")),
+    _of_each("MaxTRESRunMinsPA", Per.ACCOUNT, Counts.TRES_MINUTES, _run_minutes("Account")),
+    _of_each("MaxJobsPA", Per.ACCOUNT, Counts.RUNNING, {"": "MaxJobsPerAccount"}),
+    _of_each(
+        "MaxSubmitPA",
+        Per.ACCOUNT,
+        Counts.SUBMITTED,
+        {"": "MaxSubmitJobsPerAccount"},
+        "MaxSubmitJobsPA",
+    ),
     LimitKind(
         "MaxTRESMins",
         Per.JOB,
@@ -151,36 +192,17 @@ _KINDS = (
         ),
         "MaxTRESMins",
     ),
-    LimitKind(
-        "GrpTRES",
-        Per.GROUP,
-        Counts.TRES,
-        _by_tres("GrpCpuLimit", "GrpMemLimit", "GrpNodeLimit", "GrpGRES"),
-    ),
-    LimitKind(
-        "GrpTRESRunMins",
-        Per.GROUP,
-        Counts.TRES_MINUTES,
-        _by_tres(
-            "GrpCPURunMinutesLimit", "Grp{mem}RunMinutes", "GrpNodeRunMinutes", "GrpGRESRunMinutes"
-        ),
-    ),
-    LimitKind(
+    _of_group("GrpSubmitJobs", Counts.SUBMITTED, {"": "GrpSubmitJobsLimit"}),
+    _of_group("GrpWall", Counts.SPENT, {"": "GrpWallLimit"}),
+    _of_group(
         "GrpTRESMins",
-        Per.GROUP,
         Counts.SPENT,
         _by_tres("GrpCPUMinutesLimit", "Grp{mem}Minutes", "GrpNodeMinutes", "GrpGRESMinutes"),
     ),
-    LimitKind("GrpWall", Per.GROUP, Counts.SPENT, {"": "GrpWallLimit"}),
-    LimitKind("GrpJobs", Per.GROUP, Counts.RUNNING, {"": "GrpJobsLimit"}),
-    LimitKind("GrpSubmitJobs", Per.GROUP, Counts.SUBMITTED, {"": "GrpSubmitJobsLimit"}),
-    LimitKind("MaxTime", Per.JOB, Counts.TIME, {"": "PartitionTimeLimit"}, of_partition=True),
-    LimitKind("MaxNodes", Per.JOB, Counts.TRES, {"node": "PartitionNodeLimit"}, of_partition=True),
-    LimitKind("MaxCPUsPerNode", Per.NODE, Counts.TRES, {}, of_partition=True),
-    LimitKind("MaxMemPerNode", Per.NODE, Counts.TRES, {"mem": "MaxMemPerLimit"}, of_partition=True),
 )
 
 KINDS: Mapping[str, LimitKind] = {kind.name: kind for kind in _KINDS}
+"""By name, in the order in which Slurm names one of several as the reason of a job that waits."""
 
 QOS_FIELDS = tuple(kind.name for kind in _KINDS if kind.per != Per.GROUP and not kind.of_partition)
 """What sacctmgr is asked for of a QOS."""
@@ -189,14 +211,6 @@ ASSOCIATION_FIELDS: Mapping[str, str] = {
     kind.association: kind.name for kind in _KINDS if kind.association
 }
 """What sacctmgr is asked for of an association -> the kind it is."""
-
-
-_OF_GROUPS = (
-    *("GrpJobs", "GrpSubmitJobs", "GrpWall", "MaxJobsPA", "MaxSubmitJobsPA", "MaxTRESPA"),
-    # What running jobs may still use stands before what has been used.
-    *("GrpTRESRunMins", "GrpTRESMins", "GrpTRES"),
-)
-"""The limits of a group that are read, in this order; MaxSubmitJobsPA is sacctmgr's MaxSubmitPA."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +258,7 @@ class Limit:
         text = self.about.reasons.get(self.tres, "")
         if not text or self.scope == Scope.CATALOG:
             return ""
-        if self.scope == Scope.PARTITION or self.about.per == Per.ACCOUNT:
+        if self.scope == Scope.PARTITION or self.about.bare:
             return text
         if self.scope == Scope.QOS:
             return f"QOS{text.format_map(_QOS_PARTS)}"
@@ -325,23 +339,33 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     ``GrpJobs=30(2) GrpTRES=cpu=N(4),gres/gpu=8(1)`` is 30 jobs, of which 2 run, and 8 GPUs; ``N``
     is no limit.
     """
-    found = []
-    running: Dict[str, int] = {}
-    told = {kind: text for kind, _, text in (word.partition("=") for word in line.split())}
-    for kind in _OF_GROUPS:
-        for part in told.get(kind, "").split(","):
-            tres, _, figures = part.rpartition("=")
-            figure, _, rest = figures.partition("(")
-            used = count(rest[:-1].partition(".")[0])
-            if used is None or not rest.endswith(")") or "(" in tres:
-                continue
-            if kind == "GrpTRESRunMins":
-                running[tres] = used
-            if count(figure) is not None:
-                promised = running.get(tres, 0) if kind == "GrpTRESMins" else 0
-                known_as = "MaxSubmitPA" if kind == "MaxSubmitJobsPA" else kind
-                found.append(Limit(known_as, tres, int(figure), scope, name, used, promised))
-    return tuple(found)
+    told = {name: text for name, _, text in (word.partition("=") for word in line.split())}
+    running = {tres: used for tres, _, used in _used(told.get("GrpTRESRunMins", ""))}
+    return tuple(
+        Limit(
+            kind.name,
+            tres,
+            figure,
+            scope,
+            name,
+            used,
+            running.get(tres, 0) if kind.name == "GrpTRESMins" else 0,
+        )
+        for kind in _KINDS
+        if kind.assoc_mgr
+        for tres, figure, used in _used(told.get(kind.assoc_mgr, ""))
+        if figure is not None
+    )
+
+
+def _used(text: str) -> Iterator[Tuple[str, Optional[int], int]]:
+    """(TRES, figure, used) in ``cpu=N(4),gres/gpu=8(1)`` or ``30(2)``; figure None: no limit."""
+    for part in text.split(","):
+        tres, _, figures = part.rpartition("=")
+        figure, _, rest = figures.partition("(")
+        used = count(rest[:-1].partition(".")[0])
+        if used is not None and rest.endswith(")") and "(" not in tres:
+            yield tres, count(figure), used
 
 
 @functools.cache

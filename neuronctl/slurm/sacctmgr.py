@@ -60,8 +60,8 @@ class LimitedGroup:
     """What all jobs of a QOS, an account or an association may have together, and have now.
 
     scope: ``Scope.QOS``, ``ACCOUNT`` or ``ASSOCIATION`` (the user's own in the account ``name``).
-    parent: the account above an account, or "". account: the one whose jobs a QOS limits so, "": it
-    is those of all.
+    parent: the account above an account, or "". account, user: the one whose jobs a QOS limits so;
+    both "": it is those of all.
     """
 
     scope: str
@@ -70,6 +70,7 @@ class LimitedGroup:
     partition: str
     limits: Tuple[Limit, ...] = ()
     account: str = ""
+    user: str = ""
 
 
 _QOS_ASKED = ("Name", "Flags", *QOS_FIELDS)
@@ -104,11 +105,20 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
         whole, _, parts = line.partition(" Account Limits=")
         limits = read_group_limits(whole, scope, name)
         groups.append(LimitedGroup(scope, name, parent, partition, limits))
-        of_accounts = parts.partition("User Limits=")[0]
-        for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
+        of_accounts, _, of_users = parts.partition("User Limits=")
+        for account, told in _of_each(of_accounts):
             limits = read_group_limits(told, scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
+        for who, told in _of_each(of_users):
+            if who.partition("(")[0] == user:
+                limits = read_group_limits(told, scope, name)
+                groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))
     return tuple(groups)
+
+
+def _of_each(text: str) -> List[Tuple[str, str]]:
+    """``kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}`` -> (whose, its limits)."""
+    return re.findall(r"([^ ,={}]+)=\{([^}]*)\}", text)
 
 
 def limits_stamp(text: str) -> int:

@@ -22,7 +22,7 @@ from neuronctl.slurm.fields import (
     parse_tres,
 )
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import Limit, Scope
+from neuronctl.slurm.limits import Limit, Per, Scope
 from neuronctl.slurm.process import Result, failure, run_together
 from neuronctl.units import UNLIMITED
 
@@ -114,7 +114,7 @@ def limits_in_force(
     found: List[Limit] = []
     seen: Set[Tuple[str, str]] = set()
     for one in qos:
-        of_all = [one.limits for one in groups if one.scope == Scope.QOS and not one.account]
+        of_all = [x.limits for x in groups if x.scope == Scope.QOS and not (x.account or x.user)]
         same = [x for limits in of_all for x in limits if x.name.lower() == one.name.lower()]
         fresh = [limit for limit in (*one.limits, *same) if (limit.kind, limit.tres) not in seen]
         seen.update((limit.kind, limit.tres) for limit in fresh)
@@ -132,6 +132,22 @@ def limits_in_force(
         others += group.limits
         account = group.parent
     return (*found, *(limit for limit in others if (limit.kind, limit.tres) not in seen))
+
+
+def used_of_each(
+    limit: Limit, account: str, groups: Sequence[database.LimitedGroup]
+) -> Optional[int]:
+    """What the account, or the user, uses of a QOS' limit on each; None: Slurm does not tell."""
+    if limit.scope != Scope.QOS or limit.about.per not in (Per.USER, Per.ACCOUNT):
+        return None
+    told = [x for x in groups if x.scope == Scope.QOS and x.name.lower() == limit.name.lower()]
+    of_user = limit.about.per == Per.USER
+    own = [one for one in told if (one.user if of_user else one.account == account.lower())]
+    for same in (x for group in own for x in group.limits):
+        if (same.kind, same.tres) == (limit.kind, limit.tres):
+            return same.used
+    # One that has had no job there is not in it.
+    return 0 if told and not own else None
 
 
 @dataclass(frozen=True)

@@ -164,15 +164,23 @@ def test_where_versions_of_slurm_differ(accounts: Sandbox) -> None:
         never = limited(THEIRS, f"{minutes}=99", "refused NC509", "MaxCpuRunMinsPerUser")
         agree(accounts, never)
         agree(accounts, limited(THEIRS, f"{minutes}=100", "can start now", ""))
+        for whom in ("User", "Account"):
+            minutes, waits = f"MaxTRESRunMinsPer{whom}=cpu", f"MaxCpuRunMinsPer{whom}"
+            for figure, said in ((199, f"will wait {waits}"), (200, "can start now")):
+                agree(accounts, limited(THEIRS, f"{minutes}={figure}", said, waits), after_one=True)
 
 
-def agree(accounts: Sandbox, case: Case) -> None:
+def agree(accounts: Sandbox, case: Case, *, after_one: bool = False) -> None:
+    """after_one: while such a job runs already."""
     done, undone, asked, said, happens = case
     words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc", "--appl"]
     words += ["pytorch", "--gpus-per-node", "1", "--json", "--force", *asked]
     accounts.exec(["sh", "-c", 'rm -f "${XDG_CACHE_HOME:-$HOME/.cache}"/neuronctl/limits-*'])
     root_does(accounts, *done)
     try:
+        if after_one:
+            first = json.loads(accounts.exec([*words, "t.py"]).stdout)["job_id"]
+            assert seen(accounts, first).startswith("R")
         verdict = json.loads(accounts.exec([*words, "--dry-run", "t.py"]).stdout)["verdict"]
         assert f"{verdict['kind']} {verdict['cause']}".strip() == said
         result = accounts.exec([*words, "t.py"], check=False)
@@ -180,7 +188,8 @@ def agree(accounts: Sandbox, case: Case) -> None:
             assert said.startswith("refused")
             assert happens in result.stderr
             return
-        expected = f"PENDING {happens}\n" if said.startswith("refused") else "R"
+        starts = said in ("can start now", "not known")
+        expected = "R" if starts else f"PENDING {happens}\n"
         assert seen(accounts, json.loads(result.stdout)["job_id"]).startswith(expected)
     finally:
         accounts.cancel_all()

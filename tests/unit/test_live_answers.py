@@ -43,13 +43,13 @@ def test_shared_limits_are_read() -> None:
         "account",
         "root",
         running=(30, 2),
-        wall=(9, 0),
         memory_minutes=(50, 4),
-        spent=(99, 9, 7),
         gpus=(20, 1),
+        wall=(9, 0),
+        spent=(99, 9, 7),
     )
     assert (mine.scope, mine.name, mine.partition, mine.limits) == ("association", "lab", "gpu", ())
-    assert qos == shared("QOS", "p_gpu", submit=(5, 4), cores=(20, 7))
+    assert qos == shared("QOS", "p_gpu", cores=(20, 7), submit=(5, 4))
 
 
 # ------------------------------------------------------------------------- the answers
@@ -221,25 +221,27 @@ QOS=normal(1) UsageRaw=7.0 GrpJobs=N(2) MaxWallPJ= Account Limits=No Accounts Us
 """
 
 
-def test_what_an_accounts_jobs_hold_of_a_qos() -> None:
+def test_what_an_account_and_a_user_hold_of_a_qos() -> None:
     line = (
         "QOS=q(2) GrpJobs=9(4) GrpSubmitJobs=N(5) MinTRESPJ= Account Limits= a={MaxJobsPA=3(2) "
         "MaxJobsAccruePA=N(0) MaxSubmitJobsPA=7(5) MaxTRESPA=cpu=N(1),mem=8000(4000)} b={MaxJobsPA="
-        "3(1) MaxSubmitJobsPA=7(0) MaxTRESPA=cpu=N(0),mem=8000(0)} User Limits= 5={MaxJobsPU=N(1)}"
+        "3(1) MaxSubmitJobsPA=7(0) MaxTRESPA=cpu=N(0),mem=8000(0)} User Limits= kimura(5)={MaxTRES"
+        "RunMinsPU=cpu=9(9)} kim(6)={MaxJobsPU=4(1) MaxTRESRunMinsPU=cpu=99(40),gres/gpu=N(1)}"
     )
     found = [
-        (group.account, one.kind, one.tres, one.figure, one.used)
+        (group.account or group.user, one.kind, one.tres, one.figure, one.used)
         for group in parse_groups(line, "kim")
         for one in group.limits
     ]
     assert found == [
         ("", "GrpJobs", "", 9, 4),
+        ("a", "MaxTRESPA", "mem", 8000, 4000),
         ("a", "MaxJobsPA", "", 3, 2),
         ("a", "MaxSubmitPA", "", 7, 5),
-        ("a", "MaxTRESPA", "mem", 8000, 4000),
+        ("b", "MaxTRESPA", "mem", 8000, 0),
         ("b", "MaxJobsPA", "", 3, 1),
         ("b", "MaxSubmitPA", "", 7, 0),
-        ("b", "MaxTRESPA", "mem", 8000, 0),
+        ("kim", "MaxTRESRunMinsPU", "cpu", 99, 40),
     ]
 
 

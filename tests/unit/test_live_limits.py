@@ -252,6 +252,28 @@ def test_what_is_left_of_an_accounts_limit(used: Tuple[int, ...], kind: str) -> 
         assert "your account in QOS p_gpu has 3 of at most 3 jobs running" in verdict.words
 
 
+@pytest.mark.parametrize(
+    ("kind", "used", "said"),
+    [
+        ("MaxTRESRunMinsPU", 30, "can start now"),
+        ("MaxTRESRunMinsPU", 31, "you hold 31 of 50 core-minutes in QOS p_gpu; 20 more must wait"),
+        ("MaxTRESRunMinsPA", 30, "can start now"),
+        ("MaxTRESRunMinsPA", 31, "jobs of your account in QOS p_gpu hold 31 of 50 core-minutes"),
+    ],
+)
+def test_what_is_left_of_the_minutes_of_a_user_or_an_account(
+    kind: str, used: int, said: str
+) -> None:
+    limit = Limit(kind, "cpu", 50, Scope.QOS, "p_gpu", used)
+    whose = {"user": "kim"} if kind.endswith("U") else {"account": "lab"}
+    groups = shared("QOS", "p_gpu"), LimitedGroup(Scope.QOS, "p_gpu", "", "", (limit,), **whose)
+    look = live(limits=with_more(f"{kind} cpu=50"), limited_groups=groups)
+    wanted = {"gpus_per_node": 1, "cpus_per_task": 2, "time_limit": "10"}
+    assert (
+        said in judged(look, **wanted).verdict.words or said == judged(look, **wanted).verdict.kind
+    )
+
+
 def test_what_is_left_of_an_accounts_limit_may_not_be_told() -> None:
     look = live(limits=with_more("MaxJobsPA 3"))
     verdict = judged(look, gpus_per_node=1).verdict

@@ -10,7 +10,7 @@ from neuronctl.diagnosis.limit_figures import explain_limit
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import read_group_limits, read_limits
 from neuronctl.slurm.pending_reasons import REASONS, Explained, explain
-from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
+from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos, parse_groups
 from neuronctl.slurm.scontrol import SiteConfig, SitePartition
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.tracking.job_status import JobStatus
@@ -89,6 +89,11 @@ LIMIT_REASONS = {
         "smaller",
     ),
     "MaxGRESPerAccount": ("your account has reached its GPU limit", "share the limit"),
+    "MaxCpuRunMinsPerUser": ("you have reached your limit on core-minutes", "of yours"),
+    "MaxMemoryRunMinsPerAccount": (
+        "your account has reached its limit on MB-minutes of memory",
+        "share the limit",
+    ),
     "MaxJobsPerAccount": ("your account has reached its limit on running jobs", "share the limit"),
     "QOSMaxWallDurationPerJobLimit": (
         "will never start: exceeds the time limit of its QOS",
@@ -188,6 +193,29 @@ def test_who_is_in_the_way_of_a_shared_limit() -> None:
     for most, advice in (("2", mine), ("3", shared)):
         explained = told(job, limits_of({"MaxJobsPA": most}))
         assert explained.advice == advice
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "whose", "line"),
+    [
+        (
+            "MaxTRESRunMinsPU",
+            "MaxCpuRunMinsPerUser",
+            "you have reached your",
+            "User Limits= kim(9)",
+        ),
+        ("MaxTRESRunMinsPA", "MaxCpuRunMinsPerAccount", "your account has reached its", "lab"),
+    ],
+)
+def test_figures_of_a_limit_on_each_account_or_user(
+    kind: str, reason: str, whose: str, line: str
+) -> None:
+    line = f"QOS=p_gpu(1) GrpJobs=N(2) Account Limits= {line}={{{kind}=cpu=50(33)}}"
+    limits, _ = limits_of({kind: "cpu=50"})
+    words = f"{whose} limit on core-minutes: "
+    explained = told(status(3, reason=reason), (limits, parse_groups(line, "kim")))
+    assert explained.words == f"{words}33 of 50 core-minutes"
+    assert told(status(3, reason=reason), (limits, ())).words == f"{words}limit 50 core-minutes"
 
 
 def test_a_limit_of_another_account_is_not_the_jobs() -> None:

@@ -106,19 +106,15 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
         limits = read_group_limits(whole, scope, name)
         groups.append(LimitedGroup(scope, name, parent, partition, limits))
         of_accounts, _, of_users = parts.partition("User Limits=")
-        for account, told in _of_each(of_accounts):
+        for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
             limits = read_group_limits(told, scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
-        for who, told in _of_each(of_users):
-            if who.partition("(")[0] == user:
-                limits = read_group_limits(told, scope, name)
-                groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))
+        # All users who had a job are in it: " kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}".
+        _, found, told = of_users.partition(f" {user}(")
+        if found:
+            limits = read_group_limits(told.partition("={")[2].partition("}")[0], scope, name)
+            groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))
     return tuple(groups)
-
-
-def _of_each(text: str) -> List[Tuple[str, str]]:
-    """``kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}`` -> (whose, its limits)."""
-    return re.findall(r"([^ ,={}]+)=\{([^}]*)\}", text)
 
 
 def limits_stamp(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition, Path
@@ -11,7 +11,7 @@ from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.limits import Scope
-from neuronctl.slurm.scontrol import SitePartition
+from neuronctl.slurm.scontrol import SiteNode, SitePartition
 
 
 def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, Citation]]:
@@ -20,8 +20,13 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
     What was planned stays as it is; only what it is held against is newer.
     """
     sources: Dict[Path, Citation] = {("partitions",): snapshot.says("scontrol show partition")}
+    nodes: Dict[str, List[SiteNode]] = {}
+    for node in snapshot.limits.nodes:
+        for name in node.partitions:
+            nodes.setdefault(name, []).append(node)
     partitions = {
-        site.name: _partition(site, plan, snapshot, sources) for site in snapshot.limits.partitions
+        site.name: _partition(site, nodes.get(site.name, ()), plan, snapshot, sources)
+        for site in snapshot.limits.partitions
     }
     cluster = replace(plan.cluster, partitions=partitions)
     partition = partitions.get(plan.partition.name, Partition(plan.partition.name))
@@ -29,7 +34,11 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
 
 
 def _partition(
-    site: SitePartition, plan: JobPlan, snapshot: Snapshot, sources: Dict[Path, Citation]
+    site: SitePartition,
+    nodes: Sequence[SiteNode],
+    plan: JobPlan,
+    snapshot: Snapshot,
+    sources: Dict[Path, Citation],
 ) -> Partition:
     base = plan.cluster.partitions.get(site.name) or Partition(
         site.name, arch=plan.cluster.arch, wall_time=plan.cluster.wall_time
@@ -63,7 +72,6 @@ def _partition(
             and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (Scope.QOS, "MaxTRES"))
         ]
         put("max_gpus", *min(most, default=(None, "sacctmgr show qos")))
-    nodes = [node for node in snapshot.limits.nodes if site.name in node.partitions]
     if not nodes:
         return replace(base, **changed)
     show = "scontrol show node"

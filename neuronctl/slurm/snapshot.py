@@ -114,9 +114,9 @@ def limits_in_force(
     found: List[Limit] = []
     seen: Set[Tuple[str, str]] = set()
     for one in qos:
-        of_all = [x.limits for x in groups if x.scope == Scope.QOS and not (x.account or x.user)]
-        same = [x for limits in of_all for x in limits if x.name.lower() == one.name.lower()]
-        fresh = [limit for limit in (*one.limits, *same) if (limit.kind, limit.tres) not in seen]
+        of_all = [x.limits for x in _of_qos(one.name, groups) if not (x.account or x.user)]
+        same = (limit for limits in (one.limits, *of_all) for limit in limits)
+        fresh = [limit for limit in same if (limit.kind, limit.tres) not in seen]
         seen.update((limit.kind, limit.tres) for limit in fresh)
         found += fresh
     if association is None:
@@ -134,13 +134,17 @@ def limits_in_force(
     return (*found, *(limit for limit in others if (limit.kind, limit.tres) not in seen))
 
 
+def _of_qos(name: str, groups: Sequence[database.LimitedGroup]) -> Sequence[database.LimitedGroup]:
+    return [one for one in groups if one.scope == Scope.QOS and one.name.lower() == name.lower()]
+
+
 def used_of_each(
     limit: Limit, account: str, groups: Sequence[database.LimitedGroup]
 ) -> Optional[int]:
     """What the account, or the user, uses of a QOS' limit on each; None: Slurm does not tell."""
     if limit.scope != Scope.QOS or limit.about.per not in (Per.USER, Per.ACCOUNT):
         return None
-    told = [x for x in groups if x.scope == Scope.QOS and x.name.lower() == limit.name.lower()]
+    told = _of_qos(limit.name, groups)
     of_user = limit.about.per == Per.USER
     own = [one for one in told if (one.user if of_user else one.account == account.lower())]
     for same in (x for group in own for x in group.limits):

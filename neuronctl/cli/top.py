@@ -24,8 +24,8 @@ def command(job: str, as_json: bool) -> None:
     every node of the job: nvidia-smi if available, load and memory of the whole node, and your
     busiest processes there.
     """
-    from neuronctl.cli.attach import nodes_of, running_job
     from neuronctl.slurm.srun import look_at_nodes
+    from neuronctl.tracking.lookup import nodes_of, running_job
 
     status = running_job(job)
     nodes = nodes_of(status)

@@ -20,7 +20,13 @@ from typing import (
     Union,
 )
 
-from neuronctl.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
+from neuronctl.errors import (
+    NoSuchJobError,
+    RecordError,
+    SlurmError,
+    SlurmUnavailableError,
+    UsageError,
+)
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
@@ -31,6 +37,7 @@ from neuronctl.slurm.squeue import Queue, QueueJob, squeue
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.units import expand_hostlist
 
 if TYPE_CHECKING:
     from neuronctl.records.recovery import Recovery
@@ -120,6 +127,38 @@ def queued() -> Tuple[JobStatus, ...]:
     """The user's own jobs that slurmctld knows, from one squeue."""
     rows = _by_number(squeue(user=str(os.getuid())))
     return tuple(status for number in rows for status in jobstatus.merge(None, rows[number]))
+
+
+def running_job(word: str) -> JobStatus:
+    """The running job or task of this id, or the user's own of this name.
+
+    Raises UsageError where several run, NoSuchJobError where none does.
+    """
+    if is_name(word):
+        jobs = tuple(job for job in queued() if is_named(job.name, word))
+    else:
+        found = look_up([JobId.parse(word)], accounting=False)
+        if found.unavailable is not None:
+            raise found.unavailable
+        jobs = found.jobs
+    running = [status for status in jobs if status.state == "RUNNING"]
+    if len(running) > 1:
+        names = ", ".join(str(status.id) for status in running)
+        raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")
+    if running:
+        return running[0]
+    state = "not in the queue"
+    if jobs and jobs[0].source != "record":
+        state = jobs[-1].state
+    raise NoSuchJobError(f"job {word} is not running: it is {state}", f"'neuronctl why {word}'")
+
+
+def nodes_of(status: JobStatus) -> Tuple[str, ...]:
+    """The names of a job's nodes; raises NoSuchJobError where Slurm does not report them."""
+    try:
+        return tuple(expand_hostlist(status.node_list))
+    except ValueError:
+        raise NoSuchJobError(f"Slurm does not report the nodes of job {status.id}") from None
 
 
 def mine(

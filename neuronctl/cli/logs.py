@@ -6,23 +6,20 @@ import errno
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl.cli.jobs import one_job
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_text
-from neuronctl.errors import INTERRUPTED, NoSuchJobError, UsageError
+from neuronctl.errors import INTERRUPTED, NoSuchJobError
 from neuronctl.files import open_regular
-from neuronctl.frozen import dataclass, replace
-from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.slurm.job_id import JobId
+from neuronctl.records.store import RecordStore
 from neuronctl.tracking.rank_filter import RankFilter
 
 if TYPE_CHECKING:
-    from neuronctl.slurm.job_control import ControlJob
-    from neuronctl.tracking.job_status import JobStatus
+    from neuronctl.tracking.log_files import LogPlace
 
 
 @click.command("logs")
@@ -63,7 +60,9 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
         paths = record.log_path(err=False), record.log_path(err=True)
         if _show(paths, only_err=err, rank=rank):
             return None
-    place = _find(asked, record)
+    from neuronctl.tracking.log_files import find_logs
+
+    place = find_logs(asked, record)
     path = place.paths[err]
     if place.guessed and os.path.exists(path):
         say(f"neuronctl: accounting does not say where its log is; sbatch's default is {path}")
@@ -86,59 +85,6 @@ def _check_labels(filters: Sequence[RankFilter]) -> None:
             "no line of its log names its rank; submit with --env SLURM_LABELIO=1 (srun) or "
             "--env PET_TEE=3 (torchrun)"
         )
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A job, and where its logs are or will be.
-
-    paths: of standard output and of standard error. guessed: they are only sbatch's default.
-    """
-
-    job: Union[ControlJob, JobStatus]
-    paths: Tuple[str, str]
-    guessed: bool = False
-
-
-def _find(asked: JobId, record: Optional[JobRecord]) -> _Place:
-    """Ask the controller, and accounting about a job it has forgotten."""
-    from neuronctl.slurm.job_control import scontrol_show_job
-    from neuronctl.slurm.sacct import sacct
-    from neuronctl.tracking.job_status import merge
-
-    pages = scontrol_show_job(asked)
-    if len(pages) > 1 or (pages and pages[0].id.tasks is not None):
-        raise _which_task(asked, [page.id for page in pages])
-    if pages:
-        page = pages[0]
-        out, error = page.stdout, page.stderr
-        if record is not None:
-            node_list, own = page.node_list, page.job_id
-            out = record.log_path(page.id.task, own_id=own, node_list=node_list)
-            error = record.log_path(page.id.task, own_id=own, node_list=node_list, err=True)
-        return _Place(page, (out, error))
-    from neuronctl.tracking.lookup import log_paths, matches, no_such_job
-
-    told = merge(record, accounting=sacct([asked]).jobs)
-    past = [status for status in told if matches(asked, status)]
-    if not past:
-        raise no_such_job([asked], RecordStore.default())
-    status = past[0]
-    if asked.task is not None and status.id.tasks is not None:
-        status = replace(status, id=asked, own_id=False)
-    if len(past) > 1 or status.id.tasks is not None:
-        raise _which_task(asked, [status.id for status in past])
-    out, error, guessed = log_paths(status)
-    return _Place(status, (out, error), guessed)
-
-
-def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
-    begun = min((part.task for part in parts if part.task is not None), default=None)
-    example = f"{asked.job}_{begun}" if begun is not None else f"{asked.job}_INDEX"
-    return UsageError(
-        f"job {asked} has several tasks, each with its own log",
-        f"name one of them: neuronctl logs {example}",
-    )
 
 
 def _show(paths: Tuple[str, str], *, only_err: bool, rank: Optional[int]) -> bool:
@@ -183,7 +129,7 @@ def _copy(
     return size
 
 
-def _explain(place: _Place, path: str) -> None:
+def _explain(place: LogPlace, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
     from neuronctl.slurm.fields import ExitCode
     from neuronctl.slurm.job_states import ENDED

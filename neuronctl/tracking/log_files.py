@@ -1,0 +1,64 @@
+"""Where the logs of a job are, or will be."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence, Tuple, Union
+
+from neuronctl.errors import UsageError
+from neuronctl.frozen import dataclass, replace
+from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.slurm.job_control import ControlJob, scontrol_show_job
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.sacct import sacct
+from neuronctl.tracking.job_status import JobStatus, merge
+from neuronctl.tracking.lookup import log_paths, matches, no_such_job
+
+
+@dataclass(frozen=True)
+class LogPlace:
+    """A job, and where its logs are or will be.
+
+    paths: of standard output and of standard error. guessed: they are only sbatch's default.
+    """
+
+    job: Union[ControlJob, JobStatus]
+    paths: Tuple[str, str]
+    guessed: bool = False
+
+
+def find_logs(asked: JobId, record: Optional[JobRecord]) -> LogPlace:
+    """Ask the controller, and accounting about a job it has forgotten.
+
+    Raises UsageError for an array of several tasks, NoSuchJobError, SlurmUnavailableError.
+    """
+    pages = scontrol_show_job(asked)
+    if len(pages) > 1 or (pages and pages[0].id.tasks is not None):
+        raise _which_task(asked, [page.id for page in pages])
+    if pages:
+        page = pages[0]
+        out, error = page.stdout, page.stderr
+        if record is not None:
+            node_list, own = page.node_list, page.job_id
+            out = record.log_path(page.id.task, own_id=own, node_list=node_list)
+            error = record.log_path(page.id.task, own_id=own, node_list=node_list, err=True)
+        return LogPlace(page, (out, error))
+    told = merge(record, accounting=sacct([asked]).jobs)
+    past = [status for status in told if matches(asked, status)]
+    if not past:
+        raise no_such_job([asked], RecordStore.default())
+    status = past[0]
+    if asked.task is not None and status.id.tasks is not None:
+        status = replace(status, id=asked, own_id=False)
+    if len(past) > 1 or status.id.tasks is not None:
+        raise _which_task(asked, [status.id for status in past])
+    out, error, guessed = log_paths(status)
+    return LogPlace(status, (out, error), guessed)
+
+
+def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
+    begun = min((part.task for part in parts if part.task is not None), default=None)
+    example = f"{asked.job}_{begun}" if begun is not None else f"{asked.job}_INDEX"
+    return UsageError(
+        f"job {asked} has several tasks, each with its own log",
+        f"name one of them: neuronctl logs {example}",
+    )

@@ -10,12 +10,12 @@ import click
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_json, print_line
 from neuronctl.errors import SlurmRefusedError, UsageError, did_you_mean
-from neuronctl.frozen import asdict, dataclass, replace
+from neuronctl.frozen import asdict
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
-from neuronctl.tracking.cancellation import Choice, Word, is_active, known_jobs
-from neuronctl.tracking.job_status import JobStatus, state_counts
+from neuronctl.tracking.cancellation import Choice, Outcome, Word, known_jobs, states_of
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import is_name, no_such_job
 from neuronctl.words import counted
 
@@ -69,11 +69,13 @@ def command(
         say("nothing done")
         return
     refused = scancel(list(chosen), signal=choice.signal, batch=choice.batch) if chosen else {}
-    rows: List[_Row] = []
-    for word, statuses in known.items():
-        rows += _rows(choice, word, targets[word], refused) or [_untouched(choice, word, statuses)]
+    rows = [
+        row
+        for word, statuses in known.items()
+        for row in choice.outcomes(word, statuses, targets[word], refused)
+    ]
     if not jobs and not chosen:
-        rows = [_Row(words="no matching jobs")]
+        rows = [Outcome(words="no matching jobs")]
     if as_json:
         data = [asdict(row) for row in rows if row.result]
         print_json("neuronctl.cancel/1", {"signal": choice.signal, "jobs": data})
@@ -87,56 +89,6 @@ def command(
     missing = [word for word in words if not known[word]]
     if missing:
         raise no_such_job(missing, store)
-
-
-def _states(parts: Sequence[JobStatus]) -> str:
-    """The state; of an array with several tasks, how many are in which."""
-    several = sum(status.id.count for status in parts) > 1
-    return state_counts(parts) if several else parts[0].state
-
-
-@dataclass(frozen=True)
-class _Row:
-    """What became of a job: ``result`` is a keyword for programs, ``words`` the line printed."""
-
-    job_id: str = ""
-    name: str = ""
-    state: str = ""
-    result: str = ""
-    words: str = ""
-
-
-def _rows(
-    choice: Choice,
-    word: Word,
-    targets: Mapping[JobId, Sequence[JobStatus]],
-    refused: Mapping[str, str],
-) -> List[_Row]:
-    """What became of the jobs that ``word`` stands for and that were chosen."""
-    done, words = ("cancelled", "cancelled")
-    if choice.signal is not None:
-        done, words = "signaled", f"was sent {choice.signal}"
-    rows = []
-    for id, parts in targets.items():
-        name = f" ({parts[0].name})" if isinstance(word, str) else ""
-        row = _Row(str(id), parts[0].name, _states(parts), done, f"{id}{name} {words}")
-        message = refused.get(_scancel_name(id))
-        rows.append(row if message is None else replace(row, result="refused", words=message))
-    return rows
-
-
-def _untouched(choice: Choice, word: Word, statuses: Sequence[JobStatus]) -> _Row:
-    if not statuses:
-        return _Row(str(word), result="unknown", words="no matching jobs")
-    states = ", ".join(sorted({status.state for status in statuses}))
-    active = [status for status in statuses if is_active(status)]
-    if not active:
-        result, words = "ended", f"{word} had already ended: {states}"
-    elif choice.state not in (None, *(status.state for status in active)):
-        result, words = "other-state", f"{word} is not {choice.state}: {states}"
-    else:
-        result, words = "not-started", f"{word} has not started: no process to signal"
-    return _Row(str(word), statuses[0].name, states, result, words)
 
 
 def _agreed(
@@ -154,14 +106,9 @@ def _agreed(
                 )
         return True
     for id, parts in chosen.items():
-        say(f"  {id}  {parts[0].name}  {_states(parts)}")
+        say(f"  {id}  {parts[0].name}  {states_of(parts)}")
     deed = "Cancel" if choice.signal is None else f"Send {choice.signal} to"
     return click.confirm(f"{deed} these {counted(len(chosen), 'job')}?", err=True)
-
-
-def _scancel_name(id: JobId) -> str:
-    """An id as scancel names it in its complaints: without an array's ``%2``."""
-    return str(id).partition("%")[0] + ("]" if "%" in str(id) else "")
 
 
 def _signal_name(text: str) -> str:

@@ -1,16 +1,16 @@
-"""Which jobs a cancellation is for: never more than those that were named."""
+"""Which jobs a cancellation is for, never more than those that were named; what became of them."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.errors import NoSuchJobError
-from neuronctl.frozen import dataclass
+from neuronctl.frozen import dataclass, replace
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import sacct
-from neuronctl.tracking.job_status import JobStatus, merge
+from neuronctl.tracking.job_status import JobStatus, merge, state_counts
 from neuronctl.tracking.lookup import is_named, look_up, matches, newest, queued
 
 Word = Union[JobId, str]
@@ -18,6 +18,17 @@ Word = Union[JobId, str]
 
 Known = Dict[Word, List[JobStatus]]
 """What Slurm knows of each."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: ``result`` is a keyword for programs, ``words`` the line printed."""
+
+    job_id: str = ""
+    name: str = ""
+    state: str = ""
+    result: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,43 @@ class Choice:
                 id = word if every and id.job == word.job else _common(word, id)
             found.setdefault(id, []).append(status)
         return found
+
+    def outcomes(
+        self,
+        word: Word,
+        statuses: Sequence[JobStatus],
+        targets: Mapping[JobId, Sequence[JobStatus]],
+        refused: Mapping[str, str],
+    ) -> List[Outcome]:
+        """What became of the jobs that ``word`` stands for, of which ``targets`` were chosen.
+
+        refused: what scancel said of some of them.
+        """
+        if not targets:
+            return [self._untouched(word, statuses)]
+        done, words = ("cancelled", "cancelled")
+        if self.signal is not None:
+            done, words = "signaled", f"was sent {self.signal}"
+        rows = []
+        for id, parts in targets.items():
+            name = f" ({parts[0].name})" if isinstance(word, str) else ""
+            row = Outcome(str(id), parts[0].name, states_of(parts), done, f"{id}{name} {words}")
+            message = refused.get(_scancel_name(id))
+            rows.append(row if message is None else replace(row, result="refused", words=message))
+        return rows
+
+    def _untouched(self, word: Word, statuses: Sequence[JobStatus]) -> Outcome:
+        if not statuses:
+            return Outcome(str(word), result="unknown", words="no matching jobs")
+        states = ", ".join(sorted({status.state for status in statuses}))
+        active = [status for status in statuses if is_active(status)]
+        if not active:
+            result, words = "ended", f"{word} had already ended: {states}"
+        elif self.state not in (None, *(status.state for status in active)):
+            result, words = "other-state", f"{word} is not {self.state}: {states}"
+        else:
+            result, words = "not-started", f"{word} has not started: no process to signal"
+        return Outcome(str(word), statuses[0].name, states, result, words)
 
 
 def known_jobs(words: Sequence[Word], store: RecordStore) -> Tuple[Known, Sequence[str]]:
@@ -94,6 +142,17 @@ def _common(asked: JobId, id: JobId) -> JobId:
         return id
     others = id.without([asked])
     return id if others is None else id.without([others]) or id
+
+
+def states_of(parts: Sequence[JobStatus]) -> str:
+    """The state; of an array with several tasks, how many are in which."""
+    several = sum(status.id.count for status in parts) > 1
+    return state_counts(parts) if several else parts[0].state
+
+
+def _scancel_name(id: JobId) -> str:
+    """An id as scancel names it in its complaints: without an array's ``%2``."""
+    return str(id).partition("%")[0] + ("]" if "%" in str(id) else "")
 
 
 def is_active(status: JobStatus) -> bool:

@@ -129,6 +129,14 @@ def print_line(line: str = "") -> None:
     print_text(printable(line))
 
 
+def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
+    """Print a unified diff, coloured on a terminal."""
+    styles = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
+    for line in lines:
+        style = next((style for start, style in styles if line.startswith(start)), "")
+        print_text(line, style, file=file)
+
+
 def cell_width(text: str) -> int:
     """Character cells that the text takes on a terminal: two for a Hangul syllable."""
     if text.isascii():

@@ -135,7 +135,7 @@ def submit(
     try:
         return submit_draft(drafted, plan.secrets)
     except SlurmRefusedError as error:
-        now = None if job.errors else judge_refused(lambda: judge_anew(planned))
+        now = judge_refused(job, lambda: judge_anew(planned))
         if now is None:
             raise
         raise _refusal(now) from error

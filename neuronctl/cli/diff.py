@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from typing import List, Optional, Sequence, TextIO, Tuple
+from typing import List, Optional
 
 import click
 
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
-from neuronctl.console import Column, print_json, print_line, print_table, print_text
+from neuronctl.console import Column, print_diff, print_json, print_line, print_table
 from neuronctl.errors import NoSuchJobError, UsageError
 from neuronctl.records.store import JobRecord, RecordStore
-
-_STYLES = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
 
 
 @click.command("diff")
@@ -36,7 +33,9 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
     name = f"job {first.job_id}"
     values: List[recorded.Change] = []
     if other is None:
-        decisions, script = _today(first)
+        from neuronctl.submission.resubmission import as_today
+
+        decisions, script = as_today(first)
         other_name = "today"
         values = recorded.changed_decisions(first.draft.decisions, decisions)
     elif count(other) is not None or not os.path.isfile(other):
@@ -63,14 +62,6 @@ def command(job: str, other: Optional[str], as_json: bool) -> None:
         print_line(f"{name} and {other_name} do not differ")
 
 
-def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
-    """A unified diff, coloured on a terminal."""
-
-    for line in lines:
-        style = next((style for start, style in _STYLES if line.startswith(start)), "")
-        print_text(line, style, file=file)
-
-
 def _second(word: str, store: RecordStore) -> JobRecord:
     try:
         return recorded_job(word, store)
@@ -86,33 +77,3 @@ def _read(path: str) -> str:
             return file.read()
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror}") from None
-
-
-def _today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
-    from neuronctl.masking import Masker
-    from neuronctl.records import recorded
-    from neuronctl.rendering.render import render_job
-    from neuronctl.submission.prepare import plan_job
-
-    draft = record.draft
-    with contextlib.suppress(OSError):  # what is gone, or closed, says little of the plan
-        os.chdir((draft.sbatch and draft.submit_dir) or record.cwd)
-    if draft.sbatch:
-        return _own_today(record)
-    layer = recorded.request_layer(record)
-    job = plan_job({}, recorded=layer, ask_slurm=False)
-    decisions = [(decision.name, decision.value) for decision in job.plan.decisions]
-    return decisions, Masker().text(render_job(job.plan))
-
-
-def _own_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
-    """Of somebody's own script: what its directives mean today, and what it is today."""
-    from neuronctl.catalog.loader import load
-    from neuronctl.cli.own_script import read
-    from neuronctl.masking import Masker
-    from neuronctl.request.job_file import configured_cluster
-    from neuronctl.submission.own_script import draft_of, judge_own
-
-    own = read(record.draft.sbatch[1:], record.draft.script)
-    job = judge_own(own, load(), configured_cluster(), ask_slurm=False)
-    return draft_of(own, (), job).decisions, Masker().text(own.text)

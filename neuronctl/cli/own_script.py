@@ -9,13 +9,11 @@ from neuronctl.cli import job_output, submission
 from neuronctl.cli.say import notify
 from neuronctl.errors import UsageError
 from neuronctl.request.options import OPTIONS
-from neuronctl.sbatch_options import GetoptError
 from neuronctl.submission.own_script import (
     OwnScript,
     choose_partition,
     draft_of,
     judge_own,
-    read_own,
     with_comment,
 )
 from neuronctl.submission.prepare import PreparedJob, options_layer
@@ -54,16 +52,6 @@ def options_over(options: Mapping[str, Any], others: Sequence[str] = ()) -> Tupl
             "neuronctl writes the script",
         )
     return tuple(words)
-
-
-def read(words: Sequence[str], stdin: Optional[str] = None) -> OwnScript:
-    """Read a script as read_own() does; raises UsageError."""
-    try:
-        return read_own(words, stdin)
-    except GetoptError as error:
-        raise UsageError(f"sbatch does not take these words: {error}") from None
-    except OSError as error:
-        raise UsageError(f"the batch script cannot be read: {error.strerror or error}") from None
 
 
 def judge_aloud(

@@ -13,6 +13,7 @@ from neuronctl.cli import submission
 from neuronctl.cli.job_options import JobCommand, catalog_option, force_option, job_options
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
+from neuronctl.console import print_diff
 from neuronctl.errors import UsageError
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.job_record import JobRecord
@@ -110,11 +111,11 @@ def _own_again(
     """Submit somebody's own script again, with the options over those that it had."""
     from neuronctl.cli import own_script
     from neuronctl.records.recorded import changed_decisions
-    from neuronctl.submission.own_script import draft_of
+    from neuronctl.submission.own_script import draft_of, read_own
     from neuronctl.submission.resubmission import own_again
 
     over = own_script.options_over(options)
-    own = own_script.read(*own_again(record, over, from_record=from_record))
+    own = read_own(*own_again(record, over, from_record=from_record))
     job = None
     if any(value not in (None, ()) for value in options.values()):
         own, job = own_script.judge_aloud(
@@ -130,8 +131,6 @@ def _own_again(
 
 
 def _show_change(record: JobRecord, changes: Changes) -> None:
-    from neuronctl.cli.diff import print_diff
-
     name = os.path.relpath(record.draft.surroundings.program)
     notify(f"the program {name} has changed since job {record.job_id}")
     if changes.diff is None:

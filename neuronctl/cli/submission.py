@@ -161,7 +161,7 @@ def _explain_refusal(
     """Tell why sbatch refused, where a second look finds it; raises PolicyError then."""
     from neuronctl.gate.verdict import REFUSED, Verdict
 
-    now = None if job is not None and job.errors else judge_refused(again)
+    now = judge_refused(job, again)
     if now is not None:
         notify(error.message)
         job_output.show_findings(now)

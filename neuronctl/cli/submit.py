@@ -36,10 +36,11 @@ def command(
     """
     if words and _is_batch_script(words[0]):
         from neuronctl.cli import own_script
+        from neuronctl.submission.own_script import read_own
 
         given = (("--file", job_file), ("--body", body), ("--template", template))
         over = own_script.options_over(options, [name for name, value in given if value])
-        own = own_script.read([*over, *words])
+        own = read_own([*over, *words])
         own, judged = own_script.judge_aloud(
             own, options, catalog_file=catalog, force=force, explain=explain, how=how
         )

@@ -11,9 +11,11 @@ from neuronctl.batchscript.header import read_header
 from neuronctl.batchscript.model import Header
 from neuronctl.batchscript.sbatch_line import WRAPPED, SbatchLine, read_line
 from neuronctl.batchscript.script_file import read_file
+from neuronctl.errors import NeuronctlError, UsageError
 from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.local_facts import working_directory
 from neuronctl.records.job_record import RecordDraft
+from neuronctl.sbatch_options import GetoptError
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
@@ -76,19 +78,24 @@ class OwnScript:
 def read_own(words: Sequence[str], stdin: Optional[str] = None) -> OwnScript:
     """Read the script that ``sbatch WORDS`` would submit from here.
 
-    stdin: the text of standard input, which is not read. Raises GetoptError where sbatch refuses
-    the words, and OSError where the script cannot be read.
+    stdin: the text of standard input, which is not read. Raises UsageError where sbatch refuses
+    the words, and where the script cannot be read.
     """
-    line = read_line(words)
-    if line.wrap is not None:
-        return _own(words, WRAPPED.format(line.wrap), "", ())
-    if line.reads_stdin:
-        return _own(words, stdin or "", "", ())
-    path = line.path(working_directory())
-    if not path:
-        raise FileNotFoundError(f"no file '{line.file}'")
-    seen = _look(path)
-    return _own(words, read_file(path), path, seen)
+    try:
+        line = read_line(words)
+        if line.wrap is not None:
+            return _own(words, WRAPPED.format(line.wrap), "", ())
+        if line.reads_stdin:
+            return _own(words, stdin or "", "", ())
+        path = line.path(working_directory())
+        if not path:
+            raise FileNotFoundError(f"no file '{line.file}'")
+        seen = _look(path)
+        return _own(words, read_file(path), path, seen)
+    except GetoptError as error:
+        raise UsageError(f"sbatch does not take these words: {error}") from None
+    except OSError as error:
+        raise UsageError(f"the batch script cannot be read: {error.strerror or error}") from None
 
 
 def _own(words: Sequence[str], text: str, path: str, seen: Tuple[int, ...]) -> OwnScript:
@@ -122,7 +129,6 @@ def judge_own(
     asked: the catalog's cluster, if it was requested. ask_slurm: as it is submitted here and now.
     fresh: read Slurm's limits anew. choice: of its partition. Raises CatalogError.
     """
-    from neuronctl.errors import NeuronctlError
     from neuronctl.gate.verdict import NOT_KNOWN, REFUSED, Verdict
     from neuronctl.planning import plan
     from neuronctl.request.job import JobRequest

@@ -290,12 +290,17 @@ def judge_plan(
     return assess_now(plan, catalog, look(plan), _load_the_rest, fresh=fresh, said=said)
 
 
-def judge_refused(again: Callable[[], PreparedJob]) -> Optional[PreparedJob]:
+def judge_refused(
+    job: Optional[PreparedJob], again: Callable[[], PreparedJob]
+) -> Optional[PreparedJob]:
     """Judge anew, by ``again``, a job that sbatch refused although nothing stood against it.
 
-    None where this does not tell why: another job may have taken the last place under a limit, or
-    the limit may be new, but a site's own plugin may refuse for reasons of its own.
+    job: as it was judged before, None where it was not. None where this does not tell why: another
+    job may have taken the last place under a limit, or the limit may be new, but a site's own
+    plugin may refuse for reasons of its own, and of a job that was forced, all was said before.
     """
+    if job is not None and job.errors:
+        return None
     try:
         job = again()
     except NeuronctlError:

@@ -14,7 +14,7 @@ from neuronctl.batchscript.sbatch_line import STDIN, read_line
 from neuronctl.errors import NeuronctlError, SlurmUnavailableError, UsageError
 from neuronctl.files import write_private
 from neuronctl.frozen import dataclass, replace
-from neuronctl.masking import MASK
+from neuronctl.masking import MASK, Masker
 from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
@@ -198,6 +198,29 @@ def plan_again(
         layer = Layer(values, {name: layer.origins["script"] for name in values})
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
     return plan_job(options, catalog_file=catalog_file, recorded=layer)
+
+
+def as_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
+    """The decisions and the masked script that the recorded request gives today.
+
+    Of somebody's own script: what its directives mean today, and what it is today.
+    """
+    draft = record.draft
+    with contextlib.suppress(UsageError):  # what is gone, or closed, says little of the plan
+        enter_directory(record)
+    if draft.sbatch:
+        from neuronctl.catalog.loader import load
+        from neuronctl.request.job_file import configured_cluster
+        from neuronctl.submission.own_script import draft_of, judge_own, read_own
+
+        own = read_own(draft.sbatch[1:], draft.script)
+        job = judge_own(own, load(), configured_cluster(), ask_slurm=False)
+        return draft_of(own, (), job).decisions, Masker().text(own.text)
+    from neuronctl.rendering.render import render_job
+
+    made = plan_job({}, recorded=recorded.request_layer(record), ask_slurm=False).plan
+    decisions = [(decision.name, decision.value) for decision in made.decisions]
+    return decisions, Masker().text(render_job(made))
 
 
 def check_unmasked(record: JobRecord) -> None:

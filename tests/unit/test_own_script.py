@@ -12,6 +12,7 @@ import pytest
 
 from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.catalog.loader import load
+from neuronctl.errors import UsageError
 from neuronctl.sbatch_options import GetoptError
 from neuronctl.slurm import pass_on
 from neuronctl.submission.own_script import draft_of, judge_own, read_own
@@ -90,7 +91,7 @@ def test_the_script_is_found_as_sbatch_finds_it(
     (tmp_path / "bin" / "other.sh").write_text(SCRIPT)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     assert read_own(["other.sh"]).path == str(tmp_path / "bin" / "other.sh")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(UsageError, match=r"no file '\./other\.sh'"):
         read_own(["./other.sh"])
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.batchscript.model import Place
 from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli.job_options import catalog_option, complete_files, job_options
 from neuronctl.console import print_line, print_text, printable
@@ -81,9 +80,16 @@ def command(
     if line is not None:
         checked.append(check_line(line, loaded, chosen))
     if sarif:
-        _print_sarif(checked)
+        import json
+
+        from neuronctl.cli.json_data import sarif_data
+
+        print_text(json.dumps(sarif_data(checked), indent=2))
     elif as_json:
-        _print_json(checked, chosen.name)
+        from neuronctl.cli.json_data import check_data
+        from neuronctl.console import print_json
+
+        print_json("neuronctl.check/1", check_data(checked, chosen.name))
     elif checked:
         _print(checked)
     return _exit_code(checked, unread)
@@ -239,78 +245,3 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
         print_line(f"  hint: {finding.hint}")
     if finding.source:
         print_line(f"  from: {finding.source}")
-
-
-def _print_json(checked: Sequence[CheckedScript], cluster: str) -> None:
-    from neuronctl.console import print_json
-
-    told = ("code", "severity", "title", "message", "hint", "source")
-    files: List[Dict[str, Any]] = [
-        {
-            "file": script.name,
-            "findings": [
-                {
-                    **{name: getattr(one.finding, name) for name in told},
-                    **_columns(one.place),
-                    "edits": [{**_columns(edit.place), "text": edit.text} for edit in one.edits],
-                }
-                for one in script.findings
-            ],
-        }
-        for script in checked
-    ]
-    print_json("neuronctl.check/1", {"cluster": cluster, "files": files})
-
-
-def _columns(place: Place) -> Dict[str, Any]:
-    return {"line": place.line, "column": place.column, "end_column": place.end}
-
-
-def _print_sarif(checked: Sequence[CheckedScript]) -> None:
-    import json
-    from urllib.parse import quote
-
-    from neuronctl import __version__
-    from neuronctl.rule_codes import CODES
-
-    results: List[Dict[str, Any]] = []
-    for script in checked:
-        for one in script.findings:
-            finding, place = one.finding, one.place
-            region = {"startLine": place.line, "startColumn": place.column}
-            if place.end > place.column:
-                region["endColumn"] = place.end
-            hint = f"\nhint: {finding.hint}" if finding.hint else ""
-            artifact = {"uri": quote(script.name, errors="surrogateescape")}
-            result: Dict[str, Any] = {
-                "ruleId": finding.code,
-                "level": finding.severity,
-                "message": {"text": finding.message + hint},
-                "locations": [
-                    {"physicalLocation": {"artifactLocation": artifact, "region": region}}
-                ],
-            }
-            if one.edits:
-                replaced = [
-                    {
-                        "deletedRegion": {
-                            "startLine": edit.place.line,
-                            "startColumn": edit.place.column,
-                            "endColumn": edit.place.end,
-                        },
-                        "insertedContent": {"text": edit.text},
-                    }
-                    for edit in one.edits
-                ]
-                change = {"artifactLocation": artifact, "replacements": replaced}
-                result["fixes"] = [{"artifactChanges": [change]}]
-            results.append(result)
-    rules = [
-        {"id": code, "shortDescription": {"text": CODES[code].title}}
-        for code in sorted({result["ruleId"] for result in results})
-    ]
-    driver = {"name": "neuronctl", "version": __version__, "rules": rules}
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
-    schema = "https://json.schemastore.org/sarif-2.1.0.json"
-    log = {"$schema": schema, "version": "2.1.0", "runs": [run]}
-    print_text(json.dumps(log, indent=2))

@@ -1,19 +1,22 @@
-"""Jobs, verdicts and findings as in docs/reference/json.md."""
+"""Jobs, verdicts and findings as in docs/reference/json.md; findings as SARIF."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
 from neuronctl.frozen import asdict
-from neuronctl.rule_codes import ROW
+from neuronctl.rule_codes import CODES, ROW
 from neuronctl.slurm.pending_reasons import Explained, explain
 from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
 
 if TYPE_CHECKING:
+    from neuronctl.batchscript.model import Place
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
+    from neuronctl.rules.script import ScriptFinding
     from neuronctl.submission.prepare import PreparedJob
+    from neuronctl.submission.script_check import CheckedScript
     from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.job_status import JobStatus
 
@@ -91,3 +94,65 @@ def submission_data(
         "findings": [dict(zip(ROW, one.row)) for one in (job.findings if job is not None else ())],
         "script": draft.script or None,
     }
+
+
+def check_data(checked: Sequence[CheckedScript], cluster: str) -> Dict[str, Any]:
+    """What was found in scripts, checked for this cluster of the catalog."""
+    told = ("code", "severity", "title", "message", "hint", "source")
+
+    def finding(one: ScriptFinding) -> Dict[str, Any]:
+        edits = [{**_columns(edit.place), "text": edit.text} for edit in one.edits]
+        said = {name: getattr(one.finding, name) for name in told}
+        return {**said, **_columns(one.place), "edits": edits}
+
+    files = [{"file": one.name, "findings": [*map(finding, one.findings)]} for one in checked]
+    return {"cluster": cluster, "files": files}
+
+
+def _columns(place: Place) -> Dict[str, int]:
+    return {"line": place.line, "column": place.column, "end_column": place.end}
+
+
+def sarif_data(checked: Sequence[CheckedScript]) -> Dict[str, Any]:
+    """What was found in scripts as SARIF 2.1.0."""
+    from neuronctl.version import __version__
+
+    found = [(script.name, one) for script in checked for one in script.findings]
+    rules = [
+        {"id": code, "shortDescription": {"text": CODES[code].title}}
+        for code in sorted({one.finding.code for _, one in found})
+    ]
+    driver = {"name": "neuronctl", "version": __version__, "rules": rules}
+    results = [_sarif_result(name, one) for name, one in found]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return {"$schema": schema, "version": "2.1.0", "runs": [run]}
+
+
+def _sarif_result(name: str, one: ScriptFinding) -> Dict[str, Any]:
+    from urllib.parse import quote
+
+    finding, region = one.finding, _region(one.place)
+    if one.place.end <= one.place.column:
+        del region["endColumn"]
+    hint = f"\nhint: {finding.hint}" if finding.hint else ""
+    artifact = {"uri": quote(name, errors="surrogateescape")}
+    place = {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+    result: Dict[str, Any] = {
+        "ruleId": finding.code,
+        "level": finding.severity,
+        "message": {"text": finding.message + hint},
+        "locations": [place],
+    }
+    if one.edits:
+        replaced = [
+            {"deletedRegion": _region(edit.place), "insertedContent": {"text": edit.text}}
+            for edit in one.edits
+        ]
+        change = {"artifactLocation": artifact, "replacements": replaced}
+        result["fixes"] = [{"artifactChanges": [change]}]
+    return result
+
+
+def _region(place: Place) -> Dict[str, int]:
+    return {"startLine": place.line, "startColumn": place.column, "endColumn": place.end}

@@ -69,11 +69,9 @@ def command(
         say("nothing done")
         return
     refused = scancel(list(chosen), signal=choice.signal, batch=choice.batch) if chosen else {}
-    rows = [
-        row
-        for word, statuses in known.items()
-        for row in choice.outcomes(word, statuses, targets[word], refused)
-    ]
+    rows: List[Outcome] = []
+    for word, statuses in known.items():
+        rows += choice.outcomes(word, statuses, targets[word], refused)
     if not jobs and not chosen:
         rows = [Outcome(words="no matching jobs")]
     if as_json:

@@ -80,7 +80,7 @@ def judge_aloud(
     job = judge_own(own, catalog, asked, ask_slurm=True, fresh=how.dry_run, choice=choice)
     drafted = draft_of(own, ["neuronctl", *sys.argv[1:]], job)
     if explain:
-        submission.explain_plan(drafted)
+        job_output.print_decisions(drafted.decisions, sys.stderr)
     job_output.show_findings(job)
     if not force:
         submission.refuse_errors(job, how, lambda: drafted)

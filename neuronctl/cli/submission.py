@@ -75,7 +75,8 @@ def judge_aloud(
     fresh = dry_run or (how is not None and how.dry_run)
     job = review(planned) if reviewed else judge(planned, fresh=fresh)
     if explain:
-        explain_plan(draft_of(job, ""))
+        # On standard error: the script may go into a file.
+        job_output.print_decisions(draft_of(job, "").decisions, sys.stderr)
     conda = job.plan.decision("conda")
     if conda is not None and fresh:
         notify(f"--conda {conda.value}: {conda.why}")
@@ -83,11 +84,6 @@ def judge_aloud(
     if not force:
         refuse_errors(job, how, lambda: draft_of(job, ""))
     return job
-
-
-def explain_plan(drafted: RecordDraft) -> None:
-    """Print why every value is what it is, on standard error: the script may go into a file."""
-    job_output.print_decisions(drafted.decisions, sys.stderr)
 
 
 def draft_of(job: PreparedJob, script: str, submit_dir: str = "") -> RecordDraft:

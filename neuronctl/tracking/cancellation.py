@@ -73,10 +73,7 @@ class Choice:
         targets: Mapping[JobId, Sequence[JobStatus]],
         refused: Mapping[str, str],
     ) -> List[Outcome]:
-        """What became of the jobs that ``word`` stands for, of which ``targets`` were chosen.
-
-        refused: what scancel said of some of them.
-        """
+        """What became of the targets, of which scancel refused some; or why ``word`` has none."""
         if not targets:
             return [self._untouched(word, statuses)]
         done, words = ("cancelled", "cancelled")

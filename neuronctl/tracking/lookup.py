@@ -147,9 +147,8 @@ def running_job(word: str) -> JobStatus:
         raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")
     if running:
         return running[0]
-    state = "not in the queue"
-    if jobs and jobs[0].source != "record":
-        state = jobs[-1].state
+    known = jobs and jobs[0].source != "record"
+    state = jobs[-1].state if known else "not in the queue"
     raise NoSuchJobError(f"job {word} is not running: it is {state}", f"'neuronctl why {word}'")
 
 

@@ -84,7 +84,7 @@ def submission_data(
         "choice": [
             {
                 "partition": candidate.name,
-                "verdict": None if candidate.why_not else verdict_data(candidate.verdict),
+                "verdict": verdict_data(candidate.verdict) if candidate.fits else None,
                 "start": utc(candidate.start),
                 "free_nodes": candidate.free,
                 "why_not": candidate.why_not,

@@ -7,15 +7,14 @@ from typing import Callable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import PolicyError, SlurmError
-from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.assessment import assess
+from neuronctl.gate.assessment import Assessment, assess
 from neuronctl.gate.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
-from neuronctl.rules import LocalFacts, RuleContext
+from neuronctl.rules import Finding, LocalFacts, RuleContext
 
 MAX_PREDICTIONS = 6
 """Partitions whose start Slurm is asked to predict; each uses up a job id of the cluster's."""
@@ -23,20 +22,14 @@ MAX_PREDICTIONS = 6
 
 @dataclass(frozen=True)
 class Candidate:
-    """A partition for the job. start: when Slurm itself expects it to start (epoch seconds).
+    """A partition for the job, and how it is judged there.
 
-    free: nodes with room for its share now. why_not: why it is left out, "" where it is not.
-    resize: how to ask for what fits there, where the size alone stands against it.
-    limits: of the user's or of a group's, for which it waits there.
+    start: when Slurm itself expects it to start (epoch seconds).
     """
 
     plan: JobPlan
-    verdict: Verdict
-    free: int = 0
+    assessment: Assessment
     start: Optional[int] = None
-    why_not: str = ""
-    resize: str = ""
-    limits: Tuple[Wait, ...] = ()
 
     @property
     def name(self) -> str:
@@ -44,11 +37,49 @@ class Candidate:
         return self.plan.partition.name
 
     @property
+    def refusals(self) -> Tuple[Finding, ...]:
+        """What stands against it here; what does anywhere is told once, after the choice."""
+        return tuple(one for one in self.assessment.refusals if CODES[one.code].of_partition)
+
+    @property
+    def leaves_gpus_idle(self) -> bool:
+        return self.plan.partition.gpus_per_node > 0 and not self.plan.gpus_per_node
+
+    @property
+    def fits(self) -> bool:
+        """Whether the partition can hold the job."""
+        return not (self.refusals or self.leaves_gpus_idle)
+
+    @property
+    def why_not(self) -> str:
+        """Why it is left out; "" where it fits."""
+        told = [f"{one.code}: {one.message}" for one in self.refusals]
+        return "; ".join(told) or "its GPUs would stay idle" * self.leaves_gpus_idle
+
+    @property
+    def resize(self) -> str:
+        """How to request what fits here, where the size alone stands against it; otherwise ""."""
+        has_gpus = self.plan.partition.gpus_per_node > 0 or not self.plan.gpus_per_node
+        return self.refusals[0].resize if len(self.refusals) == 1 and has_gpus else ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What would happen to it here, as far as that is due to the partition."""
+        elsewhere = self.assessment.refusals and not self.refusals
+        return Verdict(NOT_KNOWN, "") if elsewhere else self.assessment.verdict
+
+    @property
+    def free(self) -> int:
+        """Nodes with room for its share now."""
+        return self.assessment.free_nodes
+
+    @property
     def held_until(self) -> Optional[float]:
-        """When the last of its limits lets it start at the latest; infinite where that is not
-        known, None where it waits for none.
+        """When the last limit, the user's or a group's, lets it start at the latest; infinite where
+        that is not known, None where it waits for none.
         """
-        known = [one.until for one in self.limits]
+        waits = self.assessment.waits if self.fits else ()
+        known = [one.until for one in waits if CODES[one.code].of_limit]
         return max((float("inf") if one is None else one for one in known), default=None)
 
     @property
@@ -80,26 +111,10 @@ def candidates(
     interactive: bool = False,
 ) -> Tuple[Candidate, ...]:
     """Every partition of the cluster, judged. Pure."""
-    found = []
-    for name in cluster.partitions:
-        made = plan(replace(request, partition=name), cluster, interactive=interactive)
-        context = RuleContext(made, catalog, local, reviewed=snapshot is None)
-        assessment = assess(context, snapshot)
-        # What stands against the job anywhere is told once, by the rules, after the choice.
-        refusals = [one for one in assessment.refusals if CODES[one.code].of_partition]
-        why_not = "; ".join(f"{one.code}: {one.message}" for one in refusals)
-        if not why_not and not made.gpus_per_node and made.partition.gpus_per_node:
-            why_not = "its GPUs would stay idle"
-        verdict = assessment.verdict
-        if assessment.refusals and not refusals:
-            verdict = Verdict(NOT_KNOWN, "")
-        has_gpus = made.gpus_per_node == 0 or made.partition.gpus_per_node > 0
-        resize = refusals[0].resize if len(refusals) == 1 and has_gpus else ""
-        limits = tuple(one for one in assessment.waits if CODES[one.code].of_limit)
-        limits = () if why_not else limits
-        free = assessment.free_nodes
-        found.append(Candidate(made, verdict, free, None, why_not, resize, limits))
-    return tuple(found)
+    asked = (replace(request, partition=name) for name in cluster.partitions)
+    plans = [plan(one, cluster, interactive=interactive) for one in asked]
+    contexts = (RuleContext(one, catalog, local, reviewed=snapshot is None) for one in plans)
+    return tuple(Candidate(one.plan, assess(one, snapshot)) for one in contexts)
 
 
 def rank(
@@ -109,7 +124,7 @@ def rank(
 
     predict: asks Slurm for a plan's start; None: nobody is asked.
     """
-    fitting = [one for one in found if not one.why_not]
+    fitting = [one for one in found if one.fits]
     fitting.sort(key=lambda one: (ORDER.index(one.verdict.kind), -one.free))
     if predict is not None and len(fitting) > 1:
         first, rest = fitting[:MAX_PREDICTIONS], fitting[MAX_PREDICTIONS:]
@@ -146,7 +161,7 @@ def choose(
             snapshot = ask_slurm(plan(request, cluster, interactive=interactive), fresh=True)
     found = candidates(request, catalog, cluster, local, snapshot, interactive=interactive)
     best = rank(found, _predict if snapshot is not None else None)
-    others = [one for one in found if one.why_not]
+    others = [one for one in found if not one.fits]
     if not best:
         reasons = "\n".join(f"  {one.name}: {one.why_not}" for one in others)
         hints = [f"with -p {one.name}: {one.resize}" for one in others if one.resize]

@@ -9,7 +9,13 @@ import time
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl.catalog.loader import load
-from neuronctl.errors import NeuronctlError, PolicyError, RecordError, SlurmUnavailableError
+from neuronctl.errors import (
+    NeuronctlError,
+    PolicyError,
+    RecordError,
+    SlurmIdentityError,
+    SlurmUnavailableError,
+)
 from neuronctl.frozen import dataclass
 from neuronctl.paths import cache_dir, defaults_file, state_dir
 from neuronctl.records.store import RecordStore
@@ -140,7 +146,7 @@ def _no_answer(error: NeuronctlError) -> Check:
     if asked and config_file() is None:
         words = f"cannot read {asked}, which $SLURM_CONF names"
         hint = "set SLURM_CONF to the cluster's slurm.conf, or unset it"
-    elif "munge" in words.lower() or "credential" in words.lower():
+    elif isinstance(error, SlurmIdentityError):
         words = f"Slurm cannot verify your identity: munge is not responding: {words}"
         hint = "report this to your site's administrators"
     return Check("slurm", BAD, words, hint, failed.exit_code)

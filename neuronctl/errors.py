@@ -62,7 +62,16 @@ class TemplateError(NeuronctlError):
 
 
 class SlurmError(NeuronctlError):
-    """What Slurm could not, or would not, do: one of the next two."""
+    """What Slurm could not, or would not, do: one of the next three.
+
+    said: what Slurm itself printed; the message ends with it. short: the message with the last
+    line of that only: Slurm's commands print all that they tried, and the cause last.
+    """
+
+    def __init__(self, message: str, hint: str = "", said: str = "") -> None:
+        super().__init__(f"{message}: {said}" if said else message, hint)
+        cause = said.splitlines()[-1].strip() if said else ""
+        self.short = f"{message}: {cause}" if cause else message
 
 
 class SlurmUnavailableError(SlurmError):
@@ -72,6 +81,10 @@ class SlurmUnavailableError(SlurmError):
     """
 
     exit_code = 6
+
+
+class SlurmIdentityError(SlurmUnavailableError):
+    """Slurm cannot verify who asks: munge is not responding."""
 
 
 class SlurmRefusedError(SlurmError):

@@ -148,15 +148,15 @@ def assess_now(
             try:
                 queue = ask_queue(snapshot)
             except SlurmError as error:
-                words = f"whether jobs of others wait for these nodes is not known: {error.message}"
-                return replace(assessment, doubt=f"there is room for it, but {in_one_line(words)}")
+                words = f"whether jobs of others wait for these nodes is not known: {error.short}"
+                return replace(assessment, doubt=f"there is room for it, but {words}")
             assessment = assess(context, replace(snapshot, queue=queue))
         return assessment
     except SlurmError as error:
         from neuronctl.sandbox_address import is_up
 
         inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""
-        return assess(context, None, in_one_line(error.message) + inside)
+        return assess(context, None, error.short + inside)
 
 
 def assess(context: RuleContext, snapshot: Optional[Snapshot], why_not: str = "") -> Assessment:
@@ -232,9 +232,3 @@ def _together(each: Sequence[Assessment]) -> Assessment:
         refusals=tuple(found for found in told if found.refuses),
         warnings=tuple(found for found in told if not found.refuses),
     )
-
-
-def in_one_line(message: str) -> str:
-    """Slurm's commands tell all they tried, and the cause last."""
-    first, *others = message.splitlines()
-    return f"{first.partition(': ')[0]}: {others[-1].strip()}" if others else first

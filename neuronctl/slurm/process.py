@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from neuronctl.errors import (
     NeuronctlError,
     SlurmError,
+    SlurmIdentityError,
     SlurmRefusedError,
     SlurmUnavailableError,
     UsageError,
@@ -43,13 +44,15 @@ _SCRUBBED = frozenset(
     )
 )
 
-# What Slurm commands print when the fault lies with the cluster and not with the request.
+# What Slurm commands print when the fault lies with the cluster and not with the request, and
+# which of that is about the user's identity.
+_IDENTITY = r"(?i)authentication credential|munge"
 _UNREACHABLE = (
-    r"(?i)unable to contact slurm controller|socket timed out"
+    rf"{_IDENTITY}|unable to contact slurm controller|socket timed out"
     r"|connection (?:refused|timed out|reset)|zero bytes were transmitted|broken pipe"
     r"|transport endpoint|no route to host|network is unreachable"
     r"|could not establish a configuration source|unable to (?:process configuration|resolve)"
-    r"|authentication credential|munge|protocol authentication error|in standby mode"
+    r"|protocol authentication error|in standby mode"
     r"|communications? (?:connection failure|shutdown failure)|address not found"
     r"|incompatible versions of client and server"
 )
@@ -294,12 +297,14 @@ def failure(result: Result) -> SlurmError:
             where_slurm_is(),
         )
     if unreachable(words):
-        return SlurmUnavailableError(
-            f"{command} cannot reach slurmctld: {words}",
+        kind = SlurmIdentityError if re.search(_IDENTITY, words) else SlurmUnavailableError
+        return kind(
+            f"{command} cannot reach slurmctld",
             "slurmctld may be down or restarting: try again later; "
             "'neuronctl generate' works without Slurm",
+            words,
         )
-    return SlurmRefusedError(f"{command} refused the request: {words}")
+    return SlurmRefusedError(f"{command} refused the request", said=words)
 
 
 def where_slurm_is(*, or_else: str = "") -> str:

@@ -24,8 +24,8 @@ from living import (
     with_partition,
 )
 
+from neuronctl.errors import SlurmUnavailableError
 from neuronctl.forecast.free_nodes import UNAVAILABLE
-from neuronctl.gate.assessment import in_one_line
 from neuronctl.slurm.job_id import JobId
 
 
@@ -137,9 +137,10 @@ def test_the_gpus_of_whole_nodes_count_once_there_are_nodes() -> None:
 
 
 def test_several_lines_of_slurms_become_one() -> None:
-    several = "squeue cannot reach Slurm: res_nsearch error: Unknown host\nfetch_config: x\nno conf"
-    assert in_one_line(several) == "squeue cannot reach Slurm: no conf"
-    assert in_one_line("squeue did not answer") == "squeue did not answer"
+    told = "res_nsearch error: Unknown host\nfetch_config: x\nno conf"
+    several = SlurmUnavailableError("squeue cannot reach Slurm", said=told)
+    assert several.short == "squeue cannot reach Slurm: no conf"
+    assert SlurmUnavailableError("squeue did not answer").short == "squeue did not answer"
 
 
 def test_what_is_free_is_not_known_with_a_reservation() -> None:

@@ -14,7 +14,6 @@ from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.pending_reasons import reason_words
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.job_table import STATE_STYLES, state_style
@@ -156,7 +155,7 @@ def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:
     if len(known) != 1:
         return ""
     status = known[0]
-    return ending_words(status) if status.ended else reason_words(status.reason)
+    return ending_words(status) if status.ended else status.explained.words
 
 
 def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
 from neuronctl.frozen import asdict
 from neuronctl.rule_codes import CODES, ROW
-from neuronctl.slurm.pending_reasons import Explained, explain
 from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules.script import ScriptFinding
+    from neuronctl.slurm.pending_reasons import Explained
     from neuronctl.submission.prepare import PreparedJob
     from neuronctl.submission.script_check import CheckedScript
     from neuronctl.submission.transaction import Submission
@@ -31,11 +31,12 @@ _PLAIN = (
 def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[str, Any]:
     """A job: times in ISO 8601 (UTC), durations in seconds. limit: the one it waits for."""
     unlimited = status.time_limit == UNLIMITED
-    reason = limit or explain(status.reason, str(status.id.job))
+    reason = limit or status.explained
     return {
         "job_id": str(status.id),
         "own_id": status.job_id,
         **{key: getattr(status, key) for key in _PLAIN},
+        "reason": status.why,
         "reason_words": reason.words,
         "advice": "" if status.ended else reason.advice,
         "exit_code": None if status.exit is None else status.exit.code,

@@ -133,8 +133,8 @@ def _explain(place: LogPlace, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
     from neuronctl.slurm.fields import ExitCode
     from neuronctl.slurm.job_states import ENDED
-    from neuronctl.slurm.pending_reasons import reason_words
-    from neuronctl.tracking.job_status import UNKNOWN
+    from neuronctl.slurm.pending_reasons import explain
+    from neuronctl.tracking.job_status import UNKNOWN, JobStatus
 
     id, state = place.job.id, place.job.state
     if not path:
@@ -143,8 +143,10 @@ def _explain(place: LogPlace, path: str) -> None:
             "the terminal of salloc"
         )
     if state == "PENDING":
-        why = reason_words(place.job.reason) or "no reason given"
-        print_text(f"job {id} has not started ({why}); its log will be {path}", file=sys.stderr)
+        job = place.job
+        why = job.explained if isinstance(job, JobStatus) else explain(job.reason)
+        words = why.words or "no reason given"
+        print_text(f"job {id} has not started ({words}); its log will be {path}", file=sys.stderr)
     elif place.job.exit == ExitCode(0, 53):
         raise NoSuchJobError(
             f"job {id} ended ({state}, 0:53): it could not open its log {path}",

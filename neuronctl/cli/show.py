@@ -17,7 +17,6 @@ from neuronctl.console import print_json, print_line, print_text, printable
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.cluster import local_cluster
-from neuronctl.slurm.pending_reasons import reason_words
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.job_table import state_style
@@ -101,12 +100,12 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     if len(jobs) > 1:
         rows = [("tasks", str(sum(job.id.count for job in jobs)))]
         for job in jobs[:_TASKS]:
-            how = ending_words(job) if job.ended else reason_words(job.reason)
+            how = ending_words(job) if job.ended else job.explained.words
             rows.append((str(job.id), f"{job.state}{how and f' ({how})'}"))
         if len(jobs) > _TASKS:
             rows.append(("…", f"and {len(jobs) - _TASKS} more: neuronctl status {status.id.job}"))
         return rows
-    how = ending_words(status) if status.ended else reason_words(status.reason)
+    how = ending_words(status) if status.ended else status.explained.words
     rows = [
         ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
         ("partition", status.partition),

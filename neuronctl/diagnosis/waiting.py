@@ -6,7 +6,6 @@ from typing import Sequence, Tuple
 
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, last_line, search
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.pending_reasons import explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
 from neuronctl.tracking.endings import ENDINGS
@@ -38,7 +37,7 @@ def running(evidence: Evidence) -> Diagnosis:
 
 def waiting(evidence: Evidence) -> Diagnosis:
     status = evidence.status
-    reason = evidence.limit or explain(status.reason, str(status.id.job))
+    reason = evidence.limit or status.explained
     words = reason.words or "Slurm has not considered it yet"
     since = ""
     if status.submit is not None and evidence.now > status.submit:

@@ -135,11 +135,6 @@ def is_planned(reason: str) -> bool:
     return reason.partition(",")[0].replace(" ", "_") in _PLANNED
 
 
-def reason_words(reason: str) -> str:
-    """A reason in plain English, or as Slurm gave it if unknown."""
-    return explain(reason).words
-
-
 def _of_limit(limit: Limit) -> Tuple[str, str]:
     """What the reason of a limit means, whatever its figure."""
     kind, what = limit.about, _WHAT.get(limit.tres, "")

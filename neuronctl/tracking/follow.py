@@ -28,7 +28,6 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.pending_reasons import reason_words
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import squeue
@@ -261,7 +260,7 @@ class _Watch:
             return f"job {self.job} ended: {_summary(self.statuses)}"
         status = self.statuses[0]
         if status.state == jobstatus.UNKNOWN:
-            return f"job {self.job} ended, exit code unknown ({status.reason})"
+            return f"job {self.job} ended, exit code unknown ({status.why})"
         cause = endings.ending_cause(status)
         line = f"job {self.job} ended: {status.state}, {endings.exit_words(status)}"
         return f"{line} ({cause})" if cause else line
@@ -273,8 +272,8 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
         status = statuses[0]
         if status.state == "RUNNING" and status.node_list:
             return f"RUNNING on {status.node_list}"
-        if status.reason and not status.ended:
-            return f"{status.state} ({reason_words(status.reason)})"
+        if status.why and not status.ended:
+            return f"{status.state} ({status.explained.words})"
         return status.state
     return jobstatus.state_counts(statuses)
 

@@ -26,7 +26,7 @@ from neuronctl.frozen import dataclass, field, replace
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
-from neuronctl.slurm.pending_reasons import is_planned
+from neuronctl.slurm.pending_reasons import Explained, explain, is_planned
 
 if TYPE_CHECKING:
     from neuronctl.records.store import JobRecord
@@ -45,10 +45,11 @@ class JobStatus:
 
     Times are seconds since the epoch, durations are seconds (units.UNLIMITED: no limit), None:
     unknown. expected: when Slurm expects a pending job to start; start: when a job has started.
-    state and reason: as Slurm gives them, or UNKNOWN. gpus: of the whole job; tres: what squeue
-    says that it has or requests (memory in MB). source: ``"squeue"``, ``"sacct"``, or ``"record"``.
-    own_id: whether job_id is certain to be the task's own job id. exit_low: the exit code is
-    sacct's, which subtracts 128 from codes above 127 (139 becomes 11).
+    state and reason: as Slurm gives them, or UNKNOWN. absent: why Slurm does not say what became of
+    it; last_seen: the state that it had when Slurm last did. gpus: of the whole job; tres: what
+    squeue says that it has or requests (memory in MB). source: ``"squeue"``, ``"sacct"``, or
+    ``"record"``. own_id: whether job_id is certain to be the task's own job id. exit_low: the exit
+    code is sacct's, which subtracts 128 from codes above 127 (139 becomes 11).
     """
 
     id: JobId
@@ -77,6 +78,18 @@ class JobStatus:
     work_dir: str = ""
     record: Optional[JobRecord] = None
     own_id: bool = True
+    absent: str = ""
+    last_seen: str = ""
+
+    @property
+    def why(self) -> str:
+        """Slurm's reason, or why it gives none (any more)."""
+        return self.reason or self.absent + (self.last_seen and f"; last seen {self.last_seen}")
+
+    @property
+    def explained(self) -> Explained:
+        """The same in plain English, and what to do about it."""
+        return explain(self.reason, str(self.id.job)) if self.reason else Explained(self.why)
 
     @property
     def ended(self) -> bool:
@@ -225,6 +238,7 @@ def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStat
             id=id,
             state=seen.state,
             reason="",
+            last_seen="",
             exit=ExitCode.parse(seen.exit),
             own_id=False,
         )
@@ -235,11 +249,7 @@ def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStat
 def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
     assert record.job_id is not None
     last = record.states[-1] if record.states else None
-    state, reason = UNKNOWN, why
-    if last is not None and last.state in ENDED:
-        state, reason = last.state, last.reason
-    elif last is not None:
-        reason = f"{why}; last seen {last.state}"
+    end = last if last is not None and last.state in ENDED else None
     gpus = None
     if record.nodes is not None and record.gpus_per_node is not None and record.array is None:
         gpus = record.nodes * record.gpus_per_node
@@ -249,16 +259,18 @@ def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
         name=record.job_name,
         user=record.user,
         partition=record.partition,
-        state=state,
-        reason=reason,
+        state=UNKNOWN if end is None else end.state,
+        reason="" if end is None else end.reason,
         source="record",
-        exit=ExitCode.parse(last.exit) if last is not None and state in ENDED else None,
+        exit=None if end is None else ExitCode.parse(end.exit),
         submit=record.submitted_at,
         time_limit=record.time_limit,
         nodes=record.nodes,
         gpus=gpus,
         work_dir=record.cwd,
         record=record,
+        absent=why if end is None else "",
+        last_seen=last.state if last is not None and end is None else "",
     )
 
 
@@ -312,7 +324,8 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobSta
     return _with_row(
         past,
         name=name,
-        reason="" if ended else "no longer in the queue; accounting lags behind",
+        reason="",
+        absent="" if ended else "no longer in the queue; accounting lags behind",
         source="sacct",
         exit=past.exit if ended else None,
         exit_low=ended and past.exit is not None and past.exit.code > 0,

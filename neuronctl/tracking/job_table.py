@@ -14,7 +14,7 @@ from neuronctl.console import (
     terminal_width,
 )
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.pending_reasons import Explained, explain
+from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import UNKNOWN, JobStatus, state_counts
 from neuronctl.units import UNLIMITED, format_elapsed
@@ -145,7 +145,7 @@ def _advice(lines: Sequence[Line], limits: Mapping[str, Explained]) -> List[str]
 
 
 def _explained(job: JobStatus, limits: Mapping[str, Explained]) -> Explained:
-    return limits.get(str(job.id)) or explain(job.reason, str(job.id.job))
+    return limits.get(str(job.id)) or job.explained
 
 
 def _row(line: Line, limits: Mapping[str, Explained], name_width: int) -> List[str]:
@@ -183,7 +183,7 @@ def _lead(line: Line) -> str:
 
 def _counts(line: Line, limits: Mapping[str, Explained]) -> str:
     text = state_counts(line.jobs)
-    waiting = [job for job in line.jobs if job.state == "PENDING" and job.reason]
+    waiting = [job for job in line.jobs if job.state == "PENDING" and job.why]
     reasons = sorted({_explained(job, limits).words for job in waiting})
     return f"{text} ({'; '.join(reasons)})" if reasons else text
 
@@ -192,7 +192,7 @@ def why(job: JobStatus, limits: Mapping[str, Explained]) -> str:
     """What the job waits for, where it runs, or how it ended."""
     if job.ended:
         return ending_words(job)
-    if job.node_list and not job.reason:
+    if job.node_list and not job.why:
         return f"on {job.node_list}"
     words = _explained(job, limits).words
     if job.expected is not None and job.expected > time.time():

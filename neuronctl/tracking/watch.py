@@ -150,7 +150,7 @@ def _screen() -> Iterator[bool]:
 
 
 def _states(found: Found) -> List[object]:
-    return [(job.id, job.state, job.reason, job.node_list) for job in found.jobs]
+    return [(job.id, job.state, job.why, job.node_list) for job in found.jobs]
 
 
 def _clock(moment: float) -> str:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from neuronctl import console, masking, shell, units
 from neuronctl.diagnosis import log_text, signs
 from neuronctl.request.begin_time import moment
-from neuronctl.slurm.pending_reasons import explain, reason_words
+from neuronctl.slurm.pending_reasons import explain
 from neuronctl.tracking.rank_filter import RankFilter
 
 LOGS = (
@@ -106,7 +106,7 @@ def test_log_patterns(text: str, any_task: bool, name: str) -> None:
 @given(texts(("QOSMaxJobsPerUserLimit", "ReqNodeNotAvail, UnavailableNodes:n[1-3]", "Priority")))
 def test_pending_reasons(text: str) -> None:
     with bounded():
-        explain(text), reason_words(text)
+        explain(text)
 
 
 @inputs(0.5)

@@ -117,7 +117,7 @@ def test_a_signal_that_accounting_hides() -> None:
 
 
 def test_unknown_states_and_ends() -> None:
-    made = diagnose(evidence("UNKNOWN", "step 9", reason="no longer in the queue"))
+    made = diagnose(evidence("UNKNOWN", "step 9", absent="no longer in the queue"))
     assert "how it ended is unknown: no longer in the queue" in made.what
     assert made.line is not None
     made = diagnose(evidence("NEWLY_INVENTED", "step 9"))

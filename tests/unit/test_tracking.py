@@ -12,7 +12,7 @@ import pytest
 from neuronctl.records.store import JobRecord, RecordDraft, SeenState
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.pending_reasons import REASONS, reason_words
+from neuronctl.slurm.pending_reasons import REASONS, explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.endings import _STATE_CODES, ending_words, exit_status, exit_text
@@ -111,15 +111,15 @@ def test_forgotten_by_the_controller() -> None:
     assert (status.state, status.source, status.reason) == ("TIMEOUT", "sacct", "")
     (status,) = merge(record(), [], [past(state="RUNNING")])
     assert (status.state, status.ended, status.exit) == ("RUNNING", False, None)
-    assert status.reason == "no longer in the queue; accounting lags behind"
+    assert (status.reason, status.why) == ("", "no longer in the queue; accounting lags behind")
 
 
 def test_absent_is_not_completed() -> None:
     (status,) = merge(record(), absent="no longer in the queue")
     assert (status.state, status.source, status.ended) == ("UNKNOWN", "record", False)
-    assert status.reason == "no longer in the queue" and exit_status(status) == 1
+    assert status.why == "no longer in the queue" and exit_status(status) == 1
     (status,) = merge(record(SeenState(NOW, "RUNNING")), absent="gone")
-    assert (status.state, status.reason) == ("UNKNOWN", "gone; last seen RUNNING")
+    assert (status.state, status.why) == ("UNKNOWN", "gone; last seen RUNNING")
     (status,) = merge(record(SeenState(NOW, "FAILED", "", "3:0")))
     assert (status.state, status.exit, status.gpus) == ("FAILED", ExitCode(3, 0), 8)
     assert merge(None) == ()
@@ -161,9 +161,9 @@ def test_a_number_that_was_used_again() -> None:
 
 def test_unknown_states_and_reasons_stay_as_they_came() -> None:
     (status,) = merge(None, [queue(state="DISCOMBOBULATED", reason="BecauseX")])
-    assert status.state == "DISCOMBOBULATED" and reason_words(status.reason) == "BecauseX"
-    assert reason_words("Priority") == "jobs with higher priority are ahead"
-    assert reason_words("ReqNodeNotAvail, UnavailableNodes:gpu30") == (
+    assert status.state == "DISCOMBOBULATED" and status.explained.words == "BecauseX"
+    assert explain("Priority").words == "jobs with higher priority are ahead"
+    assert explain("ReqNodeNotAvail, UnavailableNodes:gpu30").words == (
         "a node that it requests is not available (UnavailableNodes:gpu30)"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.model import Place
@@ -11,16 +12,74 @@ from neuronctl.batchscript.shell_text import Command, Word, read_shell
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 
-SRUN_KIND, MPIRUN, TORCHRUN, ACCELERATE = "srun", "mpirun", "torchrun", "accelerate launch"
-DEEPSPEED, HOROVODRUN, PYTHON, SHELL, PROGRAM = (
+
+@dataclass(frozen=True)
+class Kind:
+    """What sort of program is started; of a launcher, also how it is called.
+
+    name: as messages have it. commands: the words that call it; modules: those that do so behind
+    ``python -m``. flags: its options that take no value. nodes: its option for the number of nodes.
+    of_node: whether it starts the processes of its own node, and one of it is needed on each.
+    """
+
+    name: str
+    commands: Tuple[str, ...] = ()
+    modules: Tuple[str, ...] = ()
+    flags: str = ""
+    nodes: str = ""
+    of_node: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+PYTHON, SHELL, PROGRAM = Kind("python"), Kind("shell"), Kind("program")
+SRUN_KIND = Kind("srun", ("srun",), nodes="nodes")
+MPIRUN = Kind("mpirun", ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun"))
+TORCHRUN = Kind(
+    "torchrun",
+    ("torchrun", "torchrun_jsc"),
+    ("torch.distributed.run", "torch.distributed.launch"),
+    "standalone no_python m module run_path use_env h help",
+    nodes="nnodes",
+    of_node=True,
+)
+ACCELERATE = Kind(
+    "accelerate launch",
+    ("accelerate launch",),
+    ("accelerate.commands.launch",),
+    """
+    multi_gpu use_deepspeed use_fsdp use_megatron_lm use_tp cpu mps tpu tpu_use_cluster
+    tpu_use_sudo no_tpu_cluster use_mps_device debug m module no_python q quiet
+    enable_cpu_affinity use_xpu downcast_bf16 no_local_rank
+    """,
+    nodes="num_machines",
+    of_node=True,
+)
+DEEPSPEED = Kind(
     "deepspeed",
+    ("deepspeed", "deepspeed.pt"),
+    ("deepspeed.launcher.runner",),
+    """
+    no_local_rank no_python no_ssh no_ssh_check force_multi save_pid module
+    enable_elastic_training bind_cores_to_rank
+    """,
+    of_node=True,
+)
+HOROVODRUN = Kind(
     "horovodrun",
-    "python",
-    "shell",
-    "program",
+    ("horovodrun",),
+    ("horovod.runner",),
+    """
+    gloo mpi jsrun verbose disable_cache check_build tcp mpi_threads_disable autotune
+    log_with_timestamp log_without_timestamp
+    """,
 )
 LAUNCHERS = (SRUN_KIND, MPIRUN, TORCHRUN, ACCELERATE, DEEPSPEED, HOROVODRUN)
-"""Each starts the processes of its own node."""
+CONTAINERS = ("singularity", "apptainer")
+
+_CALLED = {tuple(words.split()): kind for kind in LAUNCHERS for words in kind.commands}
+_MODULES = {module: kind for kind in LAUNCHERS for module in kind.modules}
 
 UNKNOWN = "\0"
 """Stands for a value that cannot be known."""
@@ -30,12 +89,12 @@ UNKNOWN = "\0"
 class Launch:
     """One program that is started, and what it starts.
 
-    kind: one of the constants above. options: its own, without dashes and with ``_`` for ``-``;
+    options: its own, without dashes and with ``_`` for ``-``;
     UNKNOWN where a value cannot be known. certain: whether every option is known. inside: what it
     starts, as far as the text shows.
     """
 
-    kind: str
+    kind: Kind
     word: Word
     command: Command
     options: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +116,7 @@ class Launch:
 
     def has(self, *names: str) -> bool:
         """Whether one of these options is given."""
-        return any(name in self.options for name in names)
+        return any(_key(name) in self.options for name in names)
 
     def place_of(self, name: str) -> Place:
         """Where one of its options is given; that of the program where it is not seen."""
@@ -93,28 +152,6 @@ wdir wd path genvlist envlist launcher iface timeout output-filename mca pmca gm
 cpus-per-proc rankfile tune personality
 """.split()  # noqa: SIM905
 _MPIRUN_PAIRS = ("mca", "pmca", "gmca", "genv", "env")
-_FLAGS = {
-    TORCHRUN: "standalone no_python m module run_path use_env h help",
-    ACCELERATE: """
-        multi_gpu use_deepspeed use_fsdp use_megatron_lm use_tp cpu mps tpu tpu_use_cluster
-        tpu_use_sudo no_tpu_cluster use_mps_device debug m module no_python q quiet
-        enable_cpu_affinity use_xpu downcast_bf16 no_local_rank
-    """,
-    DEEPSPEED: """
-        no_local_rank no_python no_ssh no_ssh_check force_multi save_pid module
-        enable_elastic_training bind_cores_to_rank
-    """,
-    HOROVODRUN: """
-        gloo mpi jsrun verbose disable_cache check_build tcp mpi_threads_disable autotune
-        log_with_timestamp log_without_timestamp
-    """,
-}
-"""The options of Python's launchers that take no value."""
-_PYTHONS = {
-    **dict.fromkeys((TORCHRUN, "torchrun_jsc"), TORCHRUN),
-    **dict.fromkeys((DEEPSPEED, "deepspeed.pt"), DEEPSPEED),
-    HOROVODRUN: HOROVODRUN,
-}
 _CONTAINER_FLAGS = """
 nv rocm c contain cleanenv e writable_tmpfs no_home fakeroot f containall C userns u pid p ipc i
 writable w no_init no_privs keep_privs nvccli compat net no_eval no_umask vm
@@ -127,17 +164,12 @@ def _launch(words: Sequence[Word], command: Command, depth: int) -> Optional[Lau
         return None
     word, rest = words[0], words[1:]
     name = (word.value or "").rpartition("/")[2]
-    if name == "srun":
-        return _srun(word, rest, command, depth)
-    if name in ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun"):
-        return _mpirun(word, rest, command, depth)
-    if name in _PYTHONS:
-        return _options(_PYTHONS[name], word, rest, command, depth)
-    if name == "accelerate":
-        if rest and rest[0].value == "launch":
-            return _options(ACCELERATE, word, rest[1:], command, depth)
-        return Launch(PROGRAM, word, command)
-    if name in ("singularity", "apptainer"):
+    for called in ((name,), (name, *(one.value or "" for one in rest[:1]))):
+        kind = _CALLED.get(called)
+        if kind is not None:
+            read = {SRUN_KIND: _srun, MPIRUN: _mpirun}.get(kind, partial(_options, kind))
+            return read(word, rest[len(called) - 1 :], command, depth)
+    if name in CONTAINERS:
         return _container(word, rest, command, depth)
     if names_python(name):
         return _python(word, rest, command, depth)
@@ -216,11 +248,11 @@ def _mpirun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> L
 
 
 def argparse_options(
-    kind: str, words: Sequence[str]
+    kind: Kind, words: Sequence[str]
 ) -> Tuple[Dict[str, str], Dict[str, str], Tuple[str, ...]]:
     """The options of a launcher of Python's: name -> value, name -> both in one word, and what
     follows."""
-    flags = _FLAGS[kind].split()
+    flags = kind.flags.split()
     options: Dict[str, str] = {}
     typed: Dict[str, str] = {}
     at = 0
@@ -236,7 +268,7 @@ def argparse_options(
     return options, typed, tuple(words[at:])
 
 
-def _options(kind: str, word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+def _options(kind: Kind, word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
     """A launcher of Python's."""
     options, _, behind = argparse_options(kind, _texts(rest))
     rest = rest[len(rest) - len(behind) :]
@@ -276,12 +308,6 @@ _FOUND_ON_PATH = re.compile(
     r"""["']?(?:\$\(|`)\s*(?:which|command -v)\s+(torchrun|deepspeed)\s*[)`]["']?"""
 )
 """``python $(which torchrun)``."""
-_MODULES = {
-    **dict.fromkeys(("torch.distributed.run", "torch.distributed.launch"), TORCHRUN),
-    "accelerate.commands.launch": ACCELERATE,
-    "deepspeed.launcher.runner": DEEPSPEED,
-    "horovod.runner": HOROVODRUN,
-}
 
 
 def _python(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
@@ -298,7 +324,7 @@ def _python(word: Word, rest: Sequence[Word], command: Command, depth: int) -> L
         at += 2 if texts[at] in ("-W", "-X") else 1
     found = _FOUND_ON_PATH.fullmatch(rest[at].raw) if at < len(rest) else None
     if found is not None:
-        return _options(found[1], word, rest[at + 1 :], command, depth)
+        return _options(_CALLED[found[1],], word, rest[at + 1 :], command, depth)
     script = texts[at] if at < len(texts) else ""
     return Launch(PYTHON, word, command, {"script": script})
 

@@ -7,6 +7,7 @@ from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.launches import (
     ACCELERATE,
+    CONTAINERS,
     DEEPSPEED,
     HOROVODRUN,
     TORCHRUN,
@@ -318,7 +319,7 @@ def _horovodrun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
 
 def _contained(words: Tuple[str, ...], size: Size, *, by_srun: bool = False) -> Optional[Start]:
     """``singularity exec``, where a job file can say all that it is told."""
-    if len(words) < 4 or words[0] not in ("singularity", "apptainer") or words[1] != "exec":
+    if len(words) < 4 or words[0] not in CONTAINERS or words[1] != "exec":
         return None
     options, rest = container_options(words[2:])
     if len(rest) < 2 or _variable(rest[0]) or "/" in words[0]:

@@ -27,6 +27,12 @@ TRAINING = "several processes or a Python program"
 
 PROGRAM, PROGRAM_AND_VARIABLES = "program", "program and variables"
 
+NAMES_OTHERS = (
+    *("--nnodes", "--rdzv-endpoint", "--rdzv-backend", "--num-machines", "--machine-rank"),
+    *("--config-file", "--hostfile", "--no-ssh"),
+)
+"""With one of these options, the launchers of several nodes know of each other."""
+
 
 @dataclass(frozen=True)
 class Launcher:

@@ -86,10 +86,6 @@ def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
         yield Violation(words, f"one process per GPU is usual: --ntasks-per-node {gpus}")
 
 
-# With one of these, the launchers of the nodes know of each other.
-_NAMES_OTHERS = ("--nnodes", "--rdzv", "--num_machines", "--machine_rank", "--config_file")
-
-
 @rule("NC305")
 def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
@@ -100,7 +96,8 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     if called is None:
         return
     launcher, name, args = called
-    if plan.processes_per_node == 1 and any(one.startswith(_NAMES_OTHERS) for one in args):
+    knows_others = any(option_name(one) in launchers.NAMES_OTHERS for one in args)
+    if plan.processes_per_node == 1 and knows_others:
         return
     start = next((i for i, one in enumerate(args) if one.endswith(".py")), None)
     line = "PROGRAM …" if start is None else join(args[start:])

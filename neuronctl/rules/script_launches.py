@@ -7,8 +7,7 @@ from typing import Iterator, Optional, Tuple
 
 from neuronctl.batchscript.launches import (
     ACCELERATE,
-    DEEPSPEED,
-    HOROVODRUN,
+    LAUNCHERS,
     MPIRUN,
     PYTHON,
     SHELL,
@@ -18,16 +17,10 @@ from neuronctl.batchscript.launches import (
     Launch,
 )
 from neuronctl.batchscript.model import Edit, Place
+from neuronctl.launch.launchers import NAMES_OTHERS
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
 from neuronctl.words import counted
-
-_NAMES_OTHERS = (
-    *("nnodes", "rdzv_endpoint", "rdzv_backend", "num_machines", "machine_rank", "config_file"),
-    *("hostfile", "no_ssh"),
-)
-"""With one of these, the launchers of the nodes know of each other."""
-
 
 # srun takes no notice of --ntasks-per-node alone where the job has a number of tasks.
 _ONE_PER_NODE = {
@@ -49,7 +42,7 @@ def launcher_in_launcher(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 
 def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[str, str]]:
     """(what happens, what to write) where a launcher starts another one wrongly."""
-    if inner.kind not in (SRUN_KIND, MPIRUN, TORCHRUN, ACCELERATE, DEEPSPEED, HOROVODRUN):
+    if inner.kind not in LAUNCHERS:
         return None
     if outer.kind == TORCHRUN:
         return (
@@ -70,7 +63,7 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
     nodes, each = times
     if nodes * each < 2:
         return None
-    if inner.kind in (MPIRUN, HOROVODRUN, SRUN_KIND):
+    if not inner.kind.of_node:
         if inner.kind == SRUN_KIND and inner.has("overlap"):
             return None
         return (
@@ -85,7 +78,7 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
             f"{inner.kind} starts the processes of its node itself: that many separate trainings",
             f"start one per node: {_ONE_PER_NODE[outer.kind]}, or leave {inner.kind} out",
         )
-    if nodes > 1 and each == 1 and not inner.has(*_NAMES_OTHERS):
+    if nodes > 1 and each == 1 and not inner.has(*NAMES_OTHERS):
         return (
             f"{inner.kind} is started on {nodes} nodes, and nothing tells it of the others: "
             f"{nodes} separate trainings",
@@ -111,9 +104,6 @@ def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[ScriptViolation
         )
 
 
-_NODES = {SRUN_KIND: "nodes", TORCHRUN: "nnodes", ACCELERATE: "num_machines"}
-
-
 @script_rule("NC622")
 def larger_than_the_job(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     plan = facts.plan
@@ -124,7 +114,7 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     for top in facts.launches:
         yield from _too_many_tasks(facts, top)
         for one in (top, *top.below()):
-            count = one.count(_NODES.get(one.kind, ""))
+            count = one.count(one.kind.nodes)
             if count is None:
                 continue
             if fixed and count > plan.nodes and not one.has("jobid"):
@@ -146,7 +136,7 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
-    starters = [one for one in facts.every_launch if one.kind in (TORCHRUN, ACCELERATE, DEEPSPEED)]
+    starters = [one for one in facts.every_launch if one.kind.of_node]
     alone = len(starters) == 1 and not starters[0].command.background
     for one in starters:
         has, where = plan.gpus_per_node, "per node"

@@ -540,6 +540,12 @@ CASES: List[Case] = [
     ),
     (
         "NC305",
+        {"nodes": 2, "launcher": "srun", "script": "torchrun", "args": ("--rdzv-id=1", "t.py")},
+        ["srun starts torchrun 2 times"],
+        {"nodes": 2, "launcher": "srun", "script": "deepspeed", "args": ("--no_ssh", "t.py")},
+    ),
+    (
+        "NC305",
         {"nodes": 2, "launcher": "torchrun", "script": "mpirun", "args": ("t.py", "x" * 99)},
         ["--launcher mpirun t.py …"],
         {"nodes": 2, "launcher": "torchrun", "script": "t.py", "args": ("mpirun",)},

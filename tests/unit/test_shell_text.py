@@ -67,7 +67,7 @@ def test_directives_in_a_here_document_are_no_comments() -> None:
 
 
 def kinds(one: Optional[Launch]) -> List[str]:
-    return [] if one is None else [one.kind, *(inner.kind for inner in one.below())]
+    return [] if one is None else [one.kind.name, *(inner.kind.name for inner in one.below())]
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,31 @@ def expand_log_pattern(
     return re.sub(r"%(\d{0,9})(.)", replace, pattern, flags=re.ASCII | re.DOTALL)
 
 
+# ------------------------------------------------------------------------- signals
+
+SIGNALS = (
+    *("HUP", "INT", "QUIT", "ABRT", "KILL", "ALRM", "TERM", "USR1", "USR2"),
+    *("URG", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "XCPU"),
+)
+"""The signals that sbatch accepts by name (tested with Slurm 22.05)."""
+
+
+def split_signal(text: str) -> Tuple[str, str, str]:
+    """``b:SIGusr1@120`` is ``("B", "usr1", "120")``: ``--signal`` as sbatch splits it, unchecked.
+
+    The first part may have R, too; the last one is empty where no time is given.
+    """
+    flags = re.match("(?i)(R?B?R?):?", text)
+    assert flags is not None
+    name, _, seconds = text[flags.end() :].partition("@")
+    return flags[1].upper(), signal_name(name), seconds
+
+
+def signal_name(text: str) -> str:
+    """``USR1`` for ``SIGUSR1``; a number stays as it is."""
+    return re.sub("(?i)^SIG", "", text.strip())
+
+
 # ------------------------------------------------- arrays, dependencies, mail types
 
 MAIL_TYPES = ("NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT",

@@ -71,17 +71,12 @@ def _memory(text: str) -> None:
     units.parse_memory(text.lstrip(" \t").lstrip("+"))
 
 
-_SIGNALS = "HUP INT QUIT ABRT KILL ALRM TERM CHLD USR1 USR2 PIPE URG CONT STOP TSTP TTIN TTOU XCPU"
-
-
 def _signal(text: str) -> None:
-    rest = re.sub(r"^R?B?R?:?", "", text, count=1, flags=re.IGNORECASE)
-    name, at, seconds = rest.partition("@")
-    plain = re.sub("^SIG", "", name.strip(), flags=re.IGNORECASE).upper()
-    number = int(name) if re.fullmatch(r"[0-9]{1,5}", name.strip()) else 0
-    if plain not in _SIGNALS.split() and not 0 < number <= 0xFFFF:
-        raise ValueError(f"'{name}' is not a signal; use a number or {', '.join(_SIGNALS.split())}")
-    if at and (not re.fullmatch("[0-9]{0,9}", seconds) or int(seconds or 0) > 0xFFFF):
+    _, name, seconds = units.split_signal(text)
+    number = int(name) if re.fullmatch("[0-9]{1,5}", name) else 0
+    if name.upper() not in (*units.SIGNALS, "CHLD", "PIPE") and not 0 < number <= 0xFFFF:
+        raise ValueError(f"'{name}' is not a signal; use a number or {', '.join(units.SIGNALS)}")
+    if not re.fullmatch("[0-9]{0,9}", seconds) or int(seconds or 0) > 0xFFFF:
         raise ValueError(f"'{seconds}' after @ is not a number of seconds up to 65535")
 
 

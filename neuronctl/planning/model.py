@@ -14,6 +14,7 @@ from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.shell import Shell, Word, is_reference
+from neuronctl.units import split_signal
 from neuronctl.words import counted
 
 
@@ -300,12 +301,10 @@ def signal_of(request: JobRequest) -> Optional[Signal]:
     """The request's ``--signal``, taken apart; None without one."""
     if request.signal is None:
         return None
-    match = re.fullmatch(r"(?:([BR]+):)?(?:SIG)?([^@]+)(?:@.*)?", request.signal)
-    if match is None:
-        return None
     import signal as signals  # here, as few jobs have one
 
-    to_shell, name = "B" in (match[1] or ""), match[2]
+    flags, name, _ = split_signal(request.signal)
+    to_shell, name = "B" in flags, name.upper()
     with contextlib.suppress(ValueError):
         name = signals.Signals(int(name)).name[3:]
     number = int(name) if name.isdigit() else int(getattr(signals, f"SIG{name}"))

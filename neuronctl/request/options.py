@@ -218,21 +218,15 @@ def _memory(texts: Sequence[str]) -> str:
     return texts[0].strip()
 
 
-# The signals that sbatch accepts by name (tested with Slurm 22.05).
-_SIGNALS = (
-    *("HUP", "INT", "QUIT", "ABRT", "KILL", "ALRM", "TERM", "USR1", "USR2"),
-    *("URG", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "XCPU"),
-)
-
-
 def _signal(texts: Sequence[str]) -> str:
-    if not re.fullmatch(r"([BR]{1,2}:)?(SIG)?[A-Z0-9+-]{1,10}(@[0-9]{1,5})?", one_line(texts[0])):
+    form = r"(?:(?:BR?|RB?):)?(?:SIG)?([A-Z0-9+-]{1,10})(?:@([0-9]{1,5}))?"
+    match = re.fullmatch(form, one_line(texts[0]))
+    if match is None:
         raise ValueError(f"'{texts[0]}' is not [B:]SIGNAL[@SECONDS], such as B:USR1@120")
-    name, _, seconds = texts[0].rpartition(":")[2].partition("@")
-    name = name[3:] if name.startswith("SIG") else name
-    if name not in _SIGNALS and not (name.isdigit() and int(name)):
-        raise ValueError(f"'{name}' is not a signal; use a number or {', '.join(_SIGNALS)}")
-    if int(seconds or 0) > 65535:
+    name, seconds = match[1], match[2] or "0"
+    if name not in units.SIGNALS and not (name.isdigit() and int(name)):
+        raise ValueError(f"'{name}' is not a signal; use a number or {', '.join(units.SIGNALS)}")
+    if int(seconds) > 65535:
         raise ValueError(f"{seconds} seconds exceed Slurm's maximum of 65535")
     return texts[0]
 

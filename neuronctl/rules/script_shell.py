@@ -15,6 +15,7 @@ from neuronctl.batchscript.values import digits
 from neuronctl.masking import is_secret_name, listed_variables, tells_secret
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
+from neuronctl.units import split_signal
 from neuronctl.words import counted
 
 _OF_A_TASK = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_TASK_PID")
@@ -164,13 +165,12 @@ def late_directory(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 def _signal(facts: ScriptFacts) -> Optional[str]:
     """The name of the signal that --signal sends to the batch shell, without SIG."""
     given = facts.given("signal")
-    match = re.fullmatch(r"(?i)R?BR?:?(?:SIG)?(\w+)(?:@.*)?", given.value or "") if given else None
-    if match is None:
+    flags, name, _ = split_signal("" if given is None else given.value or "")
+    if "B" not in flags:
         return None
-    text = match[1].upper()
-    number = digits(text)
+    number = digits(name)
     if number is None:
-        return text
+        return name.upper()
     return next((one.name[3:] for one in signals.Signals if one == number), None)
 
 
@@ -189,15 +189,15 @@ def _not_for_the_shell(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     """A trap of the batch shell's for a signal that goes to srun's processes alone."""
     given = facts.given("signal")
     value = "" if given is None else given.value or ""
-    match = re.fullmatch(r"(?i)(?:R:)?(?:SIG)?([A-Z]+[0-9]?)(@.*)?", value)
-    if match is None:
+    flags, name, seconds = split_signal(value)
+    if "B" in flags or not name[:1].isalpha():
         return
-    for trap in _traps(facts, match[1].upper())[:1]:
+    for trap in _traps(facts, name.upper())[:1]:
         yield ScriptViolation(
             f"this trap does not run: without B:, --signal={value} goes to the processes "
             "that srun started, not to the batch shell",
             trap.place,
-            f"write --signal=B:{match[1]}{match[2] or ''}",
+            f"write --signal=B:{name}{seconds and f'@{seconds}'}",
         )
 
 

@@ -99,6 +99,7 @@ BAD = [
     ("time", "99999999999", "is not a valid time"),
     ("mem", "80 GB", "is not a valid memory size"),
     ("mem", "-1", "is not a valid memory size"),
+    ("signal", "BB:USR1", r"is not \[B:\]SIGNAL"),
     ("signal", "USR1 @60", r"is not \[B:\]SIGNAL"),
     ("signal", "", "is empty"),
     ("time", "8h", "'8h' is not a Slurm time; write 8:00:00"),

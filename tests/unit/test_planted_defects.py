@@ -79,6 +79,7 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC634", f"{GPU}\n#SBATCH -o out/%j.txt", f"mkdir -p out@@\n{RUN}"),
     ("NC635", f"{GPU}\n#SBATCH --signal=B:TERM@300@@", RUN),
     ("NC635", f"{GPU}\n#SBATCH --signal=B:10@60@@", f"trap 'echo x' EXIT\n{RUN}"),
+    ("NC635", f"{GPU}\n#SBATCH --signal=b:sigterm@60@@", RUN),
     ("NC636", f"{GPU} --signal=B:USR1@60", f"trap 'touch x' SIGUSR1@@\n{RUN}"),
     ("NC637", GPU, f"OMP_NUM_THREADS=16@@\n{RUN}"),
     ("NC640", GPU, f"export API_KEY=abcdefgh12345678@@\n{RUN}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Tuple
 
 import pytest
 from hypothesis import given
@@ -295,3 +295,17 @@ def test_mail_types() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             units.check_mail_type(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("USR1", ("", "USR1", "")),
+        ("b:SIGusr1@120", ("B", "usr1", "120")),
+        ("RB: 10@", ("RB", "10", "")),
+        ("BRTERM", ("BR", "TERM", "")),
+        ("BB:TERM", ("B", "B:TERM", "")),
+    ],
+)
+def test_signals_are_split_as_sbatch_does(text: str, parts: Tuple[str, str, str]) -> None:
+    assert units.split_signal(text) == parts

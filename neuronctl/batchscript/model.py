@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Tuple
 
+from neuronctl.batchscript.prefixes import interpreter
 from neuronctl.batchscript.values import ACCUMULATED, digits, excluding
 from neuronctl.frozen import dataclass, replace
 from neuronctl.sbatch_options import SBATCH
@@ -134,6 +135,11 @@ class Header:
     def options(self) -> Mapping[str, Given]:
         """By name, as in in_force()."""
         return in_force(self.given)
+
+    @property
+    def for_bash(self) -> bool:
+        """Whether the first line names bash, or sh."""
+        return interpreter(self.shebang) in ("bash", "sh")
 
     @property
     def unread(self) -> FrozenSet[str]:

@@ -16,7 +16,7 @@ from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.overlay import overlay
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, WILL_WAIT, Verdict
+from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, SLURM, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, WARNING
 from neuronctl.rules import (
@@ -58,7 +58,7 @@ class Assessment:
     def verdict(self) -> Verdict:
         """What would happen to the job if it were submitted now."""
         forecast, refusals, waits = self.forecast, self.refusals, self.waits
-        judged_by = "Slurm" if forecast is not None else f"the catalog alone: {self.why_not}"
+        judged_by = SLURM if forecast is not None else f"the catalog alone: {self.why_not}"
         if refusals:
             codes = " ".join(sorted({finding.code for finding in refusals}))
             return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)

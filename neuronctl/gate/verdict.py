@@ -10,6 +10,7 @@ REFUSED = "refused"
 WILL_WAIT = "will wait"
 CAN_START = "can start now"
 NOT_KNOWN = "not known"
+SLURM = "Slurm"
 
 ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 """The best first."""
@@ -17,10 +18,10 @@ ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 
 @dataclass(frozen=True)
 class Verdict:
-    """kind: one of the four words above. cause: Slurm's reason, or the codes that refuse.
+    """kind: one of the first four words above. cause: Slurm's reason, or the codes that refuse.
 
     until: epoch seconds by which it starts at the latest, as far as the user's own limits go;
-    None: not known. judged_by: ``"Slurm"``, or why it was the catalog alone. also: further reasons
+    None: not known. judged_by: SLURM, or why it was the catalog alone. also: further reasons
     to wait, any of which Slurm may show in place of ``cause``.
     """
 
@@ -28,12 +29,12 @@ class Verdict:
     words: str
     cause: str = ""
     until: Optional[int] = None
-    judged_by: str = "Slurm"
+    judged_by: str = SLURM
     also: Tuple[str, ...] = ()
 
     @property
     def by_slurm(self) -> bool:
-        return self.judged_by == "Slurm"
+        return self.judged_by == SLURM
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.words}" if self.words else self.kind

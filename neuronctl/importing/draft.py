@@ -9,6 +9,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from neuronctl.batchscript.directive_words import DIRECTIVE
 from neuronctl.batchscript.header import read_header
 from neuronctl.batchscript.model import Header
+from neuronctl.batchscript.prefixes import interpreter
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.batchscript.statements import (
     NAME_BEGINS,
@@ -71,10 +72,8 @@ def _refuse(header: Header, name: str, text: str) -> None:
             "one",
             "submit the script itself with sbatch",
         )
-    words = header.shebang.split()
-    names = [word.rpartition("/")[2] for word in words if not word.startswith("-")]
-    shell = next((one for one in names if one != "env"), "")
-    if shell not in ("bash", "sh"):
+    if not header.for_bash:
+        shell = interpreter(header.shebang)
         raise UsageError(
             f"{name}:1: a script for {shell or 'no interpreter'}: bash reads what a job file runs",
             "write a job file that starts it as a program: script: FILE",
@@ -156,7 +155,7 @@ class _Importer:
         if problem is not None:
             message = f"bash says: {problem.message}; this is carried over as it is"
             self._say(min(problem.line, len(shell_lines)), message)
-        if header.shebang.split()[0].rpartition("/")[2] == "sh":
+        if interpreter(header.shebang) == "sh":
             self.remarks.append(Remark(1, "a script for sh: bash runs the job"))
         line = uses_arguments(self.text)
         if line is not None:

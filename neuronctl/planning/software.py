@@ -6,7 +6,7 @@ import os
 import re
 from typing import List, Optional, Tuple
 
-from neuronctl.batchscript.prefixes import names_python, program_at
+from neuronctl.batchscript.prefixes import interpreter, names_python, program_at
 from neuronctl.catalog.model import Cluster
 from neuronctl.launch import launchers
 from neuronctl.launch.environments import (
@@ -105,10 +105,7 @@ def _interpreter(path: str) -> str:
             line = file.read(200).partition(b"\n")[0].decode("utf-8", "replace")
     except OSError:
         return ""
-    words = line[2:].split() if line.startswith("#!") else []
-    words = [word for word in words if not word.startswith("-")]
-    names = [word.rpartition("/")[2] for word in words]
-    return next((name for name in names if name != "env"), "")
+    return interpreter(line[2:]) if line.startswith("#!") else ""
 
 
 def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[Word, ...]:

@@ -141,7 +141,7 @@ def _checked(
     for_grammar = _for_grammar(text_read, header)
     shell = read_shell(for_grammar)
     ends = [one for one in (header.left_out, shell.unread) if one]
-    if for_grammar != text_read and not _is_for_bash(header):
+    if for_grammar != text_read and not header.for_bash:
         ends.append(for_grammar.count("\n") + 1)
     left_out = min(ends, default=0)
     known = known and not (left_out and left_out < header.first_command)
@@ -185,7 +185,7 @@ def _for_grammar(text: str, header: Header) -> str:
     """What the grammar reads: a long text that bash cannot read would take it minutes."""
     if len(text) <= _LONG:
         return text
-    if not _is_for_bash(header):
+    if not header.for_bash:
         return text[: text.rfind("\n", 0, _LONG) + 1]
     found = _bash_says(text, header)
     lines = text.split("\n")
@@ -198,11 +198,6 @@ def _bash_says(text: str, header: Header) -> Optional[Tuple[Place, SyntaxProblem
     return None if found is not None and header.left_out and found[1].at_end else found
 
 
-def _is_for_bash(header: Header) -> bool:
-    names = [word.rpartition("/")[2] for word in header.shebang.split()]
-    return bool({"bash", "sh"} & set(names))
-
-
 def _unreadable(
     text: str, header: Header, shell: ShellText
 ) -> Optional[Tuple[Place, SyntaxProblem]]:
@@ -212,7 +207,7 @@ def _unreadable(
     here-document.
     """
     doubtful = shell.broken is not None or "<<" in text or len(text) > _LONG
-    if not doubtful or not _is_for_bash(header) or "\0" in text:
+    if not doubtful or not header.for_bash or "\0" in text:
         return None
     found = _bash_says(text, header)
     if found is None:

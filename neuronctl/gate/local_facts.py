@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from functools import cache
-from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from neuronctl.errors import UsageError
 from neuronctl.files import open_regular
@@ -24,10 +23,6 @@ from neuronctl.rules import LocalFacts
 from neuronctl.shell import quote
 from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
-
-if TYPE_CHECKING:
-    from neuronctl.batchscript.model import Place
-    from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 
 def look(plan: JobPlan) -> LocalFacts:
@@ -95,34 +90,13 @@ def _broken_texts(plan: JobPlan) -> Iterator[str]:
     texts.append(("", "--setup-first", "\n".join(request.setup_first)))
     texts.append(("", "--setup", "\n".join(request.setup)))
     for prefix, what, text in texts:
-        found = unreadable(text) if text else None
-        if found is not None:
-            place, problem = found
-            where = f"line {place.line}, column {place.column}"
-            yield f"{prefix}bash cannot read {what}, {where}: {problem.message}"
+        if text:
+            from neuronctl.slurm.shell_syntax import syntax_problem  # here: few jobs have any
 
-
-@cache
-def unreadable(text: str) -> Optional[Tuple[Place, SyntaxProblem]]:
-    """Where and why bash cannot read shell text; None where it can."""
-    from neuronctl.slurm.shell_syntax import syntax_problem
-
-    found = syntax_problem(text)
-    if found is None:
-        return None
-    from neuronctl.batchscript.model import Place
-    from neuronctl.batchscript.shell_text import read_shell
-
-    lines = text.split("\n")[: found.line]
-    line = "".join(lines[found.line - 1 :])
-    # The grammar would take minutes for a very long line.
-    place = read_shell("\n".join(lines)).broken if len(line) < 1000 else None
-    start = place.column if place is not None and place.line == found.line else 1
-    if found.token:
-        start = (line.find(found.token) if found.token in line else len(line)) + 1
-    elif found.quote:
-        start = line.find(found.quote, start - 1) + 1
-    return Place(found.line, max(start, 1), len(line) + 1), found
+            found = syntax_problem(text)
+            if found is not None:
+                where = f"line {found.place.line}, column {found.place.column}"
+                yield f"{prefix}bash cannot read {what}, {where}: {found.message}"
 
 
 def _is_file_name(script: str) -> bool:

@@ -154,7 +154,7 @@ class _Importer:
         problem = syntax_problem(self.text) if shell.broken else None
         if problem is not None:
             message = f"bash says: {problem.message}; this is carried over as it is"
-            self._say(min(problem.line, len(shell_lines)), message)
+            self._say(min(problem.place.line, len(shell_lines)), message)
         if interpreter(header.shebang) == "sh":
             self.remarks.append(Remark(1, "a script for sh: bash runs the job"))
         line = uses_arguments(self.text)

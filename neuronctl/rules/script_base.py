@@ -22,7 +22,7 @@ class ScriptFacts:
     """A script as it was read.
 
     plan: what its directives ask for, None where they cannot be read. text: the file's, as far as
-    it is read. unreadable: where bash cannot read it, and what it says. known_options: those of
+    it is read. unreadable: what bash cannot read of it. known_options: those of
     this machine's sbatch where the script has one that may be a plugin's; empty where it cannot be
     asked. left_out: the first line that is not read, 0 where all are.
     """
@@ -31,7 +31,7 @@ class ScriptFacts:
     header: Header
     shell: ShellText
     plan: Optional[JobPlan]
-    unreadable: Optional[Tuple[Place, SyntaxProblem]] = None
+    unreadable: Optional[SyntaxProblem] = None
     known_options: FrozenSet[str] = frozenset()
     left_out: int = 0
 

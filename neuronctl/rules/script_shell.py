@@ -406,11 +406,11 @@ def first_node(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 @script_rule("NC643")
 def syntax(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if facts.unreadable is not None and not facts.unmerged:
-        place, problem = facts.unreadable
+        problem = facts.unreadable
         says = "bash says" if problem.warning else "bash cannot read this and stops here"
         yield ScriptViolation(
             f"{says}: {problem.message}",
-            place,
+            problem.place,
             "look for an open quote, bracket, block, or here-document at or before this line",
             WARNING if problem.warning else None,
         )

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
+from functools import cache
+from typing import TYPE_CHECKING, Optional
 
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import run
 
+if TYPE_CHECKING:
+    from neuronctl.batchscript.model import Place
+
 
 @dataclass(frozen=True)
 class SyntaxProblem:
-    """What bash says of shell text.
+    """What bash says of shell text, and where.
 
-    line: from 1. warning: whether bash runs it all the same, as it does a here-document that
-    nothing ends. token, quote: what bash did not expect, and the quotation mark that nothing
-    closes; "" where it names none. at_end: whether the text ends too early.
+    warning: whether bash runs it all the same, which it does with a here-document that nothing
+    ends. at_end: whether the text ends too early.
     """
 
-    line: int
+    place: Place
     message: str
     warning: bool
-    token: str = ""
-    quote: str = ""
-    at_end: bool = False
+    at_end: bool
 
 
+@cache
 def syntax_problem(text: str) -> Optional[SyntaxProblem]:
     """What bash cannot read; None where it can read all, or where there is no bash."""
     # Whether the text itself or what it sources sets extglob cannot be seen: allow its patterns.
@@ -41,14 +43,24 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
         return None
     # To bash, the end of the file is on a line of its own.
     line = min(int(found[1]), text.rstrip().count("\n") + 1)
-    message = found[3]
-    token = re.search(r"near unexpected token `(.*)'", message)
+    at_end = re.search("end of file|EOF|end-of-file", found[3]) is not None
+    return SyntaxProblem(_place(text, line, found[3]), found[3], bool(found[2]), at_end)
+
+
+def _place(text: str, number: int, message: str) -> Place:
+    """The part of a line that bash cannot read: from the character that it names to the end."""
+    from neuronctl.batchscript.model import Place
+    from neuronctl.batchscript.shell_text import read_shell
+
+    lines = text.split("\n")[:number]
+    line = "".join(lines[number - 1 :])
+    # The grammar would take minutes for a very long line.
+    broken = read_shell("\n".join(lines)).broken if len(line) < 1000 else None
+    start = broken.column if broken is not None and broken.line == number else 1
+    token = re.search(r"near unexpected token `(.+)'", message)
     quote = re.search(r"matching `(['\"`])'", message)
-    return SyntaxProblem(
-        line,
-        message,
-        warning=bool(found[2]),
-        token="" if token is None else token[1],
-        quote="" if quote is None else quote[1],
-        at_end=re.search("end of file|EOF|end-of-file", message) is not None,
-    )
+    if token is not None:
+        start = (line.find(token[1]) if token[1] in line else len(line)) + 1
+    elif quote is not None:
+        start = line.find(quote[1], start - 1) + 1
+    return Place(number, max(start, 1), len(line) + 1)

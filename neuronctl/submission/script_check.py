@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Callable, FrozenSet, Iterable, Mapping, Option
 from neuronctl.batchscript.as_request import as_request
 from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.header import read_command, read_header
-from neuronctl.batchscript.model import Header, Place
+from neuronctl.batchscript.model import Header
 from neuronctl.batchscript.script_file import beginning, is_too_long, read_file
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, UsageError
 from neuronctl.frozen import dataclass, field, replace
-from neuronctl.gate.local_facts import look, unreadable
+from neuronctl.gate.local_facts import look
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
@@ -187,21 +187,21 @@ def _for_grammar(text: str, header: Header) -> str:
         return text
     if not header.for_bash:
         return text[: text.rfind("\n", 0, _LONG) + 1]
-    found = _bash_says(text, header)
+    found = _bash_says(text, header.left_out)
     lines = text.split("\n")
-    return text if found is None or found[1].warning else "\n".join(lines[: found[0].line - 1])
+    return text if found is None or found.warning else "\n".join(lines[: found.place.line - 1])
 
 
-def _bash_says(text: str, header: Header) -> Optional[Tuple[Place, SyntaxProblem]]:
-    """Where bash cannot read a text, but for the end of one that is not all of the script."""
-    found = unreadable(text)
-    return None if found is not None and header.left_out and found[1].at_end else found
+def _bash_says(text: str, left_out: int = 0) -> Optional[SyntaxProblem]:
+    """What bash cannot read of a text, but for the end of one from which lines are left out."""
+    from neuronctl.slurm.shell_syntax import syntax_problem  # here: few scripts need it
+
+    found = syntax_problem(text)
+    return None if found is not None and left_out and found.at_end else found
 
 
-def _unreadable(
-    text: str, header: Header, shell: ShellText
-) -> Optional[Tuple[Place, SyntaxProblem]]:
-    """Where bash cannot read a script.
+def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[SyntaxProblem]:
+    """What bash cannot read of a script.
 
     bash is asked only where the grammar has its doubts, or may have missed that nothing ends a
     here-document.
@@ -209,14 +209,14 @@ def _unreadable(
     doubtful = shell.broken is not None or "<<" in text or len(text) > _LONG
     if not doubtful or not header.for_bash or "\0" in text:
         return None
-    found = _bash_says(text, header)
+    found = _bash_says(text, header.left_out)
     if found is None:
         return None
     for one in shell.commands:  # bash does not read what stands behind the end
         ends = one.name == "exit" or (one.name == "exec" and len(one.words) > 1)
-        if ends and one.sure and one.place.line < found[0].line:
+        if ends and one.sure and one.place.line < found.place.line:
             read = text.split("\n")[: one.place.line]
-            return None if unreadable("\n".join(read)) is None else found
+            return None if _bash_says("\n".join(read)) is None else found
     return found
 
 

@@ -299,15 +299,9 @@ def split_signal(text: str) -> Tuple[str, str, str]:
 
     The first part may have R, too; the last one is empty where no time is given.
     """
-    flags = re.match("(?i)(R?B?R?):?", text)
-    assert flags is not None
-    name, _, seconds = text[flags.end() :].partition("@")
-    return flags[1].upper(), signal_name(name), seconds
-
-
-def signal_name(text: str) -> str:
-    """``USR1`` for ``SIGUSR1``; a number stays as it is."""
-    return re.sub("(?i)^SIG", "", text.strip())
+    match = re.match(r"(?is)(R?B?R?):?\s*(?:SIG)?([^@]*)@?(.*)", text)
+    assert match is not None
+    return match[1].upper(), match[2].strip(), match[3]
 
 
 # ------------------------------------------------- arrays, dependencies, mail types

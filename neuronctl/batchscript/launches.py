@@ -223,11 +223,8 @@ def mpirun_options(
     while at < len(words) and words[at].startswith("-"):
         begin = at
         name, equals, value = words[at].lstrip("-").partition("=")
-        if equals:
+        if equals or name in _MPIRUN_FLAGS:
             options[_key(name)] = value
-            at += 1
-        elif name in _MPIRUN_FLAGS:
-            options[_key(name)] = ""
             at += 1
         elif name in _MPIRUN_VALUES and at + 1 < len(words):
             options[_key(name)] = words[at + 1]

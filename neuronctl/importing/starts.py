@@ -109,15 +109,9 @@ def start(
 
 def _launched(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     """What one of the launchers starts as neuronctl would; None for any other."""
-    name = words[0].rpartition("/")[2]
-    if name != words[0]:
-        return None
-    if name == "srun":
-        return _srun(words[1:], size)
-    if name in ("mpirun", "mpiexec"):
-        return _mpirun(words[1:], size)
-    if name == "horovodrun":
-        return _horovodrun(words[1:], size)
+    known = {"srun": _srun, "mpirun": _mpirun, "mpiexec": _mpirun, "horovodrun": _horovodrun}
+    if words[0] in known:
+        return known[words[0]](words[1:], size)
     return _per_node(words, size) if size.nodes == 1 else None
 
 
@@ -149,6 +143,7 @@ network output error input wait job-name verbose overlap propagate
 # These are so without being said.
 _SAY_NOTHING = (
     ("export", "ALL"),
+    *(("kill-on-bad-exit", one) for one in ("", "1")),
     *(("jobid", f"{NAME_BEGINS}{one}{NAME_ENDS}") for one in ("SLURM_JOB_ID", "SLURM_JOBID")),
 )
 
@@ -171,9 +166,6 @@ def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
         name, value = one.known.name, one.value or ""
         if name in counts:
             if counts[name] is None or size.number(value) != counts[name]:
-                return None
-        elif name == "kill-on-bad-exit":
-            if value not in ("", "1"):
                 return None
         elif (name, value) in _SAY_NOTHING:
             pass
@@ -221,7 +213,7 @@ _MEETING = ("node_rank", "master_addr", "master_port", "standalone")
 
 def _per_node(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     """A launcher that starts the processes of its node, with one task on each."""
-    if size.tasks_per_node != 1 or size.nodes is None or size.cores is None or not words:
+    if size.tasks_per_node != 1 or size.nodes is None or size.cores is None:
         return None
     if words[:2] == ("accelerate", "launch"):
         return _accelerate(words[2:], size)
@@ -326,9 +318,8 @@ def _contained(words: Tuple[str, ...], size: Size, *, by_srun: bool = False) -> 
         return None
     binds = [value for name, value in options if name in ("B", "bind")]
     plain = [name for name, _ in options if name not in ("B", "bind")]
-    if any(value and name not in ("B", "bind") for name, value in options):
-        return None
-    if any(map(_variable, binds)):
+    told = any(value and name not in ("B", "bind") for name, value in options)
+    if told or any(map(_variable, binds)):
         return None
     gpu = {"nv", "rocm"} & set(plain)
     if size.gpus_per_node and not gpu:
@@ -341,8 +332,8 @@ def _contained(words: Tuple[str, ...], size: Size, *, by_srun: bool = False) -> 
         keys.append(("bind", binds))
     if {"cleanenv", "e"} & set(plain):
         keys.append(("cleanenv", True))
-    others = [f"--{one}" if len(one) > 1 else f"-{one}" for one in plain]
-    others = [one for one in others if one not in ("--cleanenv", "-e")]
+    left = (one for one in plain if one not in ("cleanenv", "e"))
+    others = [f"--{one}" if len(one) > 1 else f"-{one}" for one in left]
     if others:
         keys.append(("container-option", others))
     inside = tuple(rest[1:])

@@ -229,11 +229,8 @@ def _per_node(words: Tuple[str, ...], size: Size) -> Optional[Start]:
 def _started(
     launcher: str, kept: List[str], values: Mapping[str, str], rest: Tuple[str, ...]
 ) -> Optional[Start]:
-    if (
-        any(map(_variable, kept))
-        or not rest
-        or any(one.startswith("-") and not one.startswith("--") for one in kept)
-    ):
+    short = any(one.startswith("-") and not one.startswith("--") for one in kept)
+    if short or not rest or any(map(_variable, kept)):
         return None
     if values.keys() & {"m", "module"}:
         rest = ("python", "-m", *rest)
@@ -290,9 +287,7 @@ def _mpirun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     if "bind_to" not in values or any(size.number(values[one]) != size.tasks for one in counts):
         return None  # neuronctl's mpirun binds no process
     plain = {"bind_to", "mca", "x", "oversubscribe", "report_bindings", "verbose"}
-    if values.keys() - counts - plain:
-        return None
-    if any(map(_variable, kept)) or len(counts) > 1 or not rest:
+    if values.keys() - counts - plain or any(map(_variable, kept)) or len(counts) > 1 or not rest:
         return None
     return _program("mpirun", tuple(rest), kept)
 

@@ -273,14 +273,13 @@ def _env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     return tuple(pairs.items())
 
 
-def _option_words(field: str) -> Callable[[Sequence[str]], Fields]:
+def _option_words(option: str, field: str) -> Callable[[Sequence[str]], Fields]:
     """Read words that are passed on byte for byte, each an option or its value."""
 
     def read(texts: Sequence[str]) -> Fields:
         for text in texts:
             first, *others = one_line(text).split(" ")
             if first.startswith("-") and "=" not in first and others:
-                option = "--" + field.replace("_", "-").rstrip("s")
                 words = (part for one in text.split() for part in (option, one))
                 raise ValueError(f"'{text}' is several words; write {join(tuple(words))}")
         return {field: tuple(texts)}
@@ -422,7 +421,7 @@ OPTIONS: Tuple[Option, ...] = (
     _job(
         "--launcher-option WORD...",
         "A word for the launcher itself, such as --tee=3; repeatable.",
-        _option_words("launcher_options"),
+        _option_words("--launcher-option", "launcher_options"),
     ),
     _job("--[no-]preflight", "Check the nodes before the launch (the default).", batch_only=True),
     _environment(
@@ -454,7 +453,7 @@ OPTIONS: Tuple[Option, ...] = (
     _environment(
         "--container-option WORD...",
         "A word for the container runtime, such as --rocm; repeatable.",
-        _option_words("container_options"),
+        _option_words("--container-option", "container_options"),
     ),
     _environment("--setup LINE...", "Shell line to run before the launch; repeatable.", _setup),
 )

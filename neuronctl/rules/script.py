@@ -9,7 +9,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 from neuronctl.batchscript.model import NOWHERE, Edit, Place
 from neuronctl.frozen import dataclass, replace
 from neuronctl.rule_codes import CODES, WARNING
-from neuronctl.rules.base import Finding
+from neuronctl.rules import Finding, Violation, finding_of
 from neuronctl.rules.script_base import SCRIPT_JUDGES, ScriptFacts
 from neuronctl.words import clipped
 
@@ -97,14 +97,8 @@ def check_script(
         every = () if code in off else islice(judge(facts), MOST_OF_ONE)
         for number, one in enumerate(every, 1):
             last = "; more of these are not listed" if number == MOST_OF_ONE else ""
-            finding = Finding(
-                code=code,
-                severity=one.severity or CODES[code].severity,
-                title=CODES[code].title,
-                message=one.message + last,
-                hint=one.hint,
-            )
-            found.append(ScriptFinding(finding, one.place, one.edits))
+            violation = Violation(one.message + last, one.hint, severity=one.severity)
+            found.append(ScriptFinding(finding_of(code, violation), one.place, one.edits))
     told = {one.finding.code for one in found}
     about = {**ABOUT, **NOW} if now else ABOUT
     for finding in _that_hold(facts, of_plan, set(forbidden), about):

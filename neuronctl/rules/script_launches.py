@@ -58,11 +58,9 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
         times = (nodes, total // nodes) if total > nodes else (total, 1)
     else:
         times = facts.times(outer)
-    if times is None:
+    if times is None or times[0] * times[1] < 2:
         return None
     nodes, each = times
-    if nodes * each < 2:
-        return None
     if not inner.kind.of_node:
         if inner.kind == SRUN_KIND and inner.has("overlap"):
             return None

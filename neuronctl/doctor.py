@@ -8,14 +8,9 @@ import sys
 import time
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
+from neuronctl import errors
 from neuronctl.catalog.loader import load
-from neuronctl.errors import (
-    NeuronctlError,
-    PolicyError,
-    RecordError,
-    SlurmIdentityError,
-    SlurmUnavailableError,
-)
+from neuronctl.errors import NeuronctlError, RecordError
 from neuronctl.frozen import dataclass
 from neuronctl.paths import cache_dir, defaults_file, state_dir
 from neuronctl.records.store import RecordStore
@@ -96,7 +91,7 @@ def _commands() -> Iterator[Check]:
         return
     if missing:
         words = f"not on PATH: {', '.join(missing)}"
-        yield _wrong(name, words, "add Slurm's directory to PATH", SlurmUnavailableError)
+        yield _wrong(name, words, "add Slurm's directory to PATH", errors.SlurmUnavailableError)
     else:
         yield Check(name, GOOD, _paths([path for path in paths.values() if path is not None]))
     for command, words in _WITHOUT.items():
@@ -146,7 +141,7 @@ def _no_answer(error: NeuronctlError) -> Check:
     if asked and config_file() is None:
         words = f"cannot read {asked}, which $SLURM_CONF names"
         hint = "set SLURM_CONF to the cluster's slurm.conf, or unset it"
-    elif isinstance(error, SlurmIdentityError):
+    elif isinstance(error, errors.SlurmIdentityError):
         words = f"Slurm cannot verify your identity: munge is not responding: {words}"
         hint = "report this to your site's administrators"
     return Check("slurm", BAD, words, hint, failed.exit_code)
@@ -195,7 +190,7 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
             yield Check("submit from", GOOD, place)
         elif own:
             words = f"{place} does not exist, but jobs must be submitted from there"
-            yield _wrong("submit from", words, "ask your site to create it", PolicyError)
+            yield _wrong("submit from", words, "ask your site to create it", errors.PolicyError)
         else:
             yield Check("submit from", ABSENT, f"no {place} on this machine")
 

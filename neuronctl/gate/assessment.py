@@ -19,15 +19,7 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, SLURM, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, WARNING
-from neuronctl.rules import (
-    Finding,
-    LocalFacts,
-    RuleContext,
-    Violation,
-    check,
-    finding_of,
-    order,
-)
+from neuronctl.rules import Finding, LocalFacts, RuleContext, Violation, check, finding_of, order
 from neuronctl.words import counted
 
 if TYPE_CHECKING:

@@ -10,13 +10,9 @@ from typing import Iterator, Tuple
 
 from neuronctl.frozen import replace
 from neuronctl.rule_codes import CODES, ERROR, WARNING
-from neuronctl.rules import (  # noqa: F401  (they register)
-    consistency,
-    local_files,
-    policy,
-    resources,
-    variables,
-)
+
+# These register their rules.
+from neuronctl.rules import consistency, local_files, policy, resources, values  # noqa: F401
 from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext, Violation
 
 __all__ = ["Finding", "LocalFacts", "RuleContext", "Violation", "check", "finding_of", "order"]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Tuple
+from typing import Iterator, List
 
 from neuronctl import units
 from neuronctl.launch import launchers
-from neuronctl.masking import Masker
 from neuronctl.planning.model import option_name
 from neuronctl.planning.software import called_launcher, python_file
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
 from neuronctl.shell import join, quote
-from neuronctl.words import counted, other_dash, verb, with_plain_dashes
+from neuronctl.words import counted, verb
 
 
 @rule("NC301")
@@ -188,8 +187,7 @@ def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     if len(memory) > 1:
         options = " and ".join(f"--{one}" for one in memory)
         yield Violation(f"{options} cannot be combined", "keep one of them", EVERY_SLURM)
-    exports = [one for one in request.sbatch if one.startswith("export=")]
-    exported = [one for one in exports if not one.startswith("export=ALL")]
+    exported = [one for one in request.sbatch if re.match("export=(?!ALL)", one)]
     if exported and context.plan.secrets:
         kept_out = ", ".join(context.plan.secrets)
         yield Violation(
@@ -453,47 +451,3 @@ def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
             "to",
             "leave it out; the image still sets its own variables",
         )
-
-
-@rule("NC338")
-def exposed_secret(context: RuleContext) -> Iterator[Violation]:
-    request = context.plan.request
-    masker = Masker()
-    places: List[Tuple[str, Tuple[str, ...]]] = [
-        ("--setup-first contains", request.setup_first),
-        ("--setup contains", request.setup),
-        ("--sbatch contains", request.sbatch),
-        ("--container-option contains", request.container_options),
-    ]
-    exposed = []
-    for launch in context.plan.launches:
-        step, text = launch.prefix, launch.request.body or ""
-        places.append((f"{step}the program's arguments contain", launch.request.args))
-        places.append((f"{step}--launcher-option contains", launch.launcher_options))
-        if masker.text(text) != text:
-            exposed.append(f"{step}the shell text contains")
-    exposed += [where for where, words in places if masker.words(words) != words]
-    for where in exposed:
-        yield Violation(
-            f"{where} a secret: it stands in the script, and everybody on the node sees the "
-            "command lines of what runs there",
-            "export it, pass it on with --env NAME, and let the program read the variable",
-        )
-    for name in context.local.typed_secrets:
-        yield Violation(
-            f"--env {name}=… on the command line: everybody on this machine sees command lines, "
-            "and your shell's history keeps them",
-            f"export {name}, and pass it on with --env {name}",
-        )
-
-
-@rule("NC339")
-def dash_in_argument(context: RuleContext) -> Iterator[Violation]:
-    for word in context.plan.request.args:
-        dash = other_dash(word[:1])
-        if dash and len(word) > 1:
-            yield Violation(
-                f"the program's argument '{word}' begins with {dash}, not with '-'; it is passed "
-                "on as it is",
-                f"did you mean {with_plain_dashes(word)}?",
-            )

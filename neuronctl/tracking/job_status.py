@@ -8,19 +8,7 @@ missing.
 from __future__ import annotations
 
 import re
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
@@ -180,7 +168,7 @@ def _distinct(
     if record is not None and record.array is not None:
         array = _array_id(record)
 
-    def left(row: Union[QueueJob, AccountingJob]) -> Optional[JobId]:
+    def left(row: Row) -> Optional[JobId]:
         never_began = row.state in ENDED and not row.node_list
         if never_began and (array or parts) and row.id == JobId(row.id.job):
             # If it is unknown which tasks these were, they are omitted.
@@ -335,7 +323,7 @@ def _from_accounting(past: AccountingJob, record: Optional[JobRecord]) -> JobSta
     )
 
 
-def _with_row(row: Union[QueueJob, AccountingJob], **own: Any) -> JobStatus:
+def _with_row(row: Row, **own: Any) -> JobStatus:
     """A status with the values in ``own``; the others are the row's of the same name."""
     shared = {name: value for name, value in vars(row).items() if name in _NAMES}
     return JobStatus(**{**shared, **own})
@@ -382,7 +370,7 @@ def order(status: JobStatus) -> Tuple[int, int, int]:
     return (id.job, task, id.het or 0)
 
 
-def state_counts(statuses: Iterable[JobStatus]) -> str:
+def state_counts(statuses: Sequence[JobStatus]) -> str:
     """How many tasks are in each state: ``3 COMPLETED, 1 RUNNING``."""
     counts: Dict[str, int] = {}
     for status in statuses:

@@ -1,15 +1,16 @@
-"""NC341, NC342: values that refer to variables, and what the job's shell would make of them."""
+"""NC338 to NC342: secrets, dashes, and variables in the values of a request."""
 
 from __future__ import annotations
 
 import re
 from typing import Iterator, List, Sequence, Tuple
 
+from neuronctl.masking import Masker
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.shell import BASHS_OWN, references
-from neuronctl.words import verb
+from neuronctl.words import other_dash, verb, with_plain_dashes
 
 _DOLLAR = "$$ is a dollar sign"
 
@@ -30,6 +31,50 @@ _BASHS = {*BASHS_OWN, "HOSTNAME", "PWD", "SECONDS", "BASH_VERSION"}
 
 def _named(names: Sequence[str]) -> str:
     return ", ".join(f"${name}" for name in names)
+
+
+@rule("NC338")
+def exposed_secret(context: RuleContext) -> Iterator[Violation]:
+    request = context.plan.request
+    masker = Masker()
+    places: List[Tuple[str, Tuple[str, ...]]] = [
+        ("--setup-first contains", request.setup_first),
+        ("--setup contains", request.setup),
+        ("--sbatch contains", request.sbatch),
+        ("--container-option contains", request.container_options),
+    ]
+    exposed = []
+    for launch in context.plan.launches:
+        step, text = launch.prefix, launch.request.body or ""
+        places.append((f"{step}the program's arguments contain", launch.request.args))
+        places.append((f"{step}--launcher-option contains", launch.launcher_options))
+        if masker.text(text) != text:
+            exposed.append(f"{step}the shell text contains")
+    exposed += [where for where, words in places if masker.words(words) != words]
+    for where in exposed:
+        yield Violation(
+            f"{where} a secret: it stands in the script, and everybody on the node sees the "
+            "command lines of what runs there",
+            "export it, pass it on with --env NAME, and let the program read the variable",
+        )
+    for name in context.local.typed_secrets:
+        yield Violation(
+            f"--env {name}=… on the command line: everybody on this machine sees command lines, "
+            "and your shell's history keeps them",
+            f"export {name}, and pass it on with --env {name}",
+        )
+
+
+@rule("NC339")
+def dash_in_argument(context: RuleContext) -> Iterator[Violation]:
+    for word in context.plan.request.args:
+        dash = other_dash(word[:1])
+        if dash and len(word) > 1:
+            yield Violation(
+                f"the program's argument '{word}' begins with {dash}, not with '-'; it is passed "
+                "on as it is",
+                f"did you mean {with_plain_dashes(word)}?",
+            )
 
 
 @rule("NC341")

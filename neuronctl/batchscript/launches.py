@@ -89,9 +89,8 @@ UNKNOWN = "\0"
 class Launch:
     """One program that is started, and what it starts.
 
-    options: its own, without dashes and with ``_`` for ``-``;
-    UNKNOWN where a value cannot be known. certain: whether every option is known. inside: what it
-    starts, as far as the text shows.
+    options: its own, without dashes and with ``_`` for ``-``; UNKNOWN where a value cannot be
+    known. certain: whether every option is known. inside: what it starts, as far as the text shows.
     """
 
     kind: Kind

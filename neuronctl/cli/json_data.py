@@ -36,7 +36,7 @@ def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[st
         "job_id": str(status.id),
         "own_id": status.job_id,
         **{key: getattr(status, key) for key in _PLAIN},
-        "reason": status.why,
+        "reason": status.why,  # also where Slurm gives none
         "reason_words": reason.words,
         "advice": "" if status.ended else reason.advice,
         "exit_code": None if status.exit is None else status.exit.code,

@@ -75,9 +75,7 @@ class Candidate:
 
     @property
     def held_until(self) -> Optional[float]:
-        """When the last limit, the user's or a group's, lets it start at the latest; infinite where
-        that is not known, None where it waits for none.
-        """
+        """When its limits let it start at the latest; infinite: not known, None: there are none."""
         waits = self.assessment.waits if self.fits else ()
         known = [one.until for one in waits if CODES[one.code].of_limit]
         return max((float("inf") if one is None else one for one in known), default=None)

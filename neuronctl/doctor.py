@@ -59,21 +59,21 @@ def _failed(name: str, error: NeuronctlError) -> Check:
 
 def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
     """Run all checks; a check that fails becomes a line of the report, never an error."""
-    probes: Tuple[Callable[[], Iterator[Check]], ...] = (
-        _program,
-        _commands,
-        _slurm,
-        lambda: _catalog(catalog_file),
-        _directories,
-        _software,
-        _last_job,
-    )
+    probes: Dict[str, Callable[[], Iterator[Check]]] = {
+        "program": _program,
+        "commands": _commands,
+        "slurm": _slurm,
+        "catalog": lambda: _catalog(catalog_file),
+        "directories": _directories,
+        "software": _software,
+        "last_job": _last_job,
+    }
     checks: List[Check] = []
-    for probe in probes:
+    for name, probe in probes.items():
         try:
             checks += probe()
         except NeuronctlError as error:
-            checks.append(_failed(probe.__name__.strip("_<>"), error))
+            checks.append(_failed(name, error))
     return tuple(checks)
 
 

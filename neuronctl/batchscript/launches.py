@@ -214,8 +214,10 @@ def _srun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Lau
 def mpirun_options(
     words: Sequence[str],
 ) -> Tuple[Dict[str, str], List[str], Optional[Sequence[str]]]:
-    """The options of mpirun: by name, the words of those that are no counts, and what follows;
-    None where an option is not known."""
+    """The options of mpirun by name, the words of those that are not counts, and what follows.
+
+    None where an option is not known.
+    """
     options: Dict[str, str] = {}
     kept: List[str] = []
     at = 0
@@ -246,8 +248,7 @@ def _mpirun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> L
 def argparse_options(
     kind: Kind, words: Sequence[str]
 ) -> Tuple[Dict[str, str], Dict[str, str], Tuple[str, ...]]:
-    """The options of a launcher of Python's: name -> value, name -> both in one word, and what
-    follows."""
+    """A Python launcher's options, name -> value and name -> both in one word, and what follows."""
     flags = kind.flags.split()
     options: Dict[str, str] = {}
     typed: Dict[str, str] = {}

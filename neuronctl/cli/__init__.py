@@ -183,8 +183,10 @@ class _LossyStderr(io.FileIO):
 
 
 def _standard_streams() -> None:
-    """Make sure that all three streams exist, that standard output takes any character, and that
-    standard error never fails."""
+    """Make sure that all three streams exist.
+
+    Standard output then takes any character, and standard error never fails.
+    """
     for number in range(3):
         try:
             os.fstat(number)

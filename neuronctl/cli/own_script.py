@@ -96,10 +96,11 @@ def submit(
 ) -> Optional[Submission]:
     """Submit a script and report it, or with --dry-run show it: None.
 
-    job: the script judged, None where it was not. Raises UsageError where sbatch would not return
-    with a job.
+    job: the script judged, None where it was not. asked: the catalog's cluster, if requested.
+    Raises UsageError where sbatch would not return with a job.
     """
     from neuronctl.catalog.loader import load
+    from neuronctl.request.job_file import configured_cluster
 
     endless = {"wait", "test-only"} & set(own.header.options)
     if endless:
@@ -112,7 +113,8 @@ def submit(
         )
 
     def again() -> PreparedJob:
-        return judge_own(own, load(catalog_file), asked, ask_slurm=True, fresh=True)
+        cluster = asked or configured_cluster()
+        return judge_own(own, load(catalog_file), cluster, ask_slurm=True, fresh=True)
 
     drafted = draft_of(own, ["neuronctl", *sys.argv[1:]], job)
     done = submission.submit(how, drafted, {}, again, job, own.cluster)

@@ -281,7 +281,6 @@ def _overview_row(partition: Partition) -> List[str]:
 
 def _rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
     """The site's policy, one line per rule."""
-
     policy = cluster.policy
     lines: List[Tuple[str, str]] = []
     if policy.submit_from:

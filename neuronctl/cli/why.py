@@ -32,7 +32,6 @@ def command(job: str, as_json: bool) -> None:
     newest of that name). What Slurm reports is stated as fact; what an exit code or a line in the
     last 256 KiB of the log usually means is stated as likely.
     """
-
     store = RecordStore.default()
     found = found_job(one_job(job, store), store)
     groups = _groups(found.jobs)

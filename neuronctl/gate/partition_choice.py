@@ -89,14 +89,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen. plan: the job's in the best partition. said: what Slurm said, None where it
-    was not asked or did not answer.
-    """
+    """What was chosen."""
 
     plan: JobPlan
+    """The job's in the best partition."""
     candidates: Tuple[Candidate, ...]
     """Those that can hold the job, best first, then the rest."""
     said: Optional[Snapshot] = None
+    """What Slurm said; None where it was not asked or did not answer."""
 
 
 def candidates(

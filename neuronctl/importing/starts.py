@@ -22,14 +22,16 @@ from neuronctl.sbatch_options import SRUN, GetoptError, getopt
 
 @dataclass(frozen=True)
 class Size:
-    """The allocation. nodes: None where a range is requested; cores: of a task, None where they are
-    left to Slurm. known: variables that the script sets to a fixed text."""
+    """The allocation."""
 
     nodes: Optional[int]
+    """None where a range is requested."""
     tasks_per_node: int
     cores: Optional[int]
+    """Of a task; None where they are left to Slurm."""
     gpus_per_node: int
     known: Mapping[str, str]
+    """Variables that the script sets to a fixed text."""
     srun_options: Tuple[str, ...] = ()
     """What every srun of this cluster gets."""
 

@@ -16,7 +16,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def in_terminal(argv: List[str], cwd: Path, width: int, **env: str) -> str:
-    """Output of the command line in a real pseudo-terminal, without its line ends' \\r."""
+    """Output of the command line in a real pseudo-terminal, without its carriage returns."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "neuronctl", *argv],

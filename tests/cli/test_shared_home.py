@@ -1,5 +1,7 @@
-"""Two login nodes, each with processes of its own, and one home directory: nothing is lost, nothing
-is doubled, and nobody is told of an end that was none."""
+"""Two login nodes, each with processes of its own, and one home directory.
+
+Nothing is lost, nothing is doubled, and nobody is told of an end that was none.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The wheel and the sdist hold what is tracked, no more and no less, and the wheel works alone;
-what neuronctl needs is locked, and may be as old as it says."""
+"""The wheel and the sdist hold what is tracked, no more and no less, and the wheel works alone.
+
+What neuronctl needs is locked, and may be as old as it says.
+"""
 
 from __future__ import annotations
 

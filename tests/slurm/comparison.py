@@ -150,8 +150,9 @@ class Comparison:
         return [line.split("|") for line in rows], cycles
 
     def _settled(self, job: Optional[int] = None) -> List[List[str]]:
-        """The rows of a job (or all) once both schedulers have looked at it, and changed nothing
-        since; the second looks only where something has happened.
+        """The rows of a job (or all) once both schedulers have looked at it and left it as it was.
+
+        The second scheduler looks only where something has happened.
         """
         before: List[List[str]] = []
         start = (0, 0)

@@ -39,7 +39,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     """Name each test's group, and put the groups in order."""
-
     units: Dict[str, str] = {}
     busy: Dict[str, None] = {}
     waiting: Dict[str, None] = dict.fromkeys(["containers", "broken"])
@@ -103,8 +102,10 @@ def no_jobs(sandbox: Sandbox) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def newest_mpi(request: pytest.FixtureRequest) -> None:
-    """Skip what Debian unstable cannot do: Open MPI 6.0.0rc2 finds no way between two nodes of the
-    sandbox, and Slurm 26.05 is packaged without PMIx. docs/reference/slurm-versions.md says so.
+    """Skip what Debian unstable cannot do.
+
+    Open MPI 6.0.0rc2 finds no way between two nodes of the sandbox, and Slurm 26.05 is packaged
+    without PMIx. docs/reference/slurm-versions.md says so.
     """
     group = "container_bench" if group_of(request.node) == "containers" else "bench"
     parameters = getattr(getattr(request.node, "callspec", None), "params", {})

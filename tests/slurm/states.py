@@ -26,7 +26,9 @@ MODIFY = "sacctmgr -i modify"
 
 @dataclass
 class State:
-    """steps: (what the administrator does, what undoes it). jobs: (user, sbatch's options); a user
+    """A state of the cluster.
+
+    steps: (what the administrator does, what undoes it). jobs: (user, sbatch's options); a user
     "" is the one who asks. partition: the one that it is about. hints: options of requests.
     """
 

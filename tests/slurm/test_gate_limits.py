@@ -1,6 +1,4 @@
-"""The gate where a user has several accounts or QOS, where a limit lets no job run at all, and by
-when a job starts at the latest.
-"""
+"""The gate with several accounts or QOS, with limits that let no job run; a job's latest start."""
 
 from __future__ import annotations
 

@@ -191,8 +191,10 @@ SAID_OTHERWISE = ("NtasksPerN:B:S:C", "MinCPUsNode", "TresPerJob", "TresPerNode"
 
 
 def imported(text: str, folder: Path, cluster: Cluster) -> Optional[Tuple[str, FrozenSet[str]]]:
-    """The script that comes of a job file of ``text``, and the fields in which it may differ; None
-    where import refuses it, or remarks that it asks for something else."""
+    """The script that comes of a job file of ``text``, and the fields in which it may differ.
+
+    None where import refuses it, or remarks that it asks for something else.
+    """
     try:
         made = draft(text, "job.sh", cluster)
     except UsageError:

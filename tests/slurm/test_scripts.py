@@ -1,5 +1,4 @@
-"""The scripts that people write, the same jobs as job files, and what ``neuronctl import`` makes of
-the scripts: all run, and do the same.
+"""People's scripts, the same jobs as job files, and the scripts imported: all run and do the same.
 
 tests/scripts/README.md says which are not run, and why.
 """

@@ -1,5 +1,7 @@
-"""Where a job runs and what it finds there: the order in which its environment is made, with each
-of the usual ways to have conda; values that refer to variables; ``--chdir``.
+"""Where a job runs and what it finds there.
+
+The order in which its environment is made, with each of the usual ways to have conda; values that
+refer to variables; ``--chdir``.
 
 The stand-in for conda has its shape: ``bin/conda``, which tells the installation and writes the
 shell text of an activation, and ``etc/profile.d/conda.sh``, a function around it.

@@ -58,8 +58,10 @@ def test_a_plan_from_options(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_values_that_refer_to_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job file's ``expand`` holds for the arguments and variables of the call too, and not for
-    a value that comes from this process."""
+    """A job file's ``expand`` holds for the arguments and variables of the call too.
+
+    It does not hold for a value that comes from this process.
+    """
     monkeypatch.setenv("MINE", "a$PATH")
     file = tmp_path / "job.yaml"
     file.write_text("expand: true\nenv: {A: 'x:$A'}\nchdir: sub\n")

@@ -122,7 +122,7 @@ def test_a_group_with_all_submitted_jobs_both_refuse(sandbox: Sandbox) -> None:
     with changed(sandbox, "qos p_cas_v100nv_4 set GrpSubmit=1"):
         sandbox.exec([*RAW, "--gres=gpu:1", "--hold"])
         refused = submit(sandbox, "--gpus-per-node", "1", code=4)
-        assert "error NC508: QOS p_cas_v100nv_4 has 1 of at most 1 jobs in" in refused.stderr
+        assert "error NC508: QOS p_cas_v100nv_4 has 1 of at most 1 job in" in refused.stderr
         assert "QOSGrpSubmitJobsLimit" in sandbox.exec([*RAW, "--gres=gpu:1"], check=False).stderr
 
 

@@ -75,8 +75,9 @@ def _signal(text: str) -> None:
     _, name, seconds = units.split_signal(text)
     number = int(name) if re.fullmatch("[0-9]{1,5}", name) else 0
     if name.upper() not in (*units.SIGNALS, "CHLD", "PIPE") and not 0 < number <= 0xFFFF:
-        raise ValueError(f"'{name}' is not a signal; use a number or {', '.join(units.SIGNALS)}")
-    if not re.fullmatch("[0-9]{0,9}", seconds) or int(seconds or 0) > 0xFFFF:
+        what = f"'{name}' is not a signal" if name else "it names no signal"
+        raise ValueError(f"{what}; use a number or {', '.join(units.SIGNALS)}")
+    if not re.fullmatch(r"([ \t]*\+?[0-9]{1,9})?", seconds) or int(seconds or 0) > 0xFFFF:
         raise ValueError(f"'{seconds}' after @ is not a number of seconds up to 65535")
 
 

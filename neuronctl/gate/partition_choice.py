@@ -54,7 +54,9 @@ class Candidate:
     def why_not(self) -> str:
         """Why it is left out; "" where it fits."""
         told = [f"{one.code}: {one.message}" for one in self.refusals]
-        return "; ".join(told) or "its GPUs would stay idle" * self.leaves_gpus_idle
+        if not told and self.leaves_gpus_idle:
+            return "its GPUs would stay idle"
+        return "; ".join(told)
 
     @property
     def resize(self) -> str:

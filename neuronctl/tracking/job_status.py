@@ -72,7 +72,9 @@ class JobStatus:
     @property
     def why(self) -> str:
         """Slurm's reason, or why it gives none (any more)."""
-        return self.reason or self.absent + (self.last_seen and f"; last seen {self.last_seen}")
+        if self.last_seen:
+            return f"{self.absent}; last seen {self.last_seen}"
+        return self.reason or self.absent
 
     @property
     def explained(self) -> Explained:

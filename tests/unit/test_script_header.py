@@ -18,6 +18,7 @@ from neuronctl.batchscript.model import (
     REMARK,
     Header,
 )
+from neuronctl.batchscript.values import check_value
 
 
 def head(*lines: str) -> Header:
@@ -211,6 +212,17 @@ def test_components_of_a_heterogeneous_job() -> None:
     header = head("#SBATCH -n 1", "#SBATCH hetjob", "#SBATCH -n 2", "#SBATCH HETJOB -n 3")
     assert header.components == 3
     assert values(header) == {"ntasks": "1"}
+
+
+@pytest.mark.parametrize("seconds", ["", "5", " 5", "\t5", "+5", " +5"])
+def test_seconds_of_a_signal_are_read_as_sbatch_does(seconds: str) -> None:
+    check_value("signal", f"TERM@{seconds}")
+
+
+@pytest.mark.parametrize("value", ["TERM@5 ", "TERM@ ", "TERM@-1", "TERM@65536", "TERM@5s", "B:"])
+def test_signals_that_sbatch_refuses(value: str) -> None:
+    with pytest.raises(ValueError, match=r"after @ is not a number|names no signal"):
+        check_value("signal", value)
 
 
 def test_lines_of_other_schedulers() -> None:

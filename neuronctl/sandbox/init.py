@@ -32,12 +32,14 @@ from neuronctl.sandbox.layout import ACCOUNT, RUN, Node
 from neuronctl.sandbox.requirements import SEARCH_PATH, Found, look
 from neuronctl.sandbox.setup import (
     CONFIG,
+    DATABASE_INIT,
     DATABASE_USER,
     NAMED_CATALOG,
     STEPD,
     Running,
     Setup,
     User,
+    database_init,
     etc_files,
     mariadb_argv,
     mariadb_install_argv,
@@ -157,6 +159,7 @@ def _prepare(setup: Setup) -> Found:
     database = pwd.getpwnam(DATABASE_USER)
     for directory in (f"{RUN}/mysql", "/run/mysqld"):
         rootfs.own_directory(directory, database.pw_uid, database.pw_gid)
+    rootfs.write_files(RUN, {Path(DATABASE_INIT).name: database_init()})
     stepd = shutil.which("slurmstepd", path=SEARCH_PATH) or "slurmstepd"
     rootfs.write_files(RUN, {Path(STEPD).name: stepd_script(sys.executable, stepd)}, mode=0o755)
     rootfs.open_fuse(f"{RUN}/fuse")

@@ -179,6 +179,19 @@ NAMED_CATALOG = "catalog.yaml"
 DATABASE_USER = "sandbox-db"
 """The system user of mariadbd, who exists only inside and owns nothing but the database."""
 
+DATABASE_INIT = f"{RUN}/init.sql"
+"""What mariadbd executes before it accepts connections."""
+
+
+def database_init() -> str:
+    """The SQL at DATABASE_INIT: creates Slurm's empty database.
+
+    slurmdbd would create it, but only after it has failed to connect to it. With libmariadb3 11.8.9
+    (MariaDB Connector/C 3.4.10), a handle that failed to connect can read no columns afterwards.
+    """
+    return f"CREATE DATABASE IF NOT EXISTS {slurmconf.DATABASE};\n"
+
+
 # tmpfs does not support asynchronous I/O.
 _MARIADB = (
     "--no-defaults",
@@ -201,6 +214,7 @@ def mariadb_argv(directory: str) -> List[str]:
         "--secure-file-priv=/run/mysqld",
         "--skip-networking",
         "--performance-schema=OFF",
+        f"--init-file={DATABASE_INIT}",
         "--innodb-flush-log-at-trx-commit=0",
         "--innodb-doublewrite=0",
         "--innodb-lock-wait-timeout=900",

@@ -134,6 +134,10 @@ def cgroup_conf(version: Tuple[int, ...]) -> str:
     return f"CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint={RUN}/cgroup\n"
 
 
+DATABASE = "slurm_acct_db"
+"""The name of slurmdbd's database, which is slurmdbd's default."""
+
+
 def slurmdbd_conf(layout: Layout) -> str:
     """slurmdbd.conf; Slurm requires that its user owns the file and that it is private (0600)."""
     lines = [
@@ -145,7 +149,7 @@ def slurmdbd_conf(layout: Layout) -> str:
         "StorageType=accounting_storage/mysql",
         "StorageHost=localhost",
         "StorageUser=root",
-        "StorageLoc=slurm_acct_db",
+        f"StorageLoc={DATABASE}",
     ]
     return "\n".join(lines) + "\n"
 

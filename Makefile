@@ -13,7 +13,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
-TORCH ?= -r tools/torch.txt
+TORCH ?= -r tools/outside/torch.txt -c tools/outside/parts.txt
 WORKERS ?= 7
 
 VENV := .venv
@@ -61,27 +61,26 @@ lint: install ## ruff, mypy --strict, and shellcheck over our own scripts; the t
 docs: install ## write the generated pages of docs/reference anew
 	$(BIN)/python -m pytest tests/docs --update-docs
 
-install: $(VENV)/install.stamp ## neuronctl and its tools in .venv, each as tools/requirements.txt has it
+install: $(VENV)/install.stamp ## neuronctl and its tools in .venv, as in tools/outside/requirements.txt
 
-lock: $(VENV)/tools.stamp ## the newest versions of all tools, with their hashes, into tools/requirements.txt
+lock: $(VENV)/tools.stamp ## the newest versions of all that pip installs here, into tools/outside
 	$(VENV)/tools/bin/uv pip compile --quiet --universal --python-version 3.9 --generate-hashes \
-		--upgrade --no-header --all-extras --output-file tools/requirements.txt pyproject.toml
+		--upgrade --no-header --all-extras --output-file tools/outside/requirements.txt pyproject.toml
+	cd tools/outside && $(CURDIR)/$(VENV)/tools/bin/uv pip compile --quiet --universal \
+		--python-version 3.10 --upgrade --no-header --no-annotate --output-file parts.txt \
+		training.txt horovod.txt deepspeed.txt
 
 audit: $(VENV)/tools.stamp ## known vulnerabilities of these versions; a mirror of the package index may not know them
-	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes -r tools/requirements.txt
+	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes -r tools/outside/requirements.txt
 
 packages: install ## the Debian packages of the sandbox, where they are missing
 	@tools/apt-install $$($(BIN)/neuronctl sandbox packages)
-
-# Horovod is built with the first line, and another Debian to run Apptainer in with the last.
-TEST_PACKAGES := g++ make pkg-config python3-dev libopenmpi-dev openmpi-bin \
-	debootstrap
 
 parts: test-packages ## what the tests of launchers run, which takes minutes to build
 	@NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python tests/slurm/bench.py
 
 test-packages: install
-	@tools/apt-install $$($(BIN)/neuronctl sandbox packages --all) $(TEST_PACKAGES)
+	@tools/apt-install $$($(BIN)/neuronctl sandbox packages --all) $$(<tools/outside/machine.txt)
 
 clean: ## remove .venv and everything built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -94,8 +93,8 @@ $(VENV)/python.stamp:
 	$(BIN)/pip install --quiet 'pip>=22.3'
 	@touch $@
 
-$(VENV)/install.stamp: $(VENV)/python.stamp pyproject.toml tools/requirements.txt
-	$(BIN)/pip install --quiet --require-hashes -r tools/requirements.txt
+$(VENV)/install.stamp: $(VENV)/python.stamp pyproject.toml tools/outside/requirements.txt
+	$(BIN)/pip install --quiet --require-hashes -r tools/outside/requirements.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -104,7 +103,7 @@ $(VENV)/tools.stamp: $(VENV)/python.stamp
 	$(VENV)/tools/bin/pip install --quiet uv pip-audit
 	@touch $@
 
-$(VENV)/torch.stamp: $(VENV)/python.stamp tools/torch.txt
+$(VENV)/torch.stamp: $(VENV)/python.stamp tools/outside/torch.txt tools/outside/parts.txt
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 

@@ -159,6 +159,8 @@ def _prepare(setup: Setup) -> Found:
     database = pwd.getpwnam(DATABASE_USER)
     for directory in (f"{RUN}/mysql", "/run/mysqld"):
         rootfs.own_directory(directory, database.pw_uid, database.pw_gid)
+    # The libmariadb3 of Debian unstable looks for the socket there.
+    Path("/run/mariadbd").symlink_to("mysqld")
     rootfs.write_files(RUN, {Path(DATABASE_INIT).name: database_init()})
     stepd = shutil.which("slurmstepd", path=SEARCH_PATH) or "slurmstepd"
     rootfs.write_files(RUN, {Path(STEPD).name: stepd_script(sys.executable, stepd)}, mode=0o755)

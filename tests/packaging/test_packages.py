@@ -152,9 +152,20 @@ def test_the_oldest_libraries_do(tmp_path: Path) -> None:
     assert call([sys.executable, "-c", where], tmp_path, PYTHONPATH=place).count(place) == 4
 
 
+def test_what_the_tests_train_with_is_locked() -> None:
+    """``make lock`` writes parts.txt; pip takes any version of what it does not name."""
+    outside = ROOT / "tools" / "outside"
+    locked = re.findall(r"(?m)^([a-z0-9-]+)==", (outside / "parts.txt").read_text())
+    files = ("torch.txt", "training.txt", "horovod.txt", "deepspeed.txt")
+    lines = "".join((outside / name).read_text() for name in files)
+    named = re.findall(r"(?m)^([A-Za-z][\w-]*)", lines)
+    assert {"torch", "horovod", "deepspeed"} <= set(named)
+    assert {name.lower().replace("_", "-") for name in named} <= set(locked)
+
+
 def test_what_is_installed_is_locked() -> None:
     """``make lock`` writes it; what pyproject.toml names beyond it would not be installed."""
-    text = (ROOT / "tools" / "requirements.txt").read_text()
+    text = (ROOT / "tools" / "outside" / "requirements.txt").read_text()
     locked = re.findall(r"(?m)^([a-z0-9-]+)==.*\\\n    --hash=sha256:", text)
     assert len(locked) == len(re.findall(r"(?m)^[^ #]", text)), "each with a hash"
     needed = {re.split(r"[^A-Za-z0-9-]", one)[0].lower() for one in NEEDED}

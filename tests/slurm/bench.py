@@ -1,9 +1,9 @@
 """What the launchers and wrappers are run with: built once, kept in the user's cache directory.
 
 Horovod's environment, a newer Debian for the sandbox's root, and a SIF image. Each is made by a
-script in tools/, aside, and appears when it is whole; its name changes with the script and with
-the versions it is made of, and a lock keeps two processes from building the same. Run as a program,
-this builds them all.
+script in tools/, aside, and appears when it is whole. Its name changes with the script and with the
+versions of the packages it is made of, wheels and Debian's alike; a lock keeps two processes from
+building the same. Run as a program, this builds them all.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ import pytest
 from harness import COMMENT, Sandbox, sandbox_up
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
+OUTSIDE = TOOLS / "outside"
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 CACHE = Path(HOME, ".cache", "neuronctl-tests")
 IMAGES = "/apps/applications/singularity_images/ngc"
@@ -85,6 +87,34 @@ def built(name: str, tool: str, arguments: Sequence[str], made_of: Sequence[str]
     return path
 
 
+def _versions_here(packages: Sequence[str]) -> str:
+    """The installed Debian packages, and all that they depend on, with their versions."""
+    depends = ["apt-cache", "depends", "--recurse", "--important", "--installed"]
+    names = set(_output([*depends, *packages]).splitlines())
+    installed = _output(["dpkg-query", "--show"]).splitlines()
+    return "\n".join(line for line in installed if re.split("[:\t]", line)[0] in names)
+
+
+def _versions_offered(suite: str) -> str:
+    """The packages of another Debian with the versions that it has now, asked for once an hour.
+
+    All workers of a run ask the same, and Debian changes its packages four times a day.
+    """
+    script = str(TOOLS / "build-root")
+    kept = CACHE / f"{suite}.versions"
+    with _locked(CACHE / f"{suite}-versions.lock"):
+        if not kept.exists() or kept.stat().st_mtime < time.time() - 3600:
+            kept.write_text(_output([script, "--versions", suite]))
+        return kept.read_text()
+
+
+def _output(argv: Sequence[str]) -> str:
+    result = subprocess.run(argv, env=_environment(), capture_output=True, text=True)
+    if result.returncode != 0:
+        cannot(f"{' '.join(argv)} ended with exit code {result.returncode}:\n{result.stderr}")
+    return result.stdout
+
+
 def _forget(name: str, wanted: Path) -> None:
     """Remove what an interrupted build left, and what no test has used for long."""
     for path in CACHE.glob(f"{name}-*"):
@@ -129,20 +159,21 @@ def job(
 def horovod() -> Path:
     """An environment with PyTorch, Horovod (Gloo and MPI), accelerate, torchrun_jsc and mpi4py."""
     need_programs(**{"g++": "g++", "make": "make", "mpicxx": "libopenmpi-dev"})
-    torch = (TOOLS / "torch.txt").read_text().split()[0]
-    mpi = subprocess.run(["mpicxx", "--showme:version"], capture_output=True, text=True).stdout
-    made_of = [sys.version, sys.base_prefix, torch, mpi]
+    wheels = [(OUTSIDE / name).read_text() for name in ("parts.txt", "training.txt", "horovod.txt")]
+    machine = _versions_here((OUTSIDE / "machine.txt").read_text().split())
+    made_of = [sys.version, sys.base_prefix, *wheels, machine]
     python = str(Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}"))
-    return built("horovod", "build-horovod", [python, torch], made_of)
+    return built("horovod", "build-horovod", [python], made_of)
 
 
 def debian(suite: str) -> Path:
     """A directory with another Debian, its Slurm, Open MPI and Apptainer."""
     if os.getuid() != 0:
         cannot("only root can build the directory of another Debian")
-    need_programs(debootstrap="debootstrap")
+    need_programs(mmdebstrap="mmdebstrap")
     python = str(Path(sys.executable).resolve())
-    return built(suite, "build-root", [suite, python], [suite, python, sys.version])
+    made_of = [suite, python, sys.version, _versions_offered(suite)]
+    return built(suite, "build-root", [suite, sys.executable], made_of)
 
 
 def container(root: Path, venv: Path) -> Path:
@@ -193,4 +224,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except pytest.fail.Exception as failed:
+        sys.exit(str(failed))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from bench import built
+from bench import OUTSIDE, built
 from harness import Sandbox, sandbox_up
 from launching import ARGUMENTS, hexed, run_cell
 from test_signal_launchers import saved
@@ -21,7 +21,8 @@ from test_signal_launchers import saved
 def deepspeed_venv(horovod_venv: Path) -> Path:
     """An environment with DeepSpeed, on top of ``horovod_venv``."""
     python = str(Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}"))
-    return built("deepspeed", "build-deepspeed", [python, str(horovod_venv)], [str(horovod_venv)])
+    made_of = [str(horovod_venv), (OUTSIDE / "deepspeed.txt").read_text()]
+    return built("deepspeed", "build-deepspeed", [python, str(horovod_venv)], made_of)
 
 
 @pytest.fixture(scope="module")

@@ -147,7 +147,7 @@ def check(uid: int, root: str = "/") -> Tuple[Optional[SubIds], Optional[SubIds]
     if not sys.platform.startswith("linux"):
         raise SlurmUnavailableError(
             f"the sandbox requires Linux; this machine runs {sys.platform}",
-            "run it in a Debian 12 virtual machine",
+            "run it in a Debian 12 or 13 virtual machine",
         )
     missing = missing_packages(as_root=uid == 0)
     if root != "/":

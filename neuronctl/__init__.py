@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # imports it, and that must not import the library.
 _LIBRARY = (
     *("history", "judge", "plan", "render", "status", "submit", "wait", "why"),
-    *("Assessment", "Diagnosis", "Finding", "JobPlan", "JobRecord", "JobStatus", "Submission"),
+    *("Diagnosis", "Finding", "JobPlan", "JobRecord", "JobStatus", "Judgement", "Submission"),
     *("CatalogError", "JobFileError", "NeuronctlError", "NoSuchJobError", "PolicyError"),
     *("RecordError", "SlurmRefusedError", "SlurmUnavailableError", "TemplateError", "UsageError"),
 )

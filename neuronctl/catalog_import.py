@@ -27,7 +27,7 @@ class Difference:
     slurm: str
 
 
-def draft(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> str:
+def catalog_text(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> str:
     """The text of a catalog file; ``date`` (2026-08-12) is when Slurm was queried.
 
     below: catalogs that the file may be laid over; the draft removes what any of them sets for this

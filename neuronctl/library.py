@@ -28,7 +28,7 @@ from neuronctl.errors import (
     UsageError,
     did_you_mean,
 )
-from neuronctl.gate.assessment import Assessment
+from neuronctl.gate.judgement import Judgement
 from neuronctl.planning import JobPlan
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
@@ -46,12 +46,12 @@ from neuronctl.submission.prepare import (
     plan_job,
 )
 from neuronctl.submission.prepare import judge as judge_job
-from neuronctl.submission.transaction import Submission, draft, submit_draft
+from neuronctl.submission.transaction import Submission, record_draft, submit_draft
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import parse_since
 
-__all__ = ["Assessment", "CatalogError", "Diagnosis", "Finding", "JobFileError", "JobPlan",
-           "JobRecord", "JobStatus", "NeuronctlError", "NoSuchJobError", "PolicyError",
+__all__ = ["CatalogError", "Diagnosis", "Finding", "JobFileError", "JobPlan", "JobRecord",
+           "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PolicyError",
            "RecordError", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
            "TemplateError", "UsageError", "history", "judge", "plan", "render", "status", "submit",
            "wait", "why"]  # fmt: skip
@@ -97,8 +97,8 @@ def plan(
     ).plan
 
 
-def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Assessment:
-    """Check a plan against the catalog and what Slurm says now: findings and a verdict.
+def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Judgement:
+    """Judge a plan by the catalog and what Slurm says now: findings and a verdict.
 
     Where Slurm does not answer, the catalog alone judges, and the verdict says so. Raises
     CatalogError.
@@ -131,7 +131,7 @@ def submit(
     if job.errors and not force:
         raise _refusal(job)
     command_line = ["python", *sys.argv]
-    drafted = draft(job, render(plan, template=template), command_line=command_line)
+    drafted = record_draft(job, render(plan, template=template), command_line=command_line)
     try:
         return submit_draft(drafted, plan.secrets)
     except SlurmRefusedError as error:

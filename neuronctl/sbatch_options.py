@@ -10,7 +10,7 @@ from neuronctl.frozen import dataclass
 NO_VALUE, VALUE, OPTIONAL_VALUE = "", "=", "?"
 
 
-class Known(NamedTuple):  # there are hundreds, and a dataclass is slower to make
+class OptionSpec(NamedTuple):  # there are hundreds, and a dataclass is slower to make
     """One option of a program.
 
     takes: NO_VALUE, VALUE or OPTIONAL_VALUE (only attached: ``--nice=5``, ``-koff``). name: of the
@@ -56,12 +56,12 @@ ignore-signals=
 """
 
 
-def _table(text: str) -> Tuple[Known, ...]:
+def _table(text: str) -> Tuple[OptionSpec, ...]:
     found = []
     for word in text.split():
         takes = word[-1] if word[-1] in "=?" else NO_VALUE
         long, _, short = word.rstrip("=?").partition(":")
-        found.append(Known(long, short, takes, _ALIASES.get(long, long)))
+        found.append(OptionSpec(long, short, takes, _ALIASES.get(long, long)))
     return tuple(found)
 
 
@@ -124,19 +124,19 @@ class Parsed:
     value.
     """
 
-    known: Known
+    known: OptionSpec
     value: Optional[str]
     index: int
     value_index: int
 
 
-def getopt(words: List[str], table: Tuple[Known, ...]) -> Tuple[Tuple[Parsed, ...], int]:
+def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parsed, ...], int]:
     """The options at the beginning of ``words``, and the index of the first word behind them.
 
     Raises GetoptError.
     """
-    shorts: Dict[str, Known] = {one.short: one for one in table if one.short}
-    longs: Dict[str, Known] = {}
+    shorts: Dict[str, OptionSpec] = {one.short: one for one in table if one.short}
+    longs: Dict[str, OptionSpec] = {}
     found: List[Parsed] = []
     index = 0
     while index < len(words):
@@ -194,7 +194,7 @@ def is_of_a_plugin(name: str) -> bool:
 
 def getopt_with_plugins(
     words: Sequence[str],
-    table: Tuple[Known, ...],
+    table: Tuple[OptionSpec, ...],
     lines: Sequence[int] = (),
 ) -> Tuple[Tuple[Parsed, ...], int]:
     """getopt() that takes an unknown long option for one of a plugin's (Pyxis, Shifter, EAR).
@@ -213,7 +213,9 @@ def getopt_with_plugins(
             table = (*table, added)
 
 
-def _of_a_plugin(words: Sequence[str], error: GetoptError, lines: Sequence[int]) -> Optional[Known]:
+def _of_a_plugin(
+    words: Sequence[str], error: GetoptError, lines: Sequence[int]
+) -> Optional[OptionSpec]:
     import difflib
 
     at = error.index
@@ -231,10 +233,10 @@ def _of_a_plugin(words: Sequence[str], error: GetoptError, lines: Sequence[int])
         return None
     elif name not in _WITH_VALUES:
         alone = True
-    return Known(match[1], "", OPTIONAL_VALUE if match[2] or alone else VALUE, match[1])
+    return OptionSpec(match[1], "", OPTIONAL_VALUE if match[2] or alone else VALUE, match[1])
 
 
-def _whole(name: str, table: Tuple[Known, ...], index: int) -> Known:
+def _whole(name: str, table: Tuple[OptionSpec, ...], index: int) -> OptionSpec:
     """The option that a long name, which may be abbreviated, stands for."""
     longer = [one for one in table if one.long.startswith(name)]
     exact = [one for one in longer if one.long == name]

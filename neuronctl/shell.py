@@ -13,7 +13,7 @@ class Shell(str):
     __slots__ = ()
 
 
-Word = Union[str, Shell]
+CommandWord = Union[str, Shell]
 
 BASHS_OWN = frozenset(
     ("UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "BASHPID", "FUNCNAME")
@@ -25,7 +25,7 @@ BASHS_OWN = frozenset(
 others always read as bash's own value, or as empty."""
 
 
-def quote(word: Word) -> str:
+def quote(word: CommandWord) -> str:
     """Return ``word`` as a script spells it: a literal is quoted, shell text is unchanged.
 
     Newlines, quotes, Unicode, and the empty string are preserved byte for byte. No argument can
@@ -65,7 +65,7 @@ def is_reference(text: str) -> bool:
     return match is not None and not match[1]
 
 
-def expanded(text: str, *, dollar: str = "$") -> Word:
+def expanded(text: str, *, dollar: str = "$") -> CommandWord:
     """``text`` with each ``$NAME`` and ``${NAME}`` replaced, by the shell, by that variable.
 
     ``$$`` is a dollar sign. Nothing else is evaluated: no command, and nothing that a value
@@ -92,12 +92,12 @@ def expanded(text: str, *, dollar: str = "$") -> Word:
     return Shell('"' + "".join(shown) + '"')
 
 
-def join(words: Sequence[Word]) -> str:
+def join(words: Sequence[CommandWord]) -> str:
     """Join quoted words into a command line."""
     return " ".join(quote(word) for word in words)
 
 
-def positional(words: Sequence[Word]) -> Tuple[str, Tuple[Word, ...]]:
+def positional(words: Sequence[CommandWord]) -> Tuple[str, Tuple[CommandWord, ...]]:
     """Shell text that expands to ``words``, and the arguments to pass to that shell.
 
     srun, salloc, and mpirun start another command at every argument ``:``; such a word therefore
@@ -106,7 +106,7 @@ def positional(words: Sequence[Word]) -> Tuple[str, Tuple[Word, ...]]:
     if ":" not in words:
         return '"$@"', tuple(words)
     parts: List[str] = []
-    given: List[Word] = []
+    given: List[CommandWord] = []
     start = 1
     for word in [*words, ":"]:
         if word != ":":

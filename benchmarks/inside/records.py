@@ -19,7 +19,7 @@ from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job import JobRequest
 from neuronctl.submission.prepare import PreparedJob
-from neuronctl.submission.transaction import draft as draft_of
+from neuronctl.submission.transaction import record_draft
 
 OLD_FIRST = 1_000_000
 """The first id of a job that is over: an earlier numbering, so that no two jobs have the same."""
@@ -39,7 +39,7 @@ def main() -> None:
         launcher="torchrun",
     )
     made = plan(request, load().cluster(asked["cluster"]))
-    draft = draft_of(
+    draft = record_draft(
         PreparedJob(made, findings=()),
         render_job(made),
         command_line=["neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"],

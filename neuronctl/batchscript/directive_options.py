@@ -6,17 +6,17 @@ import re
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from neuronctl.batchscript import mistyped
-from neuronctl.batchscript.directive_words import Refused, Word, words_of
+from neuronctl.batchscript.directive_words import DirectiveWord, Refused, words_of
 from neuronctl.batchscript.model import (
     COMMAND_LINE,
     EARLY_ONLY,
     EVERY,
     NOWHERE,
     SCRIPT,
-    Given,
+    GivenOption,
     Ignored,
-    Place,
     Refusal,
+    SourceSpan,
     in_force,
 )
 from neuronctl.batchscript.values import check_value, excluding
@@ -26,27 +26,29 @@ from neuronctl.sbatch_options import (
     OPTIONAL_VALUE,
     SBATCH,
     GetoptError,
-    Known,
+    OptionSpec,
     Parsed,
     getopt_with_plugins,
     variables,
 )
 
 
-def directive_options(words: Sequence[Word]) -> Tuple[List[Given], List[Ignored]]:
+def directive_options(words: Sequence[DirectiveWord]) -> Tuple[List[GivenOption], List[Ignored]]:
     """The options of a component's words, and those without effect there; raises Refused."""
     given, early = _given(_only_options(words), words)
     check_values(given)
     return given, early
 
 
-def line_options(line: str, number: int) -> List[Given]:
+def line_options(line: str, number: int) -> List[GivenOption]:
     """The options of a directive that stands alone; raises Refused."""
     words, _, _ = words_of([line], -1, {}, number)
     return directive_options(words)[0]
 
 
-def command_options(words: Sequence[Word], table: Tuple[Known, ...]) -> Tuple[List[Given], int]:
+def command_options(
+    words: Sequence[DirectiveWord], table: Tuple[OptionSpec, ...]
+) -> Tuple[List[GivenOption], int]:
     """The options at the beginning of a command, unchecked, and the index of the word behind them.
 
     Raises Refused.
@@ -55,7 +57,9 @@ def command_options(words: Sequence[Word], table: Tuple[Known, ...]) -> Tuple[Li
     return _given(parsed, words)[0], end
 
 
-def _getopt(words: Sequence[Word], table: Tuple[Known, ...]) -> Tuple[Tuple[Parsed, ...], int]:
+def _getopt(
+    words: Sequence[DirectiveWord], table: Tuple[OptionSpec, ...]
+) -> Tuple[Tuple[Parsed, ...], int]:
     """The options, and the index of the word behind them; raises Refused."""
     try:
         lines = [word.place.line for word in words]
@@ -67,7 +71,7 @@ def _getopt(words: Sequence[Word], table: Tuple[Known, ...]) -> Tuple[Tuple[Pars
         raise Refused(refusal) from None
 
 
-def _only_options(words: Sequence[Word]) -> Tuple[Parsed, ...]:
+def _only_options(words: Sequence[DirectiveWord]) -> Tuple[Parsed, ...]:
     """Parse the words of a component, which are all options; raises Refused."""
     parsed, end = _getopt(words, SBATCH)
     if end < len(words):
@@ -81,7 +85,7 @@ def _only_options(words: Sequence[Word]) -> Tuple[Parsed, ...]:
     return parsed
 
 
-def _joined(last: Parsed, words: Sequence[Word], end: int) -> str:
+def _joined(last: Parsed, words: Sequence[DirectiveWord], end: int) -> str:
     """What to write for ``--nodes = 2``, ``--nodes= 2`` or ``--mem 64 GB``; "": it is no such."""
     value, more = last.value or "", words[end].text
     if value in ("", "="):
@@ -100,21 +104,23 @@ def _takes(name: str, value: str) -> bool:
     return True
 
 
-def _given(options: Sequence[Parsed], words: Sequence[Word]) -> Tuple[List[Given], List[Ignored]]:
-    given: List[Given] = []
+def _given(
+    options: Sequence[Parsed], words: Sequence[DirectiveWord]
+) -> Tuple[List[GivenOption], List[Ignored]]:
+    given: List[GivenOption] = []
     early: List[Ignored] = []
     for one in options:
         first, last = words[one.index].place, words[one.value_index].place
         end = last.end if last.line == first.line else first.end
-        place = Place(first.line, first.column, end)
+        place = SourceSpan(first.line, first.column, end)
         if one.known.name in EARLY:
             early.append(Ignored(EARLY_ONLY, f"--{one.known.name}", place))
         else:
-            given.append(Given(one.known.name, one.value, SCRIPT, place, last))
+            given.append(GivenOption(one.known.name, one.value, SCRIPT, place, last))
     return given, early
 
 
-def check_values(given: Sequence[Given]) -> None:
+def check_values(given: Sequence[GivenOption]) -> None:
     """Raise Refused for the first value that sbatch itself refuses at once."""
     for one in given:
         if one.name == "hint":
@@ -122,7 +128,7 @@ def check_values(given: Sequence[Given]) -> None:
         _check_value(one)
 
 
-def _check_value(one: Given) -> None:
+def _check_value(one: GivenOption) -> None:
     try:
         check_value(one.name, one.value)
     except ValueError as error:
@@ -133,12 +139,12 @@ def _check_value(one: Given) -> None:
         raise Refused(Refusal(message, one.place, hint, about=(one.name,))) from None
 
 
-def from_command_line(words: Sequence[str], refusals: List[Refusal]) -> List[Given]:
+def from_command_line(words: Sequence[str], refusals: List[Refusal]) -> List[GivenOption]:
     """The options of sbatch's command line. Appends what sbatch refuses to ``refusals``."""
-    given: List[Given] = []
+    given: List[GivenOption] = []
     try:
         given += [
-            Given(one.known.name, one.value, COMMAND_LINE)
+            GivenOption(one.known.name, one.value, COMMAND_LINE)
             for one in getopt_with_plugins(words, SBATCH)[0]
             if one.known.name not in EARLY
         ]
@@ -152,12 +158,12 @@ def from_command_line(words: Sequence[str], refusals: List[Refusal]) -> List[Giv
 
 def from_environment(
     environment: Mapping[str, str], refusals: List[Refusal]
-) -> Tuple[List[Given], Set[str]]:
+) -> Tuple[List[GivenOption], Set[str]]:
     """The options that variables set, and those that they take back.
 
     Appends what sbatch refuses to ``refusals``.
     """
-    known: Dict[str, Known] = {one.name: one for one in SBATCH}
+    known: Dict[str, OptionSpec] = {one.name: one for one in SBATCH}
     given = []
     unset: Set[str] = set()
     for variable, name in variables().items():
@@ -177,7 +183,7 @@ def from_environment(
         except ValueError as error:
             hint = f"unset {variable}"
             refusals.append(Refusal(f"{variable}: {error}", NOWHERE, hint, about=(name,)))
-        given.append(Given(name, value, variable))
+        given.append(GivenOption(name, value, variable))
     return given, unset
 
 
@@ -185,19 +191,19 @@ _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _SHARING = ("exclusive", "oversubscribe")
 
 
-def _typed(given: Sequence[Given], names: Sequence[str]) -> Dict[str, Given]:
+def _typed(given: Sequence[GivenOption], names: Sequence[str]) -> Dict[str, GivenOption]:
     """Those of the options that sbatch counts as typed: not what the environment sets, too."""
     last = {one.name: one for one in given if one.name in names}
     return {name: one for name, one in last.items() if one.source in (SCRIPT, COMMAND_LINE)}
 
 
-def with_one_memory(given: List[Given]) -> List[Given]:
+def with_one_memory(given: List[GivenOption]) -> List[GivenOption]:
     """Without the environment's memory where the script or the command line says it another way."""
     typed = _typed(given, _MEMORY)
     return [one for one in given if not typed or one.name not in _MEMORY or one.name in typed]
 
 
-def contradictions(given: Sequence[Given]) -> List[Refusal]:
+def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
     """What sbatch refuses in the end: options that it takes alone, but not together, and a hint."""
     found = []
     for group in (_MEMORY, _SHARING):  # the latter since 23.02

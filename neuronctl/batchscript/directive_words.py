@@ -6,7 +6,7 @@ import re
 from typing import List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.mistyped import meant_options
-from neuronctl.batchscript.model import CUT, REMARK, Ignored, Place, Refusal
+from neuronctl.batchscript.model import CUT, REMARK, Ignored, Refusal, SourceSpan
 from neuronctl.frozen import dataclass
 
 BLANKS = " \t\n\v\f\r"
@@ -16,9 +16,9 @@ DIRECTIVE = ("#SBATCH", "#SLURM")
 
 
 @dataclass(frozen=True)
-class Word:
+class DirectiveWord:
     text: str
-    place: Place
+    place: SourceSpan
 
 
 class Refused(Exception):
@@ -34,13 +34,13 @@ def words_of(
     begin: int,
     columns: Mapping[int, Sequence[int]],
     first: int = 1,
-) -> Tuple[List[Word], Optional[int], List[Ignored]]:
+) -> Tuple[List[DirectiveWord], Optional[int], List[Ignored]]:
     """The words of one component's directives, the line where the next begins, and what is lost.
 
     begin: the index of the line that begins the component, -1 for the first one. columns: of a line
     that was mended, those in the file. first: the number of the first line.
     """
-    words: List[Word] = []
+    words: List[DirectiveWord] = []
     cut: List[Ignored] = []
     for index in range(max(begin, 0), len(lines)):
         number, line = first + index, lines[index]
@@ -54,12 +54,16 @@ def words_of(
         end = _linewords_of(line, number, start, words)
         in_file = columns.get(number)
         if in_file is not None:
-            words[before:] = [Word(one.text, _moved(one.place, in_file)) for one in words[before:]]
+            words[before:] = [
+                DirectiveWord(one.text, _moved(one.place, in_file)) for one in words[before:]
+            ]
         if separator:
             end += len(line[end:].split(None, 1)[0])
         rest = line[end:].strip(BLANKS)
         if rest:
-            place = Place(number, end + 1 + line[end:].index(rest), len(line.rstrip(BLANKS)) + 1)
+            place = SourceSpan(
+                number, end + 1 + line[end:].index(rest), len(line.rstrip(BLANKS)) + 1
+            )
             place = place if in_file is None else _moved(place, in_file)
             cut.append(Ignored(REMARK if rest.startswith("#") else CUT, rest, place))
     return words, None, cut
@@ -73,11 +77,11 @@ def _directive_start(line: str) -> int:
     return start
 
 
-def _moved(place: Place, columns: Sequence[int]) -> Place:
-    return Place(place.line, columns[place.column - 1], columns[place.end - 1])
+def _moved(place: SourceSpan, columns: Sequence[int]) -> SourceSpan:
+    return SourceSpan(place.line, columns[place.column - 1], columns[place.end - 1])
 
 
-def _linewords_of(line: str, number: int, start: int, words: List[Word]) -> int:
+def _linewords_of(line: str, number: int, start: int, words: List[DirectiveWord]) -> int:
     """Append the words of a line; returns the position where sbatch stops reading it."""
     at = start
     while True:
@@ -87,7 +91,9 @@ def _linewords_of(line: str, number: int, start: int, words: List[Word]) -> int:
         if _COMPONENT.match(line, at):
             return at  # a bare hetjob within the line ends it
         if line[at : at + 1] == ":":
-            raise Refused(Refusal("a word cannot begin with ':'", Place(number, at + 1, at + 2)))
+            raise Refused(
+                Refusal("a word cannot begin with ':'", SourceSpan(number, at + 1, at + 2))
+            )
         characters: List[str] = []
         quote = ""
         while at < len(line) and (quote or line[at] not in BLANKS):
@@ -110,9 +116,9 @@ def _linewords_of(line: str, number: int, start: int, words: List[Word]) -> int:
                 characters.append(character)
             at += 1
         if quote:
-            place = Place(number, begin + 1, len(line) + 1)
+            place = SourceSpan(number, begin + 1, len(line) + 1)
             about = meant_options(line[begin:]) + meant_options(words[-1].text if words else "")
             raise Refused(Refusal(f"a {quote} is not closed", place, about=about))
         if not characters:
             return at
-        words.append(Word("".join(characters), Place(number, begin + 1, at + 1)))
+        words.append(DirectiveWord("".join(characters), SourceSpan(number, begin + 1, at + 1)))

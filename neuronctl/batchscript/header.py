@@ -24,7 +24,13 @@ from neuronctl.batchscript.directive_options import (
     line_options,
     with_one_memory,
 )
-from neuronctl.batchscript.directive_words import BLANKS, DIRECTIVE, Refused, Word, words_of
+from neuronctl.batchscript.directive_words import (
+    BLANKS,
+    DIRECTIVE,
+    DirectiveWord,
+    Refused,
+    words_of,
+)
 from neuronctl.batchscript.find import MAX_BYTES
 from neuronctl.batchscript.look_alikes import applied, explained, respelled
 from neuronctl.batchscript.model import (
@@ -34,15 +40,15 @@ from neuronctl.batchscript.model import (
     OVERRIDDEN,
     SCRIPT,
     Edit,
-    Given,
+    GivenOption,
     Header,
     Ignored,
-    Place,
     Refusal,
+    SourceSpan,
 )
 from neuronctl.batchscript.script_file import beginning, is_too_long
 from neuronctl.batchscript.values import ACCUMULATED, excluding
-from neuronctl.sbatch_options import Known
+from neuronctl.sbatch_options import OptionSpec
 
 
 def read_header(
@@ -57,7 +63,7 @@ def read_header(
     has is taken.
     """
     refusals: List[Refusal] = _whole_file(text)
-    others: List[List[Given]] = []
+    others: List[List[GivenOption]] = []
     if refusals:
         text = "" if is_too_long(text) else text.replace("\r\n", "\n")
         # As many characters, so that each place is the file's own.
@@ -80,7 +86,7 @@ def read_header(
         refusals += contradictions(component_given)
     given = with_one_memory(given)
     foreign = tuple(
-        Place(number, 1, len(line) + 1)
+        SourceSpan(number, 1, len(line) + 1)
         for number, line in enumerate(lines, 1)
         if line.startswith(("#PBS", "#BSUB"))
     )
@@ -101,15 +107,15 @@ def read_header(
 
 
 def read_command(
-    words: Sequence[Tuple[str, Place]], table: Tuple[Known, ...]
+    words: Sequence[Tuple[str, SourceSpan]], table: Tuple[OptionSpec, ...]
 ) -> Tuple[Header, int]:
     """The options at the beginning of a command line, and the index of the word behind them.
 
     table: the options of the command, SALLOC or another.
     """
-    own = [Word(text, place) for text, place in words]
+    own = [DirectiveWord(text, place) for text, place in words]
     refusals: List[Refusal] = []
-    given: List[Given] = []
+    given: List[GivenOption] = []
     end = len(own)
     try:
         given, end = command_options(own, table)
@@ -126,15 +132,15 @@ def _whole_file(text: str) -> List[Refusal]:
     if is_too_long(text):
         message = f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)"
         hint = "leave the data out: let the script read them from another file"
-        return [refusal(message, Place(1), hint, about=EVERY)]
+        return [refusal(message, SourceSpan(1), hint, about=EVERY)]
     if not text.strip(BLANKS):
         what = "contains only blanks" if text else "is empty"
-        return [refusal(f"the script {what}", Place(1))]
+        return [refusal(f"the script {what}", SourceSpan(1))]
     found: List[Refusal] = []
     lines = text.split("\n")
     plain = text.lstrip("\ufeff")
     if plain != text:
-        mark = Place(1, 1, len(text) - len(plain) + 1)
+        mark = SourceSpan(1, 1, len(text) - len(plain) + 1)
         found.append(
             refusal(
                 "the file begins with a byte order mark (BOM), and so not with #!",
@@ -147,16 +153,16 @@ def _whole_file(text: str) -> List[Refusal]:
         found.append(
             refusal(
                 "the first line is not #! and the path of an interpreter",
-                Place(1, 1, len(lines[0].rstrip("\r")) + 1),
+                SourceSpan(1, 1, len(lines[0].rstrip("\r")) + 1),
                 "let the file begin with #!/bin/bash",
             )
         )
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        found.append(refusal("the file contains a NUL character", Place(line)))
+        found.append(refusal("the file contains a NUL character", SourceSpan(line)))
     if "\r\n" in text:
         places = (
-            Place(number, len(line), len(line) + 1)
+            SourceSpan(number, len(line), len(line) + 1)
             for number, line in enumerate(lines[:-1], 1)
             if line.endswith("\r")
         )
@@ -214,7 +220,7 @@ class _Directives:
 
     def read(
         self, begin: int, refusals: List[Refusal]
-    ) -> Tuple[List[Given], Optional[int], List[Ignored]]:
+    ) -> Tuple[List[GivenOption], Optional[int], List[Ignored]]:
         """The options of one component; where another one follows; what has no effect.
 
         begin: as of words_of(). Appends what sbatch refuses to ``refusals``.
@@ -271,7 +277,7 @@ class _Directives:
                 )
                 break
 
-    def empty(self, place: Place) -> None:
+    def empty(self, place: SourceSpan) -> None:
         """Take out what sbatch refuses, and leave everything else in its column."""
         line = self.lines[place.line - 1]
         blanks = " " * (place.end - place.column)
@@ -292,20 +298,20 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
     """Lines that look like directives, and that sbatch does not read."""
     found = []
     for number, line in enumerate(lines, 1):
-        text, why = line.rstrip(BLANKS), ""
+        text, reason = line.rstrip(BLANKS), ""
         if line.startswith("#SBATCH"):
-            why = AFTER_COMMAND if number > first_command else ""
+            reason = AFTER_COMMAND if number > first_command else ""
         elif number < first_command and re.match(r"[ \t]+#SBATCH\b|#(?i:sbatch)[ \t]+-", line):
-            why = MISSPELLED  # of `##SBATCH` and `# SBATCH` the writer knows it
-        if why:
-            found.append(Ignored(why, text.lstrip(BLANKS), Place(number, 1, len(text) + 1)))
+            reason = MISSPELLED  # of `##SBATCH` and `# SBATCH` the writer knows it
+        if reason:
+            found.append(Ignored(reason, text.lstrip(BLANKS), SourceSpan(number, 1, len(text) + 1)))
     return found
 
 
-def _overridden(given: Sequence[Given]) -> List[Ignored]:
+def _overridden(given: Sequence[GivenOption]) -> List[Ignored]:
     """What a later option, or one of the environment or the command line, takes the place of."""
     found = []
-    following: Dict[str, Given] = {}
+    following: Dict[str, GivenOption] = {}
     for one in reversed(given):
         later = following.get(one.name)
         if later is not None and one.source == SCRIPT and one.name not in ACCUMULATED:

@@ -6,9 +6,9 @@ import re
 from functools import partial
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.model import Place
-from neuronctl.batchscript.prefixes import names_python, program_at
-from neuronctl.batchscript.shell_text import Command, Word, read_shell
+from neuronctl.batchscript.command_wrappers import names_python, program_at
+from neuronctl.batchscript.model import SourceSpan
+from neuronctl.batchscript.shell_text import Command, ShellWord, read_shell
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 
@@ -94,14 +94,14 @@ class Launch:
     """
 
     kind: Kind
-    word: Word
+    word: ShellWord
     command: Command
     options: Mapping[str, str] = field(default_factory=dict)
     certain: bool = True
     inside: Tuple[Launch, ...] = ()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceSpan:
         """Where the program is named."""
         return self.word.place
 
@@ -117,14 +117,14 @@ class Launch:
         """Whether one of these options is given."""
         return any(_key(name) in self.options for name in names)
 
-    def place_of(self, name: str) -> Place:
+    def place_of(self, name: str) -> SourceSpan:
         """Where one of its options is given; that of the program where it is not seen."""
         words = self.command.words
         for word, following in zip(words, (*words[1:], None)):
             option, equals, _ = word.raw.partition("=")
             if option.startswith("-") and _key(option) == name:
                 if not equals and following is not None and following.place.line == word.place.line:
-                    return Place(word.place.line, word.place.column, following.place.end)
+                    return SourceSpan(word.place.line, word.place.column, following.place.end)
                 return word.place
         return self.place
 
@@ -157,7 +157,7 @@ writable w no_init no_privs keep_privs nvccli compat net no_eval no_umask vm
 """.split()  # noqa: SIM905
 
 
-def _launch(words: Sequence[Word], command: Command, depth: int) -> Optional[Launch]:
+def _launch(words: Sequence[ShellWord], command: Command, depth: int) -> Optional[Launch]:
     words = words[program_at([one.raw if one.value is None else one.value for one in words]) :]
     if not words or words[0].value is None or depth > 8:
         return None
@@ -177,7 +177,7 @@ def _launch(words: Sequence[Word], command: Command, depth: int) -> Optional[Lau
     return Launch(PROGRAM, word, command)
 
 
-def _texts(words: Sequence[Word]) -> List[str]:
+def _texts(words: Sequence[ShellWord]) -> List[str]:
     """The values, UNKNOWN within those that are not known: ``--np=$N`` as ``--np=`` UNKNOWN."""
     found = []
     for word in words:
@@ -193,12 +193,12 @@ def _key(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
 
 
-def _inside(words: Sequence[Word], command: Command, depth: int) -> Tuple[Launch, ...]:
+def _inside(words: Sequence[ShellWord], command: Command, depth: int) -> Tuple[Launch, ...]:
     found = _launch(words, command, depth + 1)
     return () if found is None else (found,)
 
 
-def _srun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+def _srun(word: ShellWord, rest: Sequence[ShellWord], command: Command, depth: int) -> Launch:
     texts = _texts(rest)
     try:
         parsed, end = getopt_with_plugins(texts, SRUN)
@@ -237,7 +237,7 @@ def mpirun_options(
     return options, kept, words[at:]
 
 
-def _mpirun(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+def _mpirun(word: ShellWord, rest: Sequence[ShellWord], command: Command, depth: int) -> Launch:
     options, _, behind = mpirun_options(_texts(rest))
     words = rest[len(rest) - len(behind or ()) :]
     if behind is None or (words and words[0].may_be_several):
@@ -265,7 +265,9 @@ def argparse_options(
     return options, typed, tuple(words[at:])
 
 
-def _options(kind: Kind, word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+def _options(
+    kind: Kind, word: ShellWord, rest: Sequence[ShellWord], command: Command, depth: int
+) -> Launch:
     """A launcher of Python's."""
     options, _, behind = argparse_options(kind, _texts(rest))
     rest = rest[len(rest) - len(behind) :]
@@ -277,7 +279,9 @@ def _options(kind: Kind, word: Word, rest: Sequence[Word], command: Command, dep
     return Launch(kind, word, command, options, True, inside)
 
 
-def _container(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Optional[Launch]:
+def _container(
+    word: ShellWord, rest: Sequence[ShellWord], command: Command, depth: int
+) -> Optional[Launch]:
     """What runs in a container is started as it would be outside of it."""
     if not rest or rest[0].value != "exec":
         return Launch(PROGRAM, word, command)
@@ -307,7 +311,7 @@ _FOUND_ON_PATH = re.compile(
 """``python $(which torchrun)``."""
 
 
-def _python(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+def _python(word: ShellWord, rest: Sequence[ShellWord], command: Command, depth: int) -> Launch:
     texts = _texts(rest)
     at = 0
     while at < len(texts) and texts[at].startswith("-"):
@@ -331,7 +335,7 @@ _LONGEST_TEXT = 10_000
 minutes."""
 
 
-def _shell(word: Word, rest: Sequence[Word], command: Command, depth: int) -> Launch:
+def _shell(word: ShellWord, rest: Sequence[ShellWord], command: Command, depth: int) -> Launch:
     """``bash -c TEXT``: what the text starts."""
     for number, one in enumerate(rest):
         value = one.value

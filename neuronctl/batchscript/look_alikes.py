@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.directive_options import line_options
 from neuronctl.batchscript.directive_words import Refused
-from neuronctl.batchscript.model import Edit, Given, Place, in_force
+from neuronctl.batchscript.model import Edit, GivenOption, SourceSpan, in_force
 from neuronctl.sbatch_options import SBATCH
 from neuronctl.words import DASHES, other_dash
 
@@ -27,7 +27,7 @@ def respelled(line: str, number: int) -> Iterator[List[Edit]]:
     """What would give a line the characters that only look so, the least first."""
 
     def edit(start: int, end: int, text: str) -> Edit:
-        return Edit(Place(number, columns[start], columns[start] + end - start), text)
+        return Edit(SourceSpan(number, columns[start], columns[start] + end - start), text)
 
     columns: Sequence[int] = range(1, len(line) + 2)
     blanks = [
@@ -105,8 +105,8 @@ _LONGEST_LINE = 1_000
 
 
 def look_alike(
-    given: Given, line: str, mend: bool
-) -> Optional[Tuple[str, Place, Tuple[Edit, ...]]]:
+    given: GivenOption, line: str, mend: bool
+) -> Optional[Tuple[str, SourceSpan, Tuple[Edit, ...]]]:
     """The first character in a value that only looks like another, or like none.
 
     Returns its name, its place, and the edits where exactly one text is right. line: the one with
@@ -118,7 +118,7 @@ def look_alike(
     found = None if line.isascii() else odd.search(line, place.column - 1, place.end - 1)
     if found is None:
         return None
-    at = Place(place.line, found.start() + 1, found.end() + 1)
+    at = SourceSpan(place.line, found.start() + 1, found.end() + 1)
     left = given.name in FREE_TEXT or len(line) > _LONGEST_LINE
     for edits in respelled(line, place.line) if mend and not left else ():
         with contextlib.suppress(Refused):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Tuple
 
-from neuronctl.batchscript.prefixes import interpreter
+from neuronctl.batchscript.command_wrappers import interpreter
 from neuronctl.batchscript.values import ACCUMULATED, digits, excluding
 from neuronctl.frozen import dataclass, replace
 from neuronctl.sbatch_options import SBATCH
@@ -25,7 +25,7 @@ EARLY_ONLY = "read on the command line only"
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceSpan:
     """Where a text stands: line and columns, counted from 1, ``end`` one past its last column.
 
     Line 0: not in the script.
@@ -36,19 +36,19 @@ class Place:
     end: int = 1
 
 
-NOWHERE = Place(0)
+NOWHERE = SourceSpan(0)
 
 
 @dataclass(frozen=True)
 class Edit:
     """What belongs into a place of the file instead; into an empty place, what is missing there."""
 
-    place: Place
+    place: SourceSpan
     text: str
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenOption:
     """One option as it was given.
 
     name: the long name, whatever the spelling. value: None without one. source: SCRIPT, or the
@@ -59,8 +59,8 @@ class Given:
     name: str
     value: Optional[str]
     source: str = SCRIPT
-    place: Place = NOWHERE
-    value_place: Place = NOWHERE
+    place: SourceSpan = NOWHERE
+    value_place: SourceSpan = NOWHERE
 
     @property
     def text(self) -> str:
@@ -68,9 +68,9 @@ class Given:
         return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
 
 
-def in_force(given: Iterable[Given]) -> Dict[str, Given]:
+def in_force(given: Iterable[GivenOption]) -> Dict[str, GivenOption]:
     """Each option's name, and what holds of it in the end."""
-    found: Dict[str, Given] = {}
+    found: Dict[str, GivenOption] = {}
     for one in given:
         for name in excluding(one.name):
             found.pop(name, None)
@@ -88,10 +88,10 @@ class Ignored:
     instead: of an option that is overridden, what overrides it.
     """
 
-    why: str
+    reason: str
     text: str
-    place: Place
-    instead: Optional[Given] = None
+    place: SourceSpan
+    instead: Optional[GivenOption] = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Refusal:
     """
 
     message: str
-    place: Place
+    place: SourceSpan
     hint: str = ""
     whole: bool = False
     about: Tuple[str, ...] = ()
@@ -122,17 +122,17 @@ class Header:
     left_out: the first line that is not read, because there is more than any script has; 0: none.
     """
 
-    given: Tuple[Given, ...]
+    given: Tuple[GivenOption, ...]
     refusals: Tuple[Refusal, ...]
     ignored: Tuple[Ignored, ...]
-    foreign: Tuple[Place, ...]
+    foreign: Tuple[SourceSpan, ...]
     components: int
     first_command: int
     shebang: str
     left_out: int = 0
 
     @cached_property
-    def options(self) -> Mapping[str, Given]:
+    def options(self) -> Mapping[str, GivenOption]:
         """By name, as in in_force()."""
         return in_force(self.given)
 

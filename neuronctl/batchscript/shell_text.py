@@ -21,7 +21,7 @@ from typing import (
     Tuple,
 )
 
-from neuronctl.batchscript.model import Place
+from neuronctl.batchscript.model import SourceSpan
 from neuronctl.frozen import dataclass, replace
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Word:
+class ShellWord:
     """One word of a command.
 
     raw: as it is written. value: what the command gets, None where that cannot be known. names: the
@@ -41,7 +41,7 @@ class Word:
     value: Optional[str]
     names: Tuple[str, ...]
     text: str
-    place: Place
+    place: SourceSpan
 
     @property
     def may_be_several(self) -> bool:
@@ -54,10 +54,10 @@ class Assignment:
     """A variable that is set. sure: by a line that runs once, whatever happens."""
 
     name: str
-    word: Word
+    word: ShellWord
     exported: bool
     sure: bool
-    place: Place
+    place: SourceSpan
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Command:
     its output is the value of something.
     """
 
-    words: Tuple[Word, ...]
+    words: Tuple[ShellWord, ...]
     assigned: Tuple[Assignment, ...]
-    place: Place
+    place: SourceSpan
     background: bool
     sure: bool
     looped: bool
@@ -101,7 +101,7 @@ class ShellText:
 
     commands: Tuple[Command, ...]
     assignments: Tuple[Assignment, ...]
-    broken: Optional[Place]
+    broken: Optional[SourceSpan]
     comments: FrozenSet[int]
     unread: int = 0
 
@@ -310,7 +310,7 @@ class _Reader:
             tuple(self.commands), tuple(self.assignments), broken, frozenset(self.comments), unread
         )
 
-    def place(self, node: Node) -> Place:
+    def place(self, node: Node) -> SourceSpan:
         """Where a node begins, and its end on that line."""
         row, column = node.start_point
         end_row, end_column = node.end_point
@@ -321,7 +321,7 @@ class _Reader:
         characters = self.characters.get(row)
         if characters is None:
             characters = self.characters[row] = _Characters(line)
-        return Place(row + 1, characters.count(column) + 1, characters.count(end_column) + 1)
+        return SourceSpan(row + 1, characters.count(column) + 1, characters.count(end_column) + 1)
 
     def visit(self, node: Node, where: _Where) -> None:
         """Collect the commands and assignments below a node."""
@@ -430,7 +430,7 @@ class _Reader:
         if node.type == "variable_assignment":
             self.substitutions(node, where)
 
-    def words(self, node: Node, around: Node) -> List[Word]:
+    def words(self, node: Node, around: Node) -> List[ShellWord]:
         """A word of a command, or those of the variable that it is."""
         one = self.word(node, around)
         value = self.known.get(one.names[0]) if len(one.names) == 1 else None
@@ -439,16 +439,16 @@ class _Reader:
             return [one]
         if re.search(r"[*?\[\\]", value):
             return [one]  # the names of files
-        return [Word(one.raw, part, one.names, part, one.place) for part in value.split()]
+        return [ShellWord(one.raw, part, one.names, part, one.place) for part in value.split()]
 
-    def word(self, node: Optional[Node], around: Node) -> Word:
+    def word(self, node: Optional[Node], around: Node) -> ShellWord:
         """A word, or the empty value of ``A=``."""
         if node is None:
-            return Word("", "", (), "", self.place(around))
+            return ShellWord("", "", (), "", self.place(around))
         names: List[str] = []
         text: List[str] = []
         value = self.value(node, names, text, quoted=False)
-        return Word(text_of(node), value, tuple(names), "".join(text), self.place(node))
+        return ShellWord(text_of(node), value, tuple(names), "".join(text), self.place(node))
 
     def value(
         self, node: Node, names: List[str], text: List[str], *, quoted: bool

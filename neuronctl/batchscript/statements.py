@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Collection, Dict, FrozenSet, List, Optional, T
 
 from neuronctl.batchscript.shell_text import (
     ShellText,
-    Word,
+    ShellWord,
     below,
     read_shell,
     syntax_tree,
@@ -145,7 +145,7 @@ def _one(text: str, kind: str, one_word: Collection[str]) -> Optional[Simple]:
     return Simple((), tuple(values.items()), exported) if values else None
 
 
-def _word(word: Word, split: Word) -> Optional[str]:
+def _word(word: ShellWord, split: ShellWord) -> Optional[str]:
     if word.value is None or word.raw.startswith("~"):
         return None
     return word.value if split.value is not None else word.value + MAY_SPLIT

@@ -14,7 +14,7 @@ from neuronctl.frozen import asdict
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
-from neuronctl.tracking.cancellation import Choice, Outcome, Word, known_jobs, states_of
+from neuronctl.tracking.cancellation import Choice, JobOrName, Outcome, known_jobs, states_of
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import is_name, no_such_job
 from neuronctl.words import counted
@@ -57,7 +57,7 @@ def command(
     if batch and signal is None:
         raise UsageError("--batch needs --signal", "name the signal, such as --signal USR1")
     choice = Choice(state and _state_name(state), signal and _signal_name(signal), batch)
-    words: List[Word] = [
+    words: List[JobOrName] = [
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
     store = RecordStore.default()
@@ -92,7 +92,7 @@ def command(
 def _agreed(
     chosen: Mapping[JobId, Sequence[JobStatus]],
     choice: Choice,
-    targets: Mapping[Word, Mapping[JobId, Sequence[JobStatus]]],
+    targets: Mapping[JobOrName, Mapping[JobId, Sequence[JobStatus]]],
 ) -> bool:
     """Show all of several jobs and ask; without a terminal, no name may stand for several."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

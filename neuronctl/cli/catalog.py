@@ -71,7 +71,7 @@ def import_(write: Optional[str], force: bool) -> None:
     files = (file for file in files if not os.path.isfile(file) or os.path.getsize(file))
     layers = [yamlfile.read(file, CatalogError) for file in files]
     below = [merge(layers[: number + 1]) for number in range(len(layers))]
-    text = _draft(_ask(), below)
+    text = _catalog_text(_ask(), below)
     if write is None:
         print_script(text)
         return
@@ -104,7 +104,7 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
             )
         cluster = names[0]
     ours = known.cluster(cluster)
-    text = _draft(limits, ())
+    text = _catalog_text(limits, ())
     theirs = merge([yamlfile.parse(text, "Slurm", CatalogError)])
     changes = differences(ours, theirs.cluster(), untold(limits))
     if limits.qos is None:
@@ -150,7 +150,7 @@ def _ask() -> Limits:
     return limits
 
 
-def _draft(limits: Limits, below: Sequence[Catalog]) -> str:
-    from neuronctl.catalog_import import draft
+def _catalog_text(limits: Limits, below: Sequence[Catalog]) -> str:
+    from neuronctl.catalog_import import catalog_text
 
-    return draft(limits, time.strftime("%Y-%m-%d"), below)
+    return catalog_text(limits, time.strftime("%Y-%m-%d"), below)

@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import body_option, file_option, job_command, program_arguments
 from neuronctl.cli.say import print_script, say
-from neuronctl.cli.submission import judge_aloud
+from neuronctl.cli.submission import judge_and_report
 from neuronctl.request.job import Body
 from neuronctl.submission.prepare import plan_job
 
@@ -36,7 +36,7 @@ def command(
     planned = plan_job(
         options, words=words, catalog_file=catalog, job_file=job_file, body=body, ask_slurm=False
     )
-    job = judge_aloud(planned, force=force, explain=explain, reviewed=True)
+    job = judge_and_report(planned, force=force, explain=explain, reviewed=True)
     script = render_job(job.plan, template=template)
     if write is None:
         print_script(script)

@@ -34,7 +34,7 @@ def command(
     shell text. Standard error lists, with file and line, what the job file cannot say.
     """
     from neuronctl.catalog.loader import load
-    from neuronctl.importing.draft import draft
+    from neuronctl.importing.job_file_draft import draft_job_file
     from neuronctl.slurm.cluster import recognise
 
     try:
@@ -43,7 +43,7 @@ def command(
         raise UsageError(f"cannot read '{file}': {error.strerror}") from None
     chosen, _ = recognise(load(catalog), cluster or configured_cluster())
     name = shown_name(file)
-    made = draft(text, name, chosen, name_cluster=cluster is not None)
+    made = draft_job_file(text, name, chosen, name_cluster=cluster is not None)
     if write is None:
         print_script(made.text)
     else:

@@ -130,8 +130,8 @@ def _shell_text(
         with open(0 if file == "-" else file, "rb", closefd=file != "-") as stream:
             text = stream.read(_LONGEST + 1).decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"--body: cannot read {name}: {why}") from None
+        problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"--body: cannot read {name}: {problem}") from None
     first, _, rest = text.partition("\n")
     if first.startswith("#!"):
         if not re.search(r"\b(ba)?sh\b", first):

@@ -22,7 +22,7 @@ def show_choice(job: PlannedJob) -> None:
     """Say which partition ``-p auto`` takes and why, and why not the others."""
     for number, candidate in enumerate(job.choice.candidates if job.choice is not None else ()):
         if not candidate.fits:
-            say(f"  excluded: {candidate.name}: {candidate.why_not}")
+            say(f"  excluded: {candidate.name}: {candidate.exclusion}")
         elif number:
             say(f"  next best: {_candidate(candidate)}")
         else:

@@ -10,7 +10,7 @@ from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.model import Place
+    from neuronctl.batchscript.model import SourceSpan
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules.script import ScriptFinding
@@ -36,7 +36,7 @@ def status_data(status: JobStatus, limit: Optional[Explained] = None) -> Dict[st
         "job_id": str(status.id),
         "own_id": status.job_id,
         **{key: getattr(status, key) for key in _PLAIN},
-        "reason": status.why,  # also where Slurm gives none
+        "reason": status.stated_reason,  # also where Slurm gives none
         "reason_words": reason.words,
         "advice": "" if status.ended else reason.advice,
         "exit_code": None if status.exit is None else status.exit.code,
@@ -88,7 +88,7 @@ def submission_data(
                 "verdict": verdict_data(candidate.verdict) if candidate.fits else None,
                 "start": utc(candidate.start),
                 "free_nodes": candidate.free,
-                "why_not": candidate.why_not,
+                "why_not": candidate.exclusion,
             }
             for candidate in (() if choice is None else choice.candidates)
         ],
@@ -110,7 +110,7 @@ def check_data(checked: Sequence[CheckedScript], cluster: str) -> Dict[str, Any]
     return {"cluster": cluster, "files": files}
 
 
-def _columns(place: Place) -> Dict[str, int]:
+def _columns(place: SourceSpan) -> Dict[str, int]:
     return {"line": place.line, "column": place.column, "end_column": place.end}
 
 
@@ -155,5 +155,5 @@ def _sarif_result(name: str, one: ScriptFinding) -> Dict[str, Any]:
     return result
 
 
-def _region(place: Place) -> Dict[str, int]:
+def _region(place: SourceSpan) -> Dict[str, int]:
     return {"startLine": place.line, "startColumn": place.column, "endColumn": place.end}

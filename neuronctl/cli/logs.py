@@ -144,8 +144,8 @@ def _explain(place: LogPlace, path: str) -> None:
         )
     if state == "PENDING":
         job = place.job
-        why = job.explained if isinstance(job, JobStatus) else explain(job.reason)
-        words = why.words or "no reason given"
+        explained = job.explained if isinstance(job, JobStatus) else explain(job.reason)
+        words = explained.words or "no reason given"
         print_text(f"job {id} has not started ({words}); its log will be {path}", file=sys.stderr)
     elif place.job.exit == ExitCode(0, 53):
         raise NoSuchJobError(

@@ -172,7 +172,9 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
         row[1] = partition.bar(longest, signs=signs)
     console.print_table(columns, cells)
     reasons = [
-        [partition.partition, partition.why(now)] for partition in partitions if partition.why(now)
+        [partition.partition, partition.explained_wait(now)]
+        for partition in partitions
+        if partition.explained_wait(now)
     ]
     if terminal and reasons:
         console.print_text("")
@@ -291,10 +293,10 @@ def _rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
         lines.append(("--comment", f"mandatory, {form}"))
     words = "mandatory; 'neuronctl partitions --live' lists yours"
     lines += [(option, words) for option in _mandatory(cluster)]
-    for forbidden, why in policy.forbidden_options.items():
+    for forbidden, reason in policy.forbidden_options.items():
         evidence = catalog.evidence(cluster.name, "policy", "forbidden_options", forbidden)
         word = "to be avoided" if evidence.doubtful else "not allowed"
-        lines.append((f"--{forbidden}", f"{word}; {why}"))
+        lines.append((f"--{forbidden}", f"{word}; {reason}"))
     if policy.gpus_required:
         lines.append((f"--{policy.gpu_option}", "mandatory in partitions with GPUs"))
     if policy.cores.rule != "none":

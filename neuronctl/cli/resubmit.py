@@ -39,7 +39,7 @@ def command(
     job: str,
     script_as_recorded: bool,
     script_as_is: bool,
-    how: submission.How,
+    mode: submission.SubmitMode,
     force: bool,
     catalog: Optional[str],
     **options: Any,
@@ -73,7 +73,7 @@ def command(
         record, changes, as_recorded=script_as_recorded, as_is=script_as_is
     )
     if record.draft.sbatch:
-        return _own_again(record, from_record, options, how, force, catalog)
+        return _own_again(record, from_record, options, mode, force, catalog)
     program = resubmission.program_copy(record) if from_record else None
     variables = resubmission.masked_variables(record, options)
     if program is None and all(value in (None, ()) for value in options.values()):
@@ -81,53 +81,53 @@ def command(
         notify(f"the script of job {record.job_id}, byte for byte, from {drafted.cwd}")
         secrets = {name: os.environ[name] for name in variables}
         again = functools.partial(resubmission.plan_again, record, {"env": variables})
-        done = submission.submit(how, drafted, secrets, lambda: judge_anew(again()))
-        return submission.watch(how, done)
+        done = submission.submit(mode, drafted, secrets, lambda: judge_anew(again()))
+        return submission.watch(mode, done)
     resubmission.check_unmasked(record)
-    with resubmission.program_as_recorded(record, program, notify, keep=not how.dry_run):
+    with resubmission.program_as_recorded(record, program, notify, keep=not mode.dry_run):
         planned = resubmission.plan_again(
             record, options, variables=variables, program=program, catalog_file=catalog
         )
-        prepared = submission.judge_aloud(planned, force=force, how=how)
+        prepared = submission.judge_and_report(planned, force=force, mode=mode)
         from neuronctl.rendering.render import render_job
 
         script = render_job(prepared.plan)
-        drafted = submission.draft_of(prepared, script, record.draft.submit_dir or record.cwd)
+        drafted = submission.record_draft(prepared, script, record.draft.submit_dir or record.cwd)
         for name, before, after in changed_decisions(record.draft.decisions, drafted.decisions):
             notify(f"{name}: {before or 'none'} -> {after or 'none'}")
         secrets = prepared.plan.secrets
-        done = submission.submit(how, drafted, secrets, lambda: judge_anew(planned), prepared)
-    return submission.watch(how, done)
+        done = submission.submit(mode, drafted, secrets, lambda: judge_anew(planned), prepared)
+    return submission.watch(mode, done)
 
 
 def _own_again(
     record: JobRecord,
     from_record: bool,
     options: Mapping[str, Any],
-    how: submission.How,
+    mode: submission.SubmitMode,
     force: bool,
     catalog: Optional[str],
 ) -> int:
     """Submit somebody's own script again, with the options over those that it had."""
-    from neuronctl.cli import own_script
+    from neuronctl.cli import existing_script
     from neuronctl.records.recorded import changed_decisions
-    from neuronctl.submission.own_script import draft_of, read_own
+    from neuronctl.submission.existing_script import read_existing, record_draft
     from neuronctl.submission.resubmission import own_again
 
-    over = own_script.options_over(options)
-    own = read_own(*own_again(record, over, from_record=from_record))
+    over = existing_script.options_over(options)
+    own = read_existing(*own_again(record, over, from_record=from_record))
     job = None
     if any(value not in (None, ()) for value in options.values()):
-        own, job = own_script.judge_aloud(
-            own, options, catalog_file=catalog, force=force, explain=False, how=how
+        own, job = existing_script.judge_and_report(
+            own, options, catalog_file=catalog, force=force, explain=False, mode=mode
         )
-        decisions = draft_of(own, (), job).decisions
+        decisions = record_draft(own, (), job).decisions
         for name, before, after in changed_decisions(record.draft.decisions, decisions):
             notify(f"{name}: {before or 'none'} -> {after or 'none'}")
     else:
         notify(f"the script of job {record.job_id}, byte for byte, from {working_directory()}")
-    done = own_script.submit(own, job, how, catalog, options["cluster"])
-    return submission.watch(how, done)
+    done = existing_script.submit(own, job, mode, catalog, options["cluster"])
+    return submission.watch(mode, done)
 
 
 def _show_change(record: JobRecord, changes: Changes) -> None:

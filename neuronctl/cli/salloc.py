@@ -9,7 +9,7 @@ import click
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command
 from neuronctl.cli.say import notify, print_script
-from neuronctl.cli.submission import judge_aloud
+from neuronctl.cli.submission import judge_and_report
 from neuronctl.errors import UsageError
 from neuronctl.request.job import JobRequest
 from neuronctl.shell import expanded, join, positional
@@ -63,7 +63,7 @@ def command(
     if words and no_shell:
         raise UsageError("--no-shell starts nothing, and CMD is given", "keep one of them")
     planned = plan_job(options, catalog_file=catalog, job_file=job_file, interactive=True)
-    job = judge_aloud(planned, force=force, explain=explain, dry_run=dry_run)
+    job = judge_and_report(planned, force=force, explain=explain, dry_run=dry_run)
     # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.launch_command import contained_command
     from neuronctl.rendering.render import render_shell

@@ -6,8 +6,8 @@ from typing import Tuple
 
 import click
 
-from neuronctl.cli.beside_sbatch import call
 from neuronctl.cli.job_options import complete_files
+from neuronctl.cli.sbatch_wrapper import call
 
 
 @click.command(

@@ -76,7 +76,7 @@ def _watch(question: _Question, tasks: bool) -> int:
 
     known = False
 
-    def look() -> Found:
+    def find_jobs() -> Found:
         nonlocal known
         found = question.ask()
         if not known and question.ids and not found.jobs and found.unavailable is None:
@@ -85,7 +85,7 @@ def _watch(question: _Question, tasks: bool) -> int:
         return found
 
     return watch(
-        look,
+        find_jobs,
         lambda found, height: _picture(found, question, tasks, height),
         until_ended=bool(question.ids),
     )

@@ -16,7 +16,13 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import Source
 from neuronctl.shell import join
-from neuronctl.submission.prepare import PlannedJob, PreparedJob, judge, judge_refused, review
+from neuronctl.submission.prepare import (
+    PlannedJob,
+    PreparedJob,
+    judge,
+    judge_refused,
+    judge_without_slurm,
+)
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class How:
+class SubmitMode:
     """How far to go with a job, and what to print of it."""
 
     dry_run: bool
@@ -36,7 +42,7 @@ class How:
 
 
 def submission_options(function: Callable[..., int]) -> Callable[..., int]:
-    """--dry-run, --json, --follow and --wait, as the argument ``how``."""
+    """--dry-run, --json, --follow and --wait, as the argument ``mode``."""
 
     @functools.wraps(function)
     def call(*, dry_run: bool, as_json: bool, follow: bool, wait: bool, **rest: Any) -> int:
@@ -44,7 +50,7 @@ def submission_options(function: Callable[..., int]) -> Callable[..., int]:
             raise UsageError(
                 "--follow cannot be combined with --wait or --json", "keep one of them"
             )
-        return function(how=How(dry_run, as_json, follow, wait), **rest)
+        return function(mode=SubmitMode(dry_run, as_json, follow, wait), **rest)
 
     for name, help in (
         ("--wait", "Wait until the job ends, and say how it ended."),
@@ -57,45 +63,45 @@ def submission_options(function: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
-def judge_aloud(
+def judge_and_report(
     planned: PlannedJob,
     *,
     force: bool,
     explain: bool = False,
     reviewed: bool = False,
     dry_run: bool = False,
-    how: Optional[How] = None,
+    mode: Optional[SubmitMode] = None,
 ) -> PreparedJob:
     """Judge a plan and say what was found; raises PolicyError for errors without ``force``.
 
     reviewed: without Slurm. dry_run: with Slurm's limits as they are now, since no answer of
-    sbatch follows; ``how`` says it too.
+    sbatch follows; ``mode`` says it too.
     """
     job_output.show_choice(planned)
-    fresh = dry_run or (how is not None and how.dry_run)
-    job = review(planned) if reviewed else judge(planned, fresh=fresh)
+    fresh = dry_run or (mode is not None and mode.dry_run)
+    job = judge_without_slurm(planned) if reviewed else judge(planned, fresh=fresh)
     if explain:
         # On standard error: the script may go into a file.
-        job_output.print_decisions(draft_of(job, "").decisions, sys.stderr)
+        job_output.print_decisions(record_draft(job, "").decisions, sys.stderr)
     conda = job.plan.decision("conda")
     if conda is not None and fresh:
-        notify(f"--conda {conda.value}: {conda.why}")
+        notify(f"--conda {conda.value}: {conda.reason}")
     job_output.show_findings(job)
     if not force:
-        refuse_errors(job, how, lambda: draft_of(job, ""))
+        refuse_errors(job, mode, lambda: record_draft(job, ""))
     return job
 
 
-def draft_of(job: PreparedJob, script: str, submit_dir: str = "") -> RecordDraft:
+def record_draft(job: PreparedJob, script: str, submit_dir: str = "") -> RecordDraft:
     """The record of this command line's job, as it is before sbatch."""
-    from neuronctl.submission.transaction import draft
+    from neuronctl.submission.transaction import record_draft
 
     argv = ["neuronctl", *sys.argv[1:]]
-    return draft(job, script, command_line=argv, submit_dir=submit_dir)
+    return record_draft(job, script, command_line=argv, submit_dir=submit_dir)
 
 
 def submit(
-    how: How,
+    mode: SubmitMode,
     drafted: RecordDraft,
     secrets: Mapping[str, str],
     again: Callable[[], PreparedJob],
@@ -108,13 +114,13 @@ def submit(
     where a recorded script is submitted byte for byte. cluster: Slurm's, where it is not this one.
     """
     if job is not None:
-        would = "would submit" if how.dry_run else "submitting"
+        would = "would submit" if mode.dry_run else "submitting"
         summary = _summary(job.plan, of_script=bool(drafted.sbatch))
         where = f" to {job.plan.partition_list}" if job.plan.partition_list else ""
         notify(f"{would}{where}: {summary}")
         job_output.show_verdict(job)
-    if how.dry_run:
-        if how.as_json:
+    if mode.dry_run:
+        if mode.as_json:
             _print_data(drafted, job)
         else:
             print_script(drafted.script)
@@ -126,30 +132,30 @@ def submit(
     try:
         done = submit_draft(drafted, secrets, notify, cluster=cluster)
     except SlurmRefusedError as error:
-        _explain_refusal(error, how, drafted, again, job)
+        _explain_refusal(error, mode, drafted, again, job)
         raise
     with said_if_possible(f"job {done.job_id} is submitted"):
-        if how.as_json:
+        if mode.as_json:
             _print_data(drafted, job, done)
         else:
             job_output.show_submission(done)
     return done
 
 
-def watch(how: How, done: Optional[Submission]) -> int:
+def watch(mode: SubmitMode, done: Optional[Submission]) -> int:
     """With --follow or --wait, wait for the job's end; returns the exit code."""
-    if done is None or not (how.follow or how.wait):
+    if done is None or not (mode.follow or mode.wait):
         return 0
     from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking import follow
 
     job = JobId(done.job_id)
-    return follow.follow(job, done.record) if how.follow else follow.wait(job, done.record, notify)
+    return follow.follow(job, done.record) if mode.follow else follow.wait(job, done.record, notify)
 
 
 def _explain_refusal(
     error: SlurmRefusedError,
-    how: How,
+    mode: SubmitMode,
     drafted: RecordDraft,
     again: Callable[[], PreparedJob],
     job: Optional[PreparedJob],
@@ -161,17 +167,19 @@ def _explain_refusal(
     if now is not None:
         notify(error.message)
         job_output.show_findings(now)
-        refuse_errors(now, how, lambda: drafted)
-    if how.as_json:
+        refuse_errors(now, mode, lambda: drafted)
+    if mode.as_json:
         _print_data(drafted, job, verdict=Verdict(REFUSED, error.message))
 
 
-def refuse_errors(job: PreparedJob, how: Optional[How], drafted: Callable[[], RecordDraft]) -> None:
+def refuse_errors(
+    job: PreparedJob, mode: Optional[SubmitMode], drafted: Callable[[], RecordDraft]
+) -> None:
     """Raise PolicyError where there are errors, with ``--json`` behind the data of the draft."""
     try:
         job.refuse_errors("use --force to override")
     except PolicyError:
-        if how is not None and how.as_json:
+        if mode is not None and mode.as_json:
             _print_data(drafted(), job)
         raise
 

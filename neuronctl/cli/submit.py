@@ -23,7 +23,7 @@ def command(
     template: Optional[str],
     force: bool,
     explain: bool,
-    how: submission.How,
+    mode: submission.SubmitMode,
     **options: Any,
 ) -> int:
     """Check a job, submit it with sbatch, and record it.
@@ -35,26 +35,26 @@ def command(
     submitted has its id printed on standard output: a refusal prints nothing there.
     """
     if words and _is_batch_script(words[0]):
-        from neuronctl.cli import own_script
-        from neuronctl.submission.own_script import read_own
+        from neuronctl.cli import existing_script
+        from neuronctl.submission.existing_script import read_existing
 
         given = (("--file", job_file), ("--body", body), ("--template", template))
-        over = own_script.options_over(options, [name for name, value in given if value])
-        own = read_own([*over, *words])
-        own, judged = own_script.judge_aloud(
-            own, options, catalog_file=catalog, force=force, explain=explain, how=how
+        over = existing_script.options_over(options, [name for name, value in given if value])
+        own = read_existing([*over, *words])
+        own, judged = existing_script.judge_and_report(
+            own, options, catalog_file=catalog, force=force, explain=explain, mode=mode
         )
-        done = own_script.submit(own, judged, how, catalog, options["cluster"])
-        return submission.watch(how, done)
+        done = existing_script.submit(own, judged, mode, catalog, options["cluster"])
+        return submission.watch(mode, done)
     planned = plan_job(options, words=words, catalog_file=catalog, job_file=job_file, body=body)
-    job = submission.judge_aloud(planned, force=force, explain=explain, how=how)
+    job = submission.judge_and_report(planned, force=force, explain=explain, mode=mode)
     # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.render import render_job
 
-    drafted = submission.draft_of(job, render_job(job.plan, template=template))
+    drafted = submission.record_draft(job, render_job(job.plan, template=template))
     secrets = job.plan.secrets
-    done = submission.submit(how, drafted, secrets, lambda: judge_anew(planned), job)
-    return submission.watch(how, done)
+    done = submission.submit(mode, drafted, secrets, lambda: judge_anew(planned), job)
+    return submission.watch(mode, done)
 
 
 def _is_batch_script(file: str) -> bool:

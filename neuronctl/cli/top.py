@@ -11,7 +11,7 @@ from neuronctl.console import Column, print_json, print_line, print_table
 from neuronctl.frozen import asdict
 
 if TYPE_CHECKING:
-    from neuronctl.slurm.srun import NodeLook
+    from neuronctl.slurm.srun import NodeUsage
 
 
 @click.command("top")
@@ -24,24 +24,24 @@ def command(job: str, as_json: bool) -> None:
     every node of the job: nvidia-smi if available, load and memory of the whole node, and your
     busiest processes there.
     """
-    from neuronctl.slurm.srun import look_at_nodes
+    from neuronctl.slurm.srun import read_node_usage
     from neuronctl.tracking.lookup import nodes_of, running_job
 
     status = running_job(job)
     nodes = nodes_of(status)
-    looks = look_at_nodes(status.job_id, nodes)
-    silent = sorted(set(nodes) - {look.node for look in looks})
+    usages = read_node_usage(status.job_id, nodes)
+    silent = sorted(set(nodes) - {usage.node for usage in usages})
     if as_json:
-        data = [asdict(look) for look in looks]
+        data = [asdict(usage) for usage in usages]
         print_json("neuronctl.top/1", {"job_id": str(status.id), "nodes": data, "silent": silent})
     else:
-        _print(looks)
+        _print(usages)
     if silent:
         notify(f"no answer from {', '.join(silent)}")
 
 
-def _print(looks: Sequence[NodeLook]) -> None:
-    if any(look.gpus for look in looks):
+def _print(usages: Sequence[NodeUsage]) -> None:
+    if any(usage.gpus for usage in usages):
         columns = [
             Column("NODE", no_wrap=True, style="bold"),
             Column("GPU", justify="right"),
@@ -52,13 +52,13 @@ def _print(looks: Sequence[NodeLook]) -> None:
             Column("HEAT", justify="right", priority=2),
         ]
         rows: List[List[str]] = []
-        for look in looks:
-            for gpu in look.gpus:
+        for usage in usages:
+            for gpu in usage.gpus:
                 use = "" if gpu.use is None else f"{gpu.use} %"
                 power = "" if gpu.power is None else f"{gpu.power:.0f} W"
                 heat = "" if gpu.temperature is None else f"{gpu.temperature} C"
                 memory = _part(gpu.memory_used, gpu.memory)
-                rows.append([look.node, gpu.index, gpu.name, use, memory, power, heat])
+                rows.append([usage.node, gpu.index, gpu.name, use, memory, power, heat])
         print_table(columns, rows)
         print_line()
     columns = [
@@ -69,12 +69,12 @@ def _print(looks: Sequence[NodeLook]) -> None:
         Column("YOUR BUSIEST PROCESSES", priority=1),
     ]
     rows = []
-    for look in looks:
-        load = "" if look.load is None else f"{look.load:.2f}"
-        cores = "" if look.cores is None else str(look.cores)
-        memory = _part(look.memory_used, look.memory)
-        busiest = ", ".join(f"{one.command} {one.cpu:.0f} %" for one in look.processes[:3])
-        rows.append([look.node, load, cores, memory, busiest])
+    for usage in usages:
+        load = "" if usage.load is None else f"{usage.load:.2f}"
+        cores = "" if usage.cores is None else str(usage.cores)
+        memory = _part(usage.memory_used, usage.memory)
+        busiest = ", ".join(f"{one.command} {one.cpu:.0f} %" for one in usage.processes[:3])
+        rows.append([usage.node, load, cores, memory, busiest])
     print_table(columns, rows)
 
 

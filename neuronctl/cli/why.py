@@ -56,7 +56,7 @@ def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
     """Tasks of an array that have the same to tell, bad ends first."""
     groups: Dict[Tuple[Any, ...], List[JobStatus]] = {}
     for status in jobs:
-        groups.setdefault((status.state, status.exit, status.why), []).append(status)
+        groups.setdefault((status.state, status.exit, status.stated_reason), []).append(status)
     order = {"COMPLETED": 2, **dict.fromkeys(ENDED - {"COMPLETED"}, 0)}
     return sorted(groups.values(), key=lambda same: order.get(same[0].state, 1))
 
@@ -110,8 +110,8 @@ def paragraph(same: Sequence[JobStatus], diagnosis: Diagnosis) -> str:
 def _state_words(evidence: Evidence) -> str:
     status = evidence.status
     words = [status.state]
-    if status.why:
-        words.append(f"reason {status.why}")
+    if status.stated_reason:
+        words.append(f"reason {status.stated_reason}")
     # Slurm marks OUT_OF_MEMORY with 0:125, which is no signal that anything was sent.
     if status.exit is not None and status.ended and status.state != "OUT_OF_MEMORY":
         words.append(f"exit code {status.exit.code}, signal {status.exit.signal}")

@@ -36,7 +36,7 @@ def _diagnose(evidence: Evidence) -> Diagnosis:
         found = search(evidence)
         return Diagnosis(
             "unknown",
-            f"how it ended is unknown: {status.why}",
+            f"how it ended is unknown: {status.stated_reason}",
             remedy="check its log, if there is one; without accounting, 'neuronctl logs -f' "
             "records the end of a job that it follows",
             line=found[0] if found is not None else last_line(evidence),

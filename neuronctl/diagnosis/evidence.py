@@ -6,7 +6,7 @@ import re
 import signal
 from typing import Iterator, Optional, Tuple
 
-from neuronctl.diagnosis import signs
+from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.job_id import JobId
@@ -66,11 +66,11 @@ class Diagnosis:
     line: Optional[LogLine] = None
 
 
-def search(evidence: Evidence) -> Optional[Tuple[LogLine, signs.Found]]:
+def search(evidence: Evidence) -> Optional[Tuple[LogLine, log_patterns.LogMatch]]:
     """The best line of all logs: causes before consequences, standard error first."""
     best = None
     for log in reversed(evidence.logs):
-        found = signs.search(log.lines)
+        found = log_patterns.search(log.lines)
         if found is not None and (best is None or (best[1].consequence and not found.consequence)):
             best = (LogLine(log.path, found.line, found.number), found)
     return best

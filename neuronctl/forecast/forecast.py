@@ -9,7 +9,7 @@ from neuronctl.forecast.free_nodes import NodeSearch, check_nodes, search_nodes
 from neuronctl.forecast.limits import check_limits, wait_for_gpus
 from neuronctl.forecast.node_limits import check_node_limits
 from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
-from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.reservations import check_reservation
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import check_licenses, check_start_conditions
@@ -22,7 +22,7 @@ from neuronctl.planning.model import gpus_held
 class Forecast:
     """What Slurm would do with a plan; waits: in the order in which Slurm names its reason."""
 
-    prospect: Prospect
+    on_cluster: PlanOnCluster
     nodes: NodeSearch
     refusals: Tuple[Refusal, ...]
     waits: Tuple[Wait, ...]
@@ -34,11 +34,11 @@ def forecast(plan: JobPlan, snapshot: Snapshot, cite: Callable[[str], Citation])
 
     cite: who says a figure of the job's partition that is the catalog's, by its key.
     """
-    prospect = Prospect(plan, snapshot, cite)
-    nodes = search_nodes(prospect)
-    outcomes = list(_outcomes(prospect, nodes))
+    on_cluster = PlanOnCluster(plan, snapshot, cite)
+    nodes = search_nodes(on_cluster)
+    outcomes = list(_outcomes(on_cluster, nodes))
     return Forecast(
-        prospect,
+        on_cluster,
         nodes,
         tuple(one for one in outcomes if isinstance(one, Refusal)),
         tuple(one for one in outcomes if isinstance(one, Wait)),
@@ -46,23 +46,23 @@ def forecast(plan: JobPlan, snapshot: Snapshot, cite: Callable[[str], Citation])
     )
 
 
-def _outcomes(prospect: Prospect, nodes: NodeSearch) -> Iterator[Outcome]:
-    yield from check_start_conditions(prospect)
-    partition = prospect.partition
+def _outcomes(on_cluster: PlanOnCluster, nodes: NodeSearch) -> Iterator[Outcome]:
+    yield from check_start_conditions(on_cluster)
+    partition = on_cluster.partition
     if partition is not None and partition.state == "DOWN":
         words = f"partition {partition.name} is DOWN: no job starts there now"
         yield Wait("NC505", "PartitionDown", words)
-    yield from check_reservation(prospect)
-    limits = list(check_limits(prospect))
+    yield from check_reservation(on_cluster)
+    limits = list(check_limits(on_cluster))
     # Slurm looks at limits on jobs before it looks at licenses, and at the others after that.
     of_jobs = [one for one in limits if isinstance(one, Wait) and one.of_jobs]
     yield from of_jobs
-    yield from check_licenses(prospect)
+    yield from check_licenses(on_cluster)
     yield from (one for one in limits if one not in of_jobs)
     yield from check_node_limits(nodes)
     yield from check_nodes(nodes)
-    held = gpus_held(prospect.plan)
+    held = gpus_held(on_cluster.plan)
     waits = any(isinstance(one, Wait) and one.code == "NC503" for one in limits)
-    if held > prospect.plan.gpus and not waits:
+    if held > on_cluster.plan.gpus and not waits:
         # All GPUs of a whole node are counted only once there is one.
-        yield from wait_for_gpus(prospect, held)
+        yield from wait_for_gpus(on_cluster, held)

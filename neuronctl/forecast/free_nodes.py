@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple, Union
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
-from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.reservations import (
     SOURCE,
     ReservedNodes,
@@ -37,70 +37,72 @@ UNAVAILABLE = (
 
 @dataclass(frozen=True)
 class NodeSearch:
-    """The nodes of a prospect.
+    """The nodes of a job on its cluster.
 
     fitting: those that are large enough for the job, have its features and are of its reservation,
     whatever runs there and whether they are up. suitable: those of them that are not reserved for
     others. free: those with room for one node's share now; None: that is not known.
     """
 
-    prospect: Prospect
+    on_cluster: PlanOnCluster
     reserved: ReservedNodes
     fitting: Tuple[SiteNode, ...]
     suitable: Tuple[SiteNode, ...]
     free: Optional[Tuple[SiteNode, ...]]
 
 
-def search_nodes(prospect: Prospect, nodes: Optional[Tuple[SiteNode, ...]] = None) -> NodeSearch:
+def search_nodes(
+    on_cluster: PlanOnCluster, nodes: Optional[Tuple[SiteNode, ...]] = None
+) -> NodeSearch:
     """Look through the nodes of the snapshot; nodes: through these in their place."""
-    request = prospect.plan.request
-    reserved, own = reserved_nodes(prospect), own_nodes(prospect)
+    request = on_cluster.plan.request
+    reserved, own = reserved_nodes(on_cluster), own_nodes(on_cluster)
     avoided = set(hosts(request.exclude))
-    accepted = {name for way in prospect.choices or () for part, _ in way.parts for name in part}
-    pool = prospect.pool if nodes is None else nodes
-    if len(prospect.named_hosts) >= prospect.plan.nodes:
-        pool = tuple(node for node in pool if node.name in prospect.named_hosts)
+    accepted = {name for way in on_cluster.choices or () for part, _ in way.parts for name in part}
+    pool = on_cluster.pool if nodes is None else nodes
+    if len(on_cluster.named_hosts) >= on_cluster.plan.nodes:
+        pool = tuple(node for node in pool if node.name in on_cluster.named_hosts)
     fitting = tuple(
         node
         for node in pool
-        if prospect.plan.partition.name in node.partitions
+        if on_cluster.plan.partition.name in node.partitions
         and node.name not in avoided
-        and (prospect.choices is None or node.name in accepted)
+        and (on_cluster.choices is None or node.name in accepted)
         and (own is None or node.name in own)
-        and is_large_enough(node, prospect)
+        and is_large_enough(node, on_cluster)
     )
     suitable = tuple(node for node in fitting if node.name not in reserved.nodes)
     free = None
-    if _where_not_known(prospect) is None:
-        free = tuple(node for node in suitable if is_usable(node) and _has_room(node, prospect))
-    return NodeSearch(prospect, reserved, fitting, suitable, free)
+    if _where_not_known(on_cluster) is None:
+        free = tuple(node for node in suitable if is_usable(node) and _has_room(node, on_cluster))
+    return NodeSearch(on_cluster, reserved, fitting, suitable, free)
 
 
-def _where_not_known(prospect: Prospect) -> Optional[Doubt]:
+def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
     """Why it is not known which nodes the job may have; None: it is."""
-    request = prospect.plan.request
-    if not prospect.snapshot.nodes or prospect.partition is None:
+    request = on_cluster.plan.request
+    if not on_cluster.snapshot.nodes or on_cluster.partition is None:
         return Doubt("Slurm tells no nodes; what is free is not known")
-    if prospect.choices is None:
+    if on_cluster.choices is None:
         words = f"--constraint={request.constraint} is not judged here: Slurm may refuse it"
         return Doubt(words, refusable=True)
-    if own_nodes(prospect) is None:
-        begun = next(check_reservation(prospect), None) is None
+    if own_nodes(on_cluster) is None:
+        begun = next(check_reservation(on_cluster), None) is None
         return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
     return None
 
 
-def is_large_enough(node: SiteNode, prospect: Prospect) -> bool:
+def is_large_enough(node: SiteNode, on_cluster: PlanOnCluster) -> bool:
     """Whether one node's share of the job fits on it, if nothing else runs there."""
-    return _has_room(replace(node, cores_used=0, gpus_used=0, memory_mb_used=0), prospect)
+    return _has_room(replace(node, cores_used=0, gpus_used=0, memory_mb_used=0), on_cluster)
 
 
-def _has_room(node: SiteNode, prospect: Prospect, reserved: int = 0) -> bool:
+def _has_room(node: SiteNode, on_cluster: PlanOnCluster, reserved: int = 0) -> bool:
     """Whether it has room for the job's share beside what runs there and so many reserved cores."""
-    plan = prospect.plan
+    plan = on_cluster.plan
     memory = 0
-    if prospect.snapshot.limits.config.memory_counts and prospect.partition is not None:
-        memory = prospect.size.node.get("mem", 0)
+    if on_cluster.snapshot.limits.config.memory_counts and on_cluster.partition is not None:
+        memory = on_cluster.size.node.get("mem", 0)
     cores = node.cores_used + reserved
     return (
         node.cores - cores >= plan.cores_per_node
@@ -112,34 +114,34 @@ def _has_room(node: SiteNode, prospect: Prospect, reserved: int = 0) -> bool:
 
 def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
     """The wait for nodes, or the doubt whether those with room are really the job's."""
-    prospect = search.prospect
+    on_cluster = search.on_cluster
     if search.free is None:
-        doubt = _where_not_known(prospect)
+        doubt = _where_not_known(on_cluster)
         if doubt is not None:
             yield doubt
-    elif prospect.lacking(search.free):
+    elif on_cluster.lacking(search.free):
         up = tuple(node for node in search.suitable if is_up(node))
-        yield _not_available(search) if prospect.lacking(up) else _busy(search, search.free)
+        yield _not_available(search) if on_cluster.lacking(up) else _busy(search, search.free)
     else:
         yield from _room_doubts(search, search.free)
 
 
 def _busy(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Wait:
-    prospect = search.prospect
-    plan = prospect.plan
+    on_cluster = search.on_cluster
+    plan = on_cluster.plan
     share = counted(plan.cores_per_node, "core")
     if plan.gpus_per_node:
         share = f"{counted(plan.gpus_per_node, 'GPU')} and {share}"
-    job = _frees(prospect)
+    job = _frees(on_cluster)
     until = "when that changes is not known"
     if job is not None and job.end is not None:
-        left = units.format_time(max(0, job.end - prospect.snapshot.asked_at))
+        left = units.format_time(max(0, job.end - on_cluster.snapshot.asked_at))
         until = f"the job must wait until job {job.id} ends, in at most {left}"
     have = "no node" if not free else counted(len(free), "node")
     words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share} free now"
     words += f"; requested {plan.nodes}"
     if len(free) >= plan.nodes:
-        names = sorted(prospect.required_hosts - {node.name for node in free})
+        names = sorted(on_cluster.required_hosts - {node.name for node in free})
         verb = "do not have" if len(names) > 1 else "does not have"
         words += f", too few for --constraint={plan.request.constraint}"
         if names:
@@ -150,15 +152,15 @@ def _busy(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Wait:
 
 def _not_available(search: NodeSearch) -> Wait:
     """The wait for nodes that are down, drained or reserved: not for other jobs to end."""
-    prospect, reserved = search.prospect, search.reserved
-    plan, snapshot = prospect.plan, prospect.snapshot
-    named = prospect.named_hosts
-    down = [node for node in prospect.pool if not is_up(node)]
+    on_cluster, reserved = search.on_cluster, search.reserved
+    plan, snapshot = on_cluster.plan, on_cluster.snapshot
+    named = on_cluster.named_hosts
+    down = [node for node in on_cluster.pool if not is_up(node)]
     # Slurm first looks whether a node that was named is out of service, then how many are not.
     cause = "ReqNodeNotAvail"
-    if len(prospect.pool) - len(down) < plan.nodes and not any(one.name in named for one in down):
+    if len(on_cluster.pool) - len(down) < plan.nodes and not any(one.name in named for one in down):
         cause = UNAVAILABLE
-    down += [] if reserved.by else [node for node in prospect.pool if node.name in reserved.nodes]
+    down += [] if reserved.by else [node for node in on_cluster.pool if node.name in reserved.nodes]
     down = [node for node in search.fitting if node in down]
     down = [node for node in down if node.name in named] or down
     said = []
@@ -170,9 +172,9 @@ def _not_available(search: NodeSearch) -> Wait:
     if reserved.by:
         said.append(in_words(reserved, snapshot))
         time_limit = shorter(reserved, snapshot)
-        open_to_all = replace(prospect, snapshot=replace(snapshot, reservations=()))
+        open_to_all = replace(on_cluster, snapshot=replace(snapshot, reservations=()))
         before = search_nodes(open_to_all).free
-        if time_limit and before is not None and not prospect.lacking(before):
+        if time_limit and before is not None and not on_cluster.lacking(before):
             said.append(f"with -t {time_limit} or less it can start now")
         elif not down:
             until = max(reservation.end for reservation in reserved.by)
@@ -182,20 +184,20 @@ def _not_available(search: NodeSearch) -> Wait:
     words += f"; requested {plan.nodes}"
     if left >= plan.nodes:
         option = f"--nodelist={plan.request.nodelist}"
-        if not prospect.required_hosts:
+        if not on_cluster.required_hosts:
             option = f"what --constraint={plan.request.constraint} needs"
         words = f"not all of {option} is available"
     source = SOURCE if reserved.by else _SAID_OF_NODES
     return Wait("NC504", cause, "; ".join([words, *said]), source, until)
 
 
-def _frees(prospect: Prospect) -> Optional[MyJob]:
+def _frees(on_cluster: PlanOnCluster) -> Optional[MyJob]:
     """The user's running job whose end makes room for it.
 
     None: others' jobs hold what it needs, some of the user's own wait before it, or an end is not
     known.
     """
-    snapshot, name = prospect.snapshot, prospect.plan.partition.name
+    snapshot, name = on_cluster.snapshot, on_cluster.plan.partition.name
     reasons = ("", "Resources", "Priority")
     if any(
         job.state == "PENDING" and job.reason in reasons and name in job.partitions
@@ -203,13 +205,13 @@ def _frees(prospect: Prospect) -> Optional[MyJob]:
     ):
         return None
     jobs = [job for job in running(snapshot.jobs) if job.end is not None and job.cores is not None]
-    nodes = {node.name: node for node in prospect.pool}
+    nodes = {node.name: node for node in on_cluster.pool}
     for job in sorted(jobs, key=lambda job: job.end or 0):
         for host in hosts(job.node_list):
             if host in nodes:
                 nodes[host] = _without(job, nodes[host])
-        free = search_nodes(prospect, tuple(nodes.values())).free
-        if free is not None and not prospect.lacking(free):
+        free = search_nodes(on_cluster, tuple(nodes.values())).free
+        if free is not None and not on_cluster.lacking(free):
             return job
     return None
 
@@ -231,10 +233,10 @@ def _without(job: MyJob, node: SiteNode) -> SiteNode:
 
 def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Doubt]:
     """Why a job may not start although there is room for it; the first reason only."""
-    prospect = search.prospect
+    on_cluster = search.on_cluster
     room = "there is room for it, but"
-    ahead = _ahead(prospect)
-    young = prospect.unscheduled
+    ahead = _ahead(on_cluster)
+    young = on_cluster.unscheduled
     if ahead:
         words = (
             f"{room} your job {ahead[0].id} waits for nodes before it; it starts earlier only "
@@ -246,34 +248,34 @@ def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Dou
                 "Slurm has not looked at it yet, or other jobs are before both"
             )
         yield Doubt(words, cause="Priority")
-    elif prospect.lacking([node for node in free if "PLANNED" not in node.state]):
+    elif on_cluster.lacking([node for node in free if "PLANNED" not in node.state]):
         words = "Slurm plans another job for some of these nodes; it starts earlier only if that "
         yield Doubt(f"{room} {words}job is not delayed", cause="Priority")
-    elif prospect.lacking(_left_by_others(prospect, free)):
+    elif on_cluster.lacking(_left_by_others(on_cluster, free)):
         yield Doubt(
             f"{room} jobs of others wait for these nodes before it; it starts earlier only if "
             "they are not delayed",
             cause="Priority",
         )
-    elif prospect.lacking(search_nodes(prospect, young.nodes).free or ()):
+    elif on_cluster.lacking(search_nodes(on_cluster, young.nodes).free or ()):
         yield Doubt(
             f"{room} your job {young.jobs[0].id} was submitted earlier and comes first; "
             "whether enough nodes remain is not known",
             cause="Resources",
         )
-    elif prospect.lacking(
-        [one for one in free if _has_room(one, prospect, search.reserved.parts.get(one.name, 0))]
+    elif on_cluster.lacking(
+        [one for one in free if _has_room(one, on_cluster, search.reserved.parts.get(one.name, 0))]
     ):
         yield Doubt(
             f"{room} a reservation keeps cores of some nodes; how many are left is not known"
         )
     else:
-        company = _crowded(prospect, free)
+        company = _crowded(on_cluster, free)
         if company:
             yield Doubt(f"{room} {company}")
 
 
-def _ahead(prospect: Prospect) -> Tuple[MyJob, ...]:
+def _ahead(on_cluster: PlanOnCluster) -> Tuple[MyJob, ...]:
     """The user's own jobs that wait for nodes of the partition, and whose turn is before this one.
 
     Slurm starts a later job earlier only where that delays none of them: for certain where it
@@ -281,10 +283,10 @@ def _ahead(prospect: Prospect) -> Tuple[MyJob, ...]:
     """
     return tuple(
         job
-        for job in prospect.snapshot.jobs
+        for job in on_cluster.snapshot.jobs
         if _waits_for_nodes(job)
-        and prospect.plan.partition.name in job.partitions
-        and _would_delay(prospect, job)
+        and on_cluster.plan.partition.name in job.partitions
+        and _would_delay(on_cluster, job)
     )
 
 
@@ -294,19 +296,19 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
     Slurm 22.05 marks only nodes as PLANNED where nothing runs; 24.11 marks others, too.
     """
     idle = [node for node in search.free or () if not node.cores_used]
-    return search.prospect.lacking(idle)
+    return search.on_cluster.lacking(idle)
 
 
-def _left_by_others(prospect: Prospect, free: Tuple[SiteNode, ...]) -> List[SiteNode]:
+def _left_by_others(on_cluster: PlanOnCluster, free: Tuple[SiteNode, ...]) -> List[SiteNode]:
     """The nodes on which this job would delay no waiting job of others.
 
     None of them, where Slurm has not planned when such a job starts.
     """
-    snapshot = prospect.snapshot
+    snapshot = on_cluster.snapshot
     waiting = [
         job
         for job in snapshot.queue or ()
-        if job.user != snapshot.user and _waits_for_nodes(job) and _would_delay(prospect, job)
+        if job.user != snapshot.user and _waits_for_nodes(job) and _would_delay(on_cluster, job)
     ]
     if any(job.start is None for job in waiting):
         return []
@@ -318,28 +320,30 @@ def _waits_for_nodes(job: Union[MyJob, PartitionJob]) -> bool:
     return job.state == "PENDING" and job.reason in ("Resources", "Priority")
 
 
-def _would_delay(prospect: Prospect, job: Union[MyJob, PartitionJob]) -> bool:
+def _would_delay(on_cluster: PlanOnCluster, job: Union[MyJob, PartitionJob]) -> bool:
     """Whether the plan's job, started now, may still run when Slurm expects to start that one."""
-    limit = prospect.plan.time_limit
+    limit = on_cluster.plan.time_limit
     if limit is None or limit == units.UNLIMITED or job.start is None:
         return True
-    return prospect.snapshot.asked_at + limit > job.start
+    return on_cluster.snapshot.asked_at + limit > job.start
 
 
-def _crowded(prospect: Prospect, free: Tuple[SiteNode, ...]) -> str:
+def _crowded(on_cluster: PlanOnCluster, free: Tuple[SiteNode, ...]) -> str:
     """Why what the partition has on those nodes already may keep the job from them, or ""."""
-    partition, cores = prospect.partition, prospect.plan.cores_per_node
+    partition, cores = on_cluster.partition, on_cluster.plan.cores_per_node
     if partition is None:
         return ""
     most = partition.max_cores_per_node
-    if most is not None and prospect.lacking(
+    if most is not None and on_cluster.lacking(
         [node for node in free if node.cores_used + cores <= most]
     ):
         return (
             f"jobs of {partition.name} may use {most} cores per node together (MaxCPUsPerNode); "
             "how many are left is not known"
         )
-    if partition.whole == "user" and prospect.lacking([one for one in free if not one.cores_used]):
+    if partition.whole == "user" and on_cluster.lacking(
+        [one for one in free if not one.cores_used]
+    ):
         return (
             f"on a node of {partition.name} only one user's jobs run at a time (ExclusiveUser), "
             "and whose run there is not known"

@@ -6,7 +6,7 @@ from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
-from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
 from neuronctl.slurm.job_states import OVER
@@ -32,8 +32,8 @@ class Usage:
         return self.limit.figure - self.used
 
 
-def usage(limit: Limit, prospect: Prospect) -> Usage:
-    snapshot = prospect.snapshot
+def usage(limit: Limit, on_cluster: PlanOnCluster) -> Usage:
+    snapshot = on_cluster.snapshot
     if limit.scope == Scope.QOS:
         jobs = snapshot.jobs_in_qos(limit.name)
     elif limit.scope == Scope.CATALOG:
@@ -50,17 +50,17 @@ def _each(limit: Limit, job: MyJob) -> int:
     return 1 if limit.about.counts == Counts.RUNNING else job.holds(limit.tres) or 0
 
 
-def check_limits(prospect: Prospect) -> Iterator[Outcome]:
+def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """What the limits in force say of the job, in the order in which Slurm names its reason."""
-    if "," in prospect.job_qos:
-        yield Doubt(f"which QOS of {prospect.job_qos} the job gets is not known", refusable=True)
-    for limit in sorted(prospect.limits, key=_rank):
+    if "," in on_cluster.job_qos:
+        yield Doubt(f"which QOS of {on_cluster.job_qos} the job gets is not known", refusable=True)
+    for limit in sorted(on_cluster.limits, key=_rank):
         check = _CHECKS.get((limit.about.per, limit.about.counts))
         if limit.figure == 0 and limit.about.counts in (Counts.RUNNING, Counts.SUBMITTED):
-            yield _closed(limit, prospect)
+            yield _closed(limit, on_cluster)
         elif check is not None and not is_overlaid(limit):
-            yield from check(limit, prospect)
-    yield from _partition_doubts(prospect)
+            yield from check(limit, on_cluster)
+    yield from _partition_doubts(on_cluster)
 
 
 def is_overlaid(limit: Limit) -> bool:
@@ -80,7 +80,7 @@ def _rank(limit: Limit) -> Tuple[int, bool]:
     return _RANKS[limit.kind], limit.kind == "MaxTRESPU" and limit.tres != _GPU
 
 
-def _closed(limit: Limit, prospect: Prospect) -> Refusal:
+def _closed(limit: Limit, on_cluster: PlanOnCluster) -> Refusal:
     """The refusal of any job, whatever its size."""
     submitted = limit.about.counts == Counts.SUBMITTED
     return Refusal(
@@ -88,15 +88,15 @@ def _closed(limit: Limit, prospect: Prospect) -> Refusal:
         f"{limit.holder} lets no job {'into the queue' if submitted else 'run'} ({limit.named}): "
         f"{'Slurm refuses it' if submitted else _NEVER}",
         "use another partition, QOS or account",
-        prospect.source(limit),
+        on_cluster.source(limit),
     )
 
 
 # ------------------------------------------------------------------------ a user's jobs
 
 
-def _submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    now, size = usage(limit, prospect), prospect.array_size
+def _submitted(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    now, size = usage(limit, on_cluster), on_cluster.array_size
     if now.used + size <= limit.figure:
         return
     left = max(0, now.left)
@@ -112,78 +112,78 @@ def _submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         f"you have {counted(now.used, 'job')} in the queue and may have {limit.figure}; {more} "
         "would be refused",
         hint,
-        prospect.source(limit),
+        on_cluster.source(limit),
     )
 
 
-def _running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    now = usage(limit, prospect)
-    first = _first(prospect)
+def _running(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    now = usage(limit, on_cluster)
+    first = _first(on_cluster)
     if now.used + sum(job.count for job in first) < limit.figure:
         return
-    until, end = _until(now, prospect, now.used - limit.figure + 1, first)
+    until, end = _until(now, on_cluster, now.used - limit.figure + 1, first)
     words = (
         f"you have {counted(now.used, 'job')} running{_about_to(first, 'start')} and may have "
         f"{limit.figure}; the job must wait until {until}"
     )
-    yield Wait("NC502", limit.reason, words, prospect.source(limit), end, of_jobs=True)
+    yield Wait("NC502", limit.reason, words, on_cluster.source(limit), end, of_jobs=True)
 
 
-def wait_for_gpus(prospect: Prospect, wanted: int) -> Iterator[Wait]:
+def wait_for_gpus(on_cluster: PlanOnCluster, wanted: int) -> Iterator[Wait]:
     """The wait for so many GPUs of those that the user may hold, unless there are enough."""
-    limit = prospect.limit("MaxTRESPU", _GPU)
+    limit = on_cluster.limit("MaxTRESPU", _GPU)
     if limit is None:
         return
-    now = usage(limit, prospect)
-    first = tuple(job for job in _first(prospect) if job.gpus)
+    now = usage(limit, on_cluster)
+    first = tuple(job for job in _first(on_cluster) if job.gpus)
     more = sum((job.gpus or 0) * job.count for job in first)
     if wanted > limit.figure or now.used + more + wanted <= limit.figure:
         return
-    until, end = _until(now, prospect, now.used + wanted - limit.figure, first)
+    until, end = _until(now, on_cluster, now.used + wanted - limit.figure, first)
     words = (
         f"you hold {now.used} of {limit.amount(limit.figure)}{_about_to(first, f'take {more}')}; "
         f"{wanted} more must wait until {until}"
     )
-    yield Wait("NC503", limit.reason, words, prospect.source(limit), end)
+    yield Wait("NC503", limit.reason, words, on_cluster.source(limit), end)
 
 
-def _user_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+def _user_tres(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if limit.tres == _GPU:
         # The partition's figure says how many one job may have (NC124).
-        yield from wait_for_gpus(prospect, prospect.plan.gpus)
+        yield from wait_for_gpus(on_cluster, on_cluster.plan.gpus)
         return
-    wanted = _wanted(limit, prospect)
+    wanted = _wanted(limit, on_cluster)
     if wanted is None or wanted > limit.figure:
-        yield from _sized(limit, prospect)
+        yield from _sized(limit, on_cluster)
         return
     if limit.tres == "node":
         return  # a node counts once (node_limits)
-    held = usage(limit, prospect)
+    held = usage(limit, on_cluster)
     now = replace(limit, used=held.used)
     if any(job.holds(limit.tres) is None for job in running(held.jobs)):
         yield Doubt(f"how much your jobs hold of {_told(limit)} is not known")
     elif now.used + wanted > limit.figure:
-        yield _wait_for_own(now, prospect, wanted)
+        yield _wait_for_own(now, on_cluster, wanted)
     else:
-        yield from taken_first(now, prospect, wanted)
+        yield from taken_first(now, on_cluster, wanted)
 
 
-def _wait_for_own(limit: Limit, prospect: Prospect, wanted: int) -> Wait:
+def _wait_for_own(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Wait:
     words = (
         f"you hold {limit.used} of {limit.amount(limit.figure)} in {limit.holder}; {wanted} "
         f"more must wait until some of your jobs end; {_WHEN_UNKNOWN}"
     )
-    return Wait("NC510", limit.reason, words, prospect.source(limit))
+    return Wait("NC510", limit.reason, words, on_cluster.source(limit))
 
 
-def _first(prospect: Prospect) -> Tuple[MyJob, ...]:
+def _first(on_cluster: PlanOnCluster) -> Tuple[MyJob, ...]:
     """The user's jobs that start before this one although Slurm has not looked at them yet."""
-    limits = prospect.limit("MaxJobsPU"), prospect.limit("MaxTRESPU", _GPU)
-    held = [None if limit is None else usage(limit, prospect) for limit in limits]
+    limits = on_cluster.limit("MaxJobsPU"), on_cluster.limit("MaxTRESPU", _GPU)
+    held = [None if limit is None else usage(limit, on_cluster) for limit in limits]
     left = [float("inf") if one is None else one.left for one in held]
     ids = {job.id for one in held if one is not None for job in one.jobs}
     first = []
-    for job in prospect.unscheduled.jobs:
+    for job in on_cluster.unscheduled.jobs:
         if job.id not in ids:
             continue
         each = job.gpus or 0
@@ -204,7 +204,7 @@ def _about_to(jobs: Sequence[MyJob], what: str) -> str:
 
 
 def _until(
-    now: Usage, prospect: Prospect, excess: int, first: Sequence[MyJob]
+    now: Usage, on_cluster: PlanOnCluster, excess: int, first: Sequence[MyJob]
 ) -> Tuple[str, Optional[int]]:
     """(until when a limit holds the job, in words; epoch seconds, None: not known)."""
     ahead = _ahead(now)
@@ -215,7 +215,7 @@ def _until(
     job = _ends(now, excess)
     if first or job is None or job.end is None:
         return f"some of your jobs end; {_WHEN_UNKNOWN}", None
-    left = units.format_time(max(0, job.end - prospect.snapshot.asked_at))
+    left = units.format_time(max(0, job.end - on_cluster.snapshot.asked_at))
     return f"job {job.id} ends, in at most {left}", job.end
 
 
@@ -238,30 +238,30 @@ def _ahead(now: Usage) -> int:
 # --------------------------------------------------------------------------- one job
 
 
-def _of_each(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+def _of_each(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """A QOS' limit on each account or user, of which Slurm says what is used."""
-    yield from _sized(limit, prospect)
-    about, wanted, used = limit.about, _wanted(limit, prospect), prospect.used_of_each(limit)
+    yield from _sized(limit, on_cluster)
+    about, wanted, used = limit.about, _wanted(limit, on_cluster), on_cluster.used_of_each(limit)
     if not wanted or wanted > limit.figure:
         return
     now = replace(limit, used=used or 0)
     if used is not None and used + wanted <= limit.figure:
         if about.counts != Counts.SUBMITTED:  # one that waits counts there already
-            yield from taken_first(now, prospect, wanted)
+            yield from taken_first(now, on_cluster, wanted)
     elif used is None or (limit.tres, about.counts) == ("node", Counts.TRES):
         # A node counts once, and of an account's jobs it is not told where they run.
         yield Doubt(f"how much is left of {_told(limit)} is not known")
     elif about.per == Per.USER:
-        yield _wait_for_own(now, prospect, wanted)
+        yield _wait_for_own(now, on_cluster, wanted)
     else:
-        yield from _CHECKS[Per.GROUP, about.counts](now, prospect)
+        yield from _CHECKS[Per.GROUP, about.counts](now, on_cluster)
 
 
-def _sized(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+def _sized(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """The refusal of a size that no job may have; a doubt where it is not known."""
-    about, wanted = limit.about, _wanted(limit, prospect)
+    about, wanted = limit.about, _wanted(limit, on_cluster)
     if wanted is None:
-        if _concerns(limit, prospect):
+        if _concerns(limit, on_cluster):
             yield Doubt(f"how much the job takes of {_told(limit)} is not known")
         return
     if limit.allows(wanted):
@@ -277,109 +277,109 @@ def _sized(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
         f"requested {limit.amount(wanted)}{each}; {whose} {limit.holder} "
         f"{figure}{each}{named}: {_NEVER}",
         "change the size, or use another QOS",
-        prospect.source(limit),
+        on_cluster.source(limit),
     )
 
 
-def _wanted(limit: Limit, prospect: Prospect) -> Optional[int]:
+def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
     """What the job takes of a limit; None: not known."""
     if limit.about.counts == Counts.SUBMITTED:
-        return prospect.array_size
-    size = prospect.size.node if limit.about.per == Per.NODE else prospect.size.job
-    return limit.taken(size, prospect.time_limit)
+        return on_cluster.array_size
+    size = on_cluster.size.node if limit.about.per == Per.NODE else on_cluster.size.job
+    return limit.taken(size, on_cluster.time_limit)
 
 
-def _concerns(limit: Limit, prospect: Prospect) -> bool:
+def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
     """Whether a limit of what is not counted here may stop the job all the same."""
     if limit.tres in TRES_NAMES or limit.tres == "billing":
         return True
-    return limit.tres.startswith("gres/gpu") and bool(prospect.size.job[_GPU])
+    return limit.tres.startswith("gres/gpu") and bool(on_cluster.size.job[_GPU])
 
 
 # ----------------------------------------------------------------- all jobs of a group
 
 
-def _group_submitted(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    if limit.used + prospect.array_size > limit.figure:
+def _group_submitted(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    if limit.used + on_cluster.array_size > limit.figure:
         yield Refusal(
             "NC508",
             f"{_group(limit)} has {limit.used} of at most {limit.amount(limit.figure)} in the "
             "queue, those of all its users together",
             "wait until some end, or use another QOS or account",
-            prospect.source(limit),
+            on_cluster.source(limit),
         )
 
 
-def _group_running(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+def _group_running(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if limit.used < limit.figure:
-        yield from taken_first(limit, prospect, 1)
+        yield from taken_first(limit, on_cluster, 1)
         return
     words = (
         f"{_group(limit)} has {limit.used} of at most {limit.amount(limit.figure)} running, those "
         f"of all its users together; the job must wait until one ends; {_WHEN_UNKNOWN}"
     )
-    yield Wait("NC507", limit.reason, words, prospect.source(limit), of_jobs=True)
+    yield Wait("NC507", limit.reason, words, on_cluster.source(limit), of_jobs=True)
 
 
-def _group_tres(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
-    wanted = _wanted(limit, prospect)
+def _group_tres(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    wanted = _wanted(limit, on_cluster)
     if wanted is None:
-        if _concerns(limit, prospect):
+        if _concerns(limit, on_cluster):
             yield Doubt(f"{_held(limit)}; how much the job takes of that is not known")
         return
     if wanted > limit.figure:
-        yield _never(limit, prospect, wanted)
+        yield _never(limit, on_cluster, wanted)
     elif not wanted or limit.used + wanted <= limit.figure:
-        yield from taken_first(limit, prospect, wanted)
+        yield from taken_first(limit, on_cluster, wanted)
     elif limit.tres != "node" or limit.about.counts != Counts.TRES:
         # A node counts once (node_limits).
         words = (
             f"jobs of {_group(limit)} hold {limit.used} of {limit.amount(limit.figure)} together; "
             f"{wanted} more must wait until some end; {_WHEN_UNKNOWN}"
         )
-        yield Wait("NC507", limit.reason, words, prospect.source(limit))
+        yield Wait("NC507", limit.reason, words, on_cluster.source(limit))
 
 
-def _group_budget(limit: Limit, prospect: Prospect) -> Iterator[Outcome]:
+def _group_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """What a group may use up: minutes of wall time, or of a TRES."""
-    amount = prospect.size.job.get(limit.tres) if limit.tres else 1
-    if amount == 0 or (amount is None and not _concerns(limit, prospect)):
+    amount = on_cluster.size.job.get(limit.tres) if limit.tres else 1
+    if amount == 0 or (amount is None and not _concerns(limit, on_cluster)):
         return
-    safe = "safe" in prospect.snapshot.limits.config.enforce
+    safe = "safe" in on_cluster.snapshot.limits.config.enforce
     # A job starts as long as anything is left; with "safe", only one that can end within the
     # limits (man slurm.conf).
-    wanted = _wanted(limit, prospect) if safe else 0
+    wanted = _wanted(limit, on_cluster) if safe else 0
     used = limit.used + (limit.promised if safe else 0)
     if wanted is not None and wanted > limit.figure:
-        yield _never(limit, prospect, wanted)
+        yield _never(limit, on_cluster, wanted)
     elif amount is not None and limit.figure == 0:
-        yield _closed(limit, prospect)
+        yield _closed(limit, on_cluster)
     elif amount is not None and limit.used >= limit.figure:
         words = f"{_held(limit)}; the job must wait until some of that use decays or is reset"
         words += f"; {_WHEN_UNKNOWN}"
-        yield Wait("NC507", limit.reason, words, prospect.source(limit))
+        yield Wait("NC507", limit.reason, words, on_cluster.source(limit))
     elif wanted is None or used >= limit.figure or used + wanted > limit.figure:
         yield Doubt(f"{_held(limit)}; whether the rest is enough is not known")
 
 
-def _never(limit: Limit, prospect: Prospect, wanted: int) -> Refusal:
+def _never(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Refusal:
     return Refusal(
         "NC508",
         f"requested {limit.amount(wanted)}; all jobs of {limit.holder} together may have "
         f"{limit.figure} ({limit.kind}): it would never start",
         "request less, or use another QOS or account",
-        prospect.source(limit),
+        on_cluster.source(limit),
     )
 
 
-def taken_first(limit: Limit, prospect: Prospect, wanted: int) -> Iterator[Outcome]:
+def taken_first(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
     """The doubt where the user's own jobs, which Slurm has not looked at yet, take of it first."""
-    young = prospect.unscheduled.jobs
+    young = on_cluster.unscheduled.jobs
     if limit.scope == Scope.QOS:
-        ids = {job.id for job in prospect.snapshot.jobs_in_qos(limit.name)}
+        ids = {job.id for job in on_cluster.snapshot.jobs_in_qos(limit.name)}
         young = tuple(job for job in young if job.id in ids)
     if limit.about.per == Per.ACCOUNT:
-        own = prospect.account.lower()
+        own = on_cluster.account.lower()
         young = tuple(job for job in young if job.account.lower() == own)
     if not young or not wanted:
         return
@@ -410,11 +410,11 @@ def _held(limit: Limit) -> str:
     return f"{limit.holder} {verb} {limit.used} of {limit.amount(limit.figure)} ({limit.kind})"
 
 
-def _partition_doubts(prospect: Prospect) -> Iterator[Outcome]:
-    partition, size = prospect.partition, prospect.size
+def _partition_doubts(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    partition, size = on_cluster.partition, on_cluster.size
     if partition is None:
         return
-    if partition.whole == "nodes" and not prospect.plan.request.exclusive:
+    if partition.whole == "nodes" and not on_cluster.plan.request.exclusive:
         yield Doubt(
             f"{partition.name} allocates whole nodes (OverSubscribe=EXCLUSIVE); which are empty, "
             "and what limits say to all their cores and GPUs, is not known"
@@ -429,7 +429,7 @@ def _partition_doubts(prospect: Prospect) -> Iterator[Outcome]:
         )
 
 
-_Check = Callable[[Limit, Prospect], Iterator[Outcome]]
+_Check = Callable[[Limit, PlanOnCluster], Iterator[Outcome]]
 
 _CHECKS: Dict[Tuple[str, str], _Check] = {
     (Per.USER, Counts.SUBMITTED): _submitted,

@@ -16,8 +16,8 @@ from neuronctl.words import counted
 
 def check_node_limits(search: NodeSearch) -> Iterator[Outcome]:
     """The wait for such a limit, or the doubt which nodes Slurm would choose."""
-    wanted = search.prospect.plan.nodes
-    for limit in search.prospect.limits:
+    wanted = search.on_cluster.plan.nodes
+    for limit in search.on_cluster.limits:
         of_nodes = limit.tres == "node" and limit.about.counts == Counts.TRES
         # A job that is over it by itself is refused.
         if of_nodes and limit.about.per in (Per.USER, Per.GROUP) and wanted <= limit.figure:
@@ -25,16 +25,16 @@ def check_node_limits(search: NodeSearch) -> Iterator[Outcome]:
 
 
 def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
-    prospect = search.prospect
-    wanted, named = prospect.plan.nodes, prospect.required_hosts
+    on_cluster = search.on_cluster
+    wanted, named = on_cluster.plan.nodes, on_cluster.required_hosts
     own: Set[str] = set()
-    for job in running(usage(limit, prospect).jobs):
+    for job in running(usage(limit, on_cluster).jobs):
         own.update(hosts(job.node_list))
     used = max(len(own), limit.used)
     fewest = most = wanted
     if search.free is None:
         fewest = 0
-    elif not prospect.lacking(search.free):
+    elif not on_cluster.lacking(search.free):
         free = {node.name for node in search.free}
         any_of = wanted - len(named)
         most = len(named - own) + min(any_of, len(free - own - named))
@@ -42,10 +42,10 @@ def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
         # Of nodes that only others of the group are on, the names are not known.
         fewest = max(0, fewest - (used - len(own)))
         # Up to 22.05, Slurm prefers a node that counts already, but not for several nodes.
-        if wanted == 1 and free & own and prospect.snapshot.limits.config.release <= (22, 5):
+        if wanted == 1 and free & own and on_cluster.snapshot.limits.config.release <= (22, 5):
             most = min(most, len(named - own))
     if used + most <= limit.figure:
-        yield from taken_first(replace(limit, used=used), prospect, most)
+        yield from taken_first(replace(limit, used=used), on_cluster, most)
         return
     mine = limit.about.per == Per.USER
     whose = f"your jobs in {limit.holder}" if mine else f"jobs of {limit.holder}"
@@ -53,7 +53,7 @@ def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
     if used + fewest > limit.figure:
         words += f"; {counted(fewest, 'more node')} must wait until some end; when is not known"
         code = "NC510" if mine else "NC507"
-        yield Wait(code, limit.reason, words, prospect.source(limit))
+        yield Wait(code, limit.reason, words, on_cluster.source(limit))
     else:
         words += "; whether Slurm chooses among those is not known"
         yield Doubt(words, cause=limit.reason)

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation, Partition, Path
-from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
@@ -58,8 +58,8 @@ def _partition(
     closed = site.allow_groups and not set(site.allow_groups) & set(snapshot.groups)
     put("open", not closed and not site.root_only and site.state in ("UP", "DOWN", ""), show)
     # What holds for this job there: its QOS, its association.
-    prospect = Prospect(replace(plan, partition=base), snapshot, lambda key: Citation(""))
-    shortest = prospect.wall_time
+    on_cluster = PlanOnCluster(replace(plan, partition=base), snapshot, lambda key: Citation(""))
+    shortest = on_cluster.wall_time
     if shortest is not None or site.max_time is not None:
         maximum = units.UNLIMITED if shortest is None else shortest.figure
         command = show if shortest is None else shortest.command
@@ -67,7 +67,7 @@ def _partition(
     if snapshot.enforced:
         most = [
             (limit.figure, limit.command)
-            for limit in prospect.limits
+            for limit in on_cluster.limits
             if limit.tres == "gres/gpu"
             and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (Scope.QOS, "MaxTRES"))
         ]

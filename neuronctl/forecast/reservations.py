@@ -6,7 +6,7 @@ from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Set, Tupl
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Outcome, Wait
-from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import Snapshot, is_reserved, slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import Reservation
@@ -25,9 +25,9 @@ class ReservedNodes:
     by: Tuple[Reservation, ...]
 
 
-def reserved_nodes(prospect: Prospect) -> ReservedNodes:
+def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     """The nodes that a reservation other than its own has before the job would be over."""
-    snapshot, limit = prospect.snapshot, prospect.time_limit
+    snapshot, limit = on_cluster.snapshot, on_cluster.time_limit
     if snapshot.reservations is None:
         # What is not told shows in the nodes, as far as it has begun.
         states = frozenset(node.name for node in snapshot.nodes if is_reserved(node))
@@ -38,7 +38,7 @@ def reserved_nodes(prospect: Prospect) -> ReservedNodes:
     parts: Dict[str, int] = {}
     by = []
     for reservation in snapshot.reservations:
-        over = reservation.end <= snapshot.asked_at or reservation.name in _own_names(prospect)
+        over = reservation.end <= snapshot.asked_at or reservation.name in _own_names(on_cluster)
         if over or (ends is not None and reservation.start >= ends):
             continue
         names = set(hosts(reservation.node_list))
@@ -63,21 +63,21 @@ def _is_whole(reservation: Reservation, cores: Mapping[str, int]) -> bool:
     return reservation.cores is None or reservation.cores >= total
 
 
-def _own_names(prospect: Prospect) -> List[str]:
-    return (prospect.plan.request.reservation or "").split(",")
+def _own_names(on_cluster: PlanOnCluster) -> List[str]:
+    return (on_cluster.plan.request.reservation or "").split(",")
 
 
-def own_nodes(prospect: Prospect) -> Optional[FrozenSet[str]]:
+def own_nodes(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
     """The nodes to which ``--reservation`` confines the job now; None: that is not known.
 
     A job of a reservation with the flag FLEX may have any others too, and start before it begins.
     """
-    snapshot = prospect.snapshot
-    everywhere = frozenset(node.name for node in prospect.pool)
-    if prospect.plan.request.reservation is None:
+    snapshot = on_cluster.snapshot
+    everywhere = frozenset(node.name for node in on_cluster.pool)
+    if on_cluster.plan.request.reservation is None:
         return everywhere
-    own = [one for one in snapshot.reservations or () if one.name in _own_names(prospect)]
-    if len(_own_names(prospect)) > 1 or not own or not own[0].node_list:
+    own = [one for one in snapshot.reservations or () if one.name in _own_names(on_cluster)]
+    if len(_own_names(on_cluster)) > 1 or not own or not own[0].node_list:
         return None
     if "FLEX" in own[0].flags:
         return everywhere
@@ -91,29 +91,29 @@ def in_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
     """Which nodes they are, from when and until when."""
     said = []
     for reservation in reserved.by[:2]:
-        why = "for maintenance " if "MAINT" in reservation.flags else ""
+        purpose = "for maintenance " if "MAINT" in reservation.flags else ""
         when = f"until {moment(reservation.end)}"
         if reservation.start > snapshot.asked_at:
             when = f"from {moment(reservation.start)} {when}"
-        said.append(f"{reservation.node_list} {why}{when} ({reservation.name})")
+        said.append(f"{reservation.node_list} {purpose}{when} ({reservation.name})")
     return "reserved: " + ", ".join(said) + (", …" if len(reserved.by) > 2 else "")
 
 
-def check_reservation(prospect: Prospect) -> Iterator[Outcome]:
+def check_reservation(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """The wait for the beginning of the first of the job's own reservations."""
-    known = prospect.snapshot.reservations or ()
-    own = [one for one in known if one.name in _own_names(prospect)]
+    known = on_cluster.snapshot.reservations or ()
+    own = [one for one in known if one.name in _own_names(on_cluster)]
     start = min((one.start for one in own if "FLEX" not in one.flags), default=0)
     if len(own) > 1 and any("FLEX" in one.flags for one in own):
         return
-    if start > prospect.snapshot.asked_at:
-        words = f"reservation {prospect.plan.request.reservation} begins at {moment(start)}"
+    if start > on_cluster.snapshot.asked_at:
+        words = f"reservation {on_cluster.plan.request.reservation} begins at {moment(start)}"
         yield Wait("NC506", "Reservation", words, SOURCE, start)
 
 
-def faults(prospect: Prospect) -> Iterator[Tuple[str, str]]:
+def faults(on_cluster: PlanOnCluster) -> Iterator[Tuple[str, str]]:
     """(message, hint) of each thing for which Slurm refuses ``--reservation``."""
-    plan, snapshot = prospect.plan, prospect.snapshot
+    plan, snapshot = on_cluster.plan, on_cluster.snapshot
     if plan.request.reservation is None or snapshot.reservations is None:
         return
     known = {reservation.name: reservation for reservation in snapshot.reservations}
@@ -124,7 +124,7 @@ def faults(prospect: Prospect) -> Iterator[Tuple[str, str]]:
         reservation = known[name]
         for kind, own, allowed in (
             ("user", snapshot.user, reservation.users),
-            ("account", prospect.account, reservation.accounts),
+            ("account", on_cluster.account, reservation.accounts),
         ):
             out = f"-{own}" in allowed or (
                 own not in allowed and any(not word.startswith("-") for word in allowed)
@@ -135,21 +135,21 @@ def faults(prospect: Prospect) -> Iterator[Tuple[str, str]]:
                     f"{own}",
                     "leave --reservation out, or ask its owner",
                 )
-        yield from _too_small(reservation, prospect)
+        yield from _too_small(reservation, on_cluster)
         if reservation.end <= snapshot.asked_at:
             yield f"reservation {name} ended at {moment(reservation.end)}", "leave it out"
 
 
-def _too_small(reservation: Reservation, prospect: Prospect) -> Iterator[Tuple[str, str]]:
+def _too_small(reservation: Reservation, on_cluster: PlanOnCluster) -> Iterator[Tuple[str, str]]:
     """The fault that a job of this reservation alone cannot have its nodes there."""
-    plan, names = prospect.plan, set(hosts(reservation.node_list))
-    several = len(_own_names(prospect)) > 1
-    if not prospect.pool or not names or several or "FLEX" in reservation.flags:
+    plan, names = on_cluster.plan, set(hosts(reservation.node_list))
+    several = len(_own_names(on_cluster)) > 1
+    if not on_cluster.pool or not names or several or "FLEX" in reservation.flags:
         return
-    has = sum(1 for node in prospect.pool if node.name in names)
-    others = sorted(prospect.required_hosts - names)
+    has = sum(1 for node in on_cluster.pool if node.name in names)
+    others = sorted(on_cluster.required_hosts - names)
     hint = f"its nodes are {reservation.node_list}"
-    begun = reservation.start <= prospect.snapshot.asked_at
+    begun = reservation.start <= on_cluster.snapshot.asked_at
     if has < plan.nodes:
         yield (
             f"requested {counted(plan.nodes, 'node')}; reservation {reservation.name} has {has} of "

@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
-from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
@@ -42,31 +42,31 @@ _HARMLESS = {
 }
 
 
-def check_start_conditions(prospect: Prospect) -> Iterator[Outcome]:
+def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """What the job waits for as asked, and what it may wait for."""
-    request = prospect.plan.request
+    request = on_cluster.plan.request
     if request.sbatch_value("hold") is not None:
         yield Wait("NC506", "JobHeldUser", "it is held (--hold) until you release it")
     if request.dependency is not None:
-        yield from _dependency(request.dependency, prospect)
+        yield from _dependency(request.dependency, on_cluster)
     begin = request.sbatch_value("begin")
     if begin is not None:
-        yield from _begin(begin, prospect.snapshot.asked_at)
+        yield from _begin(begin, on_cluster.snapshot.asked_at)
     if request.gres:
         words = f"--gres={','.join(request.gres)} is not judged here: Slurm may refuse it"
         yield Doubt(words, refusable=True)
     for option in request.sbatch:
         name, _, value = option.partition("=")
-        if name in ("hold", "begin") or (name == "licenses" and _licenses(prospect) is not None):
+        if name in ("hold", "begin") or (name == "licenses" and _licenses(on_cluster) is not None):
             continue
         if name not in _HARMLESS or not re.fullmatch(_HARMLESS[name], value, re.ASCII):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
             yield Doubt(words, refusable=True)
 
 
-def check_licenses(prospect: Prospect) -> Iterator[Outcome]:
+def check_licenses(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Whether Slurm has the licenses of ``--sbatch licenses``, and whether they are free."""
-    snapshot, asked = prospect.snapshot, _licenses(prospect)
+    snapshot, asked = on_cluster.snapshot, _licenses(on_cluster)
     if not asked:
         return
     source = slurm_says("scontrol show licenses", snapshot.asked_at)
@@ -86,16 +86,16 @@ def check_licenses(prospect: Prospect) -> Iterator[Outcome]:
                 f"{fault}, of which {free or 'none'} {verb(free or 1)} free",
                 source,
             )
-        elif count > free - reserved.get(name, 0) or (count and prospect.unscheduled.jobs):
+        elif count > free - reserved.get(name, 0) or (count and on_cluster.unscheduled.jobs):
             yield Doubt(
                 f"whether enough of license '{name}' is left is not known", cause="Licenses"
             )
 
 
-def _licenses(prospect: Prospect) -> Optional[Dict[str, int]]:
+def _licenses(on_cluster: PlanOnCluster) -> Optional[Dict[str, int]]:
     """How many of each license it requests; None where that, or what Slurm has, is not known."""
-    text = prospect.plan.request.sbatch_value("licenses")
-    return None if text is None or prospect.snapshot.licenses is None else _counts(text)
+    text = on_cluster.plan.request.sbatch_value("licenses")
+    return None if text is None or on_cluster.snapshot.licenses is None else _counts(text)
 
 
 def _counts(text: str) -> Optional[Dict[str, int]]:
@@ -161,15 +161,15 @@ def _terms(text: str) -> List[_Term]:
     return terms
 
 
-def unknown_dependencies(prospect: Prospect) -> Iterator[Tuple[int, Optional[bool]]]:
+def unknown_dependencies(on_cluster: PlanOnCluster) -> Iterator[Tuple[int, Optional[bool]]]:
     """The jobs that ``--dependency`` names and that Slurm does not know (any longer).
 
     Each with whether Slurm accepts the new job nevertheless, which then does not wait for that one;
     None if unknown.
     """
-    for term in _terms(prospect.plan.request.dependency or ""):
-        if term.job_id and term.job_id not in prospect.snapshot.job_states:
-            yield term.job_id, _taken(term, prospect.snapshot.limits)
+    for term in _terms(on_cluster.plan.request.dependency or ""):
+        if term.job_id and term.job_id not in on_cluster.snapshot.job_states:
+            yield term.job_id, _taken(term, on_cluster.snapshot.limits)
 
 
 def _taken(term: _Term, limits: Limits) -> Optional[bool]:
@@ -180,15 +180,15 @@ def _taken(term: _Term, limits: Limits) -> Optional[bool]:
     return False if release >= (24, 11) else None
 
 
-def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:
+def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     terms = _terms(text)
-    states = [_state_of(term, prospect) for term in terms]
+    states = [_state_of(term, on_cluster) for term in terms]
     order = (_MET, _OPEN, _WAITS, _NEVER) if "?" in text else (_NEVER, _WAITS, _OPEN, _MET)
     state = next((one for one in order if one in states), _MET)
     decisive = [term for term, one in zip(terms, states) if one == state]
     ids = list(dict.fromkeys(str(term.job_id) for term in decisive if term.job_id))
     jobs = ("job " if len(ids) == 1 else "jobs ") + ", ".join(ids)
-    snapshot = prospect.snapshot
+    snapshot = on_cluster.snapshot
     if state == _NEVER:
         ended = ", ".join(dict.fromkeys(snapshot.job_states[term.job_id] for term in decisive))
         words = f"forever: --dependency={text} cannot be met, because {jobs} ended as {ended}"
@@ -199,7 +199,7 @@ def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:
             has = "has" if len(ids) == 1 else "have"
             said.append(f"it depends on {jobs} (--dependency), which {has} not ended")
         if any(term.kind == "singleton" for term in decisive):
-            named = next(job for job in snapshot.jobs if job.name == prospect.plan.job_name)
+            named = next(job for job in snapshot.jobs if job.name == on_cluster.plan.job_name)
             said.append(f"your job {named.id} has the same name (--dependency=singleton)")
         yield Wait("NC506", "Dependency", "; ".join(said))
     elif state == _OPEN:
@@ -209,8 +209,8 @@ def _dependency(text: str, prospect: Prospect) -> Iterator[Outcome]:
         yield Doubt(words, refusable=not known)
 
 
-def _state_of(term: _Term, prospect: Prospect) -> str:
-    snapshot, plan = prospect.snapshot, prospect.plan
+def _state_of(term: _Term, on_cluster: PlanOnCluster) -> str:
+    snapshot, plan = on_cluster.snapshot, on_cluster.plan
     if term.kind == "singleton":
         if any(job.name is None for job in snapshot.jobs):
             return _OPEN

@@ -25,7 +25,7 @@ from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
 
 
-def look(plan: JobPlan) -> LocalFacts:
+def gather_local_facts(plan: JobPlan) -> LocalFacts:
     """What the rules may know of this machine; raises UsageError where it cannot be looked at."""
     # salloc changes the directory of its command; the job is submitted from here.
     given = None if plan.interactive else plan.request.chdir
@@ -49,7 +49,9 @@ def look(plan: JobPlan) -> LocalFacts:
         variables=frozenset(os.environ),
         environment_bytes=sum(len(f"{name}={value} ") for name, value in os.environ.items()),
         built_for=tuple(_architectures(plan)),
-        of_steps=tuple(look(launch) for launch in plan.launches) if plan.steps else (),
+        of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
+        if plan.steps
+        else (),
         plugin_options=_plugin_options(plan),
         typed_secrets=tuple(_typed_secrets(plan)),
         broken_texts=tuple(_broken_texts(plan)),

@@ -12,7 +12,7 @@ from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.forecast.limits import usage
 from neuronctl.forecast.snapshot import Snapshot, is_up
 from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.assessment import assess
+from neuronctl.gate.judgement import judge
 from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
@@ -79,7 +79,7 @@ class PartitionNow:
             text += f", at most {units.format_time(max(0, self.next.until - now))}"
         return text
 
-    def why(self, now: int) -> str:
+    def explained_wait(self, now: int) -> str:
         """The same with the verdict's own words; "" where it starts now."""
         if self.next.kind == CAN_START:
             return ""
@@ -100,20 +100,20 @@ def _partition_now(
     nodes = [node for node in snapshot.nodes if name in node.partitions]
     gpus = any(node.gpus for node in nodes)
     request = JobRequest(script="job", partition=name, gpus_per_node=1 if gpus else None)
-    assessment = assess(RuleContext(plan(request, cluster), catalog), snapshot)
+    judgement = judge(RuleContext(plan(request, cluster), catalog), snapshot)
     # How it is asked for is not the matter here, only whether there is a place for it.
-    each = assessment.refusals, assessment.warnings
+    each = judgement.refusals, judgement.warnings
     refusals, warnings = (
         tuple(found for found in some if CODES[found.code].closes_partition) for some in each
     )
-    assessment = replace(assessment, refusals=refusals, warnings=warnings)
-    assert assessment.forecast is not None
-    prospect = assessment.forecast.prospect
+    judgement = replace(judgement, refusals=refusals, warnings=warnings)
+    assert judgement.forecast is not None
+    on_cluster = judgement.forecast.on_cluster
 
     def share(kind: str, tres: str = "") -> Share:
-        limit = prospect.limit(kind, tres)
+        limit = on_cluster.limit(kind, tres)
         unlimited = Limit(kind, tres, 0, Scope.CATALOG, name)
-        used = usage(limit or unlimited, prospect).used
+        used = usage(limit or unlimited, on_cluster).used
         return Share(used, None if limit is None else limit.figure)
 
     free = used = down = 0
@@ -133,5 +133,5 @@ def _partition_now(
         my_gpus=share("MaxTRESPU", "gres/gpu"),
         my_running=share("MaxJobsPU"),
         my_jobs=share("MaxSubmitPU"),
-        next=assessment.verdict,
+        next=judgement.verdict,
     )

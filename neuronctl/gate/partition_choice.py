@@ -9,7 +9,7 @@ from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import PolicyError, SlurmError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.assessment import Assessment, assess
+from neuronctl.gate.judgement import Judgement, judge
 from neuronctl.gate.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
@@ -28,7 +28,7 @@ class Candidate:
     """
 
     plan: JobPlan
-    assessment: Assessment
+    judgement: Judgement
     start: Optional[int] = None
 
     @property
@@ -39,7 +39,7 @@ class Candidate:
     @property
     def refusals(self) -> Tuple[Finding, ...]:
         """What stands against it here; what does anywhere is told once, after the choice."""
-        return tuple(one for one in self.assessment.refusals if CODES[one.code].of_partition)
+        return tuple(one for one in self.judgement.refusals if CODES[one.code].of_partition)
 
     @property
     def leaves_gpus_idle(self) -> bool:
@@ -51,7 +51,7 @@ class Candidate:
         return not (self.refusals or self.leaves_gpus_idle)
 
     @property
-    def why_not(self) -> str:
+    def exclusion(self) -> str:
         """Why it is left out; "" where it fits."""
         told = [f"{one.code}: {one.message}" for one in self.refusals]
         if not told and self.leaves_gpus_idle:
@@ -67,18 +67,18 @@ class Candidate:
     @property
     def verdict(self) -> Verdict:
         """What would happen to it here, as far as that is due to the partition."""
-        elsewhere = self.assessment.refusals and not self.refusals
-        return Verdict(NOT_KNOWN, "") if elsewhere else self.assessment.verdict
+        elsewhere = self.judgement.refusals and not self.refusals
+        return Verdict(NOT_KNOWN, "") if elsewhere else self.judgement.verdict
 
     @property
     def free(self) -> int:
         """Nodes with room for its share now."""
-        return self.assessment.free_nodes
+        return self.judgement.free_nodes
 
     @property
     def held_until(self) -> Optional[float]:
         """When its limits let it start at the latest; infinite: not known, None: there are none."""
-        waits = self.assessment.waits if self.fits else ()
+        waits = self.judgement.waits if self.fits else ()
         known = [one.until for one in waits if CODES[one.code].of_limit]
         return max((float("inf") if one is None else one for one in known), default=None)
 
@@ -114,7 +114,7 @@ def candidates(
     asked = (replace(request, partition=name) for name in cluster.partitions)
     plans = [plan(one, cluster, interactive=interactive) for one in asked]
     contexts = (RuleContext(one, catalog, local, reviewed=snapshot is None) for one in plans)
-    return tuple(Candidate(one.plan, assess(one, snapshot)) for one in contexts)
+    return tuple(Candidate(one.plan, judge(one, snapshot)) for one in contexts)
 
 
 def rank(
@@ -163,7 +163,7 @@ def choose(
     best = rank(found, _predict if snapshot is not None else None)
     others = [one for one in found if not one.fits]
     if not best:
-        reasons = "\n".join(f"  {one.name}: {one.why_not}" for one in others)
+        reasons = "\n".join(f"  {one.name}: {one.exclusion}" for one in others)
         hints = [f"with -p {one.name}: {one.resize}" for one in others if one.resize]
         raise PolicyError(
             f"no partition of {cluster.name} can hold the job:\n{reasons}",

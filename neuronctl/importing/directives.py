@@ -85,7 +85,7 @@ class Directives:
         remarks = {
             one.place.line: Masker().text(one.text[1:].strip())
             for one in self.header.ignored
-            if one.why == REMARK
+            if one.reason == REMARK
         }
         values = dict(self.values)
         if by_task and self.wanted.gpus_per_node:
@@ -125,11 +125,13 @@ class Directives:
         """Remarks on what no job file can say."""
         options, add = self.header.options, self._add
         for one in self.header.ignored:
-            too_late = one.why == AFTER_COMMAND and one.place.line in self.late
-            if too_late or one.why in (MISSPELLED, CUT):
+            too_late = one.reason == AFTER_COMMAND and one.place.line in self.late
+            if too_late or one.reason in (MISSPELLED, CUT):
                 what = one.text if len(one.text) < 60 else f"{one.text[:57]}…"
                 self.remarks.append(
-                    Remark(one.place.line, f"'{what}' has no effect ({one.why}): not carried over")
+                    Remark(
+                        one.place.line, f"'{what}' has no effect ({one.reason}): not carried over"
+                    )
                 )
         for place in self.header.foreign:
             what = "a line for another scheduler, which Slurm translates, is not carried over"

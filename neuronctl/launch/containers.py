@@ -8,7 +8,7 @@ from typing import Callable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.request.job import JobRequest
-from neuronctl.shell import Shell, Word
+from neuronctl.shell import CommandWord, Shell
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Wrapping:
 
     before: Tuple[str, ...] = ()
     forward: Tuple[str, ...] = ()
-    prefix: Tuple[Word, ...] = ()
-    srun: Tuple[Word, ...] = ()
+    prefix: Tuple[CommandWord, ...] = ()
+    srun: Tuple[CommandWord, ...] = ()
 
 
 Wrap = Callable[[JobRequest, Optional[Shell], bool], Wrapping]
@@ -34,7 +34,7 @@ GPUs are passed in."""
 
 def _singularity(command: str, *prefixes: str) -> Wrap:
     def wrap(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrapping:
-        words: Tuple[Word, ...] = (command, "run" if request.container_run else "exec")
+        words: Tuple[CommandWord, ...] = (command, "run" if request.container_run else "exec")
         if gpus and "--rocm" not in request.container_options:
             words += ("--nv",)
         if request.cleanenv:

@@ -24,7 +24,7 @@ _CONDA_SH = "etc/profile.d/conda.sh"
 
 
 @dataclass(frozen=True)
-class Step:
+class ShellLine:
     """A line of shell. If it has a ``defect`` and fails, the job reports that and ends."""
 
     text: str
@@ -78,7 +78,7 @@ def _is_installation(directory: str) -> bool:
     return os.path.isabs(directory) and os.path.isfile(f"{directory}/{_CONDA_SH}")
 
 
-def activate_conda(name: str, found: Optional[Conda]) -> Tuple[Step, ...]:
+def activate_conda(name: str, found: Optional[Conda]) -> Tuple[ShellLine, ...]:
     """The script lines that activate a conda environment.
 
     found: the conda of this machine, for where the job's shell knows none by then.
@@ -90,37 +90,37 @@ def activate_conda(name: str, found: Optional[Conda]) -> Tuple[Step, ...]:
         base = found.base if found.base.startswith("~/") else quote(found.base)
         file = f'"$(conda info --base 2>/dev/null || echo {base})/{_CONDA_SH}"'
     return (
-        Step("# 'conda activate' is a shell function, which a batch shell must load first."),
-        Step(f". {file}", "conda not found"),
-        Step(f"conda activate {quote(name)}", f"cannot activate the environment {name}"),
+        ShellLine("# 'conda activate' is a shell function, which a batch shell must load first."),
+        ShellLine(f". {file}", "conda not found"),
+        ShellLine(f"conda activate {quote(name)}", f"cannot activate the environment {name}"),
     )
 
 
-def activate_venv(directory: str) -> Tuple[Step, ...]:
+def activate_venv(directory: str) -> Tuple[ShellLine, ...]:
     """The script lines that activate a virtual environment."""
     path = directory.rstrip("/") + "/bin/activate"
     # A shell expands ~ on the command line; a job file is read by no shell.
     text = f'"$HOME"/{quote(path[2:])}' if path.startswith("~/") else quote(path)
-    return (Step(f". {text}", f"cannot activate the environment {directory}"),)
+    return (ShellLine(f". {text}", f"cannot activate the environment {directory}"),)
 
 
-def define_module(login_shell: bool) -> Tuple[Step, ...]:
+def define_module(login_shell: bool) -> Tuple[ShellLine, ...]:
     """The script lines after which a shell knows ``module``, which only a login shell does."""
     if login_shell:
         return ()
     # /etc/profile may replace PATH; Debian's does.
     profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
     return (
-        Step("# /etc/profile defines 'module'. Your own PATH entries stay in front."),
-        Step(f"type module >/dev/null 2>&1 || {profile}"),
+        ShellLine("# /etc/profile defines 'module'. Your own PATH entries stay in front."),
+        ShellLine(f"type module >/dev/null 2>&1 || {profile}"),
     )
 
 
-def load_modules(modules: Tuple[str, ...], *, purge: bool) -> Tuple[Step, ...]:
+def load_modules(modules: Tuple[str, ...], *, purge: bool) -> Tuple[ShellLine, ...]:
     """The script lines that load ``modules``.
 
     purge: without the modules of the submitting shell, which a batch job inherits.
     """
     names = " ".join(map(quote, modules))
-    load = Step(f"module load {names}", f"cannot load the modules {' '.join(modules)}")
-    return (Step("module purge"), load) if purge else (load,)
+    load = ShellLine(f"module load {names}", f"cannot load the modules {' '.join(modules)}")
+    return (ShellLine("module purge"), load) if purge else (load,)

@@ -6,7 +6,7 @@ other, steps.py those of a step, directives.py writes them as options of sbatch.
 
 from __future__ import annotations
 
-from neuronctl.planning.model import Decision, Directive, Export, JobPlan, Place, Signal
+from neuronctl.planning.model import AllocationPart, Decision, Directive, Export, JobPlan, Signal
 from neuronctl.planning.planner import plan
 
-__all__ = ["Decision", "Directive", "Export", "JobPlan", "Place", "Signal", "plan"]
+__all__ = ["AllocationPart", "Decision", "Directive", "Export", "JobPlan", "Signal", "plan"]

@@ -57,7 +57,7 @@ def _batch_directives(request: JobRequest) -> List[Directive]:
     return lines
 
 
-def _gpu_directives(request: JobRequest, policy: Policy, gpus: int, why: str) -> List[Directive]:
+def _gpu_directives(request: JobRequest, policy: Policy, gpus: int, reason: str) -> List[Directive]:
     lines = []
     amount = f"{request.gpu_type}:{gpus}" if request.gpu_type else str(gpus)
     # One spelling a site, whichever the user typed: what its own guide and staff use.
@@ -66,8 +66,8 @@ def _gpu_directives(request: JobRequest, policy: Policy, gpus: int, why: str) ->
     if gpus and option == "gres":
         others.insert(0, f"gpu:{amount}")
     elif gpus:
-        lines.append(Directive("gpus-per-node", amount, why))
+        lines.append(Directive("gpus-per-node", amount, reason))
     if others:
-        remark = why if gpus and option == "gres" else ""
+        remark = reason if gpus and option == "gres" else ""
         lines.append(Directive("gres", ",".join(others), remark))
     return lines

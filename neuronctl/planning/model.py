@@ -9,11 +9,11 @@ from typing import Dict, Optional, Tuple
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.frozen import dataclass
 from neuronctl.launch.containers import Wrapping
-from neuronctl.launch.environments import Step
+from neuronctl.launch.environments import ShellLine
 from neuronctl.launch.launchers import Launcher
 from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
-from neuronctl.shell import Shell, Word, is_reference
+from neuronctl.shell import CommandWord, Shell, is_reference
 from neuronctl.units import split_signal
 from neuronctl.words import counted
 
@@ -38,7 +38,7 @@ class Export:
     """
 
     name: str
-    value: Optional[Word]
+    value: Optional[CommandWord]
     remark: str = ""
 
 
@@ -58,7 +58,7 @@ class Signal:
 
 
 @dataclass(frozen=True)
-class Place:
+class AllocationPart:
     """A part of an allocation: its nodes, the cores to use on each, and options of its srun.
 
     hosts: empty where they are known in the job only. is_share: whether it is smaller than the
@@ -78,12 +78,12 @@ class Decision:
     name: str
     value: str
     source: Source
-    why: str = ""
+    reason: str = ""
 
     @property
     def row(self) -> Tuple[str, str, str, str]:
         """What a record has of it."""
-        return self.name, self.value, self.source.value, self.why
+        return self.name, self.value, self.source.value, self.reason
 
 
 @dataclass(frozen=True)
@@ -138,13 +138,13 @@ class JobPlan:
     """What every srun of the launch carries: the cluster's options and those of the place."""
     wrapping: Wrapping
     """What a container adds to the launch; empty without one."""
-    program: Tuple[Word, ...]
+    program: Tuple[CommandWord, ...]
     """The user's program and its arguments, after what the launcher puts before them."""
     preflight: bool
     """Whether the nodes are checked before the launch."""
     hosts: Tuple[str, ...]
     """The nodes to launch on, if they are known; empty in a batch script."""
-    activation: Tuple[Step, ...]
+    activation: Tuple[ShellLine, ...]
     """The script lines that activate the software: modules, then conda or venv."""
     exports: Tuple[Export, ...]
     """The variables the script exports, in order."""
@@ -262,21 +262,21 @@ class JobPlan:
         return self.nodes * self.processes_per_node
 
     @property
-    def node_count(self) -> Word:
+    def node_count(self) -> CommandWord:
         """The nodes for a script, which only the job knows where a range was requested."""
         return self._of_nodes(1)
 
     @property
-    def task_count(self) -> Word:
+    def task_count(self) -> CommandWord:
         """Slurm's tasks in total, for a script."""
         return self._of_nodes(self.ntasks_per_node)
 
     @property
-    def process_count(self) -> Word:
+    def process_count(self) -> CommandWord:
         """Training processes in total, for a script."""
         return self._of_nodes(self.processes_per_node)
 
-    def _of_nodes(self, each: int) -> Word:
+    def _of_nodes(self, each: int) -> CommandWord:
         if self.nodes == self.most_nodes:
             return str(self.nodes * each)
         counted = f"$((SLURM_JOB_NUM_NODES * {each}))"

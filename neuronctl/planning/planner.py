@@ -18,7 +18,15 @@ from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.environments import Conda
 from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.directives import directives
-from neuronctl.planning.model import Decision, JobPlan, JobStep, Place, is_secret, passes, signal_of
+from neuronctl.planning.model import (
+    AllocationPart,
+    Decision,
+    JobPlan,
+    JobStep,
+    is_secret,
+    passes,
+    signal_of,
+)
 from neuronctl.planning.software import activation, exports, program, runs_python, starts_once
 from neuronctl.planning.steps import Share, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
@@ -32,7 +40,7 @@ def plan(
     cluster: Cluster,
     *,
     interactive: bool = False,
-    place: Optional[Place] = None,
+    place: Optional[AllocationPart] = None,
     recognised: str = "",
     conda: Optional[Conda] = None,
 ) -> JobPlan:
@@ -68,19 +76,19 @@ class _Planner:
     request: JobRequest
     cluster: Cluster
     interactive: bool
-    place: Optional[Place]
+    place: Optional[AllocationPart]
     recognised: str
     conda: Optional[Conda]
     decisions: Dict[str, Decision] = field(default_factory=dict)
 
-    def decide(self, name: str, value: T, source: Source, why: str) -> T:
+    def decide(self, name: str, value: T, source: Source, reason: str) -> T:
         """Record a value, and return it."""
-        self.decisions[name] = Decision(name, str(value), source, why)
+        self.decisions[name] = Decision(name, str(value), source, reason)
         return value
 
-    def derived(self, name: str, value: T, why: str = "") -> T:
+    def derived(self, name: str, value: T, reason: str = "") -> T:
         """Record a value that follows from others, and return it."""
-        return self.decide(name, value, Source.DERIVED, why)
+        return self.decide(name, value, Source.DERIVED, reason)
 
     def asked(self, name: str, field: str, value: T) -> T:
         """Record a value that the request itself carries, and return it."""
@@ -91,11 +99,11 @@ class _Planner:
         decision = self.decisions.get(name)
         if decision is None or name not in _REMARKED:
             return ""
-        why = decision.why if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
+        reason = decision.reason if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
         memory = self.decisions.get("memory per node")
         if name == "cpus-per-task" and memory is not None:
-            why += f"{'; ' if why else ''}{memory.value} of memory per node"
-        return why
+            reason += f"{'; ' if reason else ''}{memory.value} of memory per node"
+        return reason
 
     def plan(self) -> JobPlan:
         request, place = self.request, self.place
@@ -112,8 +120,8 @@ class _Planner:
         ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
         processes = ntasks_per_node
         if launcher.starts_processes():
-            why = "one process per GPU" if gpus else "one process per node without GPUs"
-            processes = self.derived("processes per node", max(gpus, 1), why)
+            reason = "one process per GPU" if gpus else "one process per node without GPUs"
+            processes = self.derived("processes per node", max(gpus, 1), reason)
         cpus_per_task = self._cpus_per_task((partition, *alternatives), ntasks_per_node, gpus)
         self._memory(partition, ntasks_per_node * cpus_per_task)
         time_limit, time_text = self._time(partition)
@@ -214,8 +222,8 @@ class _Planner:
         if signal.to_batch_shell or not passes(signal, launcher, bool(request.steps)):
             return self.asked("signal", "signal", request.signal)
         flags, _, rest = (request.signal or "").rpartition(":")
-        why = "the batch shell passes it on: what it starts is no step"
-        return self.derived("signal", f"{flags}B:{rest}", why)
+        reason = "the batch shell passes it on: what it starts is no step"
+        return self.derived("signal", f"{flags}B:{rest}", reason)
 
     def _launches(self, nodes: int, gpus: int) -> List[JobPlan]:
         """Those of the steps, whatever cores the job has."""
@@ -292,8 +300,8 @@ class _Planner:
             return self.asked("gpus-per-node", "gpus_per_node", gpus)
         if total is not None:
             self.asked("gpus", "gpus", total)
-            why = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
-            return self.derived("gpus-per-node", total // nodes, why)
+            reason = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
+            return self.derived("gpus-per-node", total // nodes, reason)
         return 0
 
     def _launcher(self, nodes: int, gpus: int) -> Launcher:
@@ -307,16 +315,16 @@ class _Planner:
             return launchers.load("srun")
         once = starts_once(request)
         if once:
-            name, why = "none", once
+            name, reason = "none", once
         elif tasks > nodes:
-            name, why = "srun", "several tasks per node requested"
+            name, reason = "srun", "several tasks per node requested"
         elif nodes * max(gpus, 1) > 1 and runs_python(request):
-            name, why = "torchrun", "a Python program over several GPUs or nodes"
+            name, reason = "torchrun", "a Python program over several GPUs or nodes"
         elif nodes > 1:
-            name, why = "srun", "a program over several nodes"
+            name, reason = "srun", "a program over several nodes"
         else:
-            name, why = "python", "one process"
-        self.derived("launcher", name, why)
+            name, reason = "python", "one process"
+        self.derived("launcher", name, reason)
         return launchers.load(name)
 
     def _ntasks_per_node(self, launcher: Launcher, nodes: int, gpus: int) -> int:
@@ -325,19 +333,19 @@ class _Planner:
             return self.asked("ntasks-per-node", "ntasks_per_node", request.ntasks_per_node)
         if request.ntasks is not None:
             each = max(1, request.ntasks // nodes)
-            why = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
-            return self.derived("ntasks-per-node", each, why)
+            reason = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
+            return self.derived("ntasks-per-node", each, reason)
         most = max((one.ntasks_per_node for one in self._launches(nodes, gpus)), default=0)
         if most:
             return self.derived("ntasks-per-node", most, "the most that a step needs")
         if launcher.one_task_per_node:
             if launcher.distributed:
-                why = f"{launcher.name} starts the processes"
+                reason = f"{launcher.name} starts the processes"
             else:
-                why = "one task per node by default" if nodes > 1 else "one process"
-            return self.derived("ntasks-per-node", 1, why)
-        why = "one task per GPU" if gpus else "one task per node by default"
-        return self.derived("ntasks-per-node", max(gpus, 1), why)
+                reason = "one task per node by default" if nodes > 1 else "one process"
+            return self.derived("ntasks-per-node", 1, reason)
+        reason = "one task per GPU" if gpus else "one task per node by default"
+        return self.derived("ntasks-per-node", max(gpus, 1), reason)
 
     def _cpus_per_task(
         self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
@@ -350,15 +358,17 @@ class _Planner:
             return self.asked("cpus-per-task", "cpus_per_task", asked)
         if self.place is not None:
             cores = self.place.cores
-            why = f"{counted(cores, 'core')} of the allocation / {counted(ntasks_per_node, 'task')}"
-            return self.derived("cpus-per-task", max(1, cores // ntasks_per_node), why)
-        value, why = self._derived_cores(partitions, ntasks_per_node, gpus)
+            reason = (
+                f"{counted(cores, 'core')} of the allocation / {counted(ntasks_per_node, 'task')}"
+            )
+            return self.derived("cpus-per-task", max(1, cores // ntasks_per_node), reason)
+        value, reason = self._derived_cores(partitions, ntasks_per_node, gpus)
         launches = self._launches(self.request.nodes or 1, gpus)
         sized = [one.cores_per_node for one in launches if one.request.cpus_per_task is not None]
         needed = -(-max(sized, default=0) // ntasks_per_node)
         if needed > value:
-            value, why = needed, "the most that a step needs"
-        return self.derived("cpus-per-task", value, why)
+            value, reason = needed, "the most that a step needs"
+        return self.derived("cpus-per-task", value, reason)
 
     def _derived_cores(
         self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
@@ -375,15 +385,15 @@ class _Planner:
             # NC121 reports more GPUs than a node has; the cores need not repeat it.
             held = min(gpus, partition.gpus_per_node) or 1
             cores = each * held
-            why = f"{counted(each, 'core')} per GPU"
+            reason = f"{counted(each, 'core')} per GPU"
             if held > 1:
-                why = f"{held} GPUs x {why}"
+                reason = f"{held} GPUs x {reason}"
             if ntasks_per_node > 1:
-                why += f" / {ntasks_per_node} tasks"
-            return max(1, cores // ntasks_per_node), why
+                reason += f" / {ntasks_per_node} tasks"
+            return max(1, cores // ntasks_per_node), reason
         # Each GPU needs at least one core; the catalog does not say how many more it gets.
-        why = "one core per GPU by default" if gpus > 1 else "one core per task by default"
-        return max(1, -(-gpus // ntasks_per_node)), why
+        reason = "one core per GPU by default" if gpus > 1 else "one core per task by default"
+        return max(1, -(-gpus // ntasks_per_node)), reason
 
     def _memory(self, partition: Partition, cores: int) -> None:
         request = self.request
@@ -395,8 +405,8 @@ class _Planner:
         if memory is None or self.place is not None or unknown:
             return
         fraction = self.cluster.policy.memory_fraction
-        why = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
-        self.derived("memory per node", f"about {memory // 1024} GB", why)
+        reason = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
+        self.derived("memory per node", f"about {memory // 1024} GB", reason)
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         text = self.request.time_limit
@@ -407,12 +417,12 @@ class _Planner:
             plain = seconds == units.UNLIMITED or text.count(":") == 2
             origin = self.request.origin("time_limit")
             if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
-                why = f"{text} is MM:SS to Slurm; hours are {text}:00"
-                why += "" if origin.source is Source.ASKED else f"; {origin}"
-                self.derived("time", units.format_time(seconds), why)
+                reason = f"{text} is MM:SS to Slurm; hours are {text}:00"
+                reason += "" if origin.source is Source.ASKED else f"; {origin}"
+                self.derived("time", units.format_time(seconds), reason)
             elif not plain:
-                why = ", ".join(one for one in (origin.where, f"as {text}") if one)
-                self.decide("time", units.format_time(seconds), origin.source, why)
+                reason = ", ".join(one for one in (origin.where, f"as {text}") if one)
+                self.decide("time", units.format_time(seconds), origin.source, reason)
             return seconds, text if plain else units.format_time(seconds)
         limits = partition.wall_time
         default = limits.default
@@ -465,15 +475,15 @@ class _Planner:
         request = self.request
         if request.modules:
             kept = request.purge is False
-            why = "added to those of your shell" if kept else "after module purge"
+            reason = "added to those of your shell" if kept else "after module purge"
             origin = request.origin("modules")
-            self.decide("module", " ".join(request.modules), origin.source, why)
+            self.decide("module", " ".join(request.modules), origin.source, reason)
         if request.conda is not None:
             conda, lines = self.conda, request.modules or request.setup_first
-            why = "not found here" if conda is None else conda.how
+            reason = "not found here" if conda is None else conda.how
             if (lines or self.cluster.policy.login_shell) and not (conda and conda.given):
-                why += "; one that modules, --setup-first or the login shell bring goes first"
-            self.decide("conda", request.conda, request.origin("conda").source, f"conda {why}")
+                reason += "; one that modules, --setup-first or the login shell bring goes first"
+            self.decide("conda", request.conda, request.origin("conda").source, f"conda {reason}")
 
     def _references(self) -> None:
         """Record which variables the values refer to, and what becomes of that."""

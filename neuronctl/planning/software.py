@@ -6,12 +6,12 @@ import os
 import re
 from typing import List, Optional, Tuple
 
-from neuronctl.batchscript.prefixes import interpreter, names_python, program_at
+from neuronctl.batchscript.command_wrappers import interpreter, names_python, program_at
 from neuronctl.catalog.model import Cluster
 from neuronctl.launch import launchers
 from neuronctl.launch.environments import (
     Conda,
-    Step,
+    ShellLine,
     activate_conda,
     activate_venv,
     define_module,
@@ -20,7 +20,7 @@ from neuronctl.launch.environments import (
 from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Export, is_secret
 from neuronctl.request.job import JobRequest
-from neuronctl.shell import Shell, Word, expanded
+from neuronctl.shell import CommandWord, Shell, expanded
 from neuronctl.words import counted
 
 
@@ -108,7 +108,7 @@ def _interpreter(path: str) -> str:
     return interpreter(line[2:]) if line.startswith("#!") else ""
 
 
-def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[Word, ...]:
+def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[CommandWord, ...]:
     """The words that start the program and its arguments; none in an interactive allocation.
 
     macros: whether the launcher replaces ``${local_rank}`` in them.
@@ -129,22 +129,26 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[W
     return (*words, script, *(_argument(arg, expand, macros) for arg in args))
 
 
-def _argument(text: str, expand: bool, macros: bool) -> Word:
+def _argument(text: str, expand: bool, macros: bool) -> CommandWord:
     word = expanded(text) if expand else text
     if not macros:
         return word
     return expanded(text, dollar="$$") if isinstance(word, Shell) else not_a_macro(word)
 
 
-def activation(request: JobRequest, cluster: Cluster, conda: Optional[Conda]) -> Tuple[Step, ...]:
+def activation(
+    request: JobRequest, cluster: Cluster, conda: Optional[Conda]
+) -> Tuple[ShellLine, ...]:
     """The lines that load modules and switch to the environment, the user's own first."""
-    steps: List[Step] = []
+    steps: List[ShellLine] = []
     if request.sbatch_value("export") is not None:
-        steps.append(Step("# Otherwise sbatch's --export would hold for each srun in here, too."))
-        steps.append(Step("export PATH SLURM_EXPORT_ENV=ALL"))
+        steps.append(
+            ShellLine("# Otherwise sbatch's --export would hold for each srun in here, too.")
+        )
+        steps.append(ShellLine("export PATH SLURM_EXPORT_ENV=ALL"))
     # Before the user's own lines, since `module use` may be among them.
     steps += define_module(cluster.policy.login_shell) if request.modules else ()
-    steps += map(Step, request.setup_first)
+    steps += map(ShellLine, request.setup_first)
     if request.modules:
         steps += load_modules(request.modules, purge=request.purge is not False)
     if request.conda is not None:
@@ -168,8 +172,8 @@ def exports(
     threads, known = "OMP_NUM_THREADS", {**cluster.environment, **given}
     if processes > 1 and request.script is not None and threads not in known:
         each = Shell(f"${{{threads}:-{max(1, cores // processes)}}}")
-        why = f"{counted(cores, 'core')} / {processes} processes, unless you exported it"
-        made.append(Export(threads, each, why))
+        reason = f"{counted(cores, 'core')} / {processes} processes, unless you exported it"
+        made.append(Export(threads, each, reason))
     for name, value in cluster.environment.items():
         if name not in given:
             made.append(Export(name, value, f"{cluster.name} wants it"))

@@ -7,7 +7,7 @@ from typing import Tuple
 from neuronctl.catalog.model import Policy
 from neuronctl.errors import UsageError
 from neuronctl.frozen import dataclass, replace
-from neuronctl.planning.model import Place
+from neuronctl.planning.model import AllocationPart
 from neuronctl.request.job import JobRequest, StepRequest
 from neuronctl.words import counted
 
@@ -45,7 +45,7 @@ class Share:
 
 def step_request(
     step: StepRequest, share: Share, job: JobRequest, policy: Policy, name: str
-) -> Tuple[JobRequest, Place]:
+) -> Tuple[JobRequest, AllocationPart]:
     """What a step requests, and its place in the allocation; raises UsageError.
 
     name: the step's, for messages.
@@ -96,5 +96,7 @@ def step_request(
         gpus_per_node=gpus or None,
         nodelist=None,
     )
-    place = Place(hosts=(), cores=share.cores_with(gpus), step_options=options, is_share=own)
+    place = AllocationPart(
+        hosts=(), cores=share.cores_with(gpus), step_options=options, is_share=own
+    )
     return request, place

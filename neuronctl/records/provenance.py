@@ -1,6 +1,6 @@
 """Where a job came from: its program's text and git commit at submission time.
 
-``look`` reads the current ones; ``drift`` lists what has changed since they were recorded.
+``read_provenance`` reads the current ones; ``drift`` lists what has changed since then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Provenance:
     program_text: Optional[str] = None
 
 
-def look(script: Optional[str], cwd: str) -> Provenance:
+def read_provenance(script: Optional[str], cwd: str) -> Provenance:
     """The current provenance of a job that runs ``script`` and is submitted from ``cwd``."""
     commit, dirty = repository.state(cwd)
     path = os.path.join(cwd, script) if script else ""

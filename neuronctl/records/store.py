@@ -337,8 +337,8 @@ class RecordStore:
             self._warn(name, str(error))
         return None
 
-    def _warn(self, name: str, why: str) -> None:
-        warning = f"skipped record {self._file(name)}: {why}"
+    def _warn(self, name: str, problem: str) -> None:
+        warning = f"skipped record {self._file(name)}: {problem}"
         if warning not in self.warnings:
             self.warnings.append(warning)
 

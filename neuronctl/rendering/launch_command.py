@@ -16,7 +16,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.planning.model import Signal
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
-from neuronctl.shell import Shell, Word, positional, quote
+from neuronctl.shell import CommandWord, Shell, positional, quote
 
 WIDTH = 96
 """Columns after which a command is continued on the next line."""
@@ -148,7 +148,7 @@ def _of_processes(plan: JobPlan) -> Optional[Signal]:
 
 def contained_command(plan: JobPlan, words: Sequence[str]) -> str:
     """The command that runs ``words`` once, on this node, in the container of ``plan``."""
-    once: Tuple[Word, ...] = ()
+    once: Tuple[CommandWord, ...] = ()
     if plan.wrapping.srun:
         once = ("srun", "--nodes=1", "--ntasks=1", f"--cpus-per-task={plan.cores_per_node}")
         once += plan.cluster.policy.srun_options

@@ -8,7 +8,7 @@ from typing import List, Sequence, Tuple
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.rendering.launch_command import LaunchParts, launch_parts
-from neuronctl.shell import Shell, Word, join
+from neuronctl.shell import CommandWord, Shell, join
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
     known: the launch of ``plan`` itself.
     """
     launches = plan.steps[0].launches if plan.steps else plan.launches
-    srun: List[Word] = []
+    srun: List[CommandWord] = []
     if plan.most_nodes > 1 and any(launch.launcher.distributed for launch in plan.launches):
         nodes = plan.node_count
         srun += ["srun", Shell(f"--nodes={nodes}"), Shell(f"--ntasks={nodes}")]
@@ -52,8 +52,8 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
         srun += plan.cluster.policy.srun_options
     image = plan.request.container
     files: List[str] = []
-    outside: List[Word] = [*plan.wrapping.prefix[:1]]
-    inside: List[Word] = []
+    outside: List[CommandWord] = [*plan.wrapping.prefix[:1]]
+    inside: List[CommandWord] = []
     for launch in launches:
         script = launch.request.script or "bash"
         parts = known if launch is plan else launch_parts(launch)
@@ -85,12 +85,12 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
     )
 
 
-def _program(words: Sequence[str]) -> List[Word]:
+def _program(words: Sequence[str]) -> List[CommandWord]:
     """The program that a launcher's words start, unless only a shell can tell."""
     return [str(word) for word in words[:1] if re.fullmatch(r"[\w./+-]+", word)]
 
 
-def _programs(words: List[Word], files: List[str]) -> Tuple[str, ...]:
+def _programs(words: List[CommandWord], files: List[str]) -> Tuple[str, ...]:
     """The ``words`` that are names of programs; an option of the launcher may stand first."""
     names = [str(word) for word in words if word not in ("", "srun", "bash", *files)]
     return tuple(

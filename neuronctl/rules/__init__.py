@@ -1,6 +1,6 @@
 """What the cluster will say: small pure functions, each with a stable code.
 
-``check(context)`` runs them all and returns every finding. A rule looks at a plan and at the
+``apply_rules(context)`` runs them all and returns every finding. A rule looks at a plan and at the
 machine it is to be submitted from; it never asks Slurm or the file system itself.
 """
 
@@ -15,10 +15,18 @@ from neuronctl.rule_codes import CODES, ERROR, WARNING
 from neuronctl.rules import consistency, local_files, policy, resources, values  # noqa: F401
 from neuronctl.rules.base import JUDGES, Finding, LocalFacts, RuleContext, Violation
 
-__all__ = ["Finding", "LocalFacts", "RuleContext", "Violation", "check", "finding_of", "order"]
+__all__ = [
+    "Finding",
+    "LocalFacts",
+    "RuleContext",
+    "Violation",
+    "apply_rules",
+    "finding_of",
+    "order",
+]
 
 
-def check(context: RuleContext) -> Tuple[Finding, ...]:
+def apply_rules(context: RuleContext) -> Tuple[Finding, ...]:
     """Every finding on ``context``, errors first, in their order within a severity."""
     if context.forecast is not None:
         from neuronctl.rules import slurm_now  # noqa: F401  (its rules need what Slurm said)

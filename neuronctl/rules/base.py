@@ -12,7 +12,7 @@ from neuronctl.rule_codes import CODES, ERROR, ROW
 
 if TYPE_CHECKING:
     from neuronctl.forecast.forecast import Forecast
-    from neuronctl.forecast.prospect import Prospect
+    from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 
 UNCITED = Citation("")
 EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)
@@ -116,9 +116,9 @@ class RuleContext:
     sources: Mapping[Path, Citation] = field(default_factory=dict)
 
     @property
-    def prospect(self) -> Optional[Prospect]:
+    def on_cluster(self) -> Optional[PlanOnCluster]:
         """The plan held against what Slurm said; None where it said nothing."""
-        return None if self.forecast is None else self.forecast.prospect
+        return None if self.forecast is None else self.forecast.on_cluster
 
     def cite(self, *path: str) -> Citation:
         """Who says a cluster's value: Slurm, or its file and line and its source with the date."""

@@ -265,8 +265,8 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
             "remove them from one",
             EVERY_SLURM,
         )
-    prospect = context.prospect
-    release = () if prospect is None else prospect.snapshot.limits.config.release
+    on_cluster = context.on_cluster
+    release = () if on_cluster is None else on_cluster.snapshot.limits.config.release
     # A later sbatch takes more names than nodes, for those among which Slurm chooses.
     if len(wanted) > plan.most_nodes and release <= (22, 5):
         yield Violation(

@@ -61,8 +61,8 @@ def _short(context: RuleContext, key: str, values: Tuple[str, ...]) -> str:
     few = len(values) <= _SHOWN
     name, near = ("", ()) if few else _near_program(context, values)
     shown = ", ".join(_meant(one, meanings) for one in (near or values)[:_SHOWN])
-    why = f" (the program imports {name})" if name else ""
-    return f"{key.upper()} {'is one of' if few else 'can be'} {shown}{why}"
+    needed_by = f" (the program imports {name})" if name else ""
+    return f"{key.upper()} {'is one of' if few else 'can be'} {shown}{needed_by}"
 
 
 def _meant(value: str, meanings: Mapping[str, str]) -> str:
@@ -257,13 +257,13 @@ def comment_parts(context: RuleContext) -> Iterator[Violation]:
 def forbidden_option(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     for directive in plan.directives:
-        why = plan.cluster.policy.forbidden_options.get(directive.option)
-        if why is not None:
+        reason = plan.cluster.policy.forbidden_options.get(directive.option)
+        if reason is not None:
             value = "" if directive.value is None else f"={directive.value}"
             source = context.cite("policy", "forbidden_options", directive.option)
             may_not = "should not be used" if source.doubtful else "is not allowed"
             yield Violation(
-                f"--{directive.option}{value} {may_not} on {plan.cluster.name}: {why}",
+                f"--{directive.option}{value} {may_not} on {plan.cluster.name}: {reason}",
                 f"leave --{directive.option} out",
                 source,
             )
@@ -301,9 +301,9 @@ def _named(context: RuleContext, option: str, key: str, article: str) -> Iterato
     plan = context.plan
     if getattr(plan.cluster.policy, f"{key}_required") and not getattr(plan.request, key):
         usable: Sequence[str] = ()
-        prospect = context.prospect
-        if prospect is not None:
-            usable = prospect.usable_qos if key == "qos" else prospect.usable_accounts
+        on_cluster = context.on_cluster
+        if on_cluster is not None:
+            usable = on_cluster.usable_qos if key == "qos" else on_cluster.usable_accounts
         yield Violation(
             f"{plan.cluster.name} rejects jobs without {article}",
             _how_to_name(context, option, key, usable),

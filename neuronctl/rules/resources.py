@@ -58,8 +58,8 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
             f"put the options before {plan.request.script}",
         )
     elif not plan.partition.name:
-        prospect = context.prospect
-        own = () if prospect is None else prospect.snapshot.limits.partitions
+        on_cluster = context.on_cluster
+        own = () if on_cluster is None else on_cluster.snapshot.limits.partitions
         default = next((one.name for one in own if one.default), None)
         words = f"no partition requested, and the catalog has no default for {plan.cluster.name}"
         hint = "name one with -p, or use -p auto"
@@ -327,7 +327,7 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
     if plan.time_limit == units.UNLIMITED:
         asked = f"no time limit (-t {plan.request.time_limit})"
     jobs = f"{kind} jobs in {plan.partition.name}"
-    sets = None if context.prospect is None else context.prospect.wall_time
+    sets = None if context.on_cluster is None else context.on_cluster.wall_time
     if sets is not None and not sets.about.of_partition:
         jobs += f" of {sets.holder}"
     yield Violation(

@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
-from neuronctl.batchscript.model import NOWHERE, Edit, Place
+from neuronctl.batchscript.model import NOWHERE, Edit, SourceSpan
 from neuronctl.frozen import dataclass, replace
 from neuronctl.rule_codes import CODES, WARNING
 from neuronctl.rules import Finding, Violation, finding_of
@@ -72,7 +72,7 @@ class ScriptFinding:
     """A finding in a script, where it stands, and what mends it where there is exactly one way."""
 
     finding: Finding
-    place: Place
+    place: SourceSpan
     edits: Tuple[Edit, ...] = ()
 
 
@@ -137,14 +137,14 @@ def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
     if given is None:
         last = max((one.place.line for one in facts.header.given), default=0) or 1
         end = len(facts.lines[last - 1]) + 1
-        return (Edit(Place(last, end, end), f"\n#SBATCH --{name}={text}"),)
+        return (Edit(SourceSpan(last, end, end), f"\n#SBATCH --{name}={text}"),)
     place = given.value_place
     if place.line == given.place.line and place.column == given.place.column:
         word = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
         before = re.match(r"--[\w-]+=", word)
         if before is None:
             return ()
-        place = Place(place.line, place.column + before.end(), place.end)
+        place = SourceSpan(place.line, place.column + before.end(), place.end)
     return (Edit(place, text),)
 
 

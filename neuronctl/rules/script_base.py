@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, Optional, Tuple
 
 from neuronctl.batchscript.launches import LAUNCHERS, Launch, launch
-from neuronctl.batchscript.model import SCRIPT, Edit, Given, Header, Place
+from neuronctl.batchscript.model import SCRIPT, Edit, GivenOption, Header, SourceSpan
 from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
@@ -64,7 +64,7 @@ class ScriptFacts:
         ends = [i for i, line in enumerate(self.lines, 1) if re.match(r">{7}( |$)", line)]
         return (starts[0], ends[-1]) if starts and ends and starts[0] < ends[-1] else ()
 
-    def given(self, *names: str) -> Optional[Given]:
+    def given(self, *names: str) -> Optional[GivenOption]:
         """The option that holds of these, where the script itself gives it."""
         found = [self.header.options[name] for name in names if self.has(name)]
         return next((one for one in found if one.source == SCRIPT), None)
@@ -74,12 +74,12 @@ class ScriptFacts:
         return any(name in self.header.options for name in names)
 
     @property
-    def top(self) -> Place:
+    def top(self) -> SourceSpan:
         """Where the directives begin, for what is missing."""
         first = next((one.place.line for one in self.header.given if one.place.line), 1)
-        return Place(first, 1, len(self.lines[first - 1]) + 1)
+        return SourceSpan(first, 1, len(self.lines[first - 1]) + 1)
 
-    def place_of(self, word: str) -> Optional[Place]:
+    def place_of(self, word: str) -> Optional[SourceSpan]:
         """Where a command has a word; None where none has it."""
         every = (one for command in self.shell.commands for one in command.words[1:])
         return next((one.place for one in every if one.value == word), None)
@@ -119,7 +119,7 @@ class ScriptViolation:
     """
 
     message: str
-    place: Place
+    place: SourceSpan
     hint: str = ""
     severity: Optional[str] = None
     edits: Tuple[Edit, ...] = ()

@@ -21,10 +21,10 @@ from neuronctl.batchscript.model import (
     REMARK,
     SCRIPT,
     Edit,
-    Given,
+    GivenOption,
     Header,
     Ignored,
-    Place,
+    SourceSpan,
 )
 from neuronctl.batchscript.values import digits, node_count
 from neuronctl.frozen import dataclass
@@ -80,8 +80,8 @@ def refused_file(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             yield ScriptViolation(message, one.place, one.hint, severity, one.edits)
 
 
-def _ignored(facts: ScriptFacts, why: str) -> Iterator[Ignored]:
-    return (one for one in facts.header.ignored if one.why == why)
+def _ignored(facts: ScriptFacts, reason: str) -> Iterator[Ignored]:
+    return (one for one in facts.header.ignored if one.reason == reason)
 
 
 @script_rule("NC603")
@@ -143,7 +143,7 @@ _PATTERNS = {"USER": "%u", "LOGNAME": "%u", "SLURM_JOB_ID": "%j", "SLURM_JOBID":
              "SLURM_ARRAY_JOB_ID": "%A"}  # fmt: skip
 
 
-def _with_patterns(facts: ScriptFacts, given: Given) -> Tuple[Edit, ...]:
+def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
     """Slurm's patterns for the variables in a log's name that have one."""
     place = given.value_place
     found = []
@@ -152,7 +152,7 @@ def _with_patterns(facts: ScriptFacts, given: Given) -> Tuple[Edit, ...]:
     for match in re.compile(r"\\?\$(?:(\w+)|\{(\w+)\})").finditer(raw, place.column - 1):
         name = match[1] or match[2]
         if name in _PATTERNS and ("ARRAY" not in name or facts.has("array")):
-            where = Place(place.line, match.start() + 1, match.end() + 1)
+            where = SourceSpan(place.line, match.start() + 1, match.end() + 1)
             found.append(Edit(where, _PATTERNS[name]))
     return tuple(found)
 
@@ -207,7 +207,7 @@ def foreign(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 def components(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if facts.header.components > 1:
         separators = (
-            Place(number, 1, len(line) + 1)
+            SourceSpan(number, 1, len(line) + 1)
             for number, line in enumerate(facts.lines, 1)
             if re.match("(?i)#SBATCH.*(het|pack)job", line)
         )
@@ -227,7 +227,7 @@ def merge(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             effect = "; sbatch reads no directive after this line"
         yield ScriptViolation(
             f"the file has an unresolved merge, which bash does not read{effect}",
-            Place(number, 1, len(facts.lines[number - 1]) + 1),
+            SourceSpan(number, 1, len(facts.lines[number - 1]) + 1),
             f"choose one of the two sides, from here to line {last}",
         )
 
@@ -354,7 +354,7 @@ def character(facts: ScriptFacts) -> Iterator[ScriptViolation]:
 class _Gpus:
     """What one option says of GPUs. typed: whether it names their type."""
 
-    given: Given
+    given: GivenOption
     typed: bool
     count: int
 

@@ -16,7 +16,7 @@ from neuronctl.batchscript.launches import (
     UNKNOWN,
     Launch,
 )
-from neuronctl.batchscript.model import Edit, Place
+from neuronctl.batchscript.model import Edit, SourceSpan
 from neuronctl.launch.launchers import NAMES_OTHERS
 from neuronctl.rule_codes import NOTE, WARNING
 from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
@@ -260,7 +260,7 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if what and not _is_trifle(what[0]):
             edits: Tuple[Edit, ...] = ()
             if one.word.raw.strip("'\"").endswith("srun"):  # and is no variable
-                behind = Place(one.place.line, one.place.end, one.place.end)
+                behind = SourceSpan(one.place.line, one.place.end, one.place.end)
                 edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
             yield ScriptViolation(
                 "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND, Launch
-from neuronctl.batchscript.model import SCRIPT, Place
+from neuronctl.batchscript.model import SCRIPT, SourceSpan
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
 from neuronctl.masking import is_secret_name, listed_variables, tells_secret
@@ -78,7 +78,7 @@ def _assigned(facts: ScriptFacts) -> List[Assignment]:
     return [*facts.shell.assignments, *before]
 
 
-def _rendezvous(one: Launch) -> Iterator[Tuple[str, Place]]:
+def _rendezvous(one: Launch) -> Iterator[Tuple[str, SourceSpan]]:
     """The port of its --rdzv_endpoint, also where the address is a variable."""
     words = one.command.words if one.has("rdzv_endpoint") else ()
     for word, following in zip(words, (*words[1:], None)):
@@ -93,7 +93,7 @@ def _rendezvous(one: Launch) -> Iterator[Tuple[str, Place]]:
 def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if not _shared(facts):
         return
-    found: List[Tuple[str, Place]] = [
+    found: List[Tuple[str, SourceSpan]] = [
         (one.word.value, one.place)
         for one in _assigned(facts)
         if one.name == "MASTER_PORT" and one.word.value is not None
@@ -417,7 +417,7 @@ def syntax(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if facts.left_out:
         yield ScriptViolation(
             "this script is very long: neuronctl checks it only up to this line",
-            Place(facts.left_out),
+            SourceSpan(facts.left_out),
             "put lines that repeat a command into a loop",
             WARNING,
         )

@@ -12,14 +12,14 @@ from typing import Callable, Iterator
 from neuronctl.forecast import reservations
 from neuronctl.forecast.features import feature_names
 from neuronctl.forecast.free_nodes import is_large_enough
-from neuronctl.forecast.prospect import Prospect
+from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.forecast.start_conditions import unknown_dependencies
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.units import hosts
 from neuronctl.words import counted, verb
 
-_Judge = Callable[[Prospect], Iterator[Violation]]
+_Judge = Callable[[PlanOnCluster], Iterator[Violation]]
 
 
 def _rule(code: str) -> Callable[[_Judge], _Judge]:
@@ -28,8 +28,8 @@ def _rule(code: str) -> Callable[[_Judge], _Judge]:
     def register(judge: _Judge) -> _Judge:
         @rule(code)
         def judge_forecast(context: RuleContext) -> Iterator[Violation]:
-            if context.prospect is not None:
-                yield from judge(context.prospect)
+            if context.on_cluster is not None:
+                yield from judge(context.on_cluster)
 
         return judge
 
@@ -48,11 +48,11 @@ for _code in ("NC501", "NC508", "NC509", "NC530"):
 
 
 @_rule("NC511")
-def array_index(prospect: Prospect) -> Iterator[Violation]:
-    text = prospect.plan.request.array
+def array_index(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    text = on_cluster.plan.request.array
     if text is None:
         return
-    size = prospect.snapshot.limits.config.max_array_size
+    size = on_cluster.snapshot.limits.config.max_array_size
     # Behind "-" stands an end, behind ":" a step, behind "%" how many at a time.
     indexes = [int(digits) for digits in re.findall(r"(?<![:%\d])\d+", text)]
     highest = max(indexes, default=0)
@@ -61,13 +61,13 @@ def array_index(prospect: Prospect) -> Iterator[Violation]:
             f"--array={text}: index {highest} is over {size - 1}, the highest allowed "
             f"(MaxArraySize {size})",
             f"number the tasks from 0 to {size - 1}, and let each do more",
-            prospect.snapshot.says("scontrol show config"),
+            on_cluster.snapshot.says("scontrol show config"),
         )
 
 
 @_rule("NC512")
-def unknown_dependency(prospect: Prospect) -> Iterator[Violation]:
-    for number, taken in unknown_dependencies(prospect):
+def unknown_dependency(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    for number, taken in unknown_dependencies(on_cluster):
         then = "the job does not wait for it, however it ended"
         if taken is None:
             then = "the job may not wait for it, however it ended, or may be refused"
@@ -76,8 +76,8 @@ def unknown_dependency(prospect: Prospect) -> Iterator[Violation]:
 
 
 @_rule("NC529")
-def refused_dependency(prospect: Prospect) -> Iterator[Violation]:
-    for number, taken in unknown_dependencies(prospect):
+def refused_dependency(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    for number, taken in unknown_dependencies(on_cluster):
         if taken is False:
             yield _unknown(number, "afterok and afternotok need a job that it still knows")
 
@@ -90,20 +90,20 @@ def _unknown(number: int, then: str) -> Violation:
     )
 
 
-def _qos_hint(prospect: Prospect) -> str:
-    usable, default = prospect.usable_qos, prospect.default_qos.lower()
+def _qos_hint(on_cluster: PlanOnCluster) -> str:
+    usable, default = on_cluster.usable_qos, on_cluster.default_qos.lower()
     use = "use " + (" or ".join(f"-q {name}" for name in usable) or "another partition")
-    optional = not prospect.plan.cluster.policy.qos_required
-    asked = optional and prospect.plan.request.qos is not None
+    optional = not on_cluster.plan.cluster.policy.qos_required
+    asked = optional and on_cluster.plan.request.qos is not None
     may_leave_out = asked and (not default or default in [name.lower() for name in usable])
     return f"leave -q out, or {use}" if may_leave_out else use
 
 
 @_rule("NC521")
-def qos_known(prospect: Prospect) -> Iterator[Violation]:
-    snapshot, name = prospect.snapshot, prospect.job_qos
+def qos_known(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    snapshot, name = on_cluster.snapshot, on_cluster.job_qos
     enforced = "qos" in snapshot.limits.config.enforce
-    asked = prospect.plan.request.qos is not None
+    asked = on_cluster.plan.request.qos is not None
     if snapshot.limits.qos is None or not name or not (asked or enforced):
         return
     if "," in name and snapshot.limits.config.release >= (24, 11):
@@ -111,23 +111,23 @@ def qos_known(prospect: Prospect) -> Iterator[Violation]:
     default = "" if asked else ", which Slurm takes without -q"
     if not snapshot.limits.qos_in_force("", name):
         source = snapshot.says("sacctmgr show qos")
-        yield Violation(f"Slurm has no QOS '{name}'{default}", _qos_hint(prospect), source)
+        yield Violation(f"Slurm has no QOS '{name}'{default}", _qos_hint(on_cluster), source)
         return
-    allowed = () if prospect.association is None else prospect.association.qos
+    allowed = () if on_cluster.association is None else on_cluster.association.qos
     if enforced and allowed and name.lower() not in [one.lower() for one in allowed]:
         yield Violation(
-            f"you may not use QOS '{name}'{default}; yours in account {prospect.account}: "
+            f"you may not use QOS '{name}'{default}; yours in account {on_cluster.account}: "
             f"{', '.join(allowed)}",
-            _qos_hint(prospect),
+            _qos_hint(on_cluster),
             snapshot.says("sacctmgr show associations"),
         )
 
 
 @_rule("NC522")
-def account_known(prospect: Prospect) -> Iterator[Violation]:
-    limits, asked = prospect.snapshot.limits, prospect.plan.request.account
+def account_known(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    limits, asked = on_cluster.snapshot.limits, on_cluster.plan.request.account
     enforced = limits.qos is not None and "associations" in limits.config.enforce
-    if prospect.associations or not enforced:
+    if on_cluster.associations or not enforced:
         return
     mine = tuple(dict.fromkeys(one.account for one in limits.associations))
     fault = "you have no default account" if asked is None else f"you may not use account '{asked}'"
@@ -135,34 +135,34 @@ def account_known(prospect: Prospect) -> Iterator[Violation]:
     yield Violation(
         f"{fault}; yours: {', '.join(mine) or 'none'}",
         f"use {use}" if mine else "ask your administrators for an account",
-        prospect.snapshot.says("sacctmgr show associations"),
+        on_cluster.snapshot.says("sacctmgr show associations"),
     )
 
 
 @_rule("NC523")
-def partition_allows(prospect: Prospect) -> Iterator[Violation]:
-    partition = prospect.partition
+def partition_allows(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    partition = on_cluster.partition
     if partition is None:
         return
-    source = prospect.snapshot.says(f"scontrol show partition {partition.name}")
-    enforced = "associations" in prospect.snapshot.limits.config.enforce
-    if enforced and prospect.associations and prospect.association is None:
-        places = " and ".join(one.partition for one in prospect.associations)
+    source = on_cluster.snapshot.says(f"scontrol show partition {partition.name}")
+    enforced = "associations" in on_cluster.snapshot.limits.config.enforce
+    if enforced and on_cluster.associations and on_cluster.association is None:
+        places = " and ".join(one.partition for one in on_cluster.associations)
         yield Violation(
-            f"you may use account {prospect.account} only in partition {places}",
+            f"you may use account {on_cluster.account} only in partition {places}",
             "use that partition, or another account with -A",
-            prospect.snapshot.says("sacctmgr show associations"),
+            on_cluster.snapshot.says("sacctmgr show associations"),
         )
-    qos = "" if "," in prospect.job_qos else prospect.job_qos
+    qos = "" if "," in on_cluster.job_qos else on_cluster.job_qos
     for kind, own, is_among, allowed, denied in (
         (
             "account",
-            prospect.account,
-            prospect.account_is_among,
+            on_cluster.account,
+            on_cluster.account_is_among,
             partition.allow_accounts,
             partition.deny_accounts,
         ),
-        ("QOS", qos, prospect.qos_is_among, partition.allow_qos, partition.deny_qos),
+        ("QOS", qos, on_cluster.qos_is_among, partition.allow_qos, partition.deny_qos),
     ):
         if own and not allowed and is_among(denied):
             yield Violation(
@@ -180,33 +180,33 @@ def partition_allows(prospect: Prospect) -> Iterator[Violation]:
 
 
 @_rule("NC526")
-def reservation(prospect: Prospect) -> Iterator[Violation]:
-    for message, hint in reservations.faults(prospect):
+def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    for message, hint in reservations.faults(on_cluster):
         yield Violation(message, hint, reservations.SOURCE)
-    partition, named = prospect.partition, prospect.plan.request.reservation
+    partition, named = on_cluster.partition, on_cluster.plan.request.reservation
     if partition is not None and partition.reserved_only and named is None:
         yield Violation(
             f"partition {partition.name} takes only jobs with a reservation",
             "name yours with --reservation, or use another partition",
-            prospect.snapshot.says(f"scontrol show partition {partition.name}"),
+            on_cluster.snapshot.says(f"scontrol show partition {partition.name}"),
         )
 
 
 @_rule("NC527")
-def fewest_nodes(prospect: Prospect) -> Iterator[Violation]:
-    nodes, partition = prospect.plan.nodes, prospect.partition
+def fewest_nodes(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    nodes, partition = on_cluster.plan.nodes, on_cluster.partition
     if partition is not None and nodes < partition.min_nodes:
         yield Violation(
             f"requested {counted(nodes, 'node')}; a job in {partition.name} must have at least "
             f"{partition.min_nodes}",
             f"request -N {partition.min_nodes}, or use another partition",
-            prospect.snapshot.says(f"scontrol show partition {partition.name}"),
+            on_cluster.snapshot.says(f"scontrol show partition {partition.name}"),
         )
 
 
 @_rule("NC528")
-def submit_host(prospect: Prospect) -> Iterator[Violation]:
-    snapshot, partition = prospect.snapshot, prospect.partition
+def submit_host(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    snapshot, partition = on_cluster.snapshot, on_cluster.partition
     if partition is None or not partition.submit_hosts:
         return
     if snapshot.host not in hosts(partition.submit_hosts):
@@ -223,27 +223,27 @@ def features(context: RuleContext) -> Iterator[Violation]:
     if context.forecast is None:
         return
     text = context.plan.request.constraint
-    prospect, name = context.forecast.prospect, context.plan.partition.name
-    pool = prospect.pool
+    on_cluster, name = context.forecast.on_cluster, context.plan.partition.name
+    pool = on_cluster.pool
     known = {feature for node in pool for feature in node.features}
     names = feature_names(text) if text and pool else []
     unknown = [one for one in names if one not in known]
-    source = prospect.snapshot.says("scontrol show node")
+    source = on_cluster.snapshot.says("scontrol show node")
     hint = f"features there: {', '.join(sorted(known)) or 'none'}"
     for one in dict.fromkeys(unknown):
         words = f"--constraint={text}: no node of {name} has the feature '{one}'"
         yield Violation(words, hint, source)
     fitting = context.forecast.nodes.fitting
     there = {node.name for node in pool} - set(hosts(context.plan.request.exclude))
-    there &= reservations.own_nodes(prospect) or there
-    few = len(there) < context.plan.nodes or not prospect.required_hosts <= there
+    there &= reservations.own_nodes(on_cluster) or there
+    few = len(there) < context.plan.nodes or not on_cluster.required_hosts <= there
     # Too few nodes, whatever they are like, are the matter of other rules; so is a share of a node
     # that is too large for any of them.
-    if not any(is_large_enough(node, prospect) for node in pool):
+    if not any(is_large_enough(node, on_cluster) for node in pool):
         return
-    if unknown or few or not prospect.lacking(fitting):
+    if unknown or few or not on_cluster.lacking(fitting):
         return
-    missing = sorted(prospect.required_hosts - {node.name for node in fitting})
+    missing = sorted(on_cluster.required_hosts - {node.name for node in fitting})
     count, meets = len(fitting), "meets" if len(fitting) < 2 else "meet"
     what = "" if text is None else f"{meets} --constraint={text} and "
     words = f"{count or 'no'} {'node' if count < 2 else 'nodes'} of {name} {what}"
@@ -260,10 +260,10 @@ def features(context: RuleContext) -> Iterator[Violation]:
 
 
 @_rule("NC525")
-def excluded(prospect: Prospect) -> Iterator[Violation]:
-    plan, text = prospect.plan, prospect.plan.request.exclude
-    source = prospect.snapshot.says("scontrol show node")
-    known = {node.name for node in prospect.snapshot.limits.nodes}
+def excluded(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    plan, text = on_cluster.plan, on_cluster.plan.request.exclude
+    source = on_cluster.snapshot.says("scontrol show node")
+    known = {node.name for node in on_cluster.snapshot.limits.nodes}
     strangers = [name for name in hosts(text) if name not in known]
     if strangers and known:
         yield Violation(
@@ -271,7 +271,7 @@ def excluded(prospect: Prospect) -> Iterator[Violation]:
             f"the nodes of {plan.partition.name} are {plan.partition.node_list}",
             source,
         )
-    nodes = {node.name for node in prospect.pool}
+    nodes = {node.name for node in on_cluster.pool}
     left = len(nodes - set(hosts(text)))
     if left < len(nodes) and left < plan.nodes <= len(nodes):
         yield Violation(

@@ -29,7 +29,7 @@ from neuronctl.sandbox import kernel, modules, rootfs, ssh
 from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.daemons import LOGS, TIMEOUT, Failure, run, spawn, tail
 from neuronctl.sandbox.layout import ACCOUNT, RUN, Node
-from neuronctl.sandbox.requirements import SEARCH_PATH, Found, look
+from neuronctl.sandbox.requirements import SEARCH_PATH, Found, find_requirements
 from neuronctl.sandbox.setup import (
     CONFIG,
     DATABASE_INIT,
@@ -151,7 +151,7 @@ def _prepare(setup: Setup) -> Found:
     for directory in ("/run/munge", "/run/lock"):
         Path(directory).mkdir(mode=0o755)
     rootfs.write_files("/etc", etc_files(setup, passwd, group))
-    has = look(run(["slurmctld", "-V"]))
+    has = find_requirements(run(["slurmctld", "-V"]))
     if os.path.islink("/etc/slurm"):
         os.unlink("/etc/slurm")
     shutil.rmtree("/etc/slurm", ignore_errors=True)

@@ -99,7 +99,7 @@ class Found:
         return tuple(int(number) for number in re.findall("[0-9]+", self.slurm))
 
 
-def look(slurmctld_version: str) -> Found:
+def find_requirements(slurmctld_version: str) -> Found:
     """Detect the software; ``slurmctld_version`` is the output of ``slurmctld -V``."""
     return Found(
         slurm=slurmctld_version.split()[-1],

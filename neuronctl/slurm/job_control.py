@@ -183,4 +183,6 @@ def scancel(
     refused = parse_scancel(result.stderr)
     if result.returncode != 0 and not refused:
         raise failure(result)
-    return {job: why for job, why in refused.items() if "already complet" not in why.lower()}
+    return {
+        job: message for job, message in refused.items() if "already complet" not in message.lower()
+    }

@@ -128,7 +128,9 @@ def run(
     """
     if env is None:
         env = {**clean_environment(os.environ, for_job=for_job), **(environment or {})}
-    with contextlib.closing(Asked(argv, timeout=timeout, input=input, cwd=cwd, env=env)) as asked:
+    with contextlib.closing(
+        RunningCommand(argv, timeout=timeout, input=input, cwd=cwd, env=env)
+    ) as asked:
         return asked.result(silence)
 
 
@@ -146,7 +148,9 @@ def run_together(
     answers: List[Union[Result, SlurmUnavailableError]] = []
     with contextlib.ExitStack() as stack:
         asked = [
-            stack.enter_context(contextlib.closing(Asked(argv, timeout=timeout, input=input)))
+            stack.enter_context(
+                contextlib.closing(RunningCommand(argv, timeout=timeout, input=input))
+            )
             for argv, input in commands
         ]
         if meanwhile is not None:
@@ -159,7 +163,7 @@ def run_together(
     return answers
 
 
-class Asked:
+class RunningCommand:
     """A command that runs while its caller does something else; close it when done."""
 
     def __init__(

@@ -8,8 +8,8 @@ from typing import Any, FrozenSet, List, Mapping, Optional, Sequence
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import parse_timestamp
-from neuronctl.slurm.pass_on import claim, find_sbatch, given_environment, release
 from neuronctl.slurm.process import failure, plain_words, run
+from neuronctl.slurm.sbatch_passthrough import claim, find_sbatch, given_environment, release
 
 _PATIENCE = 30.0  # seconds to wait for sbatch
 

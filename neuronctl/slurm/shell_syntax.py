@@ -11,7 +11,7 @@ from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import run
 
 if TYPE_CHECKING:
-    from neuronctl.batchscript.model import Place
+    from neuronctl.batchscript.model import SourceSpan
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SyntaxProblem:
     ends. at_end: whether the text ends too early.
     """
 
-    place: Place
+    place: SourceSpan
     message: str
     warning: bool
     at_end: bool
@@ -47,9 +47,9 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
     return SyntaxProblem(_place(text, line, found[3]), found[3], bool(found[2]), at_end)
 
 
-def _place(text: str, number: int, message: str) -> Place:
+def _place(text: str, number: int, message: str) -> SourceSpan:
     """The part of a line that bash cannot read: from the character that it names to the end."""
-    from neuronctl.batchscript.model import Place
+    from neuronctl.batchscript.model import SourceSpan
     from neuronctl.batchscript.shell_text import read_shell
 
     lines = text.split("\n")[:number]
@@ -63,4 +63,4 @@ def _place(text: str, number: int, message: str) -> Place:
         start = (line.find(token[1]) if token[1] in line else len(line)) + 1
     elif quote is not None:
         start = line.find(quote[1], start - 1) + 1
-    return Place(number, max(start, 1), len(line) + 1)
+    return SourceSpan(number, max(start, 1), len(line) + 1)

@@ -24,7 +24,7 @@ from neuronctl.slurm.fields import (
     read_rows,
 )
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import TIMEOUT, Asked, answer, failure
+from neuronctl.slurm.process import TIMEOUT, RunningCommand, answer, failure
 
 
 def _first_id(text: str) -> Optional[JobId]:
@@ -134,7 +134,7 @@ class Queue:
         self._by_id = bool(job_ids)
         # A job's name may contain any character, so each row ends with an unguessable marker.
         self._end = "\x1e" + os.urandom(8).hex()
-        self._asked = Asked(squeue_argv(job_ids, user, end=self._end), timeout=10)
+        self._asked = RunningCommand(squeue_argv(job_ids, user, end=self._end), timeout=10)
 
     def rows(self) -> Tuple[QueueJob, ...]:
         """Wait for the rows; raises SlurmError."""

@@ -13,7 +13,7 @@ from neuronctl.units import compress_hostlist
 
 # What a node reports about itself: one fact per line, "KIND<tab>values". nvidia-smi may exist and
 # find no GPU. Load, cores, and memory are those of the whole node; GPU memory is in MiB.
-_LOOK = r"""printf '@node\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}"
+_SURVEY = r"""printf '@node\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}"
 if command -v nvidia-smi >/dev/null; then
     facts=index,name,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu
     nvidia-smi --query-gpu="$facts" --format=csv,noheader,nounits 2>/dev/null |
@@ -54,7 +54,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class NodeLook:
+class NodeUsage:
     """A node of a job. load: average of the last minute. cores, memory (MiB): of the whole node."""
 
     node: str
@@ -78,7 +78,7 @@ def overlap_argv(
     return [*argv, *program]
 
 
-def parse_look(text: str) -> List[NodeLook]:
+def parse_node_usage(text: str) -> List[NodeUsage]:
     """Parse the nodes' reports, in task order; other lines are skipped."""
     said: Dict[int, List[Tuple[str, str]]] = {}
     for line in text.splitlines():
@@ -88,11 +88,11 @@ def parse_look(text: str) -> List[NodeLook]:
     return [_node(said[task]) for task in sorted(said)]
 
 
-def _node(facts: Sequence[Tuple[str, str]]) -> NodeLook:
+def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
     one = dict(facts)
     total, free = count(one.get("MemTotal", "")), count(one.get("MemAvailable", ""))
     used = None if total is None or free is None else (total - free) // 1024
-    return NodeLook(
+    return NodeUsage(
         node=one.get("node", ""),
         gpus=tuple(gpu for kind, text in facts if kind == "gpu" and (gpu := _gpu(text))),
         load=_number(one.get("load", "")),
@@ -133,15 +133,15 @@ def _whole(value: Optional[float]) -> Optional[int]:
     return None if value is None else int(value)
 
 
-def look_at_nodes(job_id: int, nodes: Sequence[str]) -> Tuple[NodeLook, ...]:
+def read_node_usage(job_id: int, nodes: Sequence[str]) -> Tuple[NodeUsage, ...]:
     """Survey every node of a running job with one srun.
 
     Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message.
     """
-    argv = overlap_argv(job_id, nodes, ["bash", "-c", _LOOK])
+    argv = overlap_argv(job_id, nodes, ["bash", "-c", _SURVEY])
     # Each line begins with its task number.
     result = run([argv[0], "--label", *argv[1:]], timeout=30)
-    looks = tuple(parse_look(result.stdout))
-    if result.returncode != 0 and not looks:
+    usages = tuple(parse_node_usage(result.stdout))
+    if result.returncode != 0 and not usages:
         raise failure(result)
-    return looks
+    return usages

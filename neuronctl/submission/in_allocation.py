@@ -9,13 +9,13 @@ from neuronctl import units
 from neuronctl.catalog.loader import load
 from neuronctl.errors import SlurmError, UsageError
 from neuronctl.frozen import replace
-from neuronctl.gate.local_facts import look
+from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.launch import launchers
-from neuronctl.planning import Place, plan
+from neuronctl.planning import AllocationPart, plan
 from neuronctl.request.job import JobRequest, Layer
 from neuronctl.request.job_file import configuration
 from neuronctl.rule_codes import CODES
-from neuronctl.rules import RuleContext, check
+from neuronctl.rules import RuleContext, apply_rules
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_control import job_gpus
@@ -62,7 +62,7 @@ def prepare_launch(
     cores = allocation.cores
     # Newer versions of Slurm refuse --gres beside the variable that salloc --gpus-per-node sets.
     gpu_option = "--gpus-per-node=" if "SLURM_GPUS_PER_NODE" in os.environ else "--gres=gpu:"
-    place = Place(
+    place = AllocationPart(
         hosts=hosts,
         cores=max(1, cores * gpus // fewest) if gpus and fewest else cores,
         step_options=(f"{gpu_option}{gpus}",) if partial or (gpus and not counted_here) else (),
@@ -81,7 +81,7 @@ def prepare_launch(
         warnings = (f"warning: {made.ntasks_per_node} tasks per node share {shared}",)
         step_options = (*place.step_options, "--overcommit")
         made = plan(request, cluster, place=replace(place, step_options=step_options))
-    findings = check(RuleContext(made, catalog, look(made), reviewed=reviewed))
+    findings = apply_rules(RuleContext(made, catalog, gather_local_facts(made), reviewed=reviewed))
     # The other rules are about a job, and this allocation is one already.
     of_launch = tuple(finding for finding in findings if CODES[finding.code].of_launch)
     return PreparedJob(made, of_launch, warnings=warnings)

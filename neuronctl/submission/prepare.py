@@ -9,7 +9,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, PolicyError, UsageError
 from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.local_facts import look, working_directory
+from neuronctl.gate.local_facts import gather_local_facts, working_directory
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
 from neuronctl.paths import defaults_file, present
@@ -24,13 +24,13 @@ from neuronctl.request.job import (
     build_request,
 )
 from neuronctl.request.options import OPTIONS
-from neuronctl.rules import Finding, RuleContext, check
+from neuronctl.rules import Finding, RuleContext, apply_rules
 from neuronctl.slurm.cluster import recognise
 from neuronctl.words import counted, other_dash, with_plain_dashes
 
 if TYPE_CHECKING:
     from neuronctl.forecast.snapshot import Snapshot
-    from neuronctl.gate.assessment import Assessment
+    from neuronctl.gate.judgement import Judgement
     from neuronctl.gate.partition_choice import Choice
     from neuronctl.gate.verdict import Verdict
 
@@ -114,7 +114,9 @@ def plan_job(
         return PlannedJob(made, catalog)
     from neuronctl.gate.partition_choice import choose
 
-    choice = choose(request, catalog, cluster, look(made), interactive=interactive, ask=ask_slurm)
+    choice = choose(
+        request, catalog, cluster, gather_local_facts(made), interactive=interactive, ask=ask_slurm
+    )
     origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
     request = replace(request, partition=choice.plan.partition.name, origins=origins)
     made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
@@ -254,14 +256,14 @@ def _checked(script: str) -> str:
     return script
 
 
-def review(job: PlannedJob) -> PreparedJob:
-    """Check a plan whose script is only shown: Slurm is not asked (see rules.RuleContext)."""
-    context = RuleContext(job.plan, job.catalog, look(job.plan), reviewed=True)
+def judge_without_slurm(job: PlannedJob) -> PreparedJob:
+    """Judge a plan whose script is only shown: Slurm is not asked (see rules.RuleContext)."""
+    context = RuleContext(job.plan, job.catalog, gather_local_facts(job.plan), reviewed=True)
     if not job.plan.alternatives:
-        return PreparedJob(job.plan, check(context), choice=job.choice)
-    from neuronctl.gate.assessment import assess
+        return PreparedJob(job.plan, apply_rules(context), choice=job.choice)
+    from neuronctl.gate.judgement import judge
 
-    return PreparedJob(job.plan, assess(context, None).findings)
+    return PreparedJob(job.plan, judge(context, None).findings)
 
 
 def judge(job: PlannedJob, *, fresh: bool = False) -> PreparedJob:
@@ -271,23 +273,25 @@ def judge(job: PlannedJob, *, fresh: bool = False) -> PreparedJob:
     partition holds for the verdict too.
     """
     said = None if job.choice is None else job.choice.said
-    assessment = judge_plan(job.plan, job.catalog, fresh=fresh, said=said)
-    return PreparedJob(job.plan, assessment.findings, assessment.verdict, job.choice)
+    judgement = judge_plan(job.plan, job.catalog, fresh=fresh, said=said)
+    return PreparedJob(job.plan, judgement.findings, judgement.verdict, job.choice)
 
 
 def judge_anew(job: PlannedJob) -> PreparedJob:
     """As judge(), by what Slurm says at this moment."""
-    assessment = judge_plan(job.plan, job.catalog, fresh=True)
-    return PreparedJob(job.plan, assessment.findings, assessment.verdict, job.choice)
+    judgement = judge_plan(job.plan, job.catalog, fresh=True)
+    return PreparedJob(job.plan, judgement.findings, judgement.verdict, job.choice)
 
 
 def judge_plan(
     plan: JobPlan, catalog: Catalog, *, fresh: bool = False, said: Optional[Snapshot] = None
-) -> Assessment:
+) -> Judgement:
     """As ``judge``, of a plan alone. said: what Slurm has said a moment ago."""
-    from neuronctl.gate.assessment import assess_now
+    from neuronctl.gate.judgement import judge_now
 
-    return assess_now(plan, catalog, look(plan), _load_the_rest, fresh=fresh, said=said)
+    return judge_now(
+        plan, catalog, gather_local_facts(plan), _load_the_rest, fresh=fresh, said=said
+    )
 
 
 def judge_refused(

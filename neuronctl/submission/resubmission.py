@@ -58,7 +58,7 @@ def enter_directory(record: JobRecord) -> None:
 def changes_since(record: JobRecord) -> Changes:
     """Compare the job's directory with what its record says of it."""
     then = record.draft.surroundings
-    now = provenance.look(record.draft.request.get("script"), record.cwd)
+    now = provenance.read_provenance(record.draft.request.get("script"), record.cwd)
     gone = bool(then.program) and not os.path.exists(then.program)
     changed = not gone and then.program_sha256 not in ("", now.program_sha256)
     diff = None
@@ -211,11 +211,11 @@ def as_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
     if draft.sbatch:
         from neuronctl.catalog.loader import load
         from neuronctl.request.job_file import configured_cluster
-        from neuronctl.submission.own_script import draft_of, judge_own, read_own
+        from neuronctl.submission.existing_script import judge_script, read_existing, record_draft
 
-        own = read_own(draft.sbatch[1:], draft.script)
-        job = judge_own(own, load(), configured_cluster(), ask_slurm=False)
-        return draft_of(own, (), job).decisions, Masker().text(own.text)
+        own = read_existing(draft.sbatch[1:], draft.script)
+        job = judge_script(own, load(), configured_cluster(), ask_slurm=False)
+        return record_draft(own, (), job).decisions, Masker().text(own.text)
     from neuronctl.rendering.render import render_job
 
     made = plan_job({}, recorded=recorded.request_layer(record), ask_slurm=False).plan

@@ -16,11 +16,11 @@ from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, UsageError
 from neuronctl.frozen import dataclass, field, replace
-from neuronctl.gate.local_facts import look
+from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
-from neuronctl.rules import Finding, RuleContext, check
+from neuronctl.rules import Finding, RuleContext, apply_rules
 from neuronctl.rules.script import SIZE, ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN, is_of_a_plugin
@@ -29,7 +29,7 @@ from neuronctl.slurm.cluster import local_cluster
 if TYPE_CHECKING:
     from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.gate.ask import AskedOnce
-    from neuronctl.gate.assessment import Assessment
+    from neuronctl.gate.judgement import Judgement
     from neuronctl.gate.verdict import Verdict
     from neuronctl.slurm.shell_syntax import SyntaxProblem
 
@@ -147,7 +147,7 @@ def _checked(
     known = known and not (left_out and left_out < header.first_command)
     judged: Sequence[Finding] = ()
     made: Optional[JobPlan] = None
-    assessed: Optional[Assessment] = None
+    assessed: Optional[Judgement] = None
     if known and not header.foreign and header.components == 1 and "\0" not in text:
         request = request or as_request(header, name, asking.cluster, shell)
         made, judged, assessed = _judged(request, asking)
@@ -279,7 +279,7 @@ def check_line(line: str, catalog: Catalog, cluster: Cluster) -> CheckedScript:
 _MOST_PARTITIONS = 100
 """Of those that a script names, so many are looked at."""
 
-_Judged = Tuple[Optional[JobPlan], Sequence[Finding], "Optional[Assessment]"]
+_Judged = Tuple[Optional[JobPlan], Sequence[Finding], "Optional[Judgement]"]
 
 
 def _judged(request: JobRequest, asking: _Asking, *, interactive: bool = False) -> _Judged:
@@ -304,19 +304,19 @@ def _judged(request: JobRequest, asking: _Asking, *, interactive: bool = False) 
 
 def _judge_one(request: JobRequest, asking: _Asking, interactive: bool) -> _Judged:
     made = plan(request, asking.cluster, interactive=interactive)
-    local = replace(look(made), of_script=True, comment_parts=asking.comment_parts)
+    local = replace(gather_local_facts(made), of_script=True, comment_parts=asking.comment_parts)
     here = local_cluster() if asking.ask_slurm else None
     if here is None and not asking.now:
         if _logs_elsewhere(made):
             problems = {code: one for code, one in local.problems.items() if code != "NC411"}
             local = replace(local, problems=problems)
-        return made, check(RuleContext(made, asking.catalog, local, reviewed=True)), None
-    from neuronctl.gate.assessment import assess_now
+        return made, apply_rules(RuleContext(made, asking.catalog, local, reviewed=True)), None
+    from neuronctl.gate.judgement import judge_now
 
-    assessment = assess_now(
+    judgement = judge_now(
         *(made, asking.catalog, local), fresh=asking.fresh, asked=asking.asked, said=asking.said
     )
-    return made, assessment.findings, assessment
+    return made, judgement.findings, judgement
 
 
 def _logs_elsewhere(made: JobPlan) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, T
 from neuronctl.errors import RecordError, SlurmError, SlurmRefusedError
 from neuronctl.frozen import asdict, dataclass, replace
 from neuronctl.gate.local_facts import working_directory
-from neuronctl.records.provenance import look
+from neuronctl.records.provenance import read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.process import installed
@@ -40,7 +40,7 @@ class Submission:
     warnings: Tuple[str, ...] = ()
 
 
-def draft(
+def record_draft(
     job: PreparedJob, script: str, *, command_line: Sequence[str], submit_dir: str = ""
 ) -> RecordDraft:
     """The record of a prepared job as it is before sbatch.
@@ -58,7 +58,7 @@ def draft(
         output=os.path.join(cwd, plan.output or "slurm-%j.out"),
         error=None if plan.error is None else os.path.join(cwd, plan.error),
         array=plan.request.array,
-        surroundings=look(plan.request.script, cwd),
+        surroundings=read_provenance(plan.request.script, cwd),
         submit_dir="" if submit_dir == cwd else submit_dir,
         **of_judged(job),
     )

@@ -13,10 +13,10 @@ from neuronctl.slurm.sacct import sacct
 from neuronctl.tracking.job_status import JobStatus, merge, state_counts
 from neuronctl.tracking.lookup import is_named, look_up, matches, newest, queued
 
-Word = Union[JobId, str]
+JobOrName = Union[JobId, str]
 """A job id, or the name of jobs."""
 
-Known = Dict[Word, List[JobStatus]]
+KnownJobs = Dict[JobOrName, List[JobStatus]]
 """What Slurm knows of each."""
 
 
@@ -49,7 +49,9 @@ class Choice:
             return False
         return self.state is None or status.state == self.state
 
-    def targets(self, word: Word, statuses: Sequence[JobStatus]) -> Dict[JobId, List[JobStatus]]:
+    def targets(
+        self, word: JobOrName, statuses: Sequence[JobStatus]
+    ) -> Dict[JobId, List[JobStatus]]:
         """The ids for scancel: the one that was given, where all of it is meant, or squeue's.
 
         Of a name squeue's: the tasks of an array may have several names.
@@ -68,7 +70,7 @@ class Choice:
 
     def outcomes(
         self,
-        word: Word,
+        word: JobOrName,
         statuses: Sequence[JobStatus],
         targets: Mapping[JobId, Sequence[JobStatus]],
         refused: Mapping[str, str],
@@ -87,7 +89,7 @@ class Choice:
             rows.append(row if message is None else replace(row, result="refused", words=message))
         return rows
 
-    def _untouched(self, word: Word, statuses: Sequence[JobStatus]) -> Outcome:
+    def _untouched(self, word: JobOrName, statuses: Sequence[JobStatus]) -> Outcome:
         if not statuses:
             return Outcome(str(word), result="unknown", words="no matching jobs")
         states = ", ".join(sorted({status.state for status in statuses}))
@@ -101,7 +103,7 @@ class Choice:
         return Outcome(str(word), statuses[0].name, states, result, words)
 
 
-def known_jobs(words: Sequence[Word], store: RecordStore) -> Tuple[Known, Sequence[str]]:
+def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJobs, Sequence[str]]:
     """What Slurm knows of each job or name, and notes for the user.
 
     Of a name, only the user's own jobs in the queue; else how the newest that has ended did.
@@ -109,7 +111,7 @@ def known_jobs(words: Sequence[Word], store: RecordStore) -> Tuple[Known, Sequen
     """
     names = [word for word in words if isinstance(word, str)]
     ids = [word for word in words if isinstance(word, JobId)]
-    known: Known = {word: [] for word in words}
+    known: KnownJobs = {word: [] for word in words}
     mine = queued() if names else ()
     for name in names:
         known[name] = [job for job in mine if is_named(job.name, name)]
@@ -157,7 +159,7 @@ def is_active(status: JobStatus) -> bool:
     return status.source == "squeue" and not status.ended
 
 
-def _ask_accounting(ids: Sequence[JobId], known: Known) -> None:
+def _ask_accounting(ids: Sequence[JobId], known: KnownJobs) -> None:
     forgotten = [job for job in ids if not any(status.ended for status in known[job])]
     if not forgotten:
         return

@@ -260,7 +260,7 @@ class _Watch:
             return f"job {self.job} ended: {_summary(self.statuses)}"
         status = self.statuses[0]
         if status.state == jobstatus.UNKNOWN:
-            return f"job {self.job} ended, exit code unknown ({status.why})"
+            return f"job {self.job} ended, exit code unknown ({status.stated_reason})"
         cause = endings.ending_cause(status)
         line = f"job {self.job} ended: {status.state}, {endings.exit_words(status)}"
         return f"{line} ({cause})" if cause else line
@@ -272,7 +272,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
         status = statuses[0]
         if status.state == "RUNNING" and status.node_list:
             return f"RUNNING on {status.node_list}"
-        if status.why and not status.ended:
+        if status.stated_reason and not status.ended:
             return f"{status.state} ({status.explained.words})"
         return status.state
     return jobstatus.state_counts(statuses)

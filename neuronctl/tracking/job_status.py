@@ -70,7 +70,7 @@ class JobStatus:
     last_seen: str = ""
 
     @property
-    def why(self) -> str:
+    def stated_reason(self) -> str:
         """Slurm's reason, or why it gives none (any more)."""
         if self.last_seen:
             return f"{self.absent}; last seen {self.last_seen}"
@@ -79,7 +79,9 @@ class JobStatus:
     @property
     def explained(self) -> Explained:
         """The same in plain English, and what to do about it."""
-        return explain(self.reason, str(self.id.job)) if self.reason else Explained(self.why)
+        return (
+            explain(self.reason, str(self.id.job)) if self.reason else Explained(self.stated_reason)
+        )
 
     @property
     def ended(self) -> bool:
@@ -199,12 +201,12 @@ def _array_id(record: JobRecord) -> JobId:
     return JobId(record.job_id, tasks=record.array)
 
 
-def from_record(record: JobRecord, why: str) -> List[JobStatus]:
-    """The status from the record alone; ``why`` says why there is no other source.
+def from_record(record: JobRecord, absent: str) -> List[JobStatus]:
+    """The status from the record alone; ``absent`` says why there is no other source.
 
     For an array, the recorded tasks come first.
     """
-    whole = _whole_from_record(record, why)
+    whole = _whole_from_record(record, absent)
     if record.array is None:
         return [whole]
     tasks = _ended_tasks(record, ())
@@ -236,7 +238,7 @@ def _ended_tasks(record: JobRecord, others: Sequence[JobStatus]) -> List[JobStat
     return found
 
 
-def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
+def _whole_from_record(record: JobRecord, absent: str) -> JobStatus:
     assert record.job_id is not None
     last = record.states[-1] if record.states else None
     end = last if last is not None and last.state in ENDED else None
@@ -259,7 +261,7 @@ def _whole_from_record(record: JobRecord, why: str) -> JobStatus:
         gpus=gpus,
         work_dir=record.cwd,
         record=record,
-        absent=why if end is None else "",
+        absent=absent if end is None else "",
         last_seen=last.state if last is not None and end is None else "",
     )
 

@@ -150,7 +150,7 @@ def _explained(job: JobStatus, limits: Mapping[str, Explained]) -> Explained:
 
 def _row(line: Line, limits: Mapping[str, Explained], name_width: int) -> List[str]:
     job = line.first
-    name, state, how = shortened(str(job.id), 16), job.state, why(job, limits)
+    name, state, how = shortened(str(job.id), 16), job.state, state_detail(job, limits)
     elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
     if len(line.jobs) > 1:
         name = shortened(f"{job.id.job}_[{sum(task.id.count for task in line.jobs)} tasks]", 22)
@@ -183,16 +183,16 @@ def _lead(line: Line) -> str:
 
 def _counts(line: Line, limits: Mapping[str, Explained]) -> str:
     text = state_counts(line.jobs)
-    waiting = [job for job in line.jobs if job.state == "PENDING" and job.why]
+    waiting = [job for job in line.jobs if job.state == "PENDING" and job.stated_reason]
     reasons = sorted({_explained(job, limits).words for job in waiting})
     return f"{text} ({'; '.join(reasons)})" if reasons else text
 
 
-def why(job: JobStatus, limits: Mapping[str, Explained]) -> str:
+def state_detail(job: JobStatus, limits: Mapping[str, Explained]) -> str:
     """What the job waits for, where it runs, or how it ended."""
     if job.ended:
         return ending_words(job)
-    if job.node_list and not job.why:
+    if job.node_list and not job.stated_reason:
         return f"on {job.node_list}"
     words = _explained(job, limits).words
     if job.expected is not None and job.expected > time.time():

@@ -244,7 +244,7 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
             if record.array is None or (status.id.task is None and not status.ended):
                 exit = endings.exit_text(status)
                 final = status.ended
-                record = store.saw(record, status.state, status.why, exit, final=final)
+                record = store.saw(record, status.state, status.stated_reason, exit, final=final)
     return record
 
 

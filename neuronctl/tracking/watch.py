@@ -29,16 +29,16 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 Draw = Callable[[Found, Optional[int]], List[str]]
 
 
-def watch(look: Callable[[], Found], draw: Draw, *, until_ended: bool) -> int:
-    """Show what ``look`` finds, as ``draw`` draws it, until Ctrl-C; return the exit code, 0.
+def watch(find_jobs: Callable[[], Found], draw: Draw, *, until_ended: bool) -> int:
+    """Show what ``find_jobs`` finds, as ``draw`` draws it, until Ctrl-C; return the exit code, 0.
 
     draw is given the number of lines that it may fill, or None for any number. until_ended also
-    stops when all jobs have ended (if ``look`` finds none, none has). Raises SlurmUnavailableError
-    if the Slurm commands are not installed.
+    stops when all jobs have ended (if ``find_jobs`` finds none, none has). Raises
+    SlurmUnavailableError if the Slurm commands are not installed.
     """
     picture = _Picture(draw)
     with _screen() as full, contextlib.suppress(KeyboardInterrupt):
-        _loop(picture, look, full, until_ended)
+        _loop(picture, find_jobs, full, until_ended)
     if full:
         sys.stdout.write("".join(line + "\n" for line in picture.lines()))
     return 0
@@ -93,9 +93,9 @@ class _Picture:
         )
 
 
-def _loop(picture: _Picture, look: Callable[[], Found], full: bool, until_ended: bool) -> None:
+def _loop(picture: _Picture, find_jobs: Callable[[], Found], full: bool, until_ended: bool) -> None:
     while True:
-        news = picture.take(look())
+        news = picture.take(find_jobs())
         if full:
             _paint(picture)
         elif news:
@@ -150,7 +150,7 @@ def _screen() -> Iterator[bool]:
 
 
 def _states(found: Found) -> List[object]:
-    return [(job.id, job.state, job.why, job.node_list) for job in found.jobs]
+    return [(job.id, job.state, job.stated_reason, job.node_list) for job in found.jobs]
 
 
 def _clock(moment: float) -> str:

@@ -13,7 +13,7 @@ from bounds import bounded, inputs
 from broken import content, data, texts
 from hypothesis import example, given
 from hypothesis import strategies as st
-from living import LIMITS
+from slurm_answers import LIMITS
 
 from neuronctl import cache, yamlfile
 from neuronctl.catalog.loader import load
@@ -142,7 +142,7 @@ def use(job_file: Any = None, catalog_file: Any = None, words: Any = (), **optio
     job = prepare.plan_job(
         options, words=words, job_file=job_file, catalog_file=catalog_file, ask_slurm=False
     )
-    prepare.review(job)
+    prepare.judge_without_slurm(job)
     render_job(job.plan)
 
 

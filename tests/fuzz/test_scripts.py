@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from neuronctl.catalog.loader import load
 from neuronctl.errors import UsageError
-from neuronctl.importing.draft import draft
+from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.masking import is_secret_value
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.submission.script_check import CheckedScript, check_line, check_text, mended
@@ -109,7 +109,7 @@ def test_any_script_is_imported_or_refused(text: str) -> None:
     catalog = load(None)
     with bounded():
         try:
-            made = draft(text, "job.sh", catalog.cluster())
+            made = draft_job_file(text, "job.sh", catalog.cluster())
         except UsageError as error:
             assert re.match(r"job\.sh:\d+: ", error.message), error.message
             return

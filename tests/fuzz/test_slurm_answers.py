@@ -30,7 +30,7 @@ from neuronctl.slurm.scontrol import (
 )
 from neuronctl.slurm.snapshot import parse_mine
 from neuronctl.slurm.squeue import parse_partition_queue, parse_squeue
-from neuronctl.slurm.srun import parse_look
+from neuronctl.slurm.srun import parse_node_usage
 
 QUEUE = tuple(
     "".join(row + "\x1e\n" for row in rows)
@@ -190,7 +190,7 @@ def test_sacctmgr(text: str) -> None:
 @inputs(0.5)
 @given(texts(LOOK))
 def test_srun_on_the_nodes_of_a_job(text: str) -> None:
-    read(parse_look, text)
+    read(parse_node_usage, text)
 
 
 @inputs(0.5)

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neuronctl import console, masking, shell, units
-from neuronctl.diagnosis import log_text, signs
+from neuronctl.diagnosis import log_patterns, log_text
 from neuronctl.request.begin_time import moment
 from neuronctl.slurm.pending_reasons import explain
 from neuronctl.tracking.rank_filter import RankFilter
@@ -44,7 +44,7 @@ def test_logs(text: str, rank: int, size: int) -> None:
     file.write_bytes(content(text))
     with bounded():
         tail = log_text.read_tail(str(file))
-        signs.search(tail.lines)
+        log_patterns.search(tail.lines)
         log_text.read_tail(str(file), most=size)
     with bounded():
         lines = RankFilter(sink, rank)  # type: ignore[arg-type]

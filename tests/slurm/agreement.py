@@ -20,8 +20,8 @@ from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids
 from neuronctl.gate.ask import ask_slurm
-from neuronctl.gate.assessment import Assessment, assess
-from neuronctl.gate.local_facts import look
+from neuronctl.gate.judgement import Judgement, judge
+from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.planning import JobPlan, plan
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job import JobRequest
@@ -259,7 +259,7 @@ def judged(asked: JobRequest, live: Snapshot, rng: random.Random) -> Tuple[JobPl
     made = plan(asked, CLUSTER)
     if dependency_ids(made):
         live = ask(made)
-    return made, place, ours(assess(RuleContext(made, CATALOG, look(made)), live))
+    return made, place, ours(judge(RuleContext(made, CATALOG, gather_local_facts(made)), live))
 
 
 def ask(made: JobPlan, *, fresh: bool = False) -> Snapshot:
@@ -277,7 +277,7 @@ def ask(made: JobPlan, *, fresh: bool = False) -> Snapshot:
         return ask_slurm(made, fresh=fresh, timeout=TIMEOUT)
 
 
-def ours(judged: Assessment) -> List[str]:
+def ours(judged: Judgement) -> List[str]:
     """[what neuronctl says, Slurm's reason or the codes]."""
     verdict = judged.verdict
     assert verdict.judged_by == "Slurm", verdict

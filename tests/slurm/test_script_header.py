@@ -27,7 +27,7 @@ from neuronctl.batchscript.values import excluding
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Cluster
 from neuronctl.errors import UsageError
-from neuronctl.importing.draft import draft
+from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.rendering.render import render_job
 from neuronctl.submission.prepare import plan_job
 
@@ -196,7 +196,7 @@ def imported(text: str, folder: Path, cluster: Cluster) -> Optional[Tuple[str, F
     None where import refuses it, or remarks that it asks for something else.
     """
     try:
-        made = draft(text, "job.sh", cluster)
+        made = draft_job_file(text, "job.sh", cluster)
     except UsageError:
         return None
     messages = [one.message for one in made.remarks if "has no effect" not in one.message]

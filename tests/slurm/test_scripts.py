@@ -20,7 +20,7 @@ from harness import Sandbox, sandbox_up, wait_until
 
 from neuronctl.catalog.loader import load
 from neuronctl.frozen import dataclass
-from neuronctl.importing.draft import draft
+from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.rendering.render import render_job
 from neuronctl.submission.prepare import plan_job
 
@@ -163,7 +163,7 @@ def imported(name: str, directory: Path) -> str:
     # The preflight listens on the port, which all scripts here have on one machine.
     port = f"MASTER_PORT={6100 + NAMES.index(name)}"
     text = re.sub(r"\bMASTER_PORT=\d+", port, (SCRIPTS / f"{name}.sh").read_text())
-    made = draft(text, f"{name}.sh", catalog.cluster(cluster))
+    made = draft_job_file(text, f"{name}.sh", catalog.cluster(cluster))
     (directory / f"{name}.yaml").write_text(made.text)
     planned = plan_job({"cluster": cluster}, job_file=str(directory / f"{name}.yaml"))
     return render_job(planned.plan)

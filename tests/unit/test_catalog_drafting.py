@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping
 
 import pytest
-from living import LIMITS, NODES, PARTITION, qos_with
+from slurm_answers import LIMITS, NODES, PARTITION, qos_with
 
 from neuronctl import yamlfile
 from neuronctl.catalog.json_schema import catalog_schema
 from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Cluster
-from neuronctl.catalog_import import Difference, differences, draft, untold
+from neuronctl.catalog_import import Difference, catalog_text, differences, untold
 from neuronctl.errors import CatalogError
 from neuronctl.paths import data_path
 from neuronctl.slurm.snapshot import Limits
 
 
 def read(limits: Limits) -> Cluster:
-    text = draft(limits, "2026-11-21")
+    text = catalog_text(limits, "2026-11-21")
     return merge([yamlfile.parse(text, "draft", CatalogError)]).cluster()
 
 
@@ -30,7 +30,7 @@ def test_partitions_that_slurm_does_not_have_are_taken_out() -> None:
     shipped = yamlfile.read(data_path("partitions.yaml"), CatalogError)
     config = dataclasses.replace(LIMITS.config, cluster="neuron")
     here = dataclasses.replace(LIMITS, config=config)
-    text = draft(here, "2026-11-21", [merge([shipped])])
+    text = catalog_text(here, "2026-11-21", [merge([shipped])])
     drafted = yamlfile.parse(text, "draft", CatalogError)
     found = merge([shipped, drafted]).clusters["neuron"].partitions
     assert set(found) == {one.name for one in LIMITS.partitions}
@@ -53,7 +53,7 @@ clusters:
                          " default_partition: gpu}}", "own", CatalogError)  # fmt: skip
     layers = [shipped, site, own]
     below = [merge(layers[:number]) for number in (1, 2, 3)]
-    drafted = yamlfile.parse(draft(LIMITS, "2026-11-21", below), "draft", CatalogError)
+    drafted = yamlfile.parse(catalog_text(LIMITS, "2026-11-21", below), "draft", CatalogError)
     for under in ([shipped, site], layers):
         found = merge([*under, drafted])
         assert found.default_cluster == "lab"
@@ -75,7 +75,7 @@ def lay_over_shipped(limits: Limits, **below: Any) -> Cluster:
     ]
     config = dataclasses.replace(limits.config, cluster="neuron")
     here = dataclasses.replace(limits, config=config)
-    text = draft(here, "2026-11-21", [merge(layers)])
+    text = catalog_text(here, "2026-11-21", [merge(layers)])
     layers.append(yamlfile.parse(text, "draft", CatalogError))
     return merge(layers).clusters["neuron"]
 
@@ -114,9 +114,9 @@ def test_nodes_that_differ_are_remarked_and_the_largest_memory_counts() -> None:
     nodes = tuple(dataclasses.replace(n, memory_mb=mb) for n, mb in zip(NODES, sizes))
     mixed = dataclasses.replace(LIMITS, nodes=nodes)
     assert read(mixed).partitions["gpu"].memory_mb_per_node == 224000
-    text = draft(mixed, "2026-11-21")
+    text = catalog_text(mixed, "2026-11-21")
     assert "# gpu: nodes have 192000 to 224000 MB of memory; the draft uses the largest" in text
-    assert "# gpu:" not in draft(LIMITS, "2026-11-21")
+    assert "# gpu:" not in catalog_text(LIMITS, "2026-11-21")
 
 
 def test_figures_that_no_catalog_takes_are_left_out() -> None:
@@ -128,7 +128,7 @@ def test_figures_that_no_catalog_takes_are_left_out() -> None:
     gpu = cluster.partitions["gpu"]
     assert (gpu.max_submit_jobs, gpu.max_running_jobs, gpu.max_nodes) == (2, None, None)
     assert list(cluster.partitions) == ["gpu"]
-    assert "# auto: omitted" in draft(odd, "2026-11-21")
+    assert "# auto: omitted" in catalog_text(odd, "2026-11-21")
 
 
 def test_every_figure_of_slurms_is_in_the_draft() -> None:
@@ -226,7 +226,7 @@ def problems(value: Any, schema: Mapping[str, Any], at: str = "") -> List[str]:
 def test_the_shipped_catalog_fits_the_schema() -> None:
     document = yamlfile.read(data_path("partitions.yaml"), CatalogError)
     assert problems(document.data, catalog_schema()) == []
-    drafted = yamlfile.parse(draft(LIMITS, "2026-11-21"), "draft", CatalogError)
+    drafted = yamlfile.parse(catalog_text(LIMITS, "2026-11-21"), "draft", CatalogError)
     assert problems(drafted.data, catalog_schema()) == []
 
 

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from making import GPU, cluster, plan_of
+from plan_builders import GPU, cluster, plan_of
 
-from neuronctl.gate.local_facts import look
+from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.launch.containers import elf_arch, find_image, sif_arch
 
 
@@ -67,7 +67,11 @@ def test_software_of_the_other_architecture_is_refused(
         for name in names:
             made = plan_of(where, partition="gpu", script="train.py", **{kind: name})
             wrong = ("x86" in name) != (arch == "x86_64")
-            found = [arch for _, arch in look(made).built_for if arch != made.partition.arch]
+            found = [
+                arch
+                for _, arch in gather_local_facts(made).built_for
+                if arch != made.partition.arch
+            ]
             assert bool(found) == wrong, (kind, name, arch)
 
 
@@ -97,9 +101,9 @@ def test_pyxis_knows_a_file_by_its_first_character_and_all_else_is_a_registrys(
         assert find_image(name, ["/site"]) == name
         for runtime, problem in (("pyxis", ""), ("singularity", f"container image '{name}'")):
             made = plan_of(container=name, container_runtime=runtime, launcher="srun")
-            found, _ = look(made).problems.get("NC403", ("", ""))
+            found, _ = gather_local_facts(made).problems.get("NC403", ("", ""))
             assert found.endswith(problem)
             assert bool(found) == bool(problem)
     for name in ("./none", "images/none.sqsh"):
         made = plan_of(container=name, container_runtime="pyxis", launcher="srun")
-        assert look(made).problems["NC403"][0] == f"no container image '{name}'"
+        assert gather_local_facts(made).problems["NC403"][0] == f"no container image '{name}'"

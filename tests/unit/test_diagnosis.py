@@ -8,7 +8,7 @@ from typing import Any, Tuple
 
 import pytest
 
-from neuronctl.diagnosis import signs
+from neuronctl.diagnosis import log_patterns
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Evidence
 from neuronctl.diagnosis.log_text import (
@@ -313,7 +313,9 @@ def test_the_line_before_sruns_own_words() -> None:
 
 @pytest.mark.parametrize(("lines", "kind", "word"), LINES, ids=lambda value: str(value)[:40])
 def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
-    found = signs.search(["step 1", *lines, "srun: error: gpu35: task 0: Exited with exit code 1"])
+    found = log_patterns.search(
+        ["step 1", *lines, "srun: error: gpu35: task 0: Exited with exit code 1"]
+    )
     assert found is not None and found.kind == kind and word in found.cause
     assert found.number == 2 and "{" not in diagnose(evidence("FAILED", *lines)).remedy
 
@@ -331,7 +333,7 @@ def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
     ],
 )
 def test_harmless_lines(line: str) -> None:
-    assert signs.search([line, "done"]) is None
+    assert log_patterns.search([line, "done"]) is None
 
 
 def test_the_cause_before_its_consequences() -> None:
@@ -347,20 +349,22 @@ def test_the_cause_before_its_consequences() -> None:
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
         "=====",
     ]
-    found = signs.search(lines)
+    found = log_patterns.search(lines)
     assert found is not None and found.kind == "cuda-out-of-memory" and found.number == 8
-    found = signs.search(lines[3:])
+    found = log_patterns.search(lines[3:])
     assert found is not None and (found.kind, found.consequence) == ("nccl", True)
 
 
 def test_an_error_that_was_survived() -> None:
-    found = signs.search(["CUDA out of memory: halving the batch", *TRACE, "ValueError: nan"])
+    found = log_patterns.search(
+        ["CUDA out of memory: halving the batch", *TRACE, "ValueError: nan"]
+    )
     assert found is not None and found.line == "ValueError: nan"
 
 
 def test_a_chain_of_exceptions_ends_with_its_last() -> None:
     between = ["", "During handling of the above exception, another exception occurred:", ""]
-    found = signs.search([*TRACE, "KeyError: 1", *between, *TRACE, "my.Error: 2"])
+    found = log_patterns.search([*TRACE, "KeyError: 1", *between, *TRACE, "my.Error: 2"])
     assert found is not None and found.line == "my.Error: 2"
 
 
@@ -380,7 +384,7 @@ def test_a_huge_binary_log(tmp_path: Path) -> None:
     tail = read_tail(str(log))
     assert tail.lines[-1] == "KeyError: 'x'" and sum(map(len, tail.lines)) <= TAIL
     assert all(len(line) <= 2000 for line in tail.lines)
-    assert signs.search(tail.lines) is None, "no traceback before it"
+    assert log_patterns.search(tail.lines) is None, "no traceback before it"
 
 
 def test_logs_that_are_none(tmp_path: Path) -> None:

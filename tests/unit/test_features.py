@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 import pytest
-from living import judged, live, node
+from slurm_answers import judged, live, node
 
 NODES = (
     node("n1", features=("fast", "big")),

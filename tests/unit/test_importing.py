@@ -18,7 +18,7 @@ from neuronctl.batchscript.statements import units, uses_arguments
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Cluster
 from neuronctl.errors import JobFileError, UsageError
-from neuronctl.importing.draft import Draft, draft
+from neuronctl.importing.job_file_draft import JobFileDraft, draft_job_file
 from neuronctl.planning import JobPlan, plan
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job import build_request
@@ -34,11 +34,11 @@ def cluster(name: str = "anywhere") -> Cluster:
     return load(str(SCRIPTS / "catalog.yaml")).cluster(name)
 
 
-def imported(text: str, on: str = "anywhere", *, name: str = "job.sh") -> Draft:
-    return draft(text, name, cluster(on))
+def imported(text: str, on: str = "anywhere", *, name: str = "job.sh") -> JobFileDraft:
+    return draft_job_file(text, name, cluster(on))
 
 
-def data(made: Draft) -> Dict[str, object]:
+def data(made: JobFileDraft) -> Dict[str, object]:
     """The content of the job file, with every value as it is typed there."""
     document = yamlfile.parse(made.text, "job.yaml", JobFileError)
     return {
@@ -64,7 +64,7 @@ def shell_keys(shell: str, *directives: str) -> Dict[str, object]:
     return kept
 
 
-def planned(made: Draft, on: str = "anywhere") -> JobPlan:
+def planned(made: JobFileDraft, on: str = "anywhere") -> JobPlan:
     return plan(build_request([parse_job_file(made.text, "job.yaml")]), cluster(on))
 
 
@@ -591,7 +591,9 @@ def test_units_are_the_text(lines: List[str]) -> None:
 def test_gpus_of_several_options(options: str, told: str) -> None:
     catalog = load(None)
     text = f"#!/bin/bash\n#SBATCH -p cas_v100nv_8 -N2 -t 5 {options}\ntrue\n"
-    remarks = [one.message for one in draft(text, "job.sh", catalog.clusters["neuron"]).remarks]
+    remarks = [
+        one.message for one in draft_job_file(text, "job.sh", catalog.clusters["neuron"]).remarks
+    ]
     said = [one for one in remarks if "GPUs with a type" in one or "which wins" in one]
     assert len(said) == bool(told)
     assert all(told in one for one in said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from making import layer
+from plan_builders import layer
 
 from neuronctl.request.job import JobRequest, Source, build_request
 

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from making import plan_of
+from plan_builders import plan_of
 
 from neuronctl.errors import NeuronctlError, TemplateError, UsageError
 from neuronctl.launch import launchers

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
-from making import findings, plan_of
+from plan_builders import findings, plan_of
 
 from neuronctl.errors import TemplateError
 from neuronctl.launch import launchers

@@ -10,7 +10,7 @@ from typing import List, Optional
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import plan_of
+from plan_builders import plan_of
 
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import not_a_macro

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import layer
+from plan_builders import layer
 
 import neuronctl
 from neuronctl import library
@@ -74,11 +74,11 @@ def test_values_that_refer_to_variables(tmp_path: Path, monkeypatch: pytest.Monk
     assert script.endswith('\n./own "$B"\n'), "a program of the job's directory"
     decision = plan.decision("expand")
     assert decision is not None and decision.value == "$A, $HOME, $B"
-    assert "first node" in decision.why
+    assert "first node" in decision.reason
     plan = neuronctl.plan("train.py", ["$B"], env={"A": "x:$A"}, **OPTIONS)
     assert neuronctl.render(plan).endswith("\npython train.py '$B'\n")
     decision = plan.decision("expand")
-    assert decision is not None and decision.value == "no" and "$A, $B as typed" in decision.why
+    assert decision is not None and decision.value == "no" and "$A, $B as typed" in decision.reason
 
 
 def test_a_plan_from_a_job_file(tmp_path: Path) -> None:

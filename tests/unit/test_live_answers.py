@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Dict, Optional
 
 import pytest
-from living import CONFIG, LIMITS, NOW, job, judged, live, shared, with_partition
+from slurm_answers import CONFIG, LIMITS, NOW, job, judged, live, shared, with_partition
 
 from neuronctl.cache import path_of, write
 from neuronctl.gate import limits_cache as cache

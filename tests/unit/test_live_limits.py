@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any, Tuple
 
 import pytest
-from living import (
+from plan_builders import cluster, plan_of, policy
+from slurm_answers import (
     BUSY,
     CONFIG,
     LIMITS,
@@ -20,10 +21,9 @@ from living import (
     with_more,
     with_partition,
 )
-from making import cluster, plan_of, policy
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.gate.assessment import assess
+from neuronctl.gate.judgement import judge
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.limits import Limit, Scope
 from neuronctl.slurm.sacctmgr import LimitedGroup
@@ -204,7 +204,7 @@ def test_a_rule_that_is_off_is_no_wait_either() -> None:
     where = cluster(policy(rules_off=("NC503",)))
     made = plan_of(where, gpus_per_node=8)
     catalog = Catalog({"toy": where}, "toy", ())
-    result = assess(RuleContext(made, catalog), live((job(5, 8), job(7, 4))))
+    result = judge(RuleContext(made, catalog), live((job(5, 8), job(7, 4))))
     assert "NC503" not in codes(result)
     assert result.verdict.kind == "can start now"
 

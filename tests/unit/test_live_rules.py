@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, List, Tuple
 
 import pytest
-from living import (
+from slurm_answers import (
     ASK_ARRAY,
     BUSY,
     CONFIG,

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Dict, Tuple
 
 import pytest
-from living import (
+from slurm_answers import (
     BUSY,
     CONFIG,
     FULL,
@@ -30,7 +30,7 @@ from neuronctl.slurm.job_id import JobId
 
 
 def test_without_slurm_they_are_silent_and_the_verdict_says_so() -> None:
-    result = judged(None, why_not="squeue did not answer within 1.5 s", sbatch=("hold",))
+    result = judged(None, unasked_because="squeue did not answer within 1.5 s", sbatch=("hold",))
     assert not {code for code in codes(result) if code > "NC5"}
     assert str(result.verdict) == (
         "not known: judged by the catalog alone: squeue did not answer within 1.5 s"

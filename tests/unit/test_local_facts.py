@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import plan_of
+from plan_builders import plan_of
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import UsageError
@@ -17,7 +17,7 @@ from neuronctl.launch import environments
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import Conda, find_conda
 from neuronctl.request.job import StepRequest
-from neuronctl.rules import LocalFacts, RuleContext, check
+from neuronctl.rules import LocalFacts, RuleContext, apply_rules
 from neuronctl.slurm.shell_syntax import syntax_problem
 from neuronctl.users import login_name
 
@@ -34,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def seen(**fields: Any) -> LocalFacts:
-    return local_facts.look(plan_of(**{"script": "train.py", **fields}))
+    return local_facts.gather_local_facts(plan_of(**{"script": "train.py", **fields}))
 
 
 def problem(facts: LocalFacts, code: str) -> str:
@@ -326,9 +326,9 @@ def test_the_example_is_well_without_a_launcher(root: Path) -> None:
 def test_whether_one_process_uses_several_gpus(here: Path, text: str, several: bool) -> None:
     (here / "train.py").write_text(f"{text}\n")
     made = plan_of(script="python", args=("train.py",), gpus_per_node=2)
-    local = local_facts.look(made)
+    local = local_facts.gather_local_facts(made)
     assert local.uses_several_gpus is several
-    found = check(RuleContext(made, Catalog({"toy": made.cluster}, "toy", ()), local))
+    found = apply_rules(RuleContext(made, Catalog({"toy": made.cluster}, "toy", ()), local))
     assert ("NC306" in {finding.code for finding in found}) is several
 
 
@@ -337,7 +337,7 @@ def test_a_program_that_needs_a_launcher_is_told_of_torchrun(here: Path) -> None
     for launcher, code in (("python", {"NC306"}), ("torchrun", set())):
         made = plan_of(script="train.py", gpus_per_node=1, launcher=launcher)
         catalog = Catalog({"toy": made.cluster}, "toy", ())
-        found = check(RuleContext(made, catalog, local_facts.look(made)))
+        found = apply_rules(RuleContext(made, catalog, local_facts.gather_local_facts(made)))
         assert {finding.code for finding in found} & {"NC306"} == code
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from living import BUSY, LIMITS, NODES, NOW, job, live, node
-from making import cluster
+from plan_builders import cluster
+from slurm_answers import BUSY, LIMITS, NODES, NOW, job, live, node
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.forecast.snapshot import Snapshot
@@ -41,8 +41,8 @@ def test_the_wait_has_its_reason_and_end() -> None:
     one = board(live(BUSY))
     assert one.wait(NOW) == "QOSMaxJobsPerUserLimit, at most 00:00:01"
     assert one.word == "waits"
-    assert one.why(NOW) == f"{one.wait(NOW)}: {one.next.words}" != f"{one.wait(NOW)}: "
-    assert (board(live()).word, board(live()).why(NOW)) == ("now", "")
+    assert one.explained_wait(NOW) == f"{one.wait(NOW)}: {one.next.words}" != f"{one.wait(NOW)}: "
+    assert (board(live()).word, board(live()).explained_wait(NOW)) == ("now", "")
     full = tuple(node(f"n{number}", 8) for number in range(1, 5))
     assert board(live(nodes=full)).wait(NOW) == "Resources"
 

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any, Dict, List, Optional
 
 import pytest
-from living import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
-from making import CPU, GPU, V100, cluster, request
+from plan_builders import CPU, GPU, V100, cluster, request
+from slurm_answers import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import PolicyError
@@ -24,11 +24,11 @@ OLD_NODES = tuple(node(f"o{n}", gpus=8, gpu="v100", partitions=("old",)) for n i
 THREE = dataclasses.replace(LIMITS, partitions=(PARTITION, OLD, OTHER), nodes=(*NODES, *OLD_NODES))
 
 
-def judged(look: Any, **fields: Any) -> Dict[str, Candidate]:
+def judged(snapshot: Any, **fields: Any) -> Dict[str, Candidate]:
     where = cluster()
     catalog = Catalog({"toy": where}, "toy", ())
     asked = request(partition="auto", **fields)
-    return {one.name: one for one in candidates(asked, catalog, where, HERE, look)}
+    return {one.name: one for one in candidates(asked, catalog, where, HERE, snapshot)}
 
 
 def names(found: Dict[str, Candidate], predict: Any = None) -> List[str]:
@@ -80,7 +80,7 @@ def test_a_partition_with_a_least_number_of_nodes_is_left_out_below_it() -> None
     least = dataclasses.replace(PARTITION, min_nodes=2)
     limits = dataclasses.replace(THREE, partitions=(least, OLD, OTHER))
     assert names(judged(live(limits=limits), gpus_per_node=4)) == ["old"]
-    assert judged(live(limits=limits), gpus_per_node=4)["gpu"].why_not.startswith(
+    assert judged(live(limits=limits), gpus_per_node=4)["gpu"].exclusion.startswith(
         "NC527: requested 1 node"
     )
     assert "gpu" in names(judged(live(limits=limits), gpus_per_node=4, nodes=2))
@@ -89,10 +89,10 @@ def test_a_partition_with_a_least_number_of_nodes_is_left_out_below_it() -> None
 def test_each_that_is_left_out_has_its_reason() -> None:
     found = judged(live(limits=THREE), gpus_per_node=1, gpu_models=("v100",))
     assert names(found) == ["old"]
-    assert found["gpu"].why_not == "NC125: --gpu=v100: gpu has a100"
-    assert "NC121" in found["cpu"].why_not
+    assert found["gpu"].exclusion == "NC125: --gpu=v100: gpu has a100"
+    assert "NC121" in found["cpu"].exclusion
     without = judged(live(limits=THREE))
-    assert without["gpu"].why_not == "its GPUs would stay idle"
+    assert without["gpu"].exclusion == "its GPUs would stay idle"
 
 
 def test_what_is_wrong_anywhere_leaves_none_out() -> None:

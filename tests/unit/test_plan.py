@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 import pytest
-from making import FIELDS, GPU, HOUR, cluster, directive, findings, plan_of, policy, request
+from plan_builders import FIELDS, GPU, HOUR, cluster, directive, findings, plan_of, policy, request
 
 from neuronctl import units
 from neuronctl.catalog.model import Catalog, CommentPolicy, CorePolicy
 from neuronctl.errors import UsageError
-from neuronctl.gate.assessment import assess
+from neuronctl.gate.judgement import judge
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import Origin, Source, StepRequest
 from neuronctl.rules import RuleContext
@@ -19,7 +19,7 @@ from neuronctl.rules import RuleContext
 def why(made: JobPlan, name: str) -> str:
     decision = made.decision(name)
     assert decision is not None
-    return decision.why
+    return decision.reason
 
 
 # ---------------------------------------------------------------- options -> directives
@@ -289,7 +289,7 @@ def test_every_value_has_one_reason() -> None:
     names = [one.name for one in made.decisions]
     assert len(set(names)) == len(names)
     for one in made.decisions:
-        assert one.why or one.source is not Source.DERIVED or one.name == "nodes", one
+        assert one.reason or one.source is not Source.DERIVED or one.name == "nodes", one
     assert {one.option for one in made.directives} - {"gres"} <= set(names)
 
 
@@ -363,7 +363,7 @@ def test_explain_says_where_the_time_was_read(
     origins = {"time_limit": Origin(Source.JOB_FILE, "job.yaml:3")}
     found = plan_of(time_limit=text, origins=origins).decision("time")
     assert found is not None
-    assert (found.value, found.source, found.why) == (value, source, why)
+    assert (found.value, found.source, found.reason) == (value, source, why)
 
 
 def test_two_numbers_are_minutes_and_the_script_says_so() -> None:
@@ -390,18 +390,18 @@ def test_a_list_of_partitions_is_judged_in_each() -> None:
     catalog = Catalog({"toy": cluster()}, "toy", ())
     # Slurm passes over the nodes that do not suit the job.
     made = plan_of(partition="gpu,old", gpus_per_node=5, gpu_type="a100")
-    told = assess(RuleContext(made, catalog), None)
+    told = judge(RuleContext(made, catalog), None)
     assert told.refusals == ()
     assert [(one.code, one.message.partition(": ")[0]) for one in told.warnings[:2]] == [
         ("NC121", "in old"),
         ("NC123", "in old"),
     ]
-    told = assess(RuleContext(plan_of(partition="gpu,old", gpus_per_node=9), catalog), None)
+    told = judge(RuleContext(plan_of(partition="gpu,old", gpus_per_node=9), catalog), None)
     assert [one.code for one in told.refusals] == ["NC121", "NC121", "NC131"]
-    told = assess(RuleContext(plan_of(partition="gpu,old", nodes=3), catalog), None)
+    told = judge(RuleContext(plan_of(partition="gpu,old", nodes=3), catalog), None)
     assert [one.message for one in told.refusals] == ["in old: requested 3 nodes; old has 2"]
     # What is wrong wherever it runs is told once.
-    told = assess(RuleContext(plan_of(partition="gpu,old", conda="a", venv="b"), catalog), None)
+    told = judge(RuleContext(plan_of(partition="gpu,old", conda="a", venv="b"), catalog), None)
     assert [one.code for one in told.refusals] == ["NC311"]
 
 

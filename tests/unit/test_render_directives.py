@@ -9,7 +9,7 @@ from typing import List, Optional
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import plan_of
+from plan_builders import plan_of
 
 from neuronctl.planning import Directive
 from neuronctl.rendering.render import directive_lines, option_text, quote_directive

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from making import plan_of
+from plan_builders import plan_of
 
 from neuronctl.launch import launchers
 from neuronctl.rendering.render import render_job

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Dict, List, Tuple
 
 import pytest
-from making import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
+from plan_builders import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
 
 from neuronctl.catalog.model import (
     Catalog,
@@ -20,7 +20,7 @@ from neuronctl.catalog.model import (
     path_key,
 )
 from neuronctl.rule_codes import CODES
-from neuronctl.rules import LocalFacts, RuleContext, check
+from neuronctl.rules import LocalFacts, RuleContext, apply_rules
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
 FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
@@ -754,7 +754,7 @@ def test_severities() -> None:
 def test_source_names_the_guide() -> None:
     made = plan_of(partition="old", gpus_per_node=5)
     catalog = Catalog({"toy": made.cluster}, "toy", ())
-    (found,) = check(RuleContext(made, catalog))
+    (found,) = apply_rules(RuleContext(made, catalog))
     assert found.source == "toy guide, 2026-01"
     assert made.partition is V100
 
@@ -779,7 +779,7 @@ def test_advice_and_observations_warn() -> None:
     }
     plan = plan_of(site, gpus_per_node=1, cpus_per_task=9, mem="8G", time_limit="1")
     catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), places)
-    found = {one.code: one for one in check(RuleContext(plan, catalog, HERE))}
+    found = {one.code: one for one in apply_rules(RuleContext(plan, catalog, HERE))}
     for code, source in (("NC132", "observation: gpu, 2026"), ("NC211", "advice")):
         assert (found[code].severity, found[code].doubtful) == ("warning", True)
         assert found[code].source == f"toy.yaml:1: {source}"
@@ -788,5 +788,7 @@ def test_advice_and_observations_warn() -> None:
     # Slurm's own figure.
     slurm = Citation("Slurm itself", by_slurm=True)
     sources = {("policy", "cores", "rule"): slurm}
-    found = {one.code: one for one in check(RuleContext(plan, catalog, HERE, sources=sources))}
+    found = {
+        one.code: one for one in apply_rules(RuleContext(plan, catalog, HERE, sources=sources))
+    }
     assert found["NC132"].severity == "error"

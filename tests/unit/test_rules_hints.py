@@ -8,7 +8,7 @@ import re
 from typing import Any, Dict, List
 
 import pytest
-from making import cluster, findings, policy
+from plan_builders import cluster, findings, policy
 
 from neuronctl.catalog.model import CorePolicy
 from neuronctl.errors import UsageError
@@ -113,7 +113,7 @@ def test_figures(request_: Dict[str, Any], words: str) -> None:
 
 
 def test_a_qos_of_a_partitions_own_is_not_proposed() -> None:
-    from living import LIMITS, judged, live
+    from slurm_answers import LIMITS, judged, live
 
     unknown = dataclasses.replace(LIMITS, associations=())
     for limits in (LIMITS, unknown):
@@ -125,7 +125,7 @@ def test_a_qos_of_a_partitions_own_is_not_proposed() -> None:
 
 def test_what_is_mandatory_is_not_to_be_left_out() -> None:
     """The hints name what Slurm says that the user may use."""
-    from living import LIMITS, MINE, judged, live
+    from slurm_answers import LIMITS, MINE, judged, live
 
     lab, course = MINE, dataclasses.replace(MINE, account="course", qos=("normal", "high"))
     both = live(limits=dataclasses.replace(LIMITS, associations=(lab, course)))

@@ -9,7 +9,7 @@ import pytest
 from neuronctl.errors import SlurmUnavailableError, UsageError
 from neuronctl.sandbox import modules
 from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.requirements import Found, look
+from neuronctl.sandbox.requirements import Found, find_requirements
 from neuronctl.sandbox.setup import User
 from neuronctl.sandbox.view import View, view
 
@@ -88,7 +88,7 @@ def test_the_systems_own_python_must_be_in_the_other_root(other_root: Path) -> N
     ],
 )
 def test_slurms_version_is_read(said: str, version: str, release: tuple[int, ...]) -> None:
-    has = look(said)
+    has = find_requirements(said)
     assert (has.slurm, has.release) == (version, release)
 
 

@@ -140,7 +140,7 @@ def test_where_each_option_stands() -> None:
     ],
 )
 def test_what_has_no_effect(line: str, why: str, text: str) -> None:
-    assert [(one.why, one.text) for one in head(line).ignored] == [(why, text)]
+    assert [(one.reason, one.text) for one in head(line).ignored] == [(why, text)]
 
 
 def test_lines_that_are_switched_off_are_no_mistake() -> None:

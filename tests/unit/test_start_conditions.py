@@ -6,7 +6,7 @@ import dataclasses
 import time
 
 import pytest
-from living import BUSY, CONFIG, LIMITS, NOW, job, judged, live, with_partition
+from slurm_answers import BUSY, CONFIG, LIMITS, NOW, job, judged, live, with_partition
 
 
 def test_singleton_waits_for_jobs_of_its_name() -> None:

@@ -9,7 +9,7 @@ from typing import Any, List
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import findings, plan_of
+from plan_builders import findings, plan_of
 
 from neuronctl import library
 from neuronctl.cli.submission import _summary as summary
@@ -163,7 +163,7 @@ def test_the_job_has_the_cores_that_a_step_requests() -> None:
     step = StepRequest(script="a.out", launcher="srun", ntasks_per_node=2, cpus_per_task=20)
     made = plan_of(steps=(step, StepRequest(body="x")), gpus_per_node=1)
     assert (made.ntasks_per_node, made.cpus_per_task) == (2, 20)
-    assert made.decision("cpus-per-task").why == "the most that a step needs"
+    assert made.decision("cpus-per-task").reason == "the most that a step needs"
     assert plan_of(steps=(step,), ntasks_per_node=1).cpus_per_task == 40
     few = dataclasses.replace(step, cpus_per_task=1)
     assert plan_of(steps=(few,), gpus_per_node=1).cores_per_node == 8

@@ -8,7 +8,7 @@ from typing import Callable, List
 
 import jinja2
 import pytest
-from making import plan_of
+from plan_builders import plan_of
 
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.render import render_job

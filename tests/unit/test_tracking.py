@@ -111,15 +111,18 @@ def test_forgotten_by_the_controller() -> None:
     assert (status.state, status.source, status.reason) == ("TIMEOUT", "sacct", "")
     (status,) = merge(record(), [], [past(state="RUNNING")])
     assert (status.state, status.ended, status.exit) == ("RUNNING", False, None)
-    assert (status.reason, status.why) == ("", "no longer in the queue; accounting lags behind")
+    assert (status.reason, status.stated_reason) == (
+        "",
+        "no longer in the queue; accounting lags behind",
+    )
 
 
 def test_absent_is_not_completed() -> None:
     (status,) = merge(record(), absent="no longer in the queue")
     assert (status.state, status.source, status.ended) == ("UNKNOWN", "record", False)
-    assert status.why == "no longer in the queue" and exit_status(status) == 1
+    assert status.stated_reason == "no longer in the queue" and exit_status(status) == 1
     (status,) = merge(record(SeenState(NOW, "RUNNING")), absent="gone")
-    assert (status.state, status.why) == ("UNKNOWN", "gone; last seen RUNNING")
+    assert (status.state, status.stated_reason) == ("UNKNOWN", "gone; last seen RUNNING")
     (status,) = merge(record(SeenState(NOW, "FAILED", "", "3:0")))
     assert (status.state, status.exit, status.gpus) == ("FAILED", ExitCode(3, 0), 8)
     assert merge(None) == ()

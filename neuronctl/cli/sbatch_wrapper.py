@@ -13,8 +13,14 @@ import threading
 from typing import Sequence
 
 from neuronctl.errors import SlurmUnavailableError
-from neuronctl.slurm.pass_on import PassedOn, become, claimed_sbatches, die_of, find_sbatch
-from neuronctl.submission.beside_sbatch import Attempt
+from neuronctl.slurm.sbatch_passthrough import (
+    PassedOn,
+    become,
+    claimed_sbatches,
+    die_of,
+    find_sbatch,
+)
+from neuronctl.submission.sbatch_wrapper import Attempt
 
 _PATIENCE = 5.0
 """Seconds for which sbatch's answer waits for the findings, which come before it."""
@@ -61,7 +67,7 @@ def call(words: Sequence[str]) -> int:
 
 def _judge(attempt: Attempt) -> None:
     with _IN_SPITE_OF_ERRORS:
-        attempt.check()
+        attempt.judge()
 
 
 def _tell(text: str) -> None:

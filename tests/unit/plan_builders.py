@@ -17,7 +17,7 @@ from neuronctl.catalog.model import (
 from neuronctl.catalog.model import Partition as Partition
 from neuronctl.planning import Directive, JobPlan, plan
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
-from neuronctl.rules import Finding, LocalFacts, RuleContext, check
+from neuronctl.rules import Finding, LocalFacts, RuleContext, apply_rules
 
 HOUR = 3600
 
@@ -87,7 +87,7 @@ def findings(
 ) -> Tuple[Finding, ...]:
     made = plan_of(where, interactive, **fields)
     catalog = Catalog({made.cluster.name: made.cluster}, made.cluster.name, ())
-    return check(RuleContext(made, catalog, here, reviewed))
+    return apply_rules(RuleContext(made, catalog, here, reviewed))
 
 
 def directive(made: JobPlan, option: str) -> Optional[Directive]:

@@ -36,7 +36,7 @@ class JobSize:
 
 
 @dataclass(frozen=True)
-class Prospect:
+class PlanOnCluster:
     """A plan on the cluster as a snapshot shows it. cite: who says a figure of the catalog's."""
 
     plan: JobPlan

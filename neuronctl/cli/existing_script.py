@@ -9,11 +9,11 @@ from neuronctl.cli import job_output, submission
 from neuronctl.cli.say import notify
 from neuronctl.errors import UsageError
 from neuronctl.request.options import OPTIONS
-from neuronctl.submission.own_script import (
-    OwnScript,
+from neuronctl.submission.existing_script import (
+    ExistingScript,
     choose_partition,
-    draft_of,
-    judge_own,
+    judge_script,
+    record_draft,
     with_comment,
 )
 from neuronctl.submission.prepare import PreparedJob, options_layer
@@ -54,15 +54,15 @@ def options_over(options: Mapping[str, Any], others: Sequence[str] = ()) -> Tupl
     return tuple(words)
 
 
-def judge_aloud(
-    own: OwnScript,
+def judge_and_report(
+    own: ExistingScript,
     options: Mapping[str, Any],
     *,
     catalog_file: Optional[str],
     force: bool,
     explain: bool,
-    how: submission.How,
-) -> Tuple[OwnScript, PreparedJob]:
+    mode: submission.SubmitMode,
+) -> Tuple[ExistingScript, PreparedJob]:
     """Judge a script and say what was found; it may get a comment and a partition by it.
 
     Raises PolicyError for errors without ``force``.
@@ -77,20 +77,20 @@ def judge_aloud(
         own, planned = choose_partition(own, catalog, asked)
         choice = planned.choice
         job_output.show_choice(planned)
-    job = judge_own(own, catalog, asked, ask_slurm=True, fresh=how.dry_run, choice=choice)
-    drafted = draft_of(own, ["neuronctl", *sys.argv[1:]], job)
+    job = judge_script(own, catalog, asked, ask_slurm=True, fresh=mode.dry_run, choice=choice)
+    drafted = record_draft(own, ["neuronctl", *sys.argv[1:]], job)
     if explain:
         job_output.print_decisions(drafted.decisions, sys.stderr)
     job_output.show_findings(job)
     if not force:
-        submission.refuse_errors(job, how, lambda: drafted)
+        submission.refuse_errors(job, mode, lambda: drafted)
     return own, job
 
 
 def submit(
-    own: OwnScript,
+    own: ExistingScript,
     job: Optional[PreparedJob],
-    how: submission.How,
+    mode: submission.SubmitMode,
     catalog_file: Optional[str],
     asked: Optional[str],
 ) -> Optional[Submission]:
@@ -114,10 +114,10 @@ def submit(
 
     def again() -> PreparedJob:
         cluster = asked or configured_cluster()
-        return judge_own(own, load(catalog_file), cluster, ask_slurm=True, fresh=True)
+        return judge_script(own, load(catalog_file), cluster, ask_slurm=True, fresh=True)
 
-    drafted = draft_of(own, ["neuronctl", *sys.argv[1:]], job)
-    done = submission.submit(how, drafted, {}, again, job, own.cluster)
+    drafted = record_draft(own, ["neuronctl", *sys.argv[1:]], job)
+    done = submission.submit(mode, drafted, {}, again, job, own.cluster)
     if done is not None and own.has_changed():
         notify(
             f"warning: {own.name} was changed while it was submitted: the record may have another "

@@ -13,7 +13,7 @@ from neuronctl.frozen import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Sign:
+class LogPattern:
     """A well-known log line.
 
     kind: a keyword for --json. cause: completes "Likely cause: …". remedy: what to do. In cause and
@@ -27,7 +27,7 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class Found:
+class LogMatch:
     """A sign found in a log: ``line`` is its text, ``number`` counts from the end (1: last line).
 
     consequence: another process probably failed first.
@@ -41,8 +41,8 @@ class Found:
     consequence: bool = False
 
 
-def _sign(kind: str, pattern: str, cause: str, remedy: str) -> Sign:
-    return Sign(kind, re.compile(pattern, re.IGNORECASE), cause, remedy)
+def _log_pattern(kind: str, pattern: str, cause: str, remedy: str) -> LogPattern:
+    return LogPattern(kind, re.compile(pattern, re.IGNORECASE), cause, remedy)
 
 
 _NO_FILE = (
@@ -51,21 +51,21 @@ _NO_FILE = (
     "the nodes may not have every file system of the login node",
 )
 
-CAUSES: Tuple[Sign, ...] = (
-    _sign(
+CAUSES: Tuple[LogPattern, ...] = (
+    _log_pattern(
         "preflight",
         r"^preflight: (?!.* GPUs (?:a|per) node$)(?!all is well)(.+)",
         "the preflight check failed: {0}",
         "fix what it names; if a node is at fault, skip it with '--exclude NODE' and report it to "
         "your site's support",
     ),
-    _sign(
+    _log_pattern(
         "no-address",
         r"^(\S+) has no address that other nodes can reach",
         "the first node, {0}, has only a loopback address",
         "skip that node with '--exclude {0}', and report it to your site's support",
     ),
-    _sign(
+    _log_pattern(
         "cuda-out-of-memory",
         r"CUDA out of memory|CUDA error: out of memory|CUDNN_STATUS_ALLOC_FAILED"
         r"|torch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED: (?:OOM|Out of memory)",
@@ -73,112 +73,112 @@ CAUSES: Tuple[Sign, ...] = (
         "use a smaller batch, gradient accumulation or checkpointing, or a GPU with more memory "
         "('neuronctl partitions' lists them)",
     ),
-    _sign(
+    _log_pattern(
         "no-kernel-image",
         r"no kernel image is available for execution",
         "the program was not built for this partition's GPUs",
         "install a build for this GPU's compute capability, or use another partition",
     ),
-    _sign(
+    _log_pattern(
         "driver-too-old",
         r"NVIDIA driver on your system is too old|CUDA driver version is insufficient"
         r"|cuda>=[\d.]+, please update your driver",
         "the program's CUDA version is newer than the node's driver supports",
         "use a build for an older CUDA version, or a container that has one",
     ),
-    _sign(
+    _log_pattern(
         "no-gpu",
         r"no CUDA-capable device is detected|No CUDA GPUs are available"
         r"|Found no NVIDIA driver on your system|invalid device ordinal",
         "the process found no GPU, or fewer than it expected",
         "request GPUs with --gpus-per-node, and let Slurm set CUDA_VISIBLE_DEVICES",
     ),
-    _sign(
+    _log_pattern(
         "address-in-use",
         r"address already in use|EADDRINUSE|errno: ?98\b",
         "another process on the node was using the rendezvous port",
         "do not set MASTER_PORT: neuronctl then picks a port for each job; otherwise resubmit to "
         "get another port",
     ),
-    _sign(
+    _log_pattern(
         "no-ranks",
         r"environment variable (RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
         r"|^KeyError: '((?:LOCAL_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'$",
         "the program needs {0}, which a launcher sets, and was started without one",
         "start it with torchrun, also on one GPU: 'neuronctl submit --launcher torchrun …'",
     ),
-    _sign(
+    _log_pattern(
         "missing-module",
         r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)",
         "the job's Python environment has no module '{0}'",
         "install it there, or select another environment with --conda, --venv, or --container",
     ),
-    _sign(
+    _log_pattern(
         "missing-library",
         r"([\w.+-]+\.so[\w.]*): cannot open shared object file",
         "the library {0} was not found on the node",
         "load the module that provides it with --module",
     ),
-    _sign(
+    _log_pattern(
         "environment-module",
         r"Unable to locate a modulefile for '?([^' ]+)|ModuleCmd_Load.*ERROR.*'([^']+)'"
         r"|The following module\(s\) are unknown: \"?([^\" ]+)",
         "the node has no environment module '{0}'",
         "list the modules with 'module avail'",
     ),
-    _sign(
+    _log_pattern(
         "no-space",
         r"No space left on device|Disk quota exceeded",
         "a file system was full, or your quota on it was exhausted",
         "free some space, or write to another file system",
     ),
-    _sign(
+    _log_pattern(
         "shared-memory",
         r"Bus error.*shm|insufficient shared memory|unable to (?:open|allocate) shared memory",
         "the node's shared memory (/dev/shm) was full",
         "use fewer DataLoader workers or torch.multiprocessing.set_sharing_strategy('file_system')",
     ),
-    _sign(
+    _log_pattern(
         "exec-format",
         r"Exec format error",
         "a program was built for another processor (x86-64 or Arm) or has no '#!' line",
         "use the partition that it was built for, or a build for this one",
     ),
-    _sign(
+    _log_pattern(
         "step",
         r"^srun: error: Unable to (?:create step|allocate resources)[^:]*: (.+)"
         r"|^srun: error: (Only allocated .+)",
         "srun could not start its processes: {0}",
         "do not request more nodes, tasks, cores, or GPUs from srun than the job has",
     ),
-    _sign(
+    _log_pattern(
         "syntax",
         r"line \d+: ((?:syntax error[: ]|unexpected EOF while looking for).*)",
         "bash cannot read the job's shell text: {0}",
         "look for an open quote, bracket, or block at or before that line; 'bash -n FILE' "
         "finds it before the job runs",
     ),
-    _sign(
+    _log_pattern(
         "missing-file",
         r"(?:FileNotFoundError:.*No such file or directory: |can't open file |cannot access )"
         r"'([^']+)'",
         *_NO_FILE,
     ),
-    _sign(
+    _log_pattern(
         "command-not-found",
         r"(?:\d+: )([^\s:]+): (?:command )?not found$|execve\(\): ([^\s:]+): No such file"
         r"|exec: \"?([^\s:\"]+)\"?: executable file not found",
         "the program '{0}' was not found on the node",
         "load its module with --module, or activate its environment with --conda or --venv",
     ),
-    _sign("missing-file", r"(?:^|: )([^\s:]+): No such file or directory", *_NO_FILE),
-    _sign(
+    _log_pattern("missing-file", r"(?:^|: )([^\s:]+): No such file or directory", *_NO_FILE),
+    _log_pattern(
         "permission",
         r"(?:^|: )([^\s:]+): Permission denied|PermissionError: .*: '([^']+)'",
         "you do not have permission for '{0}'",
         "check it with 'ls -l', also on the node",
     ),
-    _sign(
+    _log_pattern(
         "out-of-memory",
         r"oom[-_]kill|exceeded (?:job |step )?memory limit|out of memory: killed process"
         r"|Some of (?:your processes|the step tasks) may "
@@ -188,8 +188,8 @@ CAUSES: Tuple[Sign, ...] = (
     ),
 )
 
-CONSEQUENCES: Tuple[Sign, ...] = (
-    _sign(
+CONSEQUENCES: Tuple[LogPattern, ...] = (
+    _log_pattern(
         "rendezvous",
         r"RendezvousConnectionError|RendezvousTimeoutError|RendezvousClosedError"
         r"|connection to the C10d store has failed"
@@ -200,7 +200,7 @@ CONSEQUENCES: Tuple[Sign, ...] = (
         "look in the log for the first process that failed; --preflight tests the connections "
         "between nodes before the launch",
     ),
-    _sign(
+    _log_pattern(
         "nccl-timeout",
         r"Watchdog caught collective operation timeout|Timeout at NCCL work"
         r"|NCCL.*collective.*timed? ?out",
@@ -209,7 +209,7 @@ CONSEQUENCES: Tuple[Sign, ...] = (
         "look for the first rank that failed ('neuronctl logs JOB --rank N'); set NCCL_DEBUG=INFO "
         "and TORCH_NCCL_TRACE_BUFFER_SIZE for details",
     ),
-    _sign(
+    _log_pattern(
         "nccl",
         r"NCCL WARN|NCCL error|ncclSystemError|ncclInternalError|ncclUnhandledCudaError"
         r"|ncclRemoteError|DistBackendError|unhandled (?:system|cuda) error",
@@ -217,13 +217,13 @@ CONSEQUENCES: Tuple[Sign, ...] = (
         "look for the first process that failed; '--env NCCL_DEBUG=INFO' shows the network and "
         "the peer",
     ),
-    _sign(
+    _log_pattern(
         "peer",
         r"Connection (?:closed|reset) by peer|Broken pipe",
         "another process of the job died first",
         "look for the first process that failed",
     ),
-    _sign(
+    _log_pattern(
         "child",
         r"ChildFailedError|SignalException|Sending process \d+ closing signal",
         "one of torchrun's processes failed",
@@ -236,13 +236,13 @@ _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:|$)")
 _TRACEBACK = "Traceback (most recent call last):"
 
 
-def search(lines: Sequence[str]) -> Optional[Found]:
+def search(lines: Sequence[str]) -> Optional[LogMatch]:
     """The line that most likely explains why the job ended; None if no line is known.
 
     That is the last cause, or if there is none, the first consequence.
     """
     exceptions = exception_lines(lines)
-    consequence: Optional[Found] = None
+    consequence: Optional[LogMatch] = None
     for number, raw in enumerate(reversed(lines), start=1):
         line = _plain(raw)
         found = _match(CAUSES, line, number)
@@ -253,7 +253,7 @@ def search(lines: Sequence[str]) -> Optional[Found]:
             # The loop runs backward, so the first consequence remains.
             consequence = replace(later, consequence=True)
         elif len(lines) - number in exceptions:
-            return Found("exception", "the program raised a Python exception", "", line, number)
+            return LogMatch("exception", "the program raised a Python exception", "", line, number)
     return consequence
 
 
@@ -282,11 +282,11 @@ def _plain(line: str) -> str:
     return line[len(_prefix(line)) :].strip()
 
 
-def _match(signs: Sequence[Sign], line: str, number: int) -> Optional[Found]:
+def _match(signs: Sequence[LogPattern], line: str, number: int) -> Optional[LogMatch]:
     for sign in signs:
         match = sign.pattern.search(line)
         if match is not None:
             group = next((one for one in match.groups() if one), "")
             cause, remedy = sign.cause.replace("{0}", group), sign.remedy.replace("{0}", group)
-            return Found(sign.kind, cause, remedy, line, number)
+            return LogMatch(sign.kind, cause, remedy, line, number)
     return None

@@ -1,4 +1,4 @@
-"""python -m benchmarks.beside_sbatch [--rounds N]: what neuronctl sbatch costs beside sbatch alone.
+"""python -m benchmarks.sbatch_wrapper [--rounds N]: the cost of neuronctl sbatch beside sbatch.
 
 Runs both in turns in a sandbox of its own, with an ordinary script, and prints the medians.
 """
@@ -38,7 +38,9 @@ srun --cpus-per-task="$SLURM_CPUS_PER_TASK" python train.py --epochs 90
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.beside_sbatch", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.sbatch_wrapper", description=__doc__
+    )
     parser.add_argument("--rounds", type=int, default=30, help="runs of each command")
     rounds = parser.parse_args().rounds
     os.environ["NEURONCTL_SANDBOX"] = f"beside-{os.getpid()}"

@@ -14,8 +14,8 @@ from neuronctl.batchscript.sbatch_line import read_line
 from neuronctl.catalog.loader import load
 from neuronctl.errors import UsageError
 from neuronctl.sbatch_options import GetoptError
-from neuronctl.slurm import pass_on
-from neuronctl.submission.own_script import draft_of, judge_own, read_own
+from neuronctl.slurm import sbatch_passthrough
+from neuronctl.submission.existing_script import judge_script, read_existing, record_draft
 
 SCRIPT = """\
 #!/bin/bash
@@ -64,8 +64,8 @@ def test_words_without_a_job(words: List[str]) -> None:
 def test_the_components_of_a_command_line() -> None:
     line = read_line(["-N1", "-p", "a", ":", "-N2", "-p", "b", ":", "-n4", "job.sh"])
     assert (line.components, line.known) == (3, ("-N1", "-p", "a"))
-    own = read_own(["-N1", ":", "-N2", "job.sh"])
-    job = judge_own(own, load(), "neuron-2022", ask_slurm=True)
+    own = read_existing(["-N1", ":", "-N2", "job.sh"])
+    job = judge_script(own, load(), "neuron-2022", ask_slurm=True)
     assert [one.code for one in job.findings] == ["NC609"]
     assert job.verdict is not None and "not judged" in job.verdict.words
 
@@ -81,7 +81,7 @@ def test_the_components_of_a_command_line() -> None:
     ],
 )
 def test_the_name_of_the_job(words: List[str], name: str) -> None:
-    assert read_own(words, SCRIPT).job_name == name
+    assert read_existing(words, SCRIPT).job_name == name
 
 
 def test_the_script_is_found_as_sbatch_finds_it(
@@ -90,17 +90,17 @@ def test_the_script_is_found_as_sbatch_finds_it(
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "other.sh").write_text(SCRIPT)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    assert read_own(["other.sh"]).path == str(tmp_path / "bin" / "other.sh")
+    assert read_existing(["other.sh"]).path == str(tmp_path / "bin" / "other.sh")
     with pytest.raises(UsageError, match=r"no file '\./other\.sh'"):
-        read_own(["./other.sh"])
+        read_existing(["./other.sh"])
 
 
 def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_TIMELIMIT", "7")
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
-    own = read_own(["-t", "5", "-D", "sub", "-e", "err", "job.sh"])
+    own = read_existing(["-t", "5", "-D", "sub", "-e", "err", "job.sh"])
     here = os.getcwd()
-    drafted = draft_of(own, (), judge_own(own, load(), "neuron-2022", ask_slurm=False))
+    drafted = record_draft(own, (), judge_script(own, load(), "neuron-2022", ask_slurm=False))
     assert (drafted.time_limit, drafted.request["account"]) == (300, "lab")
     assert (drafted.cwd, drafted.submit_dir) == (f"{here}/sub", here)
     assert (drafted.output, drafted.error) == (f"{here}/sub/slurm-%j.out", f"{here}/sub/err")
@@ -108,8 +108,8 @@ def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cluster_that_the_catalog_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = read_own(["-M", "far", "-t", "99-0", "job.sh"])
-    job = judge_own(own, load(), None, ask_slurm=True)
+    own = read_existing(["-M", "far", "-t", "99-0", "job.sh"])
+    job = judge_script(own, load(), None, ask_slurm=True)
     assert own.cluster == "far" and not job.errors
     assert job.verdict is not None
     assert job.verdict.words == "the cluster far is not in the catalog"
@@ -118,22 +118,22 @@ def test_a_cluster_that_the_catalog_does_not_know(monkeypatch: pytest.MonkeyPatc
 def test_a_draft_needs_no_judgement(script: Path) -> None:
     """It is what the record begins with, before anything can go wrong."""
     script.write_text(SCRIPT.replace("-n 2", "-n two -t never -a 1-x"))
-    drafted = draft_of(read_own(["job.sh"]), ["neuronctl", "sbatch", "job.sh"])
+    drafted = record_draft(read_existing(["job.sh"]), ["neuronctl", "sbatch", "job.sh"])
     assert drafted.sbatch == ("sbatch", "job.sh")
     assert (drafted.job_name, drafted.array, drafted.time_limit) == ("job.sh", None, None)
-    judged = judge_own(read_own(["job.sh"]), load(), "neuron-2022", ask_slurm=True)
+    judged = judge_script(read_existing(["job.sh"]), load(), "neuron-2022", ask_slurm=True)
     assert [one.code for one in judged.errors] == ["NC601"]
     assert judged.errors[0].message.startswith("job.sh:2: ")
 
 
 def test_more_words_go_before_the_script() -> None:
-    own = read_own(["-N1", "--", "job.sh", "a"]).with_words("--comment=x", "-N2")
+    own = read_existing(["-N1", "--", "job.sh", "a"]).with_words("--comment=x", "-N2")
     assert own.words == ("-N1", "--comment=x", "-N2", "job.sh", "a")
     assert own.header.value("nodes") == "2"
 
 
 def test_a_changed_file_is_seen(script: Path) -> None:
-    own = read_own(["job.sh"])
+    own = read_existing(["job.sh"])
     assert not own.has_changed()
     script.write_text(SCRIPT + "\n")
     assert own.has_changed()
@@ -147,16 +147,16 @@ def test_submissions_from_several_threads_find_sbatch(
     sbatch.write_text("#!/bin/sh\n")
     sbatch.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    claimed = pass_on.claim(str(sbatch))
+    claimed = sbatch_passthrough.claim(str(sbatch))
     try:
-        assert pass_on.find_sbatch() == str(sbatch)
+        assert sbatch_passthrough.find_sbatch() == str(sbatch)
     finally:
-        pass_on.release(claimed)
-    assert pass_on.find_sbatch() == str(sbatch)
+        sbatch_passthrough.release(claimed)
+    assert sbatch_passthrough.find_sbatch() == str(sbatch)
 
     def submit(_: int) -> str:
-        claimed = pass_on.claim(pass_on.find_sbatch())
-        pass_on.release(claimed)
+        claimed = sbatch_passthrough.claim(sbatch_passthrough.find_sbatch())
+        sbatch_passthrough.release(claimed)
         return "found"
 
     interval = sys.getswitchinterval()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OwnScript:
+class ExistingScript:
     """A batch script and the command line that submits it.
 
     words: behind ``sbatch``. name: the script's in messages. text: bytes that are not UTF-8 as
@@ -67,15 +67,15 @@ class OwnScript:
 
     def has_changed(self) -> bool:
         """Whether the file is no longer the one that was read."""
-        return bool(self.path) and _look(self.path) != self.seen
+        return bool(self.path) and _file_state(self.path) != self.seen
 
-    def with_words(self, *more: str) -> OwnScript:
+    def with_words(self, *more: str) -> ExistingScript:
         """The same script with more options, over those that it has."""
         line = self.line
         return _own((*line.options, *more, *line.script), self.text, self.path, self.seen)
 
 
-def read_own(words: Sequence[str], stdin: Optional[str] = None) -> OwnScript:
+def read_existing(words: Sequence[str], stdin: Optional[str] = None) -> ExistingScript:
     """Read the script that ``sbatch WORDS`` would submit from here.
 
     stdin: the text of standard input, which is not read. Raises UsageError where sbatch refuses
@@ -90,7 +90,7 @@ def read_own(words: Sequence[str], stdin: Optional[str] = None) -> OwnScript:
         path = line.path(working_directory())
         if not path:
             raise FileNotFoundError(f"no file '{line.file}'")
-        seen = _look(path)
+        seen = _file_state(path)
         return _own(words, read_file(path), path, seen)
     except GetoptError as error:
         raise UsageError(f"sbatch does not take these words: {error}") from None
@@ -98,16 +98,16 @@ def read_own(words: Sequence[str], stdin: Optional[str] = None) -> OwnScript:
         raise UsageError(f"the batch script cannot be read: {error.strerror or error}") from None
 
 
-def _own(words: Sequence[str], text: str, path: str, seen: Tuple[int, ...]) -> OwnScript:
+def _own(words: Sequence[str], text: str, path: str, seen: Tuple[int, ...]) -> ExistingScript:
     line = read_line(words)
     header = read_header(text, environment=os.environ, command_line=line.known)
     if line.components > 1:
         header = replace(header, components=line.components)
     name = "--wrap" if line.wrap is not None else "<stdin>" if line.reads_stdin else line.file
-    return OwnScript(tuple(words), line, name, text, path, seen, header)
+    return ExistingScript(tuple(words), line, name, text, path, seen, header)
 
 
-def _look(path: str) -> Tuple[int, ...]:
+def _file_state(path: str) -> Tuple[int, ...]:
     try:
         status = os.stat(path)
     except OSError:
@@ -115,8 +115,8 @@ def _look(path: str) -> Tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def judge_own(
-    own: OwnScript,
+def judge_script(
+    own: ExistingScript,
     catalog: Catalog,
     asked: Optional[str],
     *,
@@ -168,7 +168,7 @@ def judge_own(
     return PreparedJob(made, tuple(findings), verdict, choice)
 
 
-def _not_judged(own: OwnScript, where: str) -> str:
+def _not_judged(own: ExistingScript, where: str) -> str:
     if own.header.components > 1:
         return "the components of a heterogeneous job are not judged together"
     if own.header.foreign:
@@ -181,7 +181,7 @@ def _not_judged(own: OwnScript, where: str) -> str:
 HERE, ELSEWHERE, UNKNOWN = "here", "elsewhere", "unknown"
 
 
-def cluster_of(own: OwnScript, catalog: Catalog, asked: Optional[str]) -> Tuple[Cluster, str]:
+def cluster_of(own: ExistingScript, catalog: Catalog, asked: Optional[str]) -> Tuple[Cluster, str]:
     """The catalog's cluster for the job, and whether it is HERE, ELSEWHERE, or UNKNOWN to it.
 
     asked: the one that was requested. Raises CatalogError.
@@ -196,7 +196,7 @@ def cluster_of(own: OwnScript, catalog: Catalog, asked: Optional[str]) -> Tuple[
     return recognise(catalog, asked)[0], HERE if here else UNKNOWN if asked is None else ELSEWHERE
 
 
-def request_of(own: OwnScript, cluster: Cluster) -> JobRequest:
+def request_of(own: ExistingScript, cluster: Cluster) -> JobRequest:
     """What the script asks for, sbatch's defaults included, each with its line or option."""
     from neuronctl.batchscript.as_request import as_request
     from neuronctl.request.job import JobRequest, Origin, Source
@@ -218,14 +218,14 @@ def request_of(own: OwnScript, cluster: Cluster) -> JobRequest:
     )
 
 
-def draft_of(
-    own: OwnScript, command_line: Sequence[str], job: Optional[PreparedJob] = None
+def record_draft(
+    own: ExistingScript, command_line: Sequence[str], job: Optional[PreparedJob] = None
 ) -> RecordDraft:
     """The record of the script's job as it is before sbatch.
 
     command_line: what the user called. job: the script judged; None: not yet, or not at all.
     """
-    from neuronctl.records.provenance import look
+    from neuronctl.records.provenance import read_provenance
 
     here, header = working_directory(), own.header
     error = header.value("error")
@@ -248,14 +248,14 @@ def draft_of(
         error=None if error is None else os.path.join(own.chdir, error),
         array=array,
         time_limit=time_limit,
-        surroundings=look(own.path or None, own.chdir),
+        surroundings=read_provenance(own.path or None, own.chdir),
         submit_dir="" if own.chdir == here else here,
         sbatch=("sbatch", *own.words),
     )
-    return draft if job is None else judged_draft(draft, own, job)
+    return draft if job is None else with_judgement(draft, own, job)
 
 
-def judged_draft(draft: RecordDraft, own: OwnScript, job: PreparedJob) -> RecordDraft:
+def with_judgement(draft: RecordDraft, own: ExistingScript, job: PreparedJob) -> RecordDraft:
     """The draft of a script with what is known of it once it is judged."""
     from neuronctl.request.options import BY_NAME
     from neuronctl.submission.transaction import of_judged
@@ -269,12 +269,12 @@ def judged_draft(draft: RecordDraft, own: OwnScript, job: PreparedJob) -> Record
 
 
 def with_comment(
-    own: OwnScript,
+    own: ExistingScript,
     catalog: Catalog,
     asked: Optional[str],
     field: Optional[str],
     appl: Optional[str],
-) -> OwnScript:
+) -> ExistingScript:
     """The script with the comment that the site wants made of ``--field`` and ``--appl``."""
     from neuronctl.planning import plan
 
@@ -287,10 +287,10 @@ def with_comment(
 
 
 def choose_partition(
-    own: OwnScript, catalog: Catalog, asked: Optional[str]
-) -> Tuple[OwnScript, PlannedJob]:
+    own: ExistingScript, catalog: Catalog, asked: Optional[str]
+) -> Tuple[ExistingScript, PlannedJob]:
     """The script with the partition where it goes best, and the choice. Raises PolicyError."""
-    from neuronctl.gate.local_facts import look
+    from neuronctl.gate.local_facts import gather_local_facts
     from neuronctl.gate.partition_choice import choose
     from neuronctl.planning import plan
     from neuronctl.rules.script import ABOUT, NOW
@@ -299,7 +299,7 @@ def choose_partition(
     cluster, _ = cluster_of(own, catalog, asked)
     request = replace(request_of(own, cluster), partition="auto")
     made = plan(request, cluster)
-    local = look(made)
+    local = gather_local_facts(made)
     problems = {code: one for code, one in local.problems.items() if code in NOW or code in ABOUT}
     local = replace(local, of_script=True, has_directives=False, problems=problems)
     choice = choose(request, catalog, cluster, local, interactive=False, ask=True)

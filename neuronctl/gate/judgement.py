@@ -19,7 +19,15 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, SLURM, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, WARNING
-from neuronctl.rules import Finding, LocalFacts, RuleContext, Violation, check, finding_of, order
+from neuronctl.rules import (
+    Finding,
+    LocalFacts,
+    RuleContext,
+    Violation,
+    apply_rules,
+    finding_of,
+    order,
+)
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -27,12 +35,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Assessment:
+class Judgement:
     """What stands against a plan, and what would happen to the job now.
 
     plan: on the cluster as Slurm has it. refusals, warnings: what the rules found. waits: what the
     job would wait for, in the order in which Slurm names its reason. forecast: None where Slurm was
-    not asked or did not answer, because of ``why_not``.
+    not asked or did not answer, because of ``unasked_because``.
     """
 
     plan: JobPlan
@@ -40,7 +48,7 @@ class Assessment:
     warnings: Tuple[Finding, ...]
     waits: Tuple[Wait, ...]
     forecast: Optional[Forecast]
-    why_not: str = ""
+    unasked_because: str = ""
     doubt: str = ""
     """Why its start is not known: of a range of nodes, what stands against the most of them, which
     Slurm may try first.
@@ -50,7 +58,7 @@ class Assessment:
     def verdict(self) -> Verdict:
         """What would happen to the job if it were submitted now."""
         forecast, refusals, waits = self.forecast, self.refusals, self.waits
-        judged_by = SLURM if forecast is not None else f"the catalog alone: {self.why_not}"
+        judged_by = SLURM if forecast is not None else f"the catalog alone: {self.unasked_because}"
         if refusals:
             codes = " ".join(sorted({finding.code for finding in refusals}))
             return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)
@@ -75,14 +83,14 @@ class Assessment:
             return Verdict(WILL_WAIT, words, cause, until, also=tuple(others))
         free = self.free_nodes
         words = f"{counted(free, 'node')} {'has' if free == 1 else 'have'} room for its share"
-        limits = forecast.prospect.snapshot.limits
+        limits = forecast.on_cluster.snapshot.limits
         if limits.qos is None and "limits" in limits.config.enforce:
             words += (
                 " and no limit of the catalog is in its way; Slurm's own limits are not known, "
                 "because sacctmgr did not answer"
             )
             return Verdict(NOT_KNOWN, words)
-        size = forecast.prospect.array_size
+        size = forecast.on_cluster.array_size
         if size > 1:
             words += f"; its {size} tasks start as far as that and your limits reach"
         return Verdict(CAN_START, words)
@@ -109,7 +117,7 @@ class Assessment:
         return 0 if self.forecast is None else len(self.forecast.nodes.free or ())
 
 
-def assess_now(
+def judge_now(
     plan: JobPlan,
     catalog: Catalog,
     local: LocalFacts,
@@ -118,7 +126,7 @@ def assess_now(
     fresh: bool = False,
     asked: Optional[AskedOnce] = None,
     said: Optional[Snapshot] = None,
-) -> Assessment:
+) -> Judgement:
     """Judge a plan with Slurm's own figures; by the catalog alone where it does not answer.
 
     meanwhile: called while Slurm is asked. fresh: read its limits anew. asked: what it has said of
@@ -130,44 +138,48 @@ def assess_now(
     context = RuleContext(plan, catalog, local)
     try:
         snapshot = said or ask(plan, fresh=fresh, meanwhile=meanwhile)
-        assessment = assess(context, snapshot)
+        judgement = judge(context, snapshot)
         old = snapshot.limits_at < snapshot.asked_at
-        if old and any(finding.by_slurm for finding in assessment.refusals):
+        if old and any(finding.by_slurm for finding in judgement.refusals):
             # Nothing is refused by a limit that was read an hour ago.
             snapshot = ask(plan, fresh=True)
-            assessment = assess(context, snapshot)
-        if asked is None and assessment.may_be_behind_others:
+            judgement = judge(context, snapshot)
+        if asked is None and judgement.may_be_behind_others:
             try:
                 queue = ask_queue(snapshot)
             except SlurmError as error:
                 words = f"whether jobs of others wait for these nodes is not known: {error.short}"
-                return replace(assessment, doubt=f"there is room for it, but {words}")
-            assessment = assess(context, replace(snapshot, queue=queue))
-        return assessment
+                return replace(judgement, doubt=f"there is room for it, but {words}")
+            judgement = judge(context, replace(snapshot, queue=queue))
+        return judgement
     except SlurmError as error:
         from neuronctl.sandbox_address import is_up
 
         inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""
-        return assess(context, None, error.short + inside)
+        return judge(context, None, error.short + inside)
 
 
-def assess(context: RuleContext, snapshot: Optional[Snapshot], why_not: str = "") -> Assessment:
-    """Judge with what Slurm said, or without it because of ``why_not``. Pure."""
+def judge(
+    context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str = ""
+) -> Judgement:
+    """Judge with what Slurm said, or without it because of ``unasked_because``. Pure."""
     plan = context.plan
     if plan.alternatives:
         each = [
             replace(plan, partition=partition, alternatives=())
             for partition in (plan.partition, *plan.alternatives)
         ]
-        return _together([assess(replace(context, plan=one), snapshot, why_not) for one in each])
-    found = _assess(context, snapshot, why_not)
+        return _together(
+            [judge(replace(context, plan=one), snapshot, unasked_because) for one in each]
+        )
+    found = _judge(context, snapshot, unasked_because)
     if snapshot is None or plan.most_nodes == plan.nodes:
         return found
     whole = replace(context, plan=replace(plan, nodes=plan.most_nodes))
-    return replace(found, doubt=_doubt(found, _assess(whole, snapshot, why_not)))
+    return replace(found, doubt=_doubt(found, _judge(whole, snapshot, unasked_because)))
 
 
-def _assess(context: RuleContext, snapshot: Optional[Snapshot], why_not: str) -> Assessment:
+def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str) -> Judgement:
     off = context.plan.cluster.policy.rules_off
     waits: Tuple[Wait, ...] = ()
     found: Optional[Forecast] = None
@@ -177,18 +189,18 @@ def _assess(context: RuleContext, snapshot: Optional[Snapshot], why_not: str) ->
         found = forecast(plan, snapshot, context.cite_partition)
         context = replace(context, forecast=found)
         waits = tuple(wait for wait in found.waits if wait.code not in off)
-    findings = check(context)
-    return Assessment(
+    findings = apply_rules(context)
+    return Judgement(
         context.plan,
         tuple(finding for finding in findings if finding.refuses),
         tuple(finding for finding in findings if not finding.refuses),
         waits,
         found,
-        why_not,
+        unasked_because,
     )
 
 
-def _doubt(fewest: Assessment, most: Assessment) -> str:
+def _doubt(fewest: Judgement, most: Judgement) -> str:
     """What stands against the most nodes of a range alone; "" if nothing does.
 
     The job runs on as few as there are, but Slurm holds limits against the nodes that it chose.
@@ -199,7 +211,7 @@ def _doubt(fewest: Assessment, most: Assessment) -> str:
     return f"if Slurm chooses {most.plan.nodes} nodes: {words}" if words else ""
 
 
-def _together(each: Sequence[Assessment]) -> Assessment:
+def _together(each: Sequence[Judgement]) -> Judgement:
     """A job that several partitions may take, judged in each; it starts where it can first.
 
     Slurm passes over a partition whose nodes do not suit the job. By EnforcePartLimits=ALL, any

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Optional, Sequence
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.own_script import OwnScript
+    from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.transaction import Notify, Recording
 
 
@@ -18,7 +18,7 @@ class Attempt:
         self.stdin: Optional[bytes] = None
         self._command_line = command_line
         self._tell = tell
-        self._own: Optional[OwnScript] = None
+        self._own: Optional[ExistingScript] = None
         self._recording: Optional[Recording] = None
         self._draft: Optional[RecordDraft] = None
         self._line = b""
@@ -26,7 +26,7 @@ class Attempt:
     def begin(self, words: Sequence[str]) -> None:
         """Read the script, and write the intent to submit it."""
         from neuronctl.batchscript.sbatch_line import read_line
-        from neuronctl.submission.own_script import draft_of, read_own
+        from neuronctl.submission.existing_script import read_existing, record_draft
 
         line = read_line(words)  # an error of sbatch's, which says so itself
         if not line.submits:
@@ -36,26 +36,26 @@ class Attempt:
             with open(0, "rb", closefd=False) as stream:
                 self.stdin = stream.read()
             text = self.stdin.decode("utf-8", "surrogateescape")
-        own = read_own(words, text)
+        own = read_existing(words, text)
         if "test-only" in own.header.options:
             return
         self._own = own
         from neuronctl.submission.transaction import Recording
 
-        self._draft = draft_of(own, self._command_line)
+        self._draft = record_draft(own, self._command_line)
         self._recording = Recording(self._draft, self._tell, cluster=own.cluster, ask_slurm=False)
 
-    def check(self) -> None:
+    def judge(self) -> None:
         """Judge the script, and tell what was found."""
         own, draft = self._own, self._draft
         if own is None or draft is None:
             return
         from neuronctl.catalog.loader import load
         from neuronctl.request.job_file import configured_cluster
-        from neuronctl.submission.own_script import judge_own, judged_draft
+        from neuronctl.submission.existing_script import judge_script, with_judgement
 
-        job = judge_own(own, load(), configured_cluster(), ask_slurm=False)
-        self._draft = judged_draft(draft, own, job)
+        job = judge_script(own, load(), configured_cluster(), ask_slurm=False)
+        self._draft = with_judgement(draft, own, job)
         for one in job.findings:
             self._tell(f"{one.severity} {one.code}: {one.message}")
 

@@ -6,10 +6,10 @@ import re
 from contextlib import suppress
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from neuronctl.batchscript.command_wrappers import interpreter
 from neuronctl.batchscript.directive_words import DIRECTIVE
 from neuronctl.batchscript.header import read_header
 from neuronctl.batchscript.model import Header
-from neuronctl.batchscript.prefixes import interpreter
 from neuronctl.batchscript.shell_text import ShellText, read_shell
 from neuronctl.batchscript.statements import (
     NAME_BEGINS,
@@ -37,14 +37,16 @@ from neuronctl.yamlfile.writer import Entry, write
 
 
 @dataclass(frozen=True)
-class Draft:
+class JobFileDraft:
     """A job file, and where it does not say what the script does."""
 
     text: str
     remarks: Tuple[Remark, ...]
 
 
-def draft(text: str, name: str, cluster: Cluster, *, name_cluster: bool = False) -> Draft:
+def draft_job_file(
+    text: str, name: str, cluster: Cluster, *, name_cluster: bool = False
+) -> JobFileDraft:
     """The job file of a batch script.
 
     text: the script's. name: the file's, or ``<stdin>``. cluster: what ``generate`` would plan for,
@@ -211,8 +213,8 @@ class _Importer:
             "let the script read it from a variable, and export that before you submit",
         )
 
-    def _refusal(self, line: int, why: str, hint: str) -> UsageError:
-        return UsageError(f"{self.name}:{line}: cannot be imported: {why}", hint)
+    def _refusal(self, line: int, message: str, hint: str) -> UsageError:
+        return UsageError(f"{self.name}:{line}: cannot be imported: {message}", hint)
 
     def _body(self, text: str, *, prelude: bool) -> str:
         """Shell text as ``run`` takes it. prelude: what the first line comes to stands in it."""
@@ -227,7 +229,7 @@ class _Importer:
 
     # ------------------------------------------------------------------ the file
 
-    def draft(self) -> Draft:
+    def draft(self) -> JobFileDraft:
         """The most that a job file can say truthfully: a program, steps, or shell text."""
         whole = [Entry("run", self._body(self.text, prelude=True))]
         shell = self._shell()
@@ -241,11 +243,11 @@ class _Importer:
         except NeuronctlError as error:
             raise self._refusal(1, error.message, error.hint) from None
 
-    def _made(self, entries: Sequence[Entry]) -> Draft:
+    def _made(self, entries: Sequence[Entry]) -> JobFileDraft:
         text = self._written(entries)
         differ = differences(self.directives, self._planned(text))
         remarks = [*self.directives.remarks, *self.remarks, *differ]
-        return Draft(text, tuple(sorted(remarks, key=lambda one: one.line)))
+        return JobFileDraft(text, tuple(sorted(remarks, key=lambda one: one.line)))
 
     def _written(self, entries: Sequence[Entry]) -> str:
         started = [one.value for one in entries if one.key == "launcher"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, Optional, Sequence, Set, Tuple
 
-from making import NO_POLICY, cluster, plan_of
+from plan_builders import NO_POLICY, cluster, plan_of
 
 from neuronctl.catalog.model import Catalog, Policy
 from neuronctl.forecast.snapshot import Snapshot
-from neuronctl.gate.assessment import Assessment, assess
+from neuronctl.gate.judgement import Judgement, judge
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope, read_limits
@@ -51,11 +51,15 @@ def live(jobs: Tuple[MyJob, ...] = (), limits: Limits = LIMITS, **fields: Any) -
 
 
 def judged(
-    look: Optional[Snapshot], *, why_not: str = "", site: Policy = NO_POLICY, **request: Any
-) -> Assessment:
+    snapshot: Optional[Snapshot],
+    *,
+    unasked_because: str = "",
+    site: Policy = NO_POLICY,
+    **request: Any,
+) -> Judgement:
     made = plan_of(cluster(site), **request)
     catalog = Catalog({"toy": made.cluster}, "toy", ())
-    return assess(RuleContext(made, catalog), look, why_not)
+    return judge(RuleContext(made, catalog), snapshot, unasked_because)
 
 
 def with_partition(**fields: Any) -> Limits:
@@ -145,5 +149,5 @@ ASK_ARRAY = {"gpus_per_node": 1, "array": "0-100"}
 NEW = dataclasses.replace(LIMITS, partitions=(PARTITION, dataclasses.replace(OTHER, name="new")))
 
 
-def codes(result: Assessment) -> Set[str]:
+def codes(result: Judgement) -> Set[str]:
     return {one.code for one in result.findings}

@@ -48,7 +48,7 @@ def catalog_text(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> st
     }
     if aliases and limits.config.cluster:
         cluster["slurm_cluster_names"] = aliases
-    default = next((one.name for one in limits.partitions if one.default), None)
+    default = next((partition.name for partition in limits.partitions if partition.default), None)
     if default is not None:
         cluster["default_partition"] = default
     policy: Data = {"gpu_option": "gres"}
@@ -57,7 +57,9 @@ def catalog_text(limits: Limits, date: str, below: Sequence[Catalog] = ()) -> st
         policy["memory_fraction"] = fraction
     cluster["policy"] = policy
     remarks: List[str] = []
-    drafted: Data = {one.name: _partition(one, limits, remarks) for one in limits.partitions}
+    drafted: Data = {
+        partition.name: _partition(partition, limits, remarks) for partition in limits.partitions
+    }
     if drafted.pop("auto", None) is not None:
         remarks.append("auto: omitted, because '-p auto' lets neuronctl choose a partition.")
     cluster["partitions"] = drafted
@@ -102,7 +104,7 @@ def _take_out(data: Data, below: Partition, spared: Sequence[str]) -> None:
 
 
 def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
-    nodes = [one for one in limits.nodes if site.name in one.partitions]
+    nodes = [node for node in limits.nodes if site.name in node.partitions]
     data: Data = {}
     if site.nodes:
         data["nodes"] = site.nodes
@@ -142,9 +144,9 @@ def _sizes(name: str, nodes: Sequence[SiteNode], count: Optional[int], remarks: 
             remarks.append(f"{name}: nodes have {figures}; the draft uses the {which}.")
         return choose(values)
 
-    memory = one_of([one.memory_mb for one in nodes], max, "MB of memory")
-    gpus = one_of([one.gpus for one in nodes], max, "GPUs")
-    cores = [one.cores // one.threads for one in nodes]
+    memory = one_of([node.memory_mb for node in nodes], max, "MB of memory")
+    gpus = one_of([node.gpus for node in nodes], max, "GPUs")
+    cores = [node.cores // node.threads for node in nodes]
     # One number per node, or the smallest if some nodes were not visible.
     each = len(set(cores)) > 1 and len(cores) == count
     data: Data = {"cores_per_node": cores if each else one_of(cores, min, "cores")}
@@ -152,10 +154,10 @@ def _sizes(name: str, nodes: Sequence[SiteNode], count: Optional[int], remarks: 
         data["memory_mb_per_node"] = memory
     if gpus:
         data["gpus_per_node"] = gpus
-        kinds = {one.gpu for one in nodes if one.gpus and one.gpu}
+        kinds = {node.gpu for node in nodes if node.gpus and node.gpu}
         if len(kinds) == 1:
             data["gpu"] = kinds.pop()
-    arches = {one.arch for one in nodes}
+    arches = {node.arch for node in nodes}
     if len(arches) == 1 and arches & set(ARCHITECTURES) and arches != {"x86_64"}:
         data["arch"] = arches.pop()
     return data
@@ -165,11 +167,11 @@ def _memory_fraction(limits: Limits) -> Optional[float]:
     """The fraction of a core's share of node memory that a job gets, if all partitions agree."""
     found = set()
     for site in limits.partitions:
-        nodes = [one for one in limits.nodes if site.name in one.partitions and one.memory_mb]
+        nodes = [node for node in limits.nodes if site.name in node.partitions and node.memory_mb]
         if not nodes or not site.memory_mb_per_cpu:
             return None
         # Calculated as in Cluster.memory_mb(), from the draft's figures.
-        share = max(one.memory_mb for one in nodes) / max(one.cores for one in nodes)
+        share = max(node.memory_mb for node in nodes) / max(node.cores for node in nodes)
         found.add(round(site.memory_mb_per_cpu / share, 2))
     (one,) = found if len(found) == 1 else (None,)
     return one if one is not None and 0 < one <= 1 else None

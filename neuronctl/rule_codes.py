@@ -190,4 +190,4 @@ _TABLE = (
     _error("NC643", "shell text that cannot be read"),
 )
 
-CODES: Mapping[str, RuleCode] = {one.code: one for one in _TABLE}
+CODES: Mapping[str, RuleCode] = {option.code: option for option in _TABLE}

@@ -135,7 +135,7 @@ def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parse
 
     Raises GetoptError.
     """
-    shorts: Dict[str, OptionSpec] = {one.short: one for one in table if one.short}
+    shorts: Dict[str, OptionSpec] = {option.short: option for option in table if option.short}
     longs: Dict[str, OptionSpec] = {}
     found: List[Parsed] = []
     index = 0
@@ -180,8 +180,8 @@ def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parse
 RENAMED = {"workdir": "chdir", "share": "oversubscribe"}
 """Options that sbatch no longer has, and those that do the same now."""
 
-SBATCHS_OWN = frozenset(one.long for one in SBATCH)
-_NOT_SBATCHS = frozenset((*RENAMED, *(one.long for one in SRUN)))
+SBATCHS_OWN = frozenset(option.long for option in SBATCH)
+_NOT_SBATCHS = frozenset((*RENAMED, *(option.long for option in SRUN)))
 _WITH_VALUES = tuple(f"container-{one}" for one in ("image", "mounts", "name", "workdir", "env"))
 """Of Pyxis."""
 _MOST_OF_PLUGINS = 20
@@ -238,13 +238,13 @@ def _of_a_plugin(
 
 def _whole(name: str, table: Tuple[OptionSpec, ...], index: int) -> OptionSpec:
     """The option that a long name, which may be abbreviated, stands for."""
-    longer = [one for one in table if one.long.startswith(name)]
-    exact = [one for one in longer if one.long == name]
+    longer = [option for option in table if option.long.startswith(name)]
+    exact = [option for option in longer if option.long == name]
     if exact:
         return exact[0]
     if not longer:
         raise GetoptError(f"there is no option '--{name}'", index, True)
-    if len({one.name for one in longer}) > 1:
-        every = ", ".join(f"--{one.long}" for one in longer)
+    if len({option.name for option in longer}) > 1:
+        every = ", ".join(f"--{option.long}" for option in longer)
         raise GetoptError(f"option '--{name}' is ambiguous: {every}", index)
     return longer[0]

@@ -83,7 +83,9 @@ def expanded(text: str, *, dollar: str = "$") -> CommandWord:
             literals.append(after)
     if not names:
         return literals[0]
-    shown = [re.sub(r'([\\"$`])', r"\\\1", one).replace("\r", "\"$'\\r'\"") for one in literals]
+    shown = [
+        re.sub(r'([\\"$`])', r"\\\1", literal).replace("\r", "\"$'\\r'\"") for literal in literals
+    ]
     value = "" if dollar == "$" else "//\\$/" + dollar.replace("$", "\\$")
     for index, name in enumerate(names):
         after = shown[index + 1]

@@ -98,7 +98,7 @@ def command(
 def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
     """Raise UsageError for a --field or --appl that no comment on the cluster can have."""
     policy = cluster.policy.comment
-    allowed = {one.key: one.values for one in policy.fields}
+    allowed = {field.key: field.values for field in policy.fields}
     if policy.form == "word":
         allowed = {"appl": policy.values or (parts.get("appl", ""),)}
     for key, value in parts.items():
@@ -113,7 +113,7 @@ def _exit_code(checked: Sequence[CheckedScript], unread: Sequence[UsageError]) -
     """The exit code; raises UsageError where a file could not be read, whatever others have."""
     if unread:
         _raise_last(unread)
-    return PolicyError.exit_code if any(one.has_errors for one in checked) else 0
+    return PolicyError.exit_code if any(script.has_errors for script in checked) else 0
 
 
 def _fix(files: Sequence[str], check: Callable[[str, str], CheckedScript], write: bool) -> int:
@@ -141,9 +141,9 @@ def _fix(files: Sequence[str], check: Callable[[str, str], CheckedScript], write
             print_script(unified_diff(before.name, before.text, after.text))
         changed += differs
         if write:
-            for one in after.findings:
-                _print_finding(after, one)
-        codes = ", ".join(sorted({one.finding.code for one in before.mends}))
+            for finding in after.findings:
+                _print_finding(after, finding)
+        codes = ", ".join(sorted({mend.finding.code for mend in before.mends}))
         summary = f"{before.name}: {_summary(after.findings)}"
         if differs:
             rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
@@ -187,24 +187,24 @@ def _texts(files: Sequence[str]) -> Tuple[Dict[str, str], List[UsageError]]:
 def _raise_last(errors: Sequence[UsageError]) -> None:
     from neuronctl.cli.say import notify
 
-    notify(*(f"error: {one.message}" for one in errors[:-1]))
+    notify(*(f"error: {error.message}" for error in errors[:-1]))
     raise errors[-1]
 
 
 def _print(checked: Sequence[CheckedScript]) -> None:
     for script in checked:
-        for one in script.findings:
-            _print_finding(script, one)
+        for finding in script.findings:
+            _print_finding(script, finding)
         mends = f"; 'neuronctl check --fix' mends {len(script.mends)}" if script.mends else ""
         print_line(f"{script.name}: {_summary(script.findings)}{mends}")
     if len(checked) > 1:
         clean = sum(1 for script in checked if not script.findings)
-        every = [one for script in checked for one in script.findings]
+        every = [finding for script in checked for finding in script.findings]
         print_line(f"{len(checked)} scripts, {clean} of them clean: {_summary(every)}")
 
 
 def _summary(findings: Sequence[ScriptFinding]) -> str:
-    of = [one.finding.severity for one in findings]
+    of = [finding.finding.severity for finding in findings]
     counts = [(of.count(severity), severity) for severity in (ERROR, WARNING, NOTE)]
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 

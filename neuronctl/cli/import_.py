@@ -49,9 +49,13 @@ def command(
     else:
         job_output.write_text(write, made.text, force=force, mode=0o600)
         say(f"wrote {write}; review it with 'neuronctl generate -f {write}'")
-    for one in made.remarks:
-        say(f"{name}:{one.line}: {one.message}" if one.line else f"{name}: {one.message}")
-        if one.hint:
-            say(f"  hint: {one.hint}")
+    for remark in made.remarks:
+        say(
+            f"{name}:{remark.line}: {remark.message}"
+            if remark.line
+            else f"{name}: {remark.message}"
+        )
+        if remark.hint:
+            say(f"  hint: {remark.hint}")
     if made.remarks:
         say(f"{counted(len(made.remarks), 'remark')}: there, the job differs from the script")

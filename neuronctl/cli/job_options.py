@@ -56,7 +56,7 @@ class BatchCommand(JobCommand):
         """Raises UsageError for an option of this command that stands behind the program."""
         rest = super().parse_args(ctx, args)
         words = ctx.params.get("words", ())
-        own = {name for one in self.params for name in (*one.opts, *one.secondary_opts)}
+        own = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
         behind = [word for word in words[1:] if word in _NO_PROGRAMS and word in own]
         if behind and not ctx.meta[BEHIND_DASHES]:
             harm = ": the job would be submitted" if behind[0] == "--dry-run" else ""

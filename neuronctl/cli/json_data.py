@@ -106,7 +106,9 @@ def check_data(checked: Sequence[CheckedScript], cluster: str) -> Dict[str, Any]
         said = {name: getattr(one.finding, name) for name in told}
         return {**said, **_columns(one.place), "edits": edits}
 
-    files = [{"file": one.name, "findings": [*map(finding, one.findings)]} for one in checked]
+    files = [
+        {"file": script.name, "findings": [*map(finding, script.findings)]} for script in checked
+    ]
     return {"cluster": cluster, "files": files}
 
 
@@ -118,7 +120,7 @@ def sarif_data(checked: Sequence[CheckedScript]) -> Dict[str, Any]:
     """What was found in scripts as SARIF 2.1.0."""
     from neuronctl.version import __version__
 
-    found = [(script.name, one) for script in checked for one in script.findings]
+    found = [(script.name, finding) for script in checked for finding in script.findings]
     rules = [
         {"id": code, "shortDescription": {"text": CODES[code].title}}
         for code in sorted({one.finding.code for _, one in found})

@@ -116,8 +116,11 @@ def _live(
             {**asdict(partition), "next": verdict_data(partition.next)} for partition in partitions
         ]
         accounts = [
-            {key: getattr(one, key) for key in ("account", "partition", "qos", "default_qos")}
-            for one in look.limits.associations
+            {
+                key: getattr(association, key)
+                for key in ("account", "partition", "qos", "default_qos")
+            }
+            for association in look.limits.associations
         ]
         data = {"cluster": cluster.name, "partitions": rows, "accounts": accounts}
         only = {"only_in_catalog": only_catalog, "only_in_slurm": only_slurm}
@@ -192,9 +195,13 @@ def _print_accounts(cluster: Cluster, associations: Sequence[Association]) -> No
     if not associations:
         return
     rows = []
-    for one in associations:
-        names = sorted(one.qos, key=lambda name: name != one.default_qos)
-        account = f"{one.account} in {one.partition}" if one.partition else one.account
+    for association in associations:
+        names = sorted(association.qos, key=lambda name: name != association.default_qos)
+        account = (
+            f"{association.account} in {association.partition}"
+            if association.partition
+            else association.account
+        )
         rows.append([account, ", ".join(names) or "-"])
     console.print_text("")
     headers = [console.Column("MY ACCOUNTS", style="bold", no_wrap=True), console.Column("MY QOS")]

@@ -73,7 +73,9 @@ def _print(usages: Sequence[NodeUsage]) -> None:
         load = "" if usage.load is None else f"{usage.load:.2f}"
         cores = "" if usage.cores is None else str(usage.cores)
         memory = _part(usage.memory_used, usage.memory)
-        busiest = ", ".join(f"{one.command} {one.cpu:.0f} %" for one in usage.processes[:3])
+        busiest = ", ".join(
+            f"{process.command} {process.cpu:.0f} %" for process in usage.processes[:3]
+        )
         rows.append([usage.node, load, cores, memory, busiest])
     print_table(columns, rows)
 

@@ -85,8 +85,8 @@ def _backwards(evidence: Evidence) -> Iterator[LogLine]:
 
 def line_with(evidence: Evidence, words: str) -> Optional[LogLine]:
     """The last log line from slurmstepd or srun that contains ``words``."""
-    slurms = (one for one in _backwards(evidence) if re.match(_SLURMS, one.text))
-    return next((one for one in slurms if words in one.text.lower()), None)
+    slurms = (line for line in _backwards(evidence) if re.match(_SLURMS, line.text))
+    return next((line for line in slurms if words in line.text.lower()), None)
 
 
 def says_signal(evidence: Evidence, code: int) -> bool:

@@ -157,7 +157,9 @@ def _held(
 def _in_force(status: JobStatus, limits: Limits, groups: _Groups) -> Sequence[Limit]:
     """Those that may hold for a job, its partition's in front."""
     partition = limits.partition(status.partition)
-    own = [one for one in limits.associations if one.account == status.account]
+    own = [
+        association for association in limits.associations if association.account == status.account
+    ]
     association = association_in(status.partition, own)
     qos = limits.qos_in_force("" if partition is None else partition.qos, status.qos)
     of_partition = () if partition is None else partition.limits

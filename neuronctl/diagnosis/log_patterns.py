@@ -286,7 +286,7 @@ def _match(signs: Sequence[LogPattern], line: str, number: int) -> Optional[LogM
     for sign in signs:
         match = sign.pattern.search(line)
         if match is not None:
-            group = next((one for one in match.groups() if one), "")
+            group = next((group for group in match.groups() if group), "")
             cause, remedy = sign.cause.replace("{0}", group), sign.remedy.replace("{0}", group)
             return LogMatch(sign.kind, cause, remedy, line, number)
     return None

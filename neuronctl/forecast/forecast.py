@@ -40,9 +40,9 @@ def forecast(plan: JobPlan, snapshot: Snapshot, cite: Callable[[str], Citation])
     return Forecast(
         on_cluster,
         nodes,
-        tuple(one for one in outcomes if isinstance(one, Refusal)),
-        tuple(one for one in outcomes if isinstance(one, Wait)),
-        tuple(one for one in outcomes if isinstance(one, Doubt)),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, Wait)),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, Doubt)),
     )
 
 
@@ -55,14 +55,14 @@ def _outcomes(on_cluster: PlanOnCluster, nodes: NodeSearch) -> Iterator[Outcome]
     yield from check_reservation(on_cluster)
     limits = list(check_limits(on_cluster))
     # Slurm looks at limits on jobs before it looks at licenses, and at the others after that.
-    of_jobs = [one for one in limits if isinstance(one, Wait) and one.of_jobs]
+    of_jobs = [outcome for outcome in limits if isinstance(outcome, Wait) and outcome.of_jobs]
     yield from of_jobs
     yield from check_licenses(on_cluster)
-    yield from (one for one in limits if one not in of_jobs)
+    yield from (limit for limit in limits if limit not in of_jobs)
     yield from check_node_limits(nodes)
     yield from check_nodes(nodes)
     held = gpus_held(on_cluster.plan)
-    waits = any(isinstance(one, Wait) and one.code == "NC503" for one in limits)
+    waits = any(isinstance(limit, Wait) and limit.code == "NC503" for limit in limits)
     if held > on_cluster.plan.gpus and not waits:
         # All GPUs of a whole node are counted only once there is one.
         yield from wait_for_gpus(on_cluster, held)

@@ -158,7 +158,9 @@ def _not_available(search: NodeSearch) -> Wait:
     down = [node for node in on_cluster.pool if not is_up(node)]
     # Slurm first looks whether a node that was named is out of service, then how many are not.
     cause = "ReqNodeNotAvail"
-    if len(on_cluster.pool) - len(down) < plan.nodes and not any(one.name in named for one in down):
+    if len(on_cluster.pool) - len(down) < plan.nodes and not any(
+        node.name in named for node in down
+    ):
         cause = UNAVAILABLE
     down += [] if reserved.by else [node for node in on_cluster.pool if node.name in reserved.nodes]
     down = [node for node in search.fitting if node in down]
@@ -264,7 +266,11 @@ def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Dou
             cause="Resources",
         )
     elif on_cluster.lacking(
-        [one for one in free if _has_room(one, on_cluster, search.reserved.parts.get(one.name, 0))]
+        [
+            node
+            for node in free
+            if _has_room(node, on_cluster, search.reserved.parts.get(node.name, 0))
+        ]
     ):
         yield Doubt(
             f"{room} a reservation keeps cores of some nodes; how many are left is not known"
@@ -342,7 +348,7 @@ def _crowded(on_cluster: PlanOnCluster, free: Tuple[SiteNode, ...]) -> str:
             "how many are left is not known"
         )
     if partition.whole == "user" and on_cluster.lacking(
-        [one for one in free if not one.cores_used]
+        [node for node in free if not node.cores_used]
     ):
         return (
             f"on a node of {partition.name} only one user's jobs run at a time (ExclusiveUser), "

@@ -180,7 +180,7 @@ def _first(on_cluster: PlanOnCluster) -> Tuple[MyJob, ...]:
     """The user's jobs that start before this one although Slurm has not looked at them yet."""
     limits = on_cluster.limit("MaxJobsPU"), on_cluster.limit("MaxTRESPU", _GPU)
     held = [None if limit is None else usage(limit, on_cluster) for limit in limits]
-    left = [float("inf") if one is None else one.left for one in held]
+    left = [float("inf") if job is None else job.left for job in held]
     ids = {job.id for one in held if one is not None for job in one.jobs}
     first = []
     for job in on_cluster.unscheduled.jobs:

@@ -58,16 +58,16 @@ class PlanOnCluster:
         """The user's own in the account the job would run under, of whatever partition."""
         account = self.plan.request.account
         return tuple(
-            one
-            for one in self.snapshot.limits.associations
-            if (one.is_default if account is None else _same(one.account, account))
+            association
+            for association in self.snapshot.limits.associations
+            if (association.is_default if account is None else _same(association.account, account))
         )
 
     @property
     def account(self) -> str:
         """The account the job would run under, as Slurm writes it, or ""."""
         asked = self.plan.request.account or ""
-        return next((one.account for one in self.associations), asked.lower())
+        return next((association.account for association in self.associations), asked.lower())
 
     def account_is_among(self, names: Sequence[str]) -> bool:
         """Whether a partition's AllowAccounts or DenyAccounts means the account."""
@@ -109,7 +109,7 @@ class PlanOnCluster:
         own = () if self.association is None else self.association.qos
         if not own or "qos" not in limits.config.enforce:
             # A QOS that a partition has for itself is not meant to be asked for.
-            of_partitions = {one.qos.lower() for one in limits.partitions}
+            of_partitions = {partition.qos.lower() for partition in limits.partitions}
             named = [one.name for one in limits.qos or ()]
             own = tuple(name for name in named if name.lower() not in of_partitions)
         allowed = () if partition is None else tuple(name.lower() for name in partition.allow_qos)
@@ -149,7 +149,9 @@ class PlanOnCluster:
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """The limit of that kind that counts; None where there is none."""
-        return next((one for one in self.limits if (one.kind, one.tres) == (kind, tres)), None)
+        return next(
+            (limit for limit in self.limits if (limit.kind, limit.tres) == (kind, tres)), None
+        )
 
     @property
     def wall_time(self) -> Optional[Limit]:

@@ -76,7 +76,11 @@ def own_nodes(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
     everywhere = frozenset(node.name for node in on_cluster.pool)
     if on_cluster.plan.request.reservation is None:
         return everywhere
-    own = [one for one in snapshot.reservations or () if one.name in _own_names(on_cluster)]
+    own = [
+        reservation
+        for reservation in snapshot.reservations or ()
+        if reservation.name in _own_names(on_cluster)
+    ]
     if len(_own_names(on_cluster)) > 1 or not own or not own[0].node_list:
         return None
     if "FLEX" in own[0].flags:

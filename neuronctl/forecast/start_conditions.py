@@ -70,7 +70,9 @@ def check_licenses(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if not asked:
         return
     source = slurm_says("scontrol show licenses", snapshot.asked_at)
-    kept = ",".join(name for one in snapshot.reservations or () for name in one.licenses)
+    kept = ",".join(
+        name for reservation in snapshot.reservations or () for name in reservation.licenses
+    )
     reserved = _counts(kept) or {}
     for name, count in asked.items():
         total, free = (snapshot.licenses or {}).get(name, (0, 0))

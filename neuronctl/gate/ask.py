@@ -70,7 +70,10 @@ def ask_slurm(
     fresh_one = now.partition
     if fresh_one is not None:
         # Whether a partition is up may change within the hour for which the limits are kept.
-        partitions = [fresh_one if one.name == fresh_one.name else one for one in limits.partitions]
+        partitions = [
+            fresh_one if partition.name == fresh_one.name else partition
+            for partition in limits.partitions
+        ]
         limits = replace(limits, partitions=tuple(partitions))
     return Snapshot(
         limits=limits,
@@ -79,7 +82,7 @@ def ask_slurm(
         nodes=now.nodes,
         job_states=now.job_states,
         asked_at=asked_at,
-        groups=_groups() if any(one.allow_groups for one in limits.partitions) else (),
+        groups=_groups() if any(partition.allow_groups for partition in limits.partitions) else (),
         limited_groups=now.limited_groups,
         reservations=now.reservations,
         licenses=now.licenses,

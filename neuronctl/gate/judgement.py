@@ -206,8 +206,8 @@ def _doubt(fewest: Judgement, most: Judgement) -> str:
     The job runs on as few as there are, but Slurm holds limits against the nodes that it chose.
     """
     known = {found.code for found in fewest.findings}
-    limits = [one for one in most.findings if CODES[one.code].of_limit]
-    words = "; ".join(one.message for one in limits if one.code not in known)
+    limits = [finding for finding in most.findings if CODES[finding.code].of_limit]
+    words = "; ".join(finding.message for finding in limits if finding.code not in known)
     return f"if Slurm chooses {most.plan.nodes} nodes: {words}" if words else ""
 
 

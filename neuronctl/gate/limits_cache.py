@@ -38,7 +38,7 @@ def read(key: str, *, now: Optional[float] = None) -> Optional[Tuple[Limits, int
             return None
         limits = cache.restored(Limits, kept["limits"])
         found = [one.limits for one in limits.qos or ()]
-        found += [one.limits for one in limits.associations]
+        found += [association.limits for association in limits.associations]
         if any(limit.kind not in KINDS for one in found for limit in one):
             return None  # of a version with other kinds
         return limits, int(kept["at"])

@@ -90,7 +90,7 @@ def partitions_now(
     names: Sequence[str], cluster: Cluster, catalog: Catalog, snapshot: Snapshot
 ) -> Tuple[PartitionNow, ...]:
     """Those of the named partitions, or of all that Slurm has."""
-    shown = names or [one.name for one in snapshot.limits.partitions]
+    shown = names or [partition.name for partition in snapshot.limits.partitions]
     return tuple(_partition_now(name, cluster, catalog, snapshot) for name in shown)
 
 

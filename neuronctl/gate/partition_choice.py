@@ -39,7 +39,9 @@ class Candidate:
     @property
     def refusals(self) -> Tuple[Finding, ...]:
         """What stands against it here; what does anywhere is told once, after the choice."""
-        return tuple(one for one in self.judgement.refusals if CODES[one.code].of_partition)
+        return tuple(
+            refusal for refusal in self.judgement.refusals if CODES[refusal.code].of_partition
+        )
 
     @property
     def leaves_gpus_idle(self) -> bool:
@@ -53,7 +55,7 @@ class Candidate:
     @property
     def exclusion(self) -> str:
         """Why it is left out; "" where it fits."""
-        told = [f"{one.code}: {one.message}" for one in self.refusals]
+        told = [f"{refusal.code}: {refusal.message}" for refusal in self.refusals]
         if not told and self.leaves_gpus_idle:
             return "its GPUs would stay idle"
         return "; ".join(told)
@@ -79,7 +81,7 @@ class Candidate:
     def held_until(self) -> Optional[float]:
         """When its limits let it start at the latest; infinite: not known, None: there are none."""
         waits = self.judgement.waits if self.fits else ()
-        known = [one.until for one in waits if CODES[one.code].of_limit]
+        known = [wait.until for wait in waits if CODES[wait.code].of_limit]
         return max((float("inf") if one is None else one for one in known), default=None)
 
     @property
@@ -114,7 +116,7 @@ def candidates(
     asked = (replace(request, partition=name) for name in cluster.partitions)
     plans = [plan(one, cluster, interactive=interactive) for one in asked]
     contexts = (RuleContext(one, catalog, local, reviewed=snapshot is None) for one in plans)
-    return tuple(Candidate(one.plan, judge(one, snapshot)) for one in contexts)
+    return tuple(Candidate(context.plan, judge(context, snapshot)) for context in contexts)
 
 
 def rank(
@@ -163,8 +165,8 @@ def choose(
     best = rank(found, _predict if snapshot is not None else None)
     others = [one for one in found if not one.fits]
     if not best:
-        reasons = "\n".join(f"  {one.name}: {one.exclusion}" for one in others)
-        hints = [f"with -p {one.name}: {one.resize}" for one in others if one.resize]
+        reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in others)
+        hints = [f"with -p {other.name}: {other.resize}" for other in others if other.resize]
         raise PolicyError(
             f"no partition of {cluster.name} can hold the job:\n{reasons}",
             hints[0] if hints else "request less, or name a partition with -p",
@@ -176,6 +178,6 @@ def _predict(made: JobPlan) -> Optional[int]:
     from neuronctl.slurm.sbatch import predict_start
 
     try:
-        return predict_start([f"--{one}" for one in made.salloc_options], timeout=5)
+        return predict_start([f"--{option}" for option in made.salloc_options], timeout=5)
     except SlurmError:
         return None

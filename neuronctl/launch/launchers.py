@@ -157,7 +157,7 @@ def by_command(words: Sequence[str]) -> Optional[Launcher]:
     for name in names():
         with contextlib.suppress(TemplateError):
             launcher = load(name)
-            if any(tuple(words[: len(one)]) == one for one in launcher.programs):
+            if any(tuple(words[: len(program)]) == program for program in launcher.programs):
                 return launcher
     return None
 

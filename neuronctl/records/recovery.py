@@ -114,7 +114,7 @@ class Recovery:
         Ask by job id, because a query for a period omits held jobs. If accounting cannot be
         reached, nothing changes.
         """
-        alike = {one.id.job for rows in self._maybe.values() for one in rows}
+        alike = {row.id.job for rows in self._maybe.values() for row in rows}
         alike -= set(self.store.find(alike, self.cluster))
         if not alike:
             return

@@ -94,7 +94,7 @@ def _programs(words: List[CommandWord], files: List[str]) -> Tuple[str, ...]:
     """The ``words`` that are names of programs; an option of the launcher may stand first."""
     names = [str(word) for word in words if word not in ("", "srun", "bash", *files)]
     return tuple(
-        dict.fromkeys(one for one in names if not one.startswith("-") and one[-3:] != ".py")
+        dict.fromkeys(name for name in names if not name.startswith("-") and name[-3:] != ".py")
     )
 
 

@@ -114,7 +114,7 @@ def _steps(plan: JobPlan) -> List[StepText]:
 def _run(job: JobPlan, plan: JobPlan, beside: int) -> Run:
     """beside: how many others were started just before, at the same time."""
     parts = launch_parts(plan)
-    changed = [one for one in plan.exports if one not in job.exports]
+    changed = [export for export in plan.exports if export not in job.exports]
     lines = export_lines(replace(plan, exports=tuple(changed)))
     if plan.rendezvous and plan.nodes == 1 and job.nodes > 1:
         lines.append("export MASTER_ADDR=127.0.0.1")

@@ -40,7 +40,7 @@ def job_submit_lua(layout: Layout, user: str) -> str:
         "comment_required": policy.comment.required,
         "comment_form": policy.comment.form,
         "comment_values": policy.comment.values,
-        "comment_fields": [{"key": one.key, "values": one.values} for one in fields],
+        "comment_fields": [{"key": field.key, "values": field.values} for field in fields],
     }
     head = [f"-- The rules of {layout.cluster.name} as of {layout.cluster.date}, from the catalog."]
     head += [f"local {name} = {literal(value)}" for name, value in site.items()]

@@ -89,10 +89,10 @@ class JobId:
         """The tasks of ``4711_[0-9]`` that are in none of ``others``; None if none remain."""
         tasks = _Tasks(self.tasks or "").marked()
         left = bytearray(tasks)
-        for one in others:
-            for index in () if one.task is None else (one.task,):
+        for other in others:
+            for index in () if other.task is None else (other.task,):
                 left[index : index + 1] = bytes(len(left[index : index + 1]))
-            for taken in _Tasks(one.tasks or "").up_to(len(left)):
+            for taken in _Tasks(other.tasks or "").up_to(len(left)):
                 left[taken.start : taken.stop : taken.step] = bytes(len(taken))
         if left == tasks:
             return self

@@ -28,7 +28,9 @@ class Qos:
 
     def limit(self, kind: str, tres: str = "") -> Optional[int]:
         """The figure of one of its limits; None where it has none."""
-        matching = (one.figure for one in self.limits if (one.kind, one.tres) == (kind, tres))
+        matching = (
+            limit.figure for limit in self.limits if (limit.kind, limit.tres) == (kind, tres)
+        )
         return next(matching, None)
 
 

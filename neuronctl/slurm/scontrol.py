@@ -162,7 +162,7 @@ def scontrol_questions(
     lines += [f"show job {number}" for number in job_ids]
     if groups_of:
         lines.append(f"show assoc_mgr flags=assoc,qos users={groups_of}")
-    return ["scontrol", "--all", "--detail", "--oneliner"], "".join(one + "\n" for one in lines)
+    return ["scontrol", "--all", "--detail", "--oneliner"], "".join(line + "\n" for line in lines)
 
 
 def parse_config(text: str) -> SiteConfig:
@@ -185,32 +185,34 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
     """The ``PartitionName=`` lines of ``scontrol --oneliner show partition``."""
     return tuple(
         SitePartition(
-            name=one["PartitionName"],
-            state=one.get("State", ""),
-            node_list=_text(one.get("Nodes", "")),
-            nodes=count(one.get("TotalNodes", "")),
-            max_time=parse_seconds(one.get("MaxTime", "")),
-            default_time=_default_time(one),
-            max_nodes=count(one.get("MaxNodes", "")),
-            qos="" if one.get("QoS", "N/A") == "N/A" else one["QoS"],
-            default=one.get("Default") == "YES",
-            memory_mb_per_cpu=count(one.get("DefMemPerCPU", "")),
-            allow_groups=_allowed(one.get("AllowGroups", "ALL")),
-            allow_accounts=_allowed(one.get("AllowAccounts", "ALL")),
-            allow_qos=_allowed(one.get("AllowQos", "ALL")),
-            deny_accounts=_allowed(one.get("DenyAccounts", "")),
-            deny_qos=_allowed(one.get("DenyQos", "")),
-            min_nodes=count(one.get("MinNodes", "")) or 0,
-            root_only=one.get("RootOnly") == "YES",
-            reserved_only=one.get("ReqResv") == "YES",
-            submit_hosts="" if one.get("AllocNodes") == "ALL" else _text(one.get("AllocNodes", "")),
-            max_cores_per_node=count(one.get("MaxCPUsPerNode", "")),
-            max_memory_mb_per_node=count(one.get("MaxMemPerNode", "")),
-            max_memory_mb_per_cpu=count(one.get("MaxMemPerCPU", "")),
-            whole=_whole(one),
-            over_time=parse_minutes(one.get("OverTimeLimit", "")),
+            name=line["PartitionName"],
+            state=line.get("State", ""),
+            node_list=_text(line.get("Nodes", "")),
+            nodes=count(line.get("TotalNodes", "")),
+            max_time=parse_seconds(line.get("MaxTime", "")),
+            default_time=_default_time(line),
+            max_nodes=count(line.get("MaxNodes", "")),
+            qos="" if line.get("QoS", "N/A") == "N/A" else line["QoS"],
+            default=line.get("Default") == "YES",
+            memory_mb_per_cpu=count(line.get("DefMemPerCPU", "")),
+            allow_groups=_allowed(line.get("AllowGroups", "ALL")),
+            allow_accounts=_allowed(line.get("AllowAccounts", "ALL")),
+            allow_qos=_allowed(line.get("AllowQos", "ALL")),
+            deny_accounts=_allowed(line.get("DenyAccounts", "")),
+            deny_qos=_allowed(line.get("DenyQos", "")),
+            min_nodes=count(line.get("MinNodes", "")) or 0,
+            root_only=line.get("RootOnly") == "YES",
+            reserved_only=line.get("ReqResv") == "YES",
+            submit_hosts=""
+            if line.get("AllocNodes") == "ALL"
+            else _text(line.get("AllocNodes", "")),
+            max_cores_per_node=count(line.get("MaxCPUsPerNode", "")),
+            max_memory_mb_per_node=count(line.get("MaxMemPerNode", "")),
+            max_memory_mb_per_cpu=count(line.get("MaxMemPerCPU", "")),
+            whole=_whole(line),
+            over_time=parse_minutes(line.get("OverTimeLimit", "")),
         )
-        for one in _lines(text, "PartitionName")
+        for line in _lines(text, "PartitionName")
     )
 
 
@@ -229,26 +231,26 @@ def _whole(one: Mapping[str, str]) -> str:
 def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
     """The ``NodeName=`` lines of ``scontrol --oneliner --detail show node``."""
     nodes = []
-    for one in _lines(text, "NodeName"):
-        gpus = parse_gres_gpus(one.get("Gres", ""))
-        used = parse_gres_gpus(one.get("GresUsed", ""))
+    for line in _lines(text, "NodeName"):
+        gpus = parse_gres_gpus(line.get("Gres", ""))
+        used = parse_gres_gpus(line.get("GresUsed", ""))
         if used is None:
-            used = parse_tres_gpus(one.get("AllocTRES", ""))
+            used = parse_tres_gpus(line.get("AllocTRES", ""))
         nodes.append(
             SiteNode(
-                name=one["NodeName"],
-                state=one.get("State", "UNKNOWN"),
-                partitions=words(one.get("Partitions", "")),
-                cores=count(one.get("CPUEfctv", "") or one.get("CPUTot", "")) or 0,
-                cores_used=count(one.get("CPUAlloc", "")) or 0,
-                memory_mb=count(one.get("RealMemory", "")) or 0,
-                memory_mb_used=count(one.get("AllocMem", "")) or 0,
+                name=line["NodeName"],
+                state=line.get("State", "UNKNOWN"),
+                partitions=words(line.get("Partitions", "")),
+                cores=count(line.get("CPUEfctv", "") or line.get("CPUTot", "")) or 0,
+                cores_used=count(line.get("CPUAlloc", "")) or 0,
+                memory_mb=count(line.get("RealMemory", "")) or 0,
+                memory_mb_used=count(line.get("AllocMem", "")) or 0,
                 gpus=gpus or 0,
                 gpus_used=used or 0,
-                gpu=parse_gres_model(one.get("Gres", "")),
-                arch=one.get("Arch", ""),
-                features=words(one.get("ActiveFeatures", "")),
-                threads=count(one.get("ThreadsPerCore", "")) or 1,
+                gpu=parse_gres_model(line.get("Gres", "")),
+                arch=line.get("Arch", ""),
+                features=words(line.get("ActiveFeatures", "")),
+                threads=count(line.get("ThreadsPerCore", "")) or 1,
             )
         )
     return tuple(nodes)
@@ -257,20 +259,20 @@ def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
 def parse_reservations(text: str) -> Tuple[Reservation, ...]:
     """The ``ReservationName=`` lines of ``scontrol --oneliner show reservation``."""
     found = []
-    for one in _lines(text, "ReservationName"):
-        start, end = (parse_timestamp(one.get(key, "")) for key in ("StartTime", "EndTime"))
+    for line in _lines(text, "ReservationName"):
+        start, end = (parse_timestamp(line.get(key, "")) for key in ("StartTime", "EndTime"))
         if start is not None and end is not None:
             found.append(
                 Reservation(
-                    name=one["ReservationName"],
+                    name=line["ReservationName"],
                     start=start,
                     end=end,
-                    node_list=_text(one.get("Nodes", "")),
-                    cores=count(one.get("CoreCnt", "")),
-                    flags=words(one.get("Flags", "")),
-                    users=words(one.get("Users", "")),
-                    accounts=words(one.get("Accounts", "")),
-                    licenses=words(one.get("Licenses", "")),
+                    node_list=_text(line.get("Nodes", "")),
+                    cores=count(line.get("CoreCnt", "")),
+                    flags=words(line.get("Flags", "")),
+                    users=words(line.get("Users", "")),
+                    accounts=words(line.get("Accounts", "")),
+                    licenses=words(line.get("Licenses", "")),
                 )
             )
     return tuple(found)
@@ -282,8 +284,8 @@ def parse_licenses(text: str) -> Optional[Dict[str, Tuple[int, int]]]:
     None where Slurm did not tell.
     """
     found = {
-        one["LicenseName"]: (parse_count(one["Total"]) or 0, parse_count(one["Free"]) or 0)
-        for one in _lines(text, "LicenseName")
+        line["LicenseName"]: (parse_count(line["Total"]) or 0, parse_count(line["Free"]) or 0)
+        for line in _lines(text, "LicenseName")
     }
     return found if found or "No licenses" in text else None
 

@@ -83,11 +83,13 @@ class Limits:
 
     def partition(self, name: str) -> Optional[site.SitePartition]:
         """The controller's partition of that name."""
-        return next((one for one in self.partitions if one.name == name), None)
+        return next((partition for partition in self.partitions if partition.name == name), None)
 
     def partitions_of(self, qos: str) -> Set[str]:
         """The names of the partitions whose own QOS it is: their jobs count for it."""
-        return {one.name for one in self.partitions if one.qos.lower() == qos.lower()}
+        return {
+            partition.name for partition in self.partitions if partition.qos.lower() == qos.lower()
+        }
 
     def qos_in_force(self, partition_qos: str, job_qos: str) -> Tuple[database.Qos, ...]:
         """The QOS of these names whose limits hold, the one that counts first in front."""
@@ -135,7 +137,9 @@ def limits_in_force(
 
 
 def _of_qos(name: str, groups: Sequence[database.LimitedGroup]) -> Sequence[database.LimitedGroup]:
-    return [one for one in groups if one.scope == Scope.QOS and one.name.lower() == name.lower()]
+    return [
+        group for group in groups if group.scope == Scope.QOS and group.name.lower() == name.lower()
+    ]
 
 
 def used_of_each(
@@ -182,7 +186,7 @@ has to clean up after the job, and to start the next one."""
 def latest_ends(jobs: Sequence[MyJob], limits: Limits) -> Tuple[MyJob, ...]:
     """The jobs, ``end`` being when each has ended at the latest if nobody prolongs it."""
     config = limits.config
-    over = {one.name: one.over_time for one in limits.partitions}
+    over = {partition.name: partition.over_time for partition in limits.partitions}
 
     def end(job: MyJob) -> Optional[int]:
         own = over.get(job.partitions[0])
@@ -224,7 +228,7 @@ def _my_job(ids: List[str], rest: str) -> MyJob:
     if len(fields) != len(_FIELDS):
         raise ValueError(f"{ids[0]} {rest}")
     partition, account, qos, state, reason, nodes, tres, per_node, end, start, node_list = (
-        one.strip() for one in fields[:-1]
+        field.strip() for field in fields[:-1]
     )
     holds = parse_tres(tres)
     gpus = holds.get("gres/gpu")

@@ -10,7 +10,7 @@ from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.cluster import is_cluster
-from neuronctl.slurm.scontrol import SiteNode, SitePartition
+from neuronctl.slurm.scontrol import NodeGroup, SitePartition
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.yamlfile.writer import Entry, write
 
@@ -104,14 +104,14 @@ def _take_out(data: Data, below: Partition, spared: Sequence[str]) -> None:
 
 
 def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
-    nodes = [node for node in limits.nodes if site.name in node.partitions]
+    groups = [group for group in limits.nodes if site.name in group.partitions]
     data: Data = {}
     if site.nodes:
         data["nodes"] = site.nodes
     if site.node_list and len(units.expand_hostlist(site.node_list)) <= (site.nodes or 0):
         data["node_list"] = site.node_list
-    if nodes:
-        data.update(_sizes(site.name, nodes, site.nodes, remarks))
+    if groups:
+        data.update(_sizes(site, groups, remarks))
     qos = next((one for one in limits.qos or () if one.name.lower() == site.qos.lower()), None)
     if qos is not None and site.qos:
         found = (qos.limit("MaxSubmitPU"), qos.limit("MaxJobsPU"))
@@ -134,30 +134,31 @@ def _partition(site: SitePartition, limits: Limits, remarks: List[str]) -> Data:
     return data
 
 
-def _sizes(name: str, nodes: Sequence[SiteNode], count: Optional[int], remarks: List[str]) -> Data:
+def _sizes(site: SitePartition, groups: Sequence[NodeGroup], remarks: List[str]) -> Data:
     """The figures of a partition's nodes, with a remark where one number stands for several."""
 
     def one_of(values: Sequence[int], choose: Callable[[Sequence[int]], int], unit: str) -> int:
         if len(set(values)) > 1:
             which = "smallest" if choose is min else "largest"
             figures = f"{min(values)} to {max(values)} {unit}"
-            remarks.append(f"{name}: nodes have {figures}; the draft uses the {which}.")
+            remarks.append(f"{site.name}: nodes have {figures}; the draft uses the {which}.")
         return choose(values)
 
-    memory = one_of([node.memory_mb for node in nodes], max, "MB of memory")
-    gpus = one_of([node.gpus for node in nodes], max, "GPUs")
-    cores = [node.cores // node.threads for node in nodes]
+    memory = one_of([group.memory_mb for group in groups], max, "MB of memory")
+    gpus = one_of([group.gpus for group in groups], max, "GPUs")
+    cores_of = {name: group.cores // group.threads for group in groups for name in group.names}
+    cores = [cores_of[name] for name in units.hosts(site.node_list) if name in cores_of]
     # One number per node, or the smallest if some nodes were not visible.
-    each = len(set(cores)) > 1 and len(cores) == count
-    data: Data = {"cores_per_node": cores if each else one_of(cores, min, "cores")}
+    each = len(set(cores)) > 1 and len(cores) == site.nodes
+    data: Data = {"cores_per_node": cores if each else one_of([*cores_of.values()], min, "cores")}
     if memory:
         data["memory_mb_per_node"] = memory
     if gpus:
         data["gpus_per_node"] = gpus
-        kinds = {node.gpu for node in nodes if node.gpus and node.gpu}
+        kinds = {group.gpu for group in groups if group.gpus and group.gpu}
         if len(kinds) == 1:
             data["gpu"] = kinds.pop()
-    arches = {node.arch for node in nodes}
+    arches = {group.arch for group in groups}
     if len(arches) == 1 and arches & set(ARCHITECTURES) and arches != {"x86_64"}:
         data["arch"] = arches.pop()
     return data

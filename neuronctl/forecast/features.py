@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import FrozenSet, List, Optional, Sequence, Tuple
+from typing import AbstractSet, FrozenSet, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.scontrol import SiteNode
+from neuronctl.slurm.scontrol import NodeGroup, names_of
 
 _NAME = r"[^&,|()\[\]*!\s]+"
 _TERM = rf"(?:{_NAME}|\({_NAME}(?:[&,|]{_NAME})*\))"
@@ -18,7 +18,7 @@ class NodeChoice:
 
     parts: Tuple[Tuple[FrozenSet[str], int], ...]
 
-    def met_by(self, names: FrozenSet[str]) -> bool:
+    def met_by(self, names: AbstractSet[str]) -> bool:
         return all(len(wanted & names) >= count for wanted, count in self.parts)
 
 
@@ -27,35 +27,35 @@ def feature_names(text: str) -> List[str]:
 
 
 def choices(
-    text: Optional[str], nodes: Sequence[SiteNode], count: int
+    text: Optional[str], groups: Sequence[NodeGroup], count: int
 ) -> Optional[Tuple[NodeChoice, ...]]:
     """The ways in which ``count`` of these nodes meet a constraint; None: that is not known.
 
     Known are names with ``&``, ``,`` and ``|``, of which Slurm takes one after the other, and
     parentheses; ``[a|b]``: all nodes have the one or the other; ``a*2``: at least two have it.
     """
-    everywhere = frozenset(node.name for node in nodes)
+    everywhere = names_of(groups)
     if text is None:
         return (NodeChoice(((everywhere, count),)),)
     if re.fullmatch(rf"{_TERM}(?:[&,|]{_TERM})*", text):
-        return (NodeChoice(((_matching(text, nodes), count),)),)
+        return (NodeChoice(((_matching(text, groups), count),)),)
     if re.fullmatch(rf"\[{_NAME}(?:\|{_NAME})+\]", text):
         names = feature_names(text)
-        return tuple(NodeChoice(((_matching(name, nodes), count),)) for name in names)
+        return tuple(NodeChoice(((_matching(name, groups), count),)) for name in names)
     of_some = re.fullmatch(rf"({_NAME})\*([1-9]\d{{0,5}})", text)
     if of_some is None:
         return None
     some = int(of_some[2])
     if some > count:
         return ()
-    return (NodeChoice(((_matching(of_some[1], nodes), some), (everywhere, count))),)
+    return (NodeChoice(((_matching(of_some[1], groups), some), (everywhere, count))),)
 
 
-def _matching(text: str, nodes: Sequence[SiteNode]) -> FrozenSet[str]:
+def _matching(text: str, groups: Sequence[NodeGroup]) -> FrozenSet[str]:
     found: FrozenSet[str] = frozenset()
     for operator, group, name in re.findall(rf"(^|[&,|])(?:\(([^()]+)\)|({_NAME}))", text):
-        these = frozenset(node.name for node in nodes if name in node.features)
+        these = names_of(alike for alike in groups if name in alike.features)
         if group:
-            these = _matching(group, nodes)
+            these = _matching(group, groups)
         found = found & these if operator in ("&", ",") else found | these
     return found

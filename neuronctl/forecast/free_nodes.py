@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Dict, FrozenSet, Iterator, Mapping, Optional, Set, Tuple, Union
 
 from neuronctl import units
 from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
@@ -18,7 +18,7 @@ from neuronctl.forecast.reservations import (
 )
 from neuronctl.forecast.snapshot import is_up, is_usable, running, slurm_says
 from neuronctl.frozen import dataclass, replace
-from neuronctl.slurm.scontrol import SiteNode
+from neuronctl.slurm.scontrol import NodeGroup, names_of
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.units import hosts
 from neuronctl.words import counted
@@ -37,7 +37,7 @@ UNAVAILABLE = (
 
 @dataclass(frozen=True)
 class NodeSearch:
-    """The nodes of a job on its cluster.
+    """The names of nodes for a job on its cluster.
 
     fitting: those that are large enough for the job, have its features and are of its reservation,
     whatever runs there and whether they are up. suitable: those of them that are not reserved for
@@ -46,35 +46,24 @@ class NodeSearch:
 
     on_cluster: PlanOnCluster
     reserved: ReservedNodes
-    fitting: Tuple[SiteNode, ...]
-    suitable: Tuple[SiteNode, ...]
-    free: Optional[Tuple[SiteNode, ...]]
+    fitting: FrozenSet[str]
+    suitable: FrozenSet[str]
+    free: Optional[FrozenSet[str]]
 
 
-def search_nodes(
-    on_cluster: PlanOnCluster, nodes: Optional[Tuple[SiteNode, ...]] = None
-) -> NodeSearch:
-    """Look through the nodes of the snapshot; nodes: through these in their place."""
-    request = on_cluster.plan.request
+def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
+    """Look through the nodes of the job's partition."""
     reserved, own = reserved_nodes(on_cluster), own_nodes(on_cluster)
-    avoided = set(hosts(request.exclude))
-    accepted = {name for way in on_cluster.choices or () for part, _ in way.parts for name in part}
-    pool = on_cluster.pool if nodes is None else nodes
+    fitting = names_of(group for group in on_cluster.pool if is_large_enough(group, on_cluster))
+    fitting -= set(hosts(on_cluster.plan.request.exclude))
     if len(on_cluster.named_hosts) >= on_cluster.plan.nodes:
-        pool = tuple(node for node in pool if node.name in on_cluster.named_hosts)
-    fitting = tuple(
-        node
-        for node in pool
-        if on_cluster.plan.partition.name in node.partitions
-        and node.name not in avoided
-        and (on_cluster.choices is None or node.name in accepted)
-        and (own is None or node.name in own)
-        and is_large_enough(node, on_cluster)
-    )
-    suitable = tuple(node for node in fitting if node.name not in reserved.nodes)
-    free = None
-    if _where_not_known(on_cluster) is None:
-        free = tuple(node for node in suitable if is_usable(node) and _has_room(node, on_cluster))
+        fitting &= on_cluster.named_hosts
+    if on_cluster.choices is not None:
+        fitting &= frozenset().union(*(part for way in on_cluster.choices for part, _ in way.parts))
+    if own is not None:
+        fitting &= own
+    suitable = fitting - reserved.nodes
+    free = suitable & _with_room(on_cluster, {}) if _where_not_known(on_cluster) is None else None
     return NodeSearch(on_cluster, reserved, fitting, suitable, free)
 
 
@@ -92,22 +81,41 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
     return None
 
 
-def is_large_enough(node: SiteNode, on_cluster: PlanOnCluster) -> bool:
-    """Whether one node's share of the job fits on it, if nothing else runs there."""
-    return _has_room(replace(node, cores_used=0, gpus_used=0, memory_mb_used=0), on_cluster)
+def is_large_enough(group: NodeGroup, on_cluster: PlanOnCluster) -> bool:
+    """Whether one node's share of the job fits on each, if nothing else runs there."""
+    return _has_room(replace(group, cores_used=0, gpus_used=0, memory_mb_used=0), on_cluster)
 
 
-def _has_room(node: SiteNode, on_cluster: PlanOnCluster, reserved: int = 0) -> bool:
-    """Whether it has room for the job's share beside what runs there and so many reserved cores."""
+def _with_room(on_cluster: PlanOnCluster, more: Mapping[str, Tuple[int, int]]) -> Set[str]:
+    """The nodes with room for the job's share now; more: cores and GPUs that are used there too.
+
+    Below 0, so many of those in use are free.
+    """
+    found: Set[str] = set()
+    for group in filter(is_usable, on_cluster.pool):
+        if _has_room(group, on_cluster):
+            found.update(group.names)
+        for name in more.keys() & group.names:
+            found.discard(name)
+            if _has_room(group, on_cluster, *more[name]):
+                found.add(name)
+    return found
+
+
+def _has_room(
+    group: NodeGroup, on_cluster: PlanOnCluster, more_cores: int = 0, more_gpus: int = 0
+) -> bool:
     plan = on_cluster.plan
     memory = 0
     if on_cluster.snapshot.limits.config.memory_counts and on_cluster.partition is not None:
         memory = on_cluster.size.node.get("mem", 0)
-    cores = node.cores_used + reserved
+    cores = max(0, group.cores_used + more_cores)
+    # What each job holds of the memory is not known; together they hold it all.
+    all_ended = more_cores < 0 and not cores
     return (
-        node.cores - cores >= plan.cores_per_node
-        and node.gpus - node.gpus_used >= plan.gpus_per_node
-        and node.memory_mb - node.memory_mb_used >= memory
+        group.cores - cores >= plan.cores_per_node
+        and group.gpus - max(0, group.gpus_used + more_gpus) >= plan.gpus_per_node
+        and group.memory_mb - (0 if all_ended else group.memory_mb_used) >= memory
         and (not plan.request.exclusive or not cores)
     )
 
@@ -120,19 +128,19 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
         if doubt is not None:
             yield doubt
     elif on_cluster.lacking(search.free):
-        up = tuple(node for node in search.suitable if is_up(node))
+        up = search.suitable & names_of(filter(is_up, on_cluster.pool))
         yield _not_available(search) if on_cluster.lacking(up) else _busy(search, search.free)
     else:
         yield from _room_doubts(search, search.free)
 
 
-def _busy(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Wait:
+def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
     on_cluster = search.on_cluster
     plan = on_cluster.plan
     share = counted(plan.cores_per_node, "core")
     if plan.gpus_per_node:
         share = f"{counted(plan.gpus_per_node, 'GPU')} and {share}"
-    job = _frees(on_cluster)
+    job = _frees(search)
     until = "when that changes is not known"
     if job is not None and job.end is not None:
         left = units.format_time(max(0, job.end - on_cluster.snapshot.asked_at))
@@ -141,7 +149,7 @@ def _busy(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Wait:
     words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share} free now"
     words += f"; requested {plan.nodes}"
     if len(free) >= plan.nodes:
-        names = sorted(on_cluster.required_hosts - {node.name for node in free})
+        names = sorted(on_cluster.required_hosts - free)
         verb = "do not have" if len(names) > 1 else "does not have"
         words += f", too few for --constraint={plan.request.constraint}"
         if names:
@@ -154,22 +162,19 @@ def _not_available(search: NodeSearch) -> Wait:
     """The wait for nodes that are down, drained or reserved: not for other jobs to end."""
     on_cluster, reserved = search.on_cluster, search.reserved
     plan, snapshot = on_cluster.plan, on_cluster.snapshot
-    named = on_cluster.named_hosts
-    down = [node for node in on_cluster.pool if not is_up(node)]
+    up = names_of(filter(is_up, on_cluster.pool))
+    down = names_of(on_cluster.pool) - up
     # Slurm first looks whether a node that was named is out of service, then how many are not.
     cause = "ReqNodeNotAvail"
-    if len(on_cluster.pool) - len(down) < plan.nodes and not any(
-        node.name in named for node in down
-    ):
+    if len(up) < plan.nodes and not down & on_cluster.named_hosts:
         cause = UNAVAILABLE
-    down += [] if reserved.by else [node for node in on_cluster.pool if node.name in reserved.nodes]
-    down = [node for node in search.fitting if node in down]
-    down = [node for node in down if node.name in named] or down
+    down = search.fitting & (down if reserved.by else down | reserved.nodes)
+    down = down & on_cluster.named_hosts or down
     said = []
     if down:
-        names = units.compress_hostlist([node.name for node in down])
-        states = ", ".join(sorted({node.state for node in down}))
-        said.append(f"{names} {'is' if len(down) == 1 else 'are'} {states}")
+        states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
+        verb = "is" if len(down) == 1 else "are"
+        said.append(f"{units.compress_hostlist(down)} {verb} {', '.join(sorted(states))}")
     until = None
     if reserved.by:
         said.append(in_words(reserved, snapshot))
@@ -180,7 +185,7 @@ def _not_available(search: NodeSearch) -> Wait:
             said.append(f"with -t {time_limit} or less it can start now")
         elif not down:
             until = max(reservation.end for reservation in reserved.by)
-    left = sum(1 for node in search.suitable if is_up(node))
+    left = len(search.suitable & up)
     available = counted(left, "node") if left else "no node"
     words = f"{available} of {plan.partition.name} {'is' if left < 2 else 'are'} available"
     words += f"; requested {plan.nodes}"
@@ -193,13 +198,14 @@ def _not_available(search: NodeSearch) -> Wait:
     return Wait("NC504", cause, "; ".join([words, *said]), source, until)
 
 
-def _frees(on_cluster: PlanOnCluster) -> Optional[MyJob]:
+def _frees(search: NodeSearch) -> Optional[MyJob]:
     """The user's running job whose end makes room for it.
 
     None: others' jobs hold what it needs, some of the user's own wait before it, or an end is not
     known.
     """
-    snapshot, name = on_cluster.snapshot, on_cluster.plan.partition.name
+    on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
+    name = on_cluster.plan.partition.name
     reasons = ("", "Resources", "Priority")
     if any(
         job.state == "PENDING" and job.reason in reasons and name in job.partitions
@@ -207,38 +213,27 @@ def _frees(on_cluster: PlanOnCluster) -> Optional[MyJob]:
     ):
         return None
     jobs = [job for job in running(snapshot.jobs) if job.end is not None and job.cores is not None]
-    nodes = {node.name: node for node in on_cluster.pool}
+    ended: Dict[str, Tuple[int, int]] = {}
     for job in sorted(jobs, key=lambda job: job.end or 0):
         for host in hosts(job.node_list):
-            if host in nodes:
-                nodes[host] = _without(job, nodes[host])
-        free = search_nodes(on_cluster, tuple(nodes.values())).free
-        if free is not None and not on_cluster.lacking(free):
+            cores, gpus = ended.get(host, (0, 0))
+            cores -= job.count * (job.cores or 0) // job.nodes
+            ended[host] = cores, gpus - job.count * (job.gpus or 0) // job.nodes
+        if not on_cluster.lacking(search.suitable & _with_room(on_cluster, ended)):
             return job
     return None
-
-
-def _without(job: MyJob, node: SiteNode) -> SiteNode:
-    """The node once the job has ended."""
-    cores = max(0, node.cores_used - job.count * (job.cores or 0) // job.nodes)
-    return replace(
-        node,
-        cores_used=cores,
-        gpus_used=max(0, node.gpus_used - job.count * (job.gpus or 0) // job.nodes),
-        # What each job holds of the memory is not known; together they hold it all.
-        memory_mb_used=node.memory_mb_used if cores else 0,
-    )
 
 
 # ------------------------------------------------------------------------------ doubts
 
 
-def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Doubt]:
+def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
     """Why a job may not start although there is room for it; the first reason only."""
     on_cluster = search.on_cluster
     room = "there is room for it, but"
     ahead = _ahead(on_cluster)
     young = on_cluster.unscheduled
+    reserved = {name: (cores, 0) for name, cores in search.reserved.parts.items()}
     if ahead:
         words = (
             f"{room} your job {ahead[0].id} waits for nodes before it; it starts earlier only "
@@ -250,7 +245,9 @@ def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Dou
                 "Slurm has not looked at it yet, or other jobs are before both"
             )
         yield Doubt(words, cause="Priority")
-    elif on_cluster.lacking([node for node in free if "PLANNED" not in node.state]):
+    elif on_cluster.lacking(
+        free - names_of(group for group in on_cluster.pool if "PLANNED" in group.state)
+    ):
         words = "Slurm plans another job for some of these nodes; it starts earlier only if that "
         yield Doubt(f"{room} {words}job is not delayed", cause="Priority")
     elif on_cluster.lacking(_left_by_others(on_cluster, free)):
@@ -259,19 +256,13 @@ def _room_doubts(search: NodeSearch, free: Tuple[SiteNode, ...]) -> Iterator[Dou
             "they are not delayed",
             cause="Priority",
         )
-    elif on_cluster.lacking(search_nodes(on_cluster, young.nodes).free or ()):
+    elif on_cluster.lacking(free & _with_room(on_cluster, young.taken)):
         yield Doubt(
             f"{room} your job {young.jobs[0].id} was submitted earlier and comes first; "
             "whether enough nodes remain is not known",
             cause="Resources",
         )
-    elif on_cluster.lacking(
-        [
-            node
-            for node in free
-            if _has_room(node, on_cluster, search.reserved.parts.get(node.name, 0))
-        ]
-    ):
+    elif on_cluster.lacking(free & _with_room(on_cluster, reserved)):
         yield Doubt(
             f"{room} a reservation keeps cores of some nodes; how many are left is not known"
         )
@@ -301,11 +292,11 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
 
     Slurm 22.05 marks only nodes as PLANNED where nothing runs; 24.11 marks others, too.
     """
-    idle = [node for node in search.free or () if not node.cores_used]
-    return search.on_cluster.lacking(idle)
+    idle = names_of(group for group in search.on_cluster.pool if not group.cores_used)
+    return search.on_cluster.lacking(idle & (search.free or set()))
 
 
-def _left_by_others(on_cluster: PlanOnCluster, free: Tuple[SiteNode, ...]) -> List[SiteNode]:
+def _left_by_others(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> FrozenSet[str]:
     """The nodes on which this job would delay no waiting job of others.
 
     None of them, where Slurm has not planned when such a job starts.
@@ -317,9 +308,8 @@ def _left_by_others(on_cluster: PlanOnCluster, free: Tuple[SiteNode, ...]) -> Li
         if job.user != snapshot.user and _waits_for_nodes(job) and _would_delay(on_cluster, job)
     ]
     if any(job.start is None for job in waiting):
-        return []
-    planned = {host for job in waiting for host in hosts(job.planned_nodes)}
-    return [node for node in free if node.name not in planned]
+        return frozenset()
+    return free - {host for job in waiting for host in hosts(job.planned_nodes)}
 
 
 def _waits_for_nodes(job: Union[MyJob, PartitionJob]) -> bool:
@@ -334,22 +324,21 @@ def _would_delay(on_cluster: PlanOnCluster, job: Union[MyJob, PartitionJob]) -> 
     return on_cluster.snapshot.asked_at + limit > job.start
 
 
-def _crowded(on_cluster: PlanOnCluster, free: Tuple[SiteNode, ...]) -> str:
+def _crowded(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
     """Why what the partition has on those nodes already may keep the job from them, or ""."""
     partition, cores = on_cluster.partition, on_cluster.plan.cores_per_node
     if partition is None:
         return ""
     most = partition.max_cores_per_node
     if most is not None and on_cluster.lacking(
-        [node for node in free if node.cores_used + cores <= most]
+        free & names_of(group for group in on_cluster.pool if group.cores_used + cores <= most)
     ):
         return (
             f"jobs of {partition.name} may use {most} cores per node together (MaxCPUsPerNode); "
             "how many are left is not known"
         )
-    if partition.whole == "user" and on_cluster.lacking(
-        [node for node in free if not node.cores_used]
-    ):
+    idle = names_of(group for group in on_cluster.pool if not group.cores_used)
+    if partition.whole == "user" and on_cluster.lacking(free & idle):
         return (
             f"on a node of {partition.name} only one user's jobs run at a time (ExclusiveUser), "
             "and whose run there is not known"

@@ -35,7 +35,7 @@ def _check(limit: Limit, search: NodeSearch) -> Iterator[Outcome]:
     if search.free is None:
         fewest = 0
     elif not on_cluster.lacking(search.free):
-        free = {node.name for node in search.free}
+        free = search.free
         any_of = wanted - len(named)
         most = len(named - own) + min(any_of, len(free - own - named))
         fewest = len(named - own) + max(0, any_of - len((free & own) - named))

@@ -11,7 +11,7 @@ from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.limits import Scope
-from neuronctl.slurm.scontrol import SiteNode, SitePartition
+from neuronctl.slurm.scontrol import NodeGroup, SitePartition
 
 
 def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, Citation]]:
@@ -20,12 +20,12 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
     What was planned stays as it is; only what it is held against is newer.
     """
     sources: Dict[Path, Citation] = {("partitions",): snapshot.says("scontrol show partition")}
-    nodes: Dict[str, List[SiteNode]] = {}
-    for node in snapshot.limits.nodes:
-        for name in node.partitions:
-            nodes.setdefault(name, []).append(node)
+    groups: Dict[str, List[NodeGroup]] = {}
+    for group in snapshot.limits.nodes:
+        for name in group.partitions:
+            groups.setdefault(name, []).append(group)
     partitions = {
-        site.name: _partition(site, nodes.get(site.name, ()), plan, snapshot, sources)
+        site.name: _partition(site, groups.get(site.name, ()), plan, snapshot, sources)
         for site in snapshot.limits.partitions
     }
     cluster = replace(plan.cluster, partitions=partitions)
@@ -35,7 +35,7 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
 
 def _partition(
     site: SitePartition,
-    nodes: Sequence[SiteNode],
+    groups: Sequence[NodeGroup],
     plan: JobPlan,
     snapshot: Snapshot,
     sources: Dict[Path, Citation],
@@ -72,15 +72,15 @@ def _partition(
             and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (Scope.QOS, "MaxTRES"))
         ]
         put("max_gpus", *min(most, default=(None, "sacctmgr show qos")))
-    if not nodes:
+    if not groups:
         return replace(base, **changed)
     show = "scontrol show node"
-    cores = tuple(node.cores for node in nodes)
+    cores = tuple(group.cores for group in groups for _ in group.names)
     # Where a core has several threads, Slurm counts those, and the site's rules the cores.
-    if all(node.threads == 1 for node in nodes) or not base.cores_per_node:
+    if all(group.threads == 1 for group in groups) or not base.cores_per_node:
         put("cores_per_node", cores if len(set(cores)) > 1 else cores[:1], show)
-    put("memory_mb_per_node", max(node.memory_mb for node in nodes) or None, show)
-    put("gpus_per_node", max(node.gpus for node in nodes), show)
-    models = {node.gpu for node in nodes if node.gpus}
+    put("memory_mb_per_node", max(group.memory_mb for group in groups) or None, show)
+    put("gpus_per_node", max(group.gpus for group in groups), show)
+    models = {group.gpu for group in groups if group.gpus}
     put("gpu", models.pop() or None if len(models) == 1 else None, show)
     return replace(base, **changed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Callable, Dict, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Callable, Dict, Optional, Sequence, Set, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.model import Citation
@@ -16,7 +16,7 @@ from neuronctl.planning.model import gpus_held
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import Association, Qos, association_in
-from neuronctl.slurm.scontrol import SiteNode, SitePartition
+from neuronctl.slurm.scontrol import NodeGroup, SitePartition
 from neuronctl.slurm.snapshot import limits_in_force, used_of_each
 
 CATALOG_LIMITS = (
@@ -217,10 +217,10 @@ class PlanOnCluster:
         return unscheduled(self.snapshot)
 
     @cached_property
-    def pool(self) -> Tuple[SiteNode, ...]:
+    def pool(self) -> Tuple[NodeGroup, ...]:
         """The nodes of the job's partition, as they are now."""
         name = self.plan.partition.name
-        return tuple(node for node in self.snapshot.nodes if name in node.partitions)
+        return tuple(group for group in self.snapshot.nodes if name in group.partitions)
 
     @cached_property
     def named_hosts(self) -> Set[str]:
@@ -240,12 +240,11 @@ class PlanOnCluster:
         plain = found is not None and len(found) == 1 and len(found[0].parts) == 1
         return found if plain or not found or not self.named_hosts else None
 
-    def lacking(self, nodes: Sequence[SiteNode]) -> bool:
+    def lacking(self, names: AbstractSet[str]) -> bool:
         """Whether these nodes are too few, or one that ``--nodelist`` requires is not among them.
 
         Of nodes for a constraint that is not known, whether they are too few for any job.
         """
-        names = frozenset(node.name for node in nodes)
         ways = choices(None, self.pool, self.plan.nodes) if self.choices is None else self.choices
         return not self.required_hosts <= names or not any(way.met_by(names) for way in ways or ())
 

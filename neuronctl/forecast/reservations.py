@@ -9,7 +9,7 @@ from neuronctl.forecast.outcomes import Outcome, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import Snapshot, is_reserved, slurm_says
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.scontrol import Reservation
+from neuronctl.slurm.scontrol import Reservation, names_of
 from neuronctl.units import hosts
 from neuronctl.words import counted, moment, verb
 
@@ -30,10 +30,9 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     snapshot, limit = on_cluster.snapshot, on_cluster.time_limit
     if snapshot.reservations is None:
         # What is not told shows in the nodes, as far as it has begun.
-        states = frozenset(node.name for node in snapshot.nodes if is_reserved(node))
-        return ReservedNodes(states, {}, ())
+        shown = names_of(group for group in snapshot.nodes if is_reserved(group))
+        return ReservedNodes(shown, {}, ())
     ends = None if limit is None else snapshot.asked_at + limit
-    cores: Dict[str, int] = {node.name: node.cores for node in snapshot.nodes}
     whole: Set[str] = set()
     parts: Dict[str, int] = {}
     by = []
@@ -41,11 +40,10 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
         over = reservation.end <= snapshot.asked_at or reservation.name in _own_names(on_cluster)
         if over or (ends is not None and reservation.start >= ends):
             continue
-        names = set(hosts(reservation.node_list))
-        known = {name for name in names if name in cores}
+        known = names_of(snapshot.nodes).intersection(hosts(reservation.node_list))
         if not known:
             continue
-        if _is_whole(reservation, cores):
+        if _is_whole(reservation, snapshot):
             by.append(reservation)
             whole.update(known)
         else:
@@ -54,10 +52,11 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     return ReservedNodes(frozenset(whole), parts, tuple(by))
 
 
-def _is_whole(reservation: Reservation, cores: Mapping[str, int]) -> bool:
-    """Whether it has all cores of its nodes. cores: by node, as far as they were asked about."""
+def _is_whole(reservation: Reservation, snapshot: Snapshot) -> bool:
+    """Whether it has all cores of its nodes."""
     names = hosts(reservation.node_list)
-    # Of others the cores are not known; they are as large as the largest.
+    cores = {name: group.cores for group in snapshot.nodes for name in group.names}
+    # Of those that were not asked about the cores are not known; they are as large as the largest.
     largest = max((cores[name] for name in names if name in cores), default=0)
     total = sum(cores.get(name, largest) for name in names)
     return reservation.cores is None or reservation.cores >= total
@@ -73,7 +72,7 @@ def own_nodes(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
     A job of a reservation with the flag FLEX may have any others too, and start before it begins.
     """
     snapshot = on_cluster.snapshot
-    everywhere = frozenset(node.name for node in on_cluster.pool)
+    everywhere = names_of(on_cluster.pool)
     if on_cluster.plan.request.reservation is None:
         return everywhere
     own = [
@@ -85,8 +84,7 @@ def own_nodes(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
         return None
     if "FLEX" in own[0].flags:
         return everywhere
-    cores = {node.name: node.cores for node in snapshot.nodes}
-    if own[0].start > snapshot.asked_at or not _is_whole(own[0], cores):
+    if own[0].start > snapshot.asked_at or not _is_whole(own[0], snapshot):
         return None
     return everywhere & set(hosts(own[0].node_list))
 
@@ -150,7 +148,7 @@ def _too_small(reservation: Reservation, on_cluster: PlanOnCluster) -> Iterator[
     several = len(_own_names(on_cluster)) > 1
     if not on_cluster.pool or not names or several or "FLEX" in reservation.flags:
         return
-    has = sum(1 for node in on_cluster.pool if node.name in names)
+    has = len(names & names_of(on_cluster.pool))
     others = sorted(on_cluster.required_hosts - names)
     hint = f"its nodes are {reservation.node_list}"
     begun = reservation.start <= on_cluster.snapshot.asked_at

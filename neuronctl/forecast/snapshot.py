@@ -8,7 +8,7 @@ from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.job_states import HOLDING
 from neuronctl.slurm.sacctmgr import LimitedGroup
-from neuronctl.slurm.scontrol import Reservation, SiteNode
+from neuronctl.slurm.scontrol import NodeGroup, Reservation
 from neuronctl.slurm.snapshot import Limits, MyJob
 from neuronctl.words import moment
 
@@ -39,7 +39,7 @@ class Snapshot:
     limits: Limits
     limits_at: int
     jobs: Tuple[MyJob, ...]
-    nodes: Tuple[SiteNode, ...]
+    nodes: Tuple[NodeGroup, ...]
     job_states: Mapping[int, str]
     asked_at: int
     groups: Tuple[str, ...] = ()
@@ -75,20 +75,20 @@ def running(jobs: Tuple[MyJob, ...]) -> Tuple[MyJob, ...]:
     return tuple(job for job in jobs if job.state in HOLDING)
 
 
-def is_reserved(node: SiteNode) -> bool:
-    """Whether a reservation has the node now, or some of its cores."""
-    return "RESERVED" in node.state or "MAINT" in node.state
+def is_reserved(group: NodeGroup) -> bool:
+    """Whether a reservation has each node now, or some of its cores."""
+    return "RESERVED" in group.state or "MAINT" in group.state
 
 
-def is_up(node: SiteNode) -> bool:
-    """Whether Slurm may start jobs on the node at all, as it is, reservations aside.
+def is_up(group: NodeGroup) -> bool:
+    """Whether Slurm may start jobs on the nodes at all, as they are, reservations aside.
 
     On one that still ends a job it may.
     """
-    state = node.state.replace("COMPLETING", "")
+    state = group.state.replace("COMPLETING", "")
     return not any(word in state for word in _UNUSABLE)
 
 
-def is_usable(node: SiteNode) -> bool:
-    """Whether Slurm starts jobs on the node now, where it has room, reservations aside."""
-    return not any(word in node.state for word in _UNUSABLE)
+def is_usable(group: NodeGroup) -> bool:
+    """Whether Slurm starts jobs on the nodes now, where they have room, reservations aside."""
+    return not any(word in group.state for word in _UNUSABLE)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import re
+from bisect import insort
 from itertools import islice
-from typing import List, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Tuple
 
 from neuronctl.forecast.snapshot import Snapshot, is_reserved, is_usable
-from neuronctl.frozen import dataclass, replace
-from neuronctl.slurm.scontrol import SiteNode
+from neuronctl.frozen import dataclass
 from neuronctl.slurm.snapshot import MyJob
+
+_Room = Tuple[int, int, int, int, Tuple[str, ...]]
+"""A node's free GPUs and cores, all its GPUs and cores, and its partitions."""
+_Rooms = Dict[_Room, List[Tuple[int, str]]]
+"""The names of nodes with the same room, each after its length: gpu9 comes before gpu10."""
 
 
 @dataclass(frozen=True)
 class Unscheduled:
-    """jobs: those that find room now, ``count`` as many of each as do. nodes: what they leave."""
+    """jobs: those that find room now, ``count`` as many of each as do.
+
+    taken: the cores and GPUs that they get, by node.
+    """
 
     jobs: Tuple[MyJob, ...]
-    nodes: Tuple[SiteNode, ...]
+    taken: Mapping[str, Tuple[int, int]]
 
 
 def unscheduled(snapshot: Snapshot) -> Unscheduled:
@@ -28,59 +36,61 @@ def unscheduled(snapshot: Snapshot) -> Unscheduled:
     """
     waiting = [job for job in snapshot.jobs if job.state == "PENDING"]
     full = {name for job in waiting if job.reason == "Resources" for name in job.partitions}
-    nodes = list(snapshot.nodes)
-    asked = {name for node in nodes for name in node.partitions}
-    usable = [n for n, node in enumerate(nodes) if is_usable(node) and not is_reserved(node)]
+    asked = {name for group in snapshot.nodes for name in group.partitions}
+    rooms: _Rooms = {}
+    for group in snapshot.nodes:
+        if is_usable(group) and not is_reserved(group):
+            gpus, cores = group.gpus - group.gpus_used, group.cores - group.cores_used
+            room = gpus, cores, group.gpus, group.cores, group.partitions
+            rooms.setdefault(room, []).extend((len(name), name) for name in group.names)
+    for names in rooms.values():
+        names.sort()
     placed = []
+    taken: Dict[str, Tuple[int, int]] = {}
     for job in waiting:
         behind = job.start is not None or full & set(job.partitions)
         if job.reason and (job.reason != "Priority" or behind):
             continue
         # On nodes that were not asked about, there may be room for all of them.
-        count = _place(job, nodes, usable) if asked & {*job.partitions} else job.count
+        count = _place(job, rooms, taken) if asked & {*job.partitions} else job.count
         if count:
             placed.append(job.of(count))
-    return Unscheduled(tuple(placed), tuple(nodes))
+    return Unscheduled(tuple(placed), taken)
 
 
-def _place(job: MyJob, nodes: List[SiteNode], usable: Sequence[int]) -> int:
+def _place(job: MyJob, rooms: _Rooms, taken: Dict[str, Tuple[int, int]]) -> int:
     """Take what the job (all its tasks) gets from the nodes; how many of them found room.
 
-    usable: the places of those where jobs start now. Each task gets the fullest of the nodes that
-    have room for it. These are fuller then, so that the next task gets the same ones, while it
-    fits.
+    rooms: the nodes where jobs start now. Each task gets the fullest of the nodes that have room
+    for it. These are fuller then, so that the next task gets the same ones, while it fits.
     """
     at_once = re.search(r"%(\d+)", job.id.tasks or "")
     most = min(job.count, int(at_once[1])) if at_once else job.count
     gpus, cores = -(-(job.gpus or 0) // job.nodes), max(1, -(-(job.cores or 0) // job.nodes))
-    fitting = []
-    for place in usable:
-        node = nodes[place]
-        if not any(name in node.partitions for name in job.partitions):
-            continue
-        # What a site's own rules add to the cores is not known yet: at least a GPU's part of them.
-        own = max(cores, node.cores * gpus // node.gpus) if node.gpus else cores
-        free_gpus, free_cores = node.gpus - node.gpus_used, node.cores - node.cores_used
-        room = min(free_gpus // gpus if gpus else most, free_cores // own)
-        if room > 0:
-            fitting.append((free_gpus, free_cores, place, own, room))
-    others = iter(sorted(fitting))
+    partitions = set(job.partitions)
+
+    def fitting() -> Iterator[Tuple[int, int, _Room, Tuple[int, str]]]:
+        for room in sorted(rooms):
+            free_gpus, free_cores, all_gpus, all_cores, of = room
+            # What a site's own rules add to the cores is not known yet: at least a GPU's part.
+            own = max(cores, all_cores * gpus // all_gpus) if all_gpus else cores
+            times = min(free_gpus // gpus if gpus else most, free_cores // own)
+            if times > 0 and not partitions.isdisjoint(of):
+                yield from ((times, own, room, name) for name in rooms[room])
+
     done = 0
-    chosen: List[Tuple[int, int, int]] = []  # for how many tasks, the node's place, cores of one
     while done < most:
-        chosen += (
-            (room, place, own) for *_, place, own, room in islice(others, job.nodes - len(chosen))
-        )
+        chosen = list(islice(fitting(), job.nodes))
         if len(chosen) < job.nodes:
             break
-        count = min(most - done, *(room for room, _, _ in chosen))
-        for _, place, own in chosen:
-            node = nodes[place]
-            nodes[place] = replace(
-                node,
-                gpus_used=node.gpus_used + count * gpus,
-                cores_used=node.cores_used + count * own,
-            )
-        chosen = [(room - count, place, own) for room, place, own in chosen if room > count]
+        count = min(most - done, *(times for times, *_ in chosen))
         done += count
+        for _, own, room, name in chosen:
+            before = taken.get(name[1], (0, 0))
+            taken[name[1]] = before[0] + count * own, before[1] + count * gpus
+            rooms[room].remove(name)
+            if not rooms[room]:
+                del rooms[room]
+            left = (room[0] - count * gpus, room[1] - count * own, *room[2:])
+            insort(rooms.setdefault(left, []), name)
     return done

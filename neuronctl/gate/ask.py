@@ -98,7 +98,7 @@ def ask_queue(snapshot: Snapshot) -> Tuple[PartitionJob, ...]:
     """
     from neuronctl.slurm.squeue import partition_queue
 
-    names = dict.fromkeys(name for node in snapshot.nodes for name in node.partitions)
+    names = dict.fromkeys(name for group in snapshot.nodes for name in group.partitions)
     return partition_queue(",".join(names), timeout=TIMEOUT)
 
 

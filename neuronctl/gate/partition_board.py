@@ -97,8 +97,8 @@ def partitions_now(
 def _partition_now(
     name: str, cluster: Cluster, catalog: Catalog, snapshot: Snapshot
 ) -> PartitionNow:
-    nodes = [node for node in snapshot.nodes if name in node.partitions]
-    gpus = any(node.gpus for node in nodes)
+    groups = [group for group in snapshot.nodes if name in group.partitions]
+    gpus = any(group.gpus for group in groups)
     request = JobRequest(script="job", partition=name, gpus_per_node=1 if gpus else None)
     judgement = judge(RuleContext(plan(request, cluster), catalog), snapshot)
     # How it is asked for is not the matter here, only whether there is a place for it.
@@ -117,13 +117,13 @@ def _partition_now(
         return Share(used, None if limit is None else limit.figure)
 
     free = used = down = 0
-    for one in nodes:
-        total, held = (one.gpus, one.gpus_used) if gpus else (one.cores, one.cores_used)
-        used += held
-        if not is_up(one) or "MAINT" in one.state:
-            down += total - held
+    for group in groups:
+        total, held = (group.gpus, group.gpus_used) if gpus else (group.cores, group.cores_used)
+        used += len(group.names) * held
+        if not is_up(group) or "MAINT" in group.state:
+            down += len(group.names) * (total - held)
         else:
-            free += total - held
+            free += len(group.names) * (total - held)
     return PartitionNow(
         partition=name,
         unit="GPU" if gpus else "core",

@@ -16,6 +16,7 @@ from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.forecast.start_conditions import unknown_dependencies
 from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.slurm.scontrol import names_of
 from neuronctl.units import hosts
 from neuronctl.words import counted, verb
 
@@ -225,7 +226,7 @@ def features(context: RuleContext) -> Iterator[Violation]:
     text = context.plan.request.constraint
     on_cluster, name = context.forecast.on_cluster, context.plan.partition.name
     pool = on_cluster.pool
-    known = {feature for node in pool for feature in node.features}
+    known = {feature for group in pool for feature in group.features}
     names = feature_names(text) if text and pool else []
     unknown = [one for one in names if one not in known]
     source = on_cluster.snapshot.says("scontrol show node")
@@ -234,16 +235,16 @@ def features(context: RuleContext) -> Iterator[Violation]:
         words = f"--constraint={text}: no node of {name} has the feature '{one}'"
         yield Violation(words, hint, source)
     fitting = context.forecast.nodes.fitting
-    there = {node.name for node in pool} - set(hosts(context.plan.request.exclude))
+    there = names_of(pool) - set(hosts(context.plan.request.exclude))
     there &= reservations.own_nodes(on_cluster) or there
     few = len(there) < context.plan.nodes or not on_cluster.required_hosts <= there
     # Too few nodes, whatever they are like, are the matter of other rules; so is a share of a node
     # that is too large for any of them.
-    if not any(is_large_enough(node, on_cluster) for node in pool):
+    if not any(is_large_enough(group, on_cluster) for group in pool):
         return
     if unknown or few or not on_cluster.lacking(fitting):
         return
-    missing = sorted(on_cluster.required_hosts - {node.name for node in fitting})
+    missing = sorted(on_cluster.required_hosts - fitting)
     count, meets = len(fitting), "meets" if len(fitting) < 2 else "meet"
     what = "" if text is None else f"{meets} --constraint={text} and "
     words = f"{count or 'no'} {'node' if count < 2 else 'nodes'} of {name} {what}"
@@ -263,7 +264,7 @@ def features(context: RuleContext) -> Iterator[Violation]:
 def excluded(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     plan, text = on_cluster.plan, on_cluster.plan.request.exclude
     source = on_cluster.snapshot.says("scontrol show node")
-    known = {node.name for node in on_cluster.snapshot.limits.nodes}
+    known = names_of(on_cluster.snapshot.limits.nodes)
     strangers = [name for name in hosts(text) if name not in known]
     if strangers and known:
         yield Violation(
@@ -271,7 +272,7 @@ def excluded(on_cluster: PlanOnCluster) -> Iterator[Violation]:
             f"the nodes of {plan.partition.name} are {plan.partition.node_list}",
             source,
         )
-    nodes = {node.name for node in on_cluster.pool}
+    nodes = names_of(on_cluster.pool)
     left = len(nodes - set(hosts(text)))
     if left < len(nodes) and left < plan.nodes <= len(nodes):
         yield Violation(

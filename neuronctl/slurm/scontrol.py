@@ -6,7 +6,7 @@ Both commands read several questions from their standard input, so that one proc
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import (
@@ -96,13 +96,14 @@ class Reservation:
 
 
 @dataclass(frozen=True)
-class SiteNode:
-    """A compute node. state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``.
+class NodeGroup:
+    """Compute nodes that are alike in all but their names; the figures are those of each.
 
-    cores, cores_used: Slurm's CPUs, of which a core has ``threads``.
+    state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``. cores, cores_used: Slurm's CPUs, of which a
+    core has ``threads``.
     """
 
-    name: str
+    names: Tuple[str, ...]
     state: str
     partitions: Tuple[str, ...]
     cores: int
@@ -115,6 +116,11 @@ class SiteNode:
     arch: str
     features: Tuple[str, ...]
     threads: int = 1
+
+
+def names_of(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
+    """The names of all their nodes."""
+    return frozenset().union(*(group.names for group in groups))
 
 
 @dataclass(frozen=True)
@@ -228,32 +234,46 @@ def _whole(one: Mapping[str, str]) -> str:
     return "user" if one.get("ExclusiveUser") == "YES" else ""
 
 
-def parse_nodes(text: str) -> Tuple[SiteNode, ...]:
-    """The ``NodeName=`` lines of ``scontrol --oneliner --detail show node``."""
-    nodes = []
-    for line in _lines(text, "NodeName"):
-        gpus = parse_gres_gpus(line.get("Gres", ""))
-        used = parse_gres_gpus(line.get("GresUsed", ""))
+_OF_NODES = re.compile(
+    " (?:ActiveFeatures|AllocMem|AllocTRES|Arch|CPUAlloc|CPUEfctv|CPUTot|Gres|GresUsed|Partitions"
+    r"|RealMemory|State|ThreadsPerCore)=\S*"
+)
+
+
+def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
+    """The ``NodeName=`` lines of ``scontrol --oneliner --detail show node``, and the other lines.
+
+    sinfo groups nodes, too, but makes one row of those with different numbers of cores in use.
+    """
+    alike: Dict[str, List[str]] = {}
+    for line in re.finditer(r"^NodeName=(\S+)(.*)", text, re.MULTILINE):
+        # Which of its GPUs are in use, in parentheses, does not matter.
+        figures = re.sub(r"\([^()]*\)", "", "".join(_OF_NODES.findall(line[2])))
+        alike.setdefault(figures, []).append(line[1])
+    groups = []
+    for figures, names in alike.items():
+        fields = _fields(figures)
+        used = parse_gres_gpus(fields.get("GresUsed", ""))
         if used is None:
-            used = parse_tres_gpus(line.get("AllocTRES", ""))
-        nodes.append(
-            SiteNode(
-                name=line["NodeName"],
-                state=line.get("State", "UNKNOWN"),
-                partitions=words(line.get("Partitions", "")),
-                cores=count(line.get("CPUEfctv", "") or line.get("CPUTot", "")) or 0,
-                cores_used=count(line.get("CPUAlloc", "")) or 0,
-                memory_mb=count(line.get("RealMemory", "")) or 0,
-                memory_mb_used=count(line.get("AllocMem", "")) or 0,
-                gpus=gpus or 0,
+            used = parse_tres_gpus(fields.get("AllocTRES", ""))
+        groups.append(
+            NodeGroup(
+                names=tuple(names),
+                state=fields.get("State", "UNKNOWN"),
+                partitions=words(fields.get("Partitions", "")),
+                cores=count(fields.get("CPUEfctv", "") or fields.get("CPUTot", "")) or 0,
+                cores_used=count(fields.get("CPUAlloc", "")) or 0,
+                memory_mb=count(fields.get("RealMemory", "")) or 0,
+                memory_mb_used=count(fields.get("AllocMem", "")) or 0,
+                gpus=parse_gres_gpus(fields.get("Gres", "")) or 0,
                 gpus_used=used or 0,
-                gpu=parse_gres_model(line.get("Gres", "")),
-                arch=line.get("Arch", ""),
-                features=words(line.get("ActiveFeatures", "")),
-                threads=count(line.get("ThreadsPerCore", "")) or 1,
+                gpu=parse_gres_model(fields.get("Gres", "")),
+                arch=fields.get("Arch", ""),
+                features=words(fields.get("ActiveFeatures", "")),
+                threads=count(fields.get("ThreadsPerCore", "")) or 1,
             )
         )
-    return tuple(nodes)
+    return tuple(groups), re.sub(r"^NodeName=.*\n?", "", text, flags=re.MULTILINE)
 
 
 def parse_reservations(text: str) -> Tuple[Reservation, ...]:
@@ -299,13 +319,13 @@ def parse_job_states(text: str) -> Dict[int, str]:
 
 
 def _lines(text: str, first: str) -> List[Dict[str, str]]:
-    found = []
-    for line in text.splitlines():
-        if line.startswith(first + "="):
-            one: Dict[str, str] = {}
-            for name, value in re.findall(r"(?<![A-Za-z/:])([A-Za-z/:]{1,40})=(\S*)", line):
-                one.setdefault(name, value)  # an administrator's Reason= may say anything after it
-            found.append(one)
+    return [_fields(line) for line in text.splitlines() if line.startswith(first + "=")]
+
+
+def _fields(line: str) -> Dict[str, str]:
+    found: Dict[str, str] = {}
+    for name, value in re.findall(r"(?<![A-Za-z/:])([A-Za-z/:]{1,40})=(\S*)", line):
+        found.setdefault(name, value)  # an administrator's Reason= may say anything after it
     return found
 
 

@@ -75,7 +75,7 @@ class Limits:
 
     config: site.SiteConfig
     partitions: Tuple[site.SitePartition, ...]
-    nodes: Tuple[site.SiteNode, ...]
+    nodes: Tuple[site.NodeGroup, ...]
     qos: Optional[Tuple[database.Qos, ...]]
     associations: Tuple[database.Association, ...]
     stamp: int = 0
@@ -168,7 +168,7 @@ class Now:
     """
 
     jobs: Tuple[MyJob, ...]
-    nodes: Tuple[site.SiteNode, ...]
+    nodes: Tuple[site.NodeGroup, ...]
     job_states: Dict[int, str]
     limits: Optional[Limits]
     limited_groups: Tuple[database.LimitedGroup, ...] = ()
@@ -290,8 +290,7 @@ def ask_now(
         raise SlurmUnavailableError(
             f"squeue's answer cannot be read: {str(error)[:80]!r}"
         ) from None
-    told = _good(answers[1], part=True).stdout
-    seen = site.parse_nodes(told)
+    seen, told = site.parse_nodes(_good(answers[1], part=True).stdout)
     limited_groups = database.parse_groups(told, user) if user else ()
     stamp = database.limits_stamp(told)
     limits = None

@@ -14,7 +14,7 @@ from neuronctl.rules import RuleContext
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope, read_limits
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, Qos
-from neuronctl.slurm.scontrol import Reservation, SiteConfig, SiteNode, SitePartition
+from neuronctl.slurm.scontrol import NodeGroup, Reservation, SiteConfig, SitePartition
 from neuronctl.slurm.snapshot import Limits, MyJob
 
 NOW = 1_800_000_000
@@ -29,10 +29,12 @@ MINE = Association("lab", "", ("normal",), "normal", is_default=True)
 CONFIG = SiteConfig("toy", "22.05.8", 101, ("associations", "limits", "qos"), True)
 
 
-def node(name: str, used: int = 0, **fields: Any) -> SiteNode:
+def node(name: str, used: int = 0, **fields: Any) -> NodeGroup:
     """A node of 64 cores and 8 GPUs, ``used`` of them."""
     return dataclasses.replace(
-        SiteNode(name, "IDLE", ("gpu",), 64, used * 8, 512000, 0, 8, used, "a100", "x86_64", ()),
+        NodeGroup(
+            (name,), "IDLE", ("gpu",), 64, used * 8, 512000, 0, 8, used, "a100", "x86_64", ()
+        ),
         **fields,
     )
 

@@ -164,9 +164,19 @@ def test_scontrol_and_sacctmgr_rows() -> None:
     assert part.over_time == 120
     assert (part.submit_hosts, part.max_cores_per_node, part.whole) == ("login[1-2]", 15, "user")
     assert (part.max_memory_mb_per_node, part.max_memory_mb_per_cpu) == (100, 10)
-    (one,) = parse_nodes(
+    (one, other), rest = parse_nodes(
+        "No reservations\n"
         "NodeName=n1 CPUAlloc=8 CPUTot=64 Gres=gpu:a100:8(S:0-1) GresUsed=gpu:a100:3(IDX:0-2) "
         "RealMemory=1000 AllocMem=10 State=MIXED Partitions=gpu,old  Reason=State=x\n"
+        "NodeName=n2 CPUAlloc=8 CPUTot=64 State=MIXED\n"
+        "NodeName=n3 CPUAlloc=8 CPUTot=64 Gres=gpu:a100:8(S:0-1) GresUsed=gpu:a100:3(IDX:1,4,5) "
+        "RealMemory=1000 AllocMem=10 State=MIXED Partitions=gpu,old Comment=a=b\n"
+        "No licenses\n"
+    )
+    assert (one.names, other.names, rest) == (
+        ("n1", "n3"),
+        ("n2",),
+        "No reservations\nNo licenses\n",
     )
     assert (one.gpus, one.gpus_used, one.gpu, one.cores_used, one.state) == (
         8,

@@ -15,6 +15,8 @@ JOBS = (100, 1_000, 4_000, 10_000)
 FULL = 4_000
 """Jobs in the controller for everything else."""
 MINE = 100
+NODES = (10, 1_000, 3_000, 10_000)
+"""Nodes of the site, for the curve of the gate."""
 RECORDS = (10, 100, 1_000, 10_000)
 USUAL = 1_000
 """Job records for everything but the curve."""
@@ -68,6 +70,23 @@ def starting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
             case("import click and jinja2", ["python", "-c", "import click, jinja2"]),
             case("import click and rich", ["python", "-c", _CLICK_AND_RICH]),
             case("true", ["true"]),
+        ],
+        rounds,
+    )
+    say("the gate at large sites")
+    path = cluster.run(["printenv", "PATH"]).strip()
+    sites = {count: f"{cluster.scratch}/site-{count}" for count in NODES}
+    for count, site in sites.items():
+        many_nodes = f"{cluster.scratch}/inside/many_nodes.py"
+        cluster.run(["python", many_nodes, site, str(count), SUBMITTING])
+    groups["nodes"] = cluster.measure(
+        [
+            case(
+                str(count),
+                ["neuronctl", "submit", "--dry-run", *SUBMIT, "train.py"],
+                env={"PATH": f"{site}:{path}"},
+            )
+            for count, site in sites.items()
         ],
         rounds,
     )

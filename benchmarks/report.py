@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, List, Mapping, Sequence
 
-from benchmarks.cases import FULL, JOBS, MINE, RECORDS, USUAL
+from benchmarks.cases import FULL, JOBS, MINE, NODES, RECORDS, USUAL
 from benchmarks.figures import Line, Samples, number
 from benchmarks.verdict import SUBMITTING, TERMINAL_MORE
 
@@ -50,6 +50,8 @@ def page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
         _conditions(results),
         "## How status scales\n",
         _growth(results),
+        "## How the gate scales\n",
+        _sites(results),
         "## The floor\n",
         _floor(results),
     ]
@@ -120,6 +122,17 @@ def _growth(results: Mapping[str, Any]) -> str:
     records = _table(["records", "of queued jobs", "read", "`status`", "peak memory"], rows)
     return (
         f"{MINE} of the jobs are always the user's.\n\n{jobs}\n\nWith {FULL:,} jobs:\n\n{records}\n"
+    )
+
+
+def _sites(results: Mapping[str, Any]) -> str:
+    measured = {count: Samples.of(results["groups"]["nodes"][str(count)]) for count in NODES}
+    rows = [[f"{count:,}", f"{one} ms", f"{one.memory:.1f} MB"] for count, one in measured.items()]
+    return (
+        "`submit --dry-run`, which reads the limits anew, with a scontrol that tells of so many "
+        "nodes more (`benchmarks/inside/many_nodes.py`).\n\n"
+        + _table(["nodes", "`submit --dry-run`", "peak memory"], rows)
+        + "\n"
     )
 
 

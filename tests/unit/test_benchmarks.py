@@ -137,6 +137,7 @@ def results() -> Dict[str, Any]:
         "groups": {
             **{f"{jobs} jobs": group(status=50, squeue=20) for jobs in cases.JOBS},
             "records": group(**{str(count): 50 for count in cases.RECORDS}),
+            "nodes": group(**{str(count): 100 for count in cases.NODES}),
             "status": group(
                 **{"status": 50, "squeue": 20, "squeue --json": 480, "--version": 24},
                 **{"on a terminal": 90, "bare": 60},

@@ -43,6 +43,8 @@ def quote(word: CommandWord) -> str:
 
 
 def _literal(word: str) -> str:
+    if "'" in word and re.fullmatch(r"[^\x00-\x1f\x7f\"$`\\!]*", word):
+        return f'"{word}"'  # "it's" is easier to read than 'it'"'"'s'
     # sbatch rejects a script with CR LF anywhere in it.
     return shlex.quote(word).replace("\r", "'$'\\r''")
 

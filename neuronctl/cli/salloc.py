@@ -65,7 +65,7 @@ def command(
     planned = plan_job(options, catalog_file=catalog, job_file=job_file, interactive=True)
     job = judge_and_report(planned, force=force, explain=explain, dry_run=dry_run)
     # Not before: it is imported while Slurm answers.
-    from neuronctl.rendering.launch_command import contained_command
+    from neuronctl.rendering.launch_command import contained_launch
     from neuronctl.rendering.render import render_shell
     from neuronctl.slurm.process import run_interactive
 
@@ -77,15 +77,17 @@ def command(
             print_script(f"{join(argv)}\n")
             return 0
         return run_interactive(argv)
-    request, command = job.plan.request, '"$@"' if words else None
+    request, launch = job.plan.request, None
+    command = '"$@"' if words else None
     contained = request.container is not None
     given = words
     if words and (contained or request.expand):
         # These words are evaluated on the first node: they stand in the wiring.
         spelled = [expanded(word) if request.expand else word for word in words]
-        command = contained_command(job.plan, spelled) if contained else join(spelled)
+        command = join(spelled)
+        launch = contained_launch(job.plan, spelled) if contained else None
         given = ()
-    wiring = render_shell(job.plan, command=command, template=template)
+    wiring = render_shell(job.plan, command=command, launch=launch, template=template)
     if command is None:
         program = ["--pty", "bash", "-c", _SHELL]
     else:

@@ -100,42 +100,72 @@ def _shell_words(text: str, file: str, block: str) -> Tuple[Shell, ...]:
     return tuple(words)
 
 
-def launch_text(plan: JobPlan, parts: LaunchParts) -> str:
+@dataclass(frozen=True)
+class Launch:
+    """The launch of a plan, as shell text.
+
+    words: the command that starts the program. function: what each task runs, where that is more
+    than a command. helpers: the functions of helpers.j2 that it calls.
+    """
+
+    words: Tuple[str, ...]
+    function: str = ""
+    helpers: Tuple[str, ...] = ()
+
+    def command(self, indent: str = "") -> str:
+        """The command, with its further lines indented, where it stands in a function."""
+        return _wrap(self.words, indent + "    ")
+
+
+def launch_of(plan: JobPlan, parts: LaunchParts, step: str = "") -> Launch:
     """The command that starts the program.
 
-    What has to be evaluated on each node goes into a ``bash -c`` of each task; the program's
-    own words are handed to it as arguments, so that no second shell ever reads them.
+    What has to be evaluated on each node, and the program's words with it, is a function that a
+    bash of each task is given. step: the name of the function that the launch stands in.
     """
-    if plan.inline:
-        return (plan.request.body or "").strip("\n")
     wrapping = plan.wrapping
     once = [*parts.once, *map(quote, wrapping.srun)]
     command = [*map(quote, wrapping.prefix), *parts.task]
-    arguments, words = positional(plan.program)
+    program = list(map(quote, plan.program))
     forwarded = _forwarded(plan, parts)
-    split = once and words != plan.program
     signal = _of_processes(plan)
-    stays = parts.differs_by_task or signal is not None
-    if not forwarded and not stays and not split:
-        return _wrap([*once, *command, *map(quote, plan.program)], "    ")
+    # srun and mpirun start another command at a lone colon.
+    colon = once and ":" in plan.program
+    if not (forwarded or parts.differs_by_task or signal or colon):
+        return Launch((*once, *command, *program))
+    several = plan.most_nodes * plan.ntasks_per_node > 1
+    stays = signal is not None or (parts.differs_by_task and several)
+    name = "on_each_node" if plan.launcher.one_task_per_node else "each_task"
+    name = f"{step}_{name}" if step else name
+    helpers = (("supervise",) if stays else ()) + (("pass_on",) if signal else ())
+    call = [*helpers[:1], *([plan.launcher.marks] if signal else []), name]
+    given: Tuple[CommandWord, ...] = ()
+    if sum(map(len, map(os.fsencode, program))) > _LONGEST or any(
+        isinstance(word, Shell) for word in plan.program
+    ):
+        # As arguments of bash: what the batch shell expands, and what is too long for one word.
+        arguments, given = positional(plan.program)
+        program = [arguments]
+        call.append(re.sub(r'(["$])', r"\\\1", arguments))
     with reported("task.j2", template_environment.directories()):
         text = (
             template_environment.for_scripts()
             .get_template("task.j2")
             .render(
+                name=name,
                 # One line each: a shell expands all words of an 'export' before it sets the first.
                 exports=[list(group) for group in (parts.exports, forwarded) if group],
-                command=[*command, arguments],
-                stays=stays,
-                launcher=plan.launcher,
-                signal=signal,
-                wrap=lambda words: _wrap(words, "      "),
+                command=[*command, *program],
+                wrap=lambda words: _wrap(words, "        "),
             )
         )
-    head = _wrap([*once, "bash", "-c"], "    ")
-    task_name = parts.task[0] if parts.task else "task"
-    task = quote("\n" + text.rstrip("\n"))
-    return f"{head} {task} {_wrap([task_name, *map(quote, words)], '    ')}"
+    shell = f'"$(declare -f {" ".join((name, *helpers))}); {" ".join(call)}"'
+    words = (*once, f"bash -c {shell}", *(["bash"] if given else []), *map(quote, given))
+    return Launch(words, text.rstrip("\n"), helpers)
+
+
+_LONGEST = 120_000
+"""Bytes of a program's words in a function: Linux takes 131072 in a word, the helpers' included."""
 
 
 def _of_processes(plan: JobPlan) -> Optional[Signal]:
@@ -146,14 +176,14 @@ def _of_processes(plan: JobPlan) -> Optional[Signal]:
     return signal
 
 
-def contained_command(plan: JobPlan, words: Sequence[str]) -> str:
-    """The command that runs ``words`` once, on this node, in the container of ``plan``."""
+def contained_launch(plan: JobPlan, words: Sequence[str]) -> Launch:
+    """The launch that runs ``words`` once, on this node, in the container of ``plan``."""
     once: Tuple[CommandWord, ...] = ()
     if plan.wrapping.srun:
         once = ("srun", "--nodes=1", "--ntasks=1", f"--cpus-per-task={plan.cores_per_node}")
         once += plan.cluster.policy.srun_options
     parts = LaunchParts(once=tuple(Shell(quote(word)) for word in once))
-    return launch_text(replace(plan, program=tuple(words)), parts)
+    return launch_of(replace(plan, program=tuple(words)), parts)
 
 
 def _forwarded(plan: JobPlan, parts: LaunchParts) -> List[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.console import printable
@@ -11,7 +12,7 @@ from neuronctl.errors import TemplateError
 from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import Directive, JobPlan
 from neuronctl.rendering import template_environment
-from neuronctl.rendering.launch_command import launch_parts, launch_text
+from neuronctl.rendering.launch_command import Launch, launch_of, launch_parts
 from neuronctl.rendering.preflight import checks
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
 from neuronctl.shell import quote
@@ -24,30 +25,105 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
 
     Raises TemplateError with file and line.
     """
+    parts = launch_parts(plan)
+    checked = checks(plan, parts)
+    steps = _steps(plan)
+    launch = Launch(()) if steps or plan.inline else launch_of(plan, parts)
+    launches = [run.launch for step in steps for run in step.runs] or [launch]
+    helpers = {helper for one in launches for helper in one.helpers}
+    if plan.passes_signal and (steps or not plan.launcher.by_srun):
+        helpers.add("pass_on")
+    looks = plan.preflight and any(
+        (checked.srun, checked.programs, checked.files, checked.binds, checked.gpus)
+        + (plan.request.venv is not None, plan.request.conda is not None)
+    )
+    meets = plan.rendezvous and plan.most_nodes > 1
+    calls = ["meet_on_first_node"] if meets else []
+    calls += ["check_nodes || exit 1"] if looks else []
+    calls += [step.call for step in steps]
+    calls_later = plan.in_background or bool(launch.helpers)
+    inside = _inside(
+        rendezvous=meets, preflight=looks and (checked.srun or calls_later), launch=calls_later
+    )
+    functions = [text for step in steps for run in step.runs for text in run.functions]
+    command = launch.command("    " if inside else "")
+    if plan.inline and inside:
+        command = "shell_text"
+        functions = [_function("shell_text", *_of_body(plan))]
+    elif plan.inline:
+        command = (plan.request.body or "").strip("\n")
+    elif launch.function:
+        functions = [launch.function]
+    setup = plan.request.setup
     starts = (
         printable(plan.starts) if plan.nodes * plan.ntasks_per_node * plan.processes > 1 else ""
     )
-    return _render("job.sh.j2", plan, template, steps=_steps(plan), starts=starts)
+    return _render(
+        "job.sh.j2",
+        plan,
+        template,
+        before=parts.before,
+        checks=checked,
+        looks=looks,
+        inside=inside,
+        calls=calls,
+        setup=_users_lines(setup) if setup and "environment" in inside else setup,
+        launch=command,
+        functions=functions,
+        helpers=helpers,
+        steps=steps,
+        starts=starts,
+    )
 
 
 def render_shell(
-    plan: JobPlan, *, command: Optional[str] = None, template: Optional[str] = None
+    plan: JobPlan,
+    *,
+    command: Optional[str] = None,
+    launch: Optional[Launch] = None,
+    template: Optional[str] = None,
 ) -> str:
     """What the shell on the first node of an interactive allocation reads at its start.
 
-    command: shell text of the command that the text ends by running, in place of a shell.
+    command: shell text of the command that the text ends by running, in place of a shell. launch:
+    the same as a launch.
     """
-    return _render("salloc.sh.j2", plan, template, command=command)
+    return _render(
+        "salloc.sh.j2",
+        plan,
+        template,
+        command=command if launch is None else launch.command(),
+        functions=[launch.function] if launch and launch.function else [],
+    )
 
 
 def render_run(plan: JobPlan) -> str:
     """The shell text that launches ``plan`` from the allocation it stands in."""
-    return _render("run.sh.j2", plan)
+    parts = launch_parts(plan)
+    launch = launch_of(plan, parts)
+    meets = plan.rendezvous and plan.most_nodes > 1
+    inside = _inside(rendezvous=meets, launch=bool(launch.helpers))
+    return _render(
+        "run.sh.j2",
+        plan,
+        before=parts.before,
+        inside=inside,
+        launch=launch.command("    " if inside else ""),
+        functions=[launch.function] if launch.function else [],
+        helpers=launch.helpers,
+    )
 
 
-def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) -> str:
+def _render(
+    name: str,
+    plan: JobPlan,
+    asked: Optional[str] = None,
+    calls: Sequence[str] = (),
+    **more: Any,
+) -> str:
     """Fill in a template: a shipped one's name, which the user's own of that name replaces.
 
+    calls: the lines that call helpers, whose remarks share a column with those of the variables.
     asked: a file, by a path with a slash, or the name of one of the user's, in its place.
     ``shipped/NAME`` is always the shipped one, for the user's to extend. What lies in the working
     directory never counts by its name alone: a template is a program.
@@ -62,14 +138,12 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
                 raise TemplateError(f"there is no template '{asked}'", "name an existing file")
             first = [os.path.dirname(os.path.abspath(asked))]
             name = os.path.basename(asked)
-    parts = launch_parts(plan)
+    width = max(_width(_export_lines(plan)), *map(len, calls), 0)
     context: Dict[str, Any] = {
         "plan": plan,
         "directives": directive_lines(plan),
-        "exports": export_lines(plan),
-        "before": parts.before,
-        "launch": launch_text(plan, parts),
-        "checks": checks(plan, parts),
+        "exports": _with_remarks(_export_lines(plan), width),
+        "aligned": lambda text, remark: _with_remarks([(text, remark)], width)[0],
         **more,
     }
     environment = template_environment.for_scripts(*first)
@@ -81,46 +155,107 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
         return text
 
 
+_BLOCKS = ("rendezvous", "environment", "preflight", "launch")
+
+
+def _inside(**calls_helpers: object) -> Tuple[str, ...]:
+    """The blocks of a script from the first on that calls a helper."""
+    first = next((block for block in _BLOCKS if calls_helpers.get(block)), None)
+    return () if first is None else _BLOCKS[_BLOCKS.index(first) :]
+
+
 @dataclass(frozen=True)
 class Run:
-    """A launch as a job's script has it.
+    """A launch as a step of a job's script has it: a function, or two.
 
-    says: what is started how often. lines: what comes before the launch.
+    says: what is started how often.
     """
 
+    name: str
     says: str
-    lines: Tuple[str, ...]
-    launch: str
+    launch: Launch
+    functions: Tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class StepText:
     """A step as a job's script has it: what runs side by side, or one run."""
 
+    number: int
     runs: Tuple[Run, ...]
     allow_failure: bool = False
 
+    @property
+    def call(self) -> str:
+        """The line that runs it."""
+        names = " ".join(run.name for run in self.runs)
+        return f"{'try' if self.allow_failure else 'run'}_step {self.number} {names}"
+
+    @property
+    def says(self) -> str:
+        return "side by side" if len(self.runs) > 1 else self.runs[0].says
+
 
 def _steps(plan: JobPlan) -> List[StepText]:
-    return [
-        StepText(
-            tuple(_run(plan, launch, index) for index, launch in enumerate(step.launches)),
-            step.allow_failure,
+    steps = []
+    for number, step in enumerate(plan.steps, 1):
+        names = [f"step_{number}"]
+        if len(step.launches) > 1:
+            names = [f"step_{number}_{part}" for part in range(1, len(step.launches) + 1)]
+        runs = (
+            _run(plan, launch, name, beside)
+            for beside, (launch, name) in enumerate(zip(step.launches, names))
         )
-        for step in plan.steps
-    ]
+        steps.append(StepText(number, tuple(runs), step.allow_failure))
+    return steps
 
 
-def _run(job: JobPlan, plan: JobPlan, beside: int) -> Run:
+def _run(job: JobPlan, plan: JobPlan, name: str, beside: int) -> Run:
     """beside: how many others were started just before, at the same time."""
     parts = launch_parts(plan)
     changed = [export for export in plan.exports if export not in job.exports]
-    lines = export_lines(replace(plan, exports=tuple(changed)))
+    lines = _with_remarks(_export_lines(replace(plan, exports=tuple(changed))))
     if plan.rendezvous and plan.nodes == 1 and job.nodes > 1:
         lines.append("export MASTER_ADDR=127.0.0.1")
     if plan.rendezvous and beside:
         lines.append(f"export MASTER_PORT=$((MASTER_PORT + {beside}))")
-    return Run(printable(plan.starts), (*lines, *parts.before), launch_text(plan, parts))
+    lines = [f"    {line}" for line in (*lines, *parts.before)]
+    says = printable(plan.starts)
+    if plan.inline:
+        return Run(name, says, Launch(()), (_function(name, *lines, *_of_body(plan), says=says),))
+    launch = launch_of(plan, parts, name)
+    text = _function(name, *lines, f"    {launch.command('    ')}", says=says)
+    return Run(name, says, launch, (text, *filter(None, [launch.function])))
+
+
+def _function(name: str, *lines: str, says: str = "") -> str:
+    return "\n".join([f"{name}() {{{says and f'  # {says}'}", *lines, "}"])
+
+
+def _of_body(plan: JobPlan) -> Tuple[str, ...]:
+    """The lines of a shell text, as the body of a function."""
+    body = (plan.request.body or "").strip("\n")
+    return (f"eval {quote(body)}" if re.search(_READ_BY_LINE, body) else body, _EXIT)
+
+
+_EXIT = "exit  # in here, where a trap of EXIT finds the variables of these lines"
+
+
+def _users_lines(lines: Tuple[str, ...]) -> Tuple[str, ...]:
+    """The user's lines as a function has them, indented unless that would alter a word."""
+    text = "\n".join(lines)
+    if re.search(_READ_BY_LINE, text):
+        return (f"    eval {quote(text)}",)
+    try:
+        for line in text.split("\n"):
+            shlex.split(line)
+    except ValueError:  # a quotation goes on in the next line
+        return lines
+    return lines if "<<" in text else tuple(f"    {line}" for line in text.split("\n"))
+
+
+_READ_BY_LINE = r"\b(extglob|expand_aliases)\b|\\\Z"
+"""What bash, which reads a function as a whole, would not read as it reads a script."""
 
 
 def directive_lines(plan: JobPlan) -> List[str]:
@@ -130,7 +265,7 @@ def directive_lines(plan: JobPlan) -> List[str]:
     )
 
 
-def export_lines(plan: JobPlan) -> List[str]:
+def _export_lines(plan: JobPlan) -> List[_Line]:
     """The lines that set the job's variables; a secret is only checked to be there."""
     lines = []
     before = "launch" if plan.hosts else "submit"
@@ -140,7 +275,7 @@ def export_lines(plan: JobPlan) -> List[str]:
         else:
             text = f"export {variable.name}={quote(variable.value)}"
         lines.append((text, variable.remark))
-    return _with_remarks(lines)
+    return lines
 
 
 def option_text(directive: Directive) -> str:
@@ -161,7 +296,15 @@ def quote_directive(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _with_remarks(lines: Sequence[Tuple[str, str]]) -> List[str]:
-    """Lines of (text, remark) pairs, with the remarks in one column, each on its line."""
-    width = max((len(text) for text, remark in lines if remark and len(text) < 60), default=0)
+_Line = Tuple[str, str]
+"""A line of a script, and a remark on it or ""."""
+
+
+def _with_remarks(lines: Sequence[_Line], width: Optional[int] = None) -> List[str]:
+    """Lines with their remarks, by default in one column."""
+    width = _width(lines) if width is None else width
     return [f"{text:<{width}}  # {printable(remark)}" if remark else text for text, remark in lines]
+
+
+def _width(lines: Sequence[_Line]) -> int:
+    return max((len(text) for text, remark in lines if remark and len(text) < 60), default=0)

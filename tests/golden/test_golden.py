@@ -97,8 +97,9 @@ def test_tutorial_script_carries_what_the_tutorial_says() -> None:
     lines = script.splitlines()
     modules = lines.index("module purge")
     assert lines[modules + 1].startswith("module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1")
-    launch = script[script.index("\nsrun ") :]
-    assert launch.rstrip().endswith(" python train_hvd.py")
+    assert 'bash -c "$(declare -f each_task supervise); supervise each_task"\n' in script
+    task = script[script.index("\neach_task() {") :].partition("\n}\n")[0]
+    assert task.endswith("\n    exec python train_hvd.py")
 
 
 def test_tutorial_allocation_carries_what_the_tutorial_says() -> None:
@@ -111,6 +112,11 @@ def test_tutorial_allocation_carries_what_the_tutorial_says() -> None:
     assert asked <= set(command[: command.index("srun")])
 
 
+GIVEN = re.compile(r"declare -f ([\w ]+)\)")
+"""The functions that a bash on each node gets."""
+HELPERS = "# ---- Helpers, the same in every script of this kind: "
+
+
 def body(name: str) -> List[str]:
     return (SCRIPTS / name).read_text(encoding="utf-8").splitlines()
 
@@ -120,7 +126,8 @@ def test_free_of_well_known_defects(name: str) -> None:
     """What public scripts get wrong, and what can be seen in the text alone."""
     text = "\n".join(line for line in body(name) if not line.lstrip().startswith("# "))
     code = re.sub(r"'[^']*'", "''", text)  # the program's own words are not ours
-    outside_tasks = re.sub(r"^srun .*", "", code, flags=re.MULTILINE | re.DOTALL)
+    given = "|".join({name for names in GIVEN.findall(code) for name in names.split()}) or "-"
+    outside_tasks = re.sub(rf"(?ms)^({given})\(\) {{.*?^}}$", "", code)
     assert not re.search(r"\$\{?SLURM_(PROCID|NODEID|LOCALID)", outside_tasks)
     assert not re.search(r"hostname (-[iI]|--ip|--all)", code)
     assert not re.search(r"CUDA_VISIBLE_DEVICES=", code)
@@ -129,12 +136,31 @@ def test_free_of_well_known_defects(name: str) -> None:
     assert "set -u" not in code
     assert not re.search(r"[\r\u2010-\u2015\u00a0]", code)
     for line in "\n".join(body(name)).replace(" \\\n", "").splitlines():
-        if line.startswith("srun "):
+        if re.match(r" *(exec )?srun ", line):
             # The look before the launch goes on after a defect: all nodes shall speak.
-            wanted = "0" if "bash -s" in line else "1"
+            wanted = "0" if "check_node" in line else "1"
             assert "--cpus-per-task=" in line and f"--kill-on-bad-exit={wanted}" in line
     starts = [n for n, line in enumerate(body(name)) if line.startswith("#SBATCH")]
     assert starts == list(range(1, len(starts) + 1)), "directives stand together, at the top"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_screen_is_the_whole_story(name: str) -> None:
+    lines = body(name)
+    story = [number for number, line in enumerate(lines) if line.startswith(HELPERS)]
+    # A step is a function of its own: its text is as long as the user's.
+    steps = [number for number, line in enumerate(lines) if line.startswith("step_1() {")]
+    assert [*steps, *story, len(lines)][0] <= 45
+    if story:
+        called = "\n".join(lines[: story[0]])
+        defined = re.findall(r"(?m)^(\w+)\(\) {", "\n".join(lines[story[0] :]))
+        helpers = "\n".join(lines[story[0] :])
+        assert lines[-1] == "job"
+        assert all(helpers.count(one) + called.count(one) > 1 for one in defined), "none in vain"
+
+
+def test_a_job_of_one_gpu_fits_into_25_lines() -> None:
+    assert len(body("neuron-python-one-gpu.sh")) <= 25, "with the preflight"
 
 
 def test_secret_is_in_no_script() -> None:

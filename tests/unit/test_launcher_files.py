@@ -12,7 +12,7 @@ from plan_builders import plan_of
 
 from neuronctl.errors import NeuronctlError, TemplateError, UsageError
 from neuronctl.launch import launchers
-from neuronctl.rendering.launch_command import BLOCKS, launch_parts, launch_text
+from neuronctl.rendering.launch_command import BLOCKS, launch_of, launch_parts
 from neuronctl.rendering.render import render_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +45,8 @@ def write(directory: Path, text: str, name: str = "mine") -> Path:
 
 def line(name: str = "mine", **fields: object) -> str:
     made = plan_of(launcher=name, **{"nodes": 2, **fields})
-    return launch_text(made, launch_parts(made))
+    launch = launch_of(made, launch_parts(made))
+    return f"{launch.function}\n{launch.command()}".strip()
 
 
 def test_order_of_directories(site: Path, own: Path) -> None:

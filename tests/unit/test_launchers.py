@@ -14,7 +14,7 @@ from plan_builders import plan_of
 
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import not_a_macro
-from neuronctl.rendering.launch_command import launch_parts, launch_text
+from neuronctl.rendering.launch_command import launch_of, launch_parts
 from neuronctl.shell import positional
 
 NAMES = launchers.names()

@@ -3,6 +3,4 @@ salloc --job-name=interactive --partition=gpu --nodes=1 --ntasks-per-node=2 --cp
 # $NEURONCTL_WIRING holds these lines, which run in the shell on the first node:
 [ -r ~/.bashrc ] && . ~/.bashrc
 
-# All processes run on one node and meet there, on this job's own port.
-export MASTER_ADDR=127.0.0.1
-export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # where the processes meet

@@ -10,10 +10,7 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# All processes run on one node and meet there, on this job's own port.
-export MASTER_ADDR=127.0.0.1
-export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
-
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # where the processes meet
 export PYTHONUNBUFFERED=1                      # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-32}  # 128 cores / 4 processes, unless you exported it
 export HF_HUB_OFFLINE=1                        # jureca wants it
@@ -23,40 +20,22 @@ export TRANSFORMERS_OFFLINE=1                  # jureca wants it
 
 source "$HOME/course/$USER/sc_venv_template/activate.sh"
 
-# Check the node first and report each defect.
-failed=0
-defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+# Check the node first, and report each defect.
+failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v torchrun_jsc >/dev/null || defect 'no program on PATH: torchrun_jsc'
 [ -r train.py ] || defect 'cannot read train.py'
-gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
-# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
 [ "$gpus" -eq 0 ] || [ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
-if command -v nvidia-smi >/dev/null; then
-    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
-elif command -v rocm-smi >/dev/null; then
-    # Its exit code is 0 in any case.
-    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
-fi
+if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+fi >/dev/null
 [ "$failed" -eq 0 ] || exit 1
 
+on_each_node() {  # exec: signals reach the program itself
+    exec torchrun_jsc --nnodes=1 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+        train.py
+}
 # torchrun_jsc starts 4 processes of train.py.
 srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=128 --cpu-bind=none \
-    --kill-on-bad-exit=1 bash -c '
-  # Slurm signals this shell, which signals the program.
-  for signal in HUP INT USR1 USR2; do trap "kill -s $signal \$program 2>/dev/null" "$signal"; done
-  # Tasks that Slurm stops because another one failed must not hide its exit code.
-  trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
-  (
-  trap - INT QUIT  # which bash ignores in the background
-  exec torchrun_jsc --nnodes=1 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
-      --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
-      "$@"
-  ) <&0 &
-  program=$!
-  # Poll instead of waiting: if a signal interrupts a wait just as the program ends, bash loses its exit code.
-  while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
-  wait "$program"
-  code=$?
-  # Slurm signals one process after the other: the program may end before this shell hears of it.
-  ((code <= 128 || stopped)) || sleep 1
-  exit "$((stopped && code > 128 ? 1 : code))"' torchrun_jsc train.py
+    --kill-on-bad-exit=1 bash -c "$(declare -f on_each_node); on_each_node"

@@ -11,8 +11,6 @@ module load cuda/11.4 || stop 'cannot load the modules cuda/11.4'
 . "$(conda info --base)/etc/profile.d/conda.sh" || stop 'conda not found'
 conda activate horovod || stop 'cannot activate the environment horovod'
 
-# All processes run on one node and meet there, on this job's own port.
-export MASTER_ADDR=127.0.0.1
-export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # where the processes meet
 
 exec "$@"

@@ -11,47 +11,55 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# A single process: ignore the variables of another training in the submitting shell.
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
-
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
-# Check the node first and report each defect.
-failed=0
-defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-if command -v nvidia-smi >/dev/null; then
-    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
-elif command -v rocm-smi >/dev/null; then
-    # Its exit code is 0 in any case.
-    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
-fi
-[ "$failed" -eq 0 ] || exit 1
-
-# Slurm signals this shell before the end: pass USR1 on to each process that handles it. What srun
-# has started is Slurm's to signal.
-pass_on() {
-    local child handled=0
-    [ "$(cat "/proc/$1/comm" 2>/dev/null)" != srun ] || return 0
-    handled=$(sed -n "s/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p" "/proc/$1/status" 2>/dev/null | paste -sd "|") || true
-    if ((handled >> 9 & 1)); then
-        kill -s USR1 "$1"
-    else
-        for child in $(pgrep -P "$1"); do pass_on "$child"; done
-    fi
+job() {
+    check_node || exit 1       # programs, files, GPUs
+    # Slurm signals this shell before the end: USR1 goes on to each process that handles it.
+    trap 'scancel --signal=USR1 "$SLURM_JOB_ID"; pass_on "$program"' USR1
+    (trap - INT QUIT; shell_text) &  # bash ignores both in the background
+    program=$!
+    finish
 }
-trap 'scancel --signal=USR1 "$SLURM_JOB_ID"; pass_on "$program"' USR1
 
-(
-trap - INT QUIT  # which bash ignores in the background
+shell_text() {
 set -euo pipefail
 cat <<EOF
 begin
 EOF
 python train.py | tee log
-) &
-program=$!
-# Poll instead of waiting: if a signal interrupts 'wait' just as the program ends, bash loses its exit code.
-while kill -0 "$program" 2>/dev/null; do
-    sleep 0.5 || true
-done
-wait "$program"
+exit  # in here, where a trap of EXIT finds the variables of these lines
+}
+
+# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
+
+# Check the node, and report each defect.
+check_node() {
+    failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+    fi >/dev/null
+    return "$failed"
+}
+# Wait for the program, and end with its exit code.
+finish() {
+    while kill -0 "$program" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose it
+    wait "$program"
+}
+# Send USR1 to a process if it handles that, or else to those below it that do: a shell that merely
+# waits for one would die of it. With $2: only to processes that have this variable.
+pass_on() {
+    local child handled=0
+    [ "$(cat "/proc/$1/comm" 2>/dev/null)" != srun ] || return 0  # whose tasks are Slurm's to signal
+    if [ -z "${2-}" ] || grep -qz "^$2=" "/proc/$1/environ" 2>/dev/null; then
+        handled=$(sed -n 's/^Sig\(Blk\|Cgt\):[[:blank:]]*/0x/p' "/proc/$1/status" 2>/dev/null | paste -sd '|') || true
+    fi
+    if ((handled >> 9 & 1)); then
+        kill -s USR1 "$1"
+    else
+        for child in $(pgrep -P "$1"); do pass_on "$child" "${2-}"; done
+    fi
+}
+
+job

@@ -13,23 +13,17 @@
 stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
 . envs/torch/bin/activate || stop 'cannot activate the environment envs/torch'
 
-# A single process: ignore the variables of another training in the submitting shell.
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
-
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
-# Check the node first and report each defect.
-failed=0
-defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+# Check the node first, and report each defect.
+failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r train.py ] || defect 'cannot read train.py'
 [ -x "$VIRTUAL_ENV/bin/python" ] || defect "cannot run $VIRTUAL_ENV/bin/python"
-if command -v nvidia-smi >/dev/null; then
-    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
-elif command -v rocm-smi >/dev/null; then
-    # Its exit code is 0 in any case.
-    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
-fi
+if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+fi >/dev/null
 [ "$failed" -eq 0 ] || exit 1
 
 python train.py

@@ -10,40 +10,46 @@
 #SBATCH --error=%x_%j.err
 #SBATCH --hint=nomultithread
 
-# All processes run on one node and meet there, on this job's own port.
-export MASTER_ADDR=127.0.0.1
-export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
-
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # where the processes meet
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}  # 8 cores / 2 processes, unless you exported it
 
 export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
 export OMP_PLACES=cores
 
-# Check the node first and report each defect.
-failed=0
-defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v ./solver >/dev/null || defect 'cannot run ./solver'
-[ "$failed" -eq 0 ] || exit 1
+job() {
+    check_node || exit 1                          # programs, files, GPUs
+    # srun starts 2 tasks of ./solver.
+    srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --cpus-per-task=4 --kill-on-bad-exit=1 \
+        --cpu-bind=none bash -c "$(declare -f each_task supervise); supervise each_task"
+}
 
-# srun starts 2 tasks of ./solver.
-srun --nodes=1 --ntasks=2 --ntasks-per-node=2 --cpus-per-task=4 --kill-on-bad-exit=1 \
-    --cpu-bind=none bash -c '
-  export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
-      LOCAL_WORLD_SIZE=2
-  # Slurm signals this shell, which signals the program.
-  for signal in HUP INT USR1 USR2; do trap "kill -s $signal \$program 2>/dev/null" "$signal"; done
-  # Tasks that Slurm stops because another one failed must not hide its exit code.
-  trap "stopped=1; kill -s TERM \$program 2>/dev/null" TERM
-  (
-  trap - INT QUIT  # which bash ignores in the background
-  exec "$@"
-  ) <&0 &
-  program=$!
-  # Poll instead of waiting: if a signal interrupts a wait just as the program ends, bash loses its exit code.
-  while kill -0 "$program"; do sleep 0.5; done 2>/dev/null
-  wait "$program"
-  code=$?
-  # Slurm signals one process after the other: the program may end before this shell hears of it.
-  ((code <= 128 || stopped)) || sleep 1
-  exit "$((stopped && code > 128 ? 1 : code))"' task ./solver input.dat
+each_task() {  # exec: signals reach the program itself
+    export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
+        LOCAL_WORLD_SIZE=2
+    exec ./solver input.dat
+}
+
+# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
+
+# Check the node, and report each defect.
+check_node() {
+    failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    command -v ./solver >/dev/null || defect 'cannot run ./solver'
+    return "$failed"
+}
+# Run a function in the background, hand signals on to it, and end with its exit code.
+supervise() {
+    local stopped='' program code
+    send() { kill -s "$1" "$program" 2>/dev/null; }
+    trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
+    trap 'stopped=1; send TERM' TERM  # by Slurm: not to hide the exit code of another that failed
+    (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
+    program=$!
+    while kill -0 "$program"; do sleep 0.5; done 2>/dev/null  # a signal to 'wait' as it ends would lose its exit code
+    wait "$program"; code=$?
+    ((code <= 128 || stopped)) || sleep 1  # Slurm signals one process after the other, this shell perhaps last
+    exit "$((stopped && code > 128 ? 1 : code))"
+}
+
+job

@@ -13,20 +13,15 @@
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
-# Check the node first and report each defect.
-failed=0
-defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+# Check the node first, and report each defect.
+failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v accelerate >/dev/null || defect 'no program on PATH: accelerate'
 [ -r train.py ] || defect 'cannot read train.py'
-gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")
-# 0: Slurm sets no list of GPUs here, and a program sees all of them.
+gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
 [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
-if command -v nvidia-smi >/dev/null; then
-    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
-elif command -v rocm-smi >/dev/null; then
-    # Its exit code is 0 in any case.
-    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
-fi
+if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+fi >/dev/null
 [ "$failed" -eq 0 ] || exit 1
 
 # accelerate starts 2 processes of train.py.

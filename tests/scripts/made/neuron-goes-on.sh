@@ -10,54 +10,61 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# A single process: ignore the variables of another training in the submitting shell.
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
-
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
-# Check the node first and report each defect.
-failed=0
-defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v python >/dev/null || defect 'no program on PATH: python'
-[ -r prepare.py ] || defect 'cannot read prepare.py'
-if command -v nvidia-smi >/dev/null; then
-    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
-elif command -v rocm-smi >/dev/null; then
-    # Its exit code is 0 in any case.
-    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
-fi
-[ "$failed" -eq 0 ] || exit 1
-
-# Wait until these processes have ended; fail as the first that failed. Poll instead of waiting: if a
-# signal interrupts 'wait' just as a process ends, bash loses its exit code.
-finish() {
-    running=$* code=0
-    for one in $running; do
-        while kill -0 "$one" 2>/dev/null; do sleep 0.5 || true; done
-        wait "$one" || { failed=$?; [ "$code" -ne 0 ] || code=$failed; }
-    done
-    return "$code"
+job() {
+    check_node || exit 1       # programs, files, GPUs
+    run_step 1 step_1          # prepare.py starts once
+    try_step 2 step_2          # fail.py starts once
+    run_step 3 step_3          # evaluate.py starts once
 }
-end_job() { echo "step $1 ended with exit code $2, and so the job" >&2; exit "$2"; }
-failed() { echo "step $1 ended with exit code $2; the job goes on" >&2; }
 
-# Step 1 of 3: prepare.py starts once.
-(
-trap - INT QUIT  # which bash ignores in the background
-python prepare.py
-) &
-finish $! || end_job 1 $?
+step_1() {  # prepare.py starts once
+    python prepare.py
+}
 
-# Step 2 of 3: fail.py starts once.
-(
-trap - INT QUIT  # which bash ignores in the background
-python fail.py --code 7
-) &
-finish $! || failed 2 $?
+step_2() {  # fail.py starts once
+    python fail.py --code 7
+}
 
-# Step 3 of 3: evaluate.py starts once.
-(
-trap - INT QUIT  # which bash ignores in the background
-python evaluate.py
-) &
-finish $! || end_job 3 $?
+step_3() {  # evaluate.py starts once
+    python evaluate.py
+}
+
+# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
+
+# Check the node, and report each defect.
+check_node() {
+    failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    command -v python >/dev/null || defect 'no program on PATH: python'
+    [ -r prepare.py ] || defect 'cannot read prepare.py'
+    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+    fi >/dev/null
+    return "$failed"
+}
+# Run a step, whose number is $1: its functions, side by side, each in a shell of its own. If one fails,
+# the job ends as the first that failed.
+run_step() {
+    start_and_wait "$@"
+    [ "$code" -eq 0 ] || { echo "step $1 ended with exit code $code, and so the job" >&2; exit "$code"; }
+}
+try_step() {
+    start_and_wait "$@"
+    [ "$code" -eq 0 ] || echo "step $1 ended with exit code $code; the job goes on" >&2
+}
+start_and_wait() {
+    local run process failed
+    code=0 running=''
+    for run in "${@:2}"; do
+        (trap - INT QUIT; "$run") &  # bash ignores both in the background
+        running+=" $!"
+    done
+    for process in $running; do
+        while kill -0 "$process" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose its exit code
+        wait "$process" || { failed=$?; [ "$code" -ne 0 ] || code=$failed; }
+    done
+}
+
+job

@@ -10,14 +10,11 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# A single process: ignore the variables of another training in the submitting shell.
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
-
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
-# Check the node first and report each defect.
-failed=0
-defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+# Check the node first, and report each defect.
+failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v python >/dev/null || defect 'no program on PATH: python'
 [ -r assemble.py ] || defect 'cannot read assemble.py'
 [ "$failed" -eq 0 ] || exit 1

@@ -15,28 +15,22 @@ stop() { echo "preflight: $(hostname -s): $1" >&2; exit 1; }
 type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module load singularity/4.3.4 || stop 'cannot load the modules singularity/4.3.4'
 
-# A single process: ignore the variables of another training in the submitting shell.
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
-
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 # Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
 
-# Check the node first and report each defect.
-failed=0
-defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+# Check the node first, and report each defect.
+failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
 command -v singularity >/dev/null || defect 'no program on PATH: singularity'
 [ -r train.py ] || defect 'cannot read train.py'
 [ -r llama.sif ] || defect 'cannot read llama.sif'
 [ -e data ] || defect 'cannot bind data: not found'
 [ -e out ] || defect 'cannot bind out: not found'
-if command -v nvidia-smi >/dev/null; then
-    timeout 30 nvidia-smi -L >/dev/null || defect "nvidia-smi finds no GPU"
-elif command -v rocm-smi >/dev/null; then
-    # Its exit code is 0 in any case.
-    timeout 30 rocm-smi --showid | grep 'GPU\[' >/dev/null || defect "rocm-smi finds no GPU"
-fi
+if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+fi >/dev/null
 [ "$failed" -eq 0 ] || exit 1
 
 singularity exec --nv --bind "$BINDS" --bind data:/data --bind out:/out --pwd "$PWD" llama.sif \

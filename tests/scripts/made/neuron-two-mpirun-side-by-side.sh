@@ -9,9 +9,7 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-# A single process: ignore the variables of another training in the submitting shell.
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
-
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # of another training
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 # the shell text starts once, on the first node.

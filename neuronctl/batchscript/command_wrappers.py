@@ -58,6 +58,8 @@ def program_at(words: Sequence[str]) -> int:
         values = _PREFIXES.get((name, *words[at + 1 : at + length]))
         if values is None:
             break
+        if name == "command" and words[at + 1 : at + 2] in (["-v"], ["-V"]):
+            return len(words)  # it only looks for a program
         at += length
         while at < len(words) and words[at].startswith("-") and words[at] != "--":
             at += 2 if words[at] in values.split() else 1

@@ -125,6 +125,7 @@ class _Where:
     depth: int = 0
 
 
+_DECLARED = re.compile(r"\$\(declare -f ((?:\w+ ?)+)\)")
 _LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function_definition")
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
@@ -289,6 +290,11 @@ class _Reader:
         self.often: Set[str] = set()
         self.comments: Set[int] = set()
         self.left = _MOST_EXPANDED
+        self.functions: Dict[str, Node] = {}
+        self.called_once: Set[str] = set()
+        """Functions that are read where they are called, not where they are defined."""
+        self.handed_on: Set[str] = set()
+        """Functions whose text another bash gets: ``bash -c "$(declare -f NAME); NAME"``."""
 
     def read(self, root: Node) -> ShellText:
         """The text, of a very long one the statements at its beginning."""
@@ -301,6 +307,7 @@ class _Reader:
                 break
             nodes.append(node)
         self.often = _set_often(nodes)
+        self.note_functions(nodes)
         self.visit_all(nodes, root.type, _Where())
         astray = (one.place for one in self.commands if one.words and one.words[0].raw in _CLOSING)
         found = [self.place(mistake) for node in nodes for mistake in _mistakes(node)]
@@ -309,6 +316,24 @@ class _Reader:
         return ShellText(
             tuple(self.commands), tuple(self.assignments), broken, frozenset(self.comments), unread
         )
+
+    def note_functions(self, statements: Sequence[Node]) -> None:
+        """Find the functions, and who calls them."""
+        for node in statements:
+            name = node.child_by_field_name("name")
+            if node.type == "function_definition" and name is not None:
+                self.functions[text_of(name)] = node
+        if not self.functions:
+            return
+        for names in _DECLARED.findall(self.data.decode("utf-8", "replace")):
+            self.handed_on.update(names.split())
+        called = [
+            text_of(node)
+            for statement in statements
+            for node in below(statement)
+            if node.type == "command_name"
+        ]
+        self.called_once = {name for name in self.functions if called.count(name) == 1}
 
     def place(self, node: Node) -> SourceSpan:
         """Where a node begins, and its end on that line."""
@@ -336,8 +361,12 @@ class _Reader:
             self.declaration(node, where)
         elif kind == "variable_assignment":
             self.assignment(node, where, exported=False)
-        else:
+        elif kind != "function_definition" or not self.is_read_elsewhere(node):
             self.visit_all(node.children, kind, where)
+
+    def is_read_elsewhere(self, function: Node) -> bool:
+        name = function.child_by_field_name("name")
+        return name is not None and text_of(name) in self.called_once | self.handed_on
 
     def visit_all(self, children: Sequence[Node], kind: str, where: _Where) -> None:
         """Collect from the parts of a node of some kind."""
@@ -389,6 +418,10 @@ class _Reader:
         # What a sourced file sets cannot be known.
         if words and words[0].value in ("source", ".", "eval"):
             self.known.clear()
+        if words and words[0].value in self.called_once - self.handed_on:
+            body = self.functions[words[0].value or ""].child_by_field_name("body")
+            if body is not None and where.depth <= _DEEPEST:
+                self.visit_all(body.children, body.type, replace(where, depth=where.depth + 1))
 
     def substitutions(self, node: Node, where: _Where) -> None:
         """The commands within ``$(…)`` of a command's words."""
@@ -489,6 +522,11 @@ class _Reader:
         braced = re.fullmatch(r"\$\{(\w+)\}", raw) if kind == "expansion" else None
         name = raw[1:] if kind == "simple_expansion" else braced[1] if braced else ""
         names += [name] if kind == "simple_expansion" else _names(node)
+        declared = _DECLARED.fullmatch(raw)
+        if declared is not None:
+            bodies = (self.functions.get(each) for each in declared[1].split())
+            text.append("\n".join(text_of(body) for body in bodies if body is not None))
+            return None
         if not name:
             text.append(raw)
             return raw if kind == "$" or not node.is_named else None

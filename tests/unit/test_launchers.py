@@ -63,9 +63,10 @@ def test_arguments_arrive(
 ) -> None:
     size = {"nodes": 2, "gpus_per_node": 2} if launchers.load(name).distributed else {}
     made = plan_of(launcher=name, script="train.py", args=tuple(words), container=container, **size)
-    before = "hosts=a:1\n"
+    launch = launch_of(made, launch_parts(made))
+    before = f'hosts=a:1\nsupervise() {{ "$@"; }}\n{launch.function}\n'
     done = subprocess.run(
-        ["bash", "-c", before + launch_text(made, launch_parts(made))],
+        ["bash", "-c", before + launch.command()],
         env={"PATH": f"{stand_ins}:/usr/bin:/bin", "SLURM_NODEID": "0"},
         capture_output=True,
     )

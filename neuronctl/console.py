@@ -124,6 +124,15 @@ def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> 
     _rich_console(out, terminal_width()).print(Text(safe, style), soft_wrap=True)
 
 
+def print_code(text: str, language: str) -> None:
+    """Print a program's text on a terminal, in the terminal's own colours."""
+    from rich.syntax import Syntax
+
+    highlighted = Syntax("", language, theme="ansi_dark").highlight(text)
+    highlighted.rstrip()
+    _rich_console(sys.stdout, terminal_width()).print(highlighted, soft_wrap=True)
+
+
 def print_line(line: str = "") -> None:
     """Print one line on standard output; a line break in it is written out too."""
     print_text(printable(line))

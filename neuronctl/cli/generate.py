@@ -39,7 +39,9 @@ def command(
     job = judge_and_report(planned, force=force, explain=explain, reviewed=True)
     script = render_job(job.plan, template=template)
     if write is None:
-        print_script(script)
+        decisions = job.plan.decisions if explain else ()
+        reasons = {one.name: ", ".join(filter(None, one.row[2:])) for one in decisions}
+        print_script(script, "bash", reasons)
     else:
         job_output.write_text(write, script, force=force)
         say(f"wrote {write}; submit it with 'sbatch {write}'")

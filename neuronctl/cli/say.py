@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
-from typing import Iterator, List
+from typing import Iterator, List, Mapping
 
 
 def say(text: str) -> None:
@@ -30,15 +31,32 @@ def notify(*messages: str) -> None:
         say(f"neuronctl: {message}")
 
 
-def print_script(script: str) -> None:
-    """Print a script byte for byte; what could steer or reorder a terminal is escaped there."""
+def print_script(script: str, language: str = "", reasons: Mapping[str, str] = {}) -> None:
+    """Print a script byte for byte; what could steer or reorder a terminal is escaped there.
+
+    language: what a terminal colours it as. reasons: what stands there beside the ``#SBATCH``
+    lines of these options, unless they have a remark.
+    """
     sys.stdout.flush()
     if sys.stdout.isatty():
-        from neuronctl.console import printable
+        from neuronctl.console import print_code, printable
 
-        script = "\n".join(printable(line.expandtabs()) for line in script.split("\n"))
+        lines = [printable(line.expandtabs()) for line in script.split("\n")]
+        if language:
+            print_code("\n".join(_beside(lines, reasons)), language)
+            return
+        script = "\n".join(lines)
     sys.stdout.buffer.write(script.encode("utf-8", "surrogateescape"))
     sys.stdout.buffer.flush()
+
+
+def _beside(lines: List[str], reasons: Mapping[str, str]) -> Iterator[str]:
+    """Lines of a script, the ``#SBATCH`` lines with their reasons in the column of the remarks."""
+    known = [re.match(r"#SBATCH --([\w-]+)", line) for line in lines]
+    width = max((line.find("  # ") for line in lines if line.startswith("#SBATCH")), default=0)
+    for line, option in zip(lines, known):
+        reason = reasons.get(option[1], "") if option else ""
+        yield f"{line:<{width}}  # {reason}" if reason and "  # " not in line else line
 
 
 @contextlib.contextmanager

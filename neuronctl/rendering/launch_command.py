@@ -145,7 +145,7 @@ def launch_of(plan: JobPlan, parts: LaunchParts, step: str = "") -> Launch:
     ):
         # As arguments of bash: what the batch shell expands, and what is too long for one word.
         arguments, given = positional(plan.program)
-        program = [arguments]
+        program = ['"$@"']
         call.append(re.sub(r'(["$])', r"\\\1", arguments))
     with reported("task.j2", template_environment.directories()):
         text = (

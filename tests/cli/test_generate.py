@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
+from terminal import on_terminal
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -180,3 +181,20 @@ def test_broken_shell_text_is_refused_with_the_line_of_its_file(run: Run, tmp_pa
     (tmp_path / "body.sh").write_text("#!/bin/bash\n# nothing\n")
     refused = run("generate", *ONE, "--body", "body.sh", code=2)
     assert "'body.sh' is empty" in refused.stderr
+
+
+def test_a_terminal_has_colours_and_reasons_and_a_pipe_has_neither(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    words = ["generate", *ONE]
+    plain = run(*words, "train.py").stdout
+    assert "\x1b" not in plain and run(*words, "--explain", "train.py").stdout == plain
+    shown = on_terminal("", *words, "train.py")
+    assert re.search(r"\x1b\[[39]\d", shown)
+    assert re.sub(r"\x1b\[[\d;]*m", "", shown).replace("\r\n", "\n") == plain
+    assert "# requested, --partition" in on_terminal("", *words, "--explain", "train.py")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not re.search(r"\x1b\[[39]\d", on_terminal("", *words, "train.py"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 from string import Template
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 import pytest
 from hypothesis import given, settings
@@ -101,3 +101,21 @@ def test_a_first_double_dash_is_behind_another(name: str) -> None:
 )
 def test_a_lone_colon_stands_in_the_text(words: tuple, text: str, given_on: tuple) -> None:
     assert positional(words) == (text, given_on)
+
+
+@pytest.mark.parametrize("args", [("$HOME", ":", "x $HOME"), ("a" * 70_000, ":", "b" * 70_000)])
+def test_words_that_are_no_part_of_a_function(args: Tuple[str, ...], stand_ins: Path) -> None:
+    """What the batch shell expands, and what is too long for one word of a command line."""
+    made = plan_of(launcher="srun", nodes=2, script="train.py", args=args, expand="$" in args[0])
+    launch = launch_of(made, launch_parts(made))
+    assert args[0] not in launch.function
+    text = f'supervise() {{ "$@"; }}\n{launch.function}\n{launch.command()}'
+    done = subprocess.run(
+        ["bash"],
+        input=text.encode(),
+        env={"PATH": f"{stand_ins}:/usr/bin:/bin", "HOME": "/it's"},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    arrived = done.stdout.decode().split("\0")[1:-1]
+    assert arrived == [word.replace("$HOME", "/it's") for word in args]

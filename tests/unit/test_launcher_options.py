@@ -38,9 +38,9 @@ def test_words_stand_as_typed_behind_the_launchers_own(name: str, nodes: int) ->
         plan_of(launcher=name, nodes=nodes, gpus_per_node=2, launcher_options=tuple(ODD))
     )
     words = [*parts.task, *parts.once]
-    at = words.index("--x=\"it's\"")
+    at = words.index('--x="it\'s"')
     assert words[at : at + len(ODD)] == [
-        *["--x=\"it's\"", "-v", "'a  b'", "'$HOME'", "'`id`'", "'\"'", "'\\'", "'*'", "'#'"],
+        *['--x="it\'s"', "-v", "'a  b'", "'$HOME'", "'`id`'", "'\"'", "'\\'", "'*'", "'#'"],
         *["'한'", "--"],
     ]
     assert not parts.task or at + len(ODD) == len(parts.task)

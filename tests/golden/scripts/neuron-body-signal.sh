@@ -20,7 +20,7 @@ job() {
     trap 'scancel --signal=USR1 "$SLURM_JOB_ID"; pass_on "$program"' USR1
     (trap - INT QUIT; shell_text) &  # bash ignores both in the background
     program=$!
-    finish
+    wait_for_program
 }
 
 shell_text() {
@@ -43,7 +43,7 @@ check_node() {
     return "$failed"
 }
 # Wait for the program, and end with its exit code.
-finish() {
+wait_for_program() {
     while kill -0 "$program" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose it
     wait "$program"
 }

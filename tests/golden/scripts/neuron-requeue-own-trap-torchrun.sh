@@ -23,7 +23,7 @@ job() {
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
         bash -c "$(declare -f on_each_node supervise); supervise on_each_node" &
     program=$!
-    finish
+    wait_for_program
 }
 
 on_each_node() {  # exec: signals reach the program itself
@@ -86,7 +86,7 @@ except OSError as error:
     return "$failed"
 }
 # Wait for the program, and end with its exit code.
-finish() {
+wait_for_program() {
     while kill -0 "$program" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose it
     wait "$program"
 }

@@ -24,7 +24,7 @@ job() {
     srun --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=8 --kill-on-bad-exit=1 \
         bash -c "$(declare -f each_task supervise); supervise each_task" &
     program=$!
-    finish
+    wait_for_program
 }
 
 each_task() {  # exec: signals reach the program itself
@@ -87,7 +87,7 @@ except OSError as error:
     return "$failed"
 }
 # Wait for the program, and end with its exit code.
-finish() {
+wait_for_program() {
     while kill -0 "$program" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose it
     wait "$program"
 }

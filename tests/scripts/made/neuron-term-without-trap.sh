@@ -20,7 +20,7 @@ job() {
     trap 'pass_on "$program"' TERM
     python train.py &
     program=$!
-    finish
+    wait_for_program
 }
 
 # ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
@@ -36,7 +36,7 @@ check_node() {
     return "$failed"
 }
 # Wait for the program, and end with its exit code.
-finish() {
+wait_for_program() {
     while kill -0 "$program" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose it
     wait "$program"
 }

@@ -14,13 +14,11 @@ from neuronctl.frozen import asdict
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import STATES
 from neuronctl.tracking.cancellation import Choice, JobOrName, Outcome, known_jobs, states_of
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import is_name, no_such_job
 from neuronctl.words import counted
-
-_SHORT = dict(PD="PENDING", R="RUNNING", S="SUSPENDED", CF="CONFIGURING", CG="COMPLETING")
-_SHORT["ST"] = "STOPPED"
 
 
 @click.command("cancel")
@@ -124,10 +122,11 @@ def _signal_name(text: str) -> str:
 
 def _state_name(text: str) -> str:
     word = text.strip().upper()
-    word = _SHORT.get(word, word)
-    if word not in _SHORT.values():
+    named = {state.short: state.name for state in STATES.values() if state.short}
+    word = named.get(word, word)
+    if word not in named.values():
         raise UsageError(
             f"--state: '{text}' is not a state in which a job can be cancelled",
-            did_you_mean(word.lower(), [name.lower() for name in _SHORT.values()]),
+            did_you_mean(word.lower(), [name.lower() for name in named.values()]),
         )
     return word

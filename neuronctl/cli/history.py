@@ -14,6 +14,7 @@ from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import UNKNOWN
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
 from neuronctl.tracking.job_table import STATE_STYLES, state_style
@@ -102,18 +103,19 @@ def _states(
 def _print(records: Sequence[JobRecord], states: Dict[str, List[JobStatus]]) -> None:
     words = {record.key: state_word(record, states.get(record.key, [])) for record in records}
     # Of an array the state that matters most.
-    styles = {
+    of_arrays = {
         words[key]: state_style(known)
         for key, known in states.items()
         if key in words and len(known) > 1
     }
+    styles = {**of_arrays, **STATE_STYLES, "REFUSED": STATE_STYLES["FAILED"]}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
         Column("NAME", priority=1, no_wrap=True),
         Column("PARTITION", priority=3, no_wrap=True),
         Column("NODES", justify="right", priority=4),
-        Column("STATE", no_wrap=True, styles={**styles, **STATE_STYLES}),
+        Column("STATE", no_wrap=True, styles=styles),
         Column("REASON OR EXIT"),
         Column("USED", justify="right", priority=2, no_wrap=True),
     ]
@@ -146,7 +148,7 @@ def state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
         return known[0].state
     if known:
         return state_counts(known)
-    return record.states[-1].state if record.states else "UNKNOWN"
+    return record.states[-1].state if record.states else UNKNOWN
 
 
 def _how(record: JobRecord, known: Sequence[JobStatus]) -> str:

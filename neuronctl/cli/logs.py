@@ -132,9 +132,9 @@ def _copy(
 def _explain(place: LogPlace, path: str) -> None:
     """Say why there is no log at ``path``; NoSuchJobError where there will never be one."""
     from neuronctl.slurm.fields import ExitCode
-    from neuronctl.slurm.job_states import ENDED
+    from neuronctl.slurm.job_states import ENDED, UNKNOWN
     from neuronctl.slurm.pending_reasons import explain
-    from neuronctl.tracking.job_status import UNKNOWN, JobStatus
+    from neuronctl.tracking.job_status import JobStatus
 
     id, state = place.job.id, place.job.state
     if not path:

@@ -20,8 +20,8 @@ from neuronctl.diagnosis.evidence import (
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.frozen import replace
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import UNKNOWN
 from neuronctl.tracking import endings
-from neuronctl.tracking import job_status as jobstatus
 from neuronctl.words import duration
 
 
@@ -32,7 +32,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 def _diagnose(evidence: Evidence) -> Diagnosis:
     status = evidence.status
-    if status.state == jobstatus.UNKNOWN:
+    if status.state == UNKNOWN:
         found = search(evidence)
         return Diagnosis(
             "unknown",

@@ -19,12 +19,12 @@ from neuronctl.masking import Masker, secret_values
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import ENDED
+from neuronctl.slurm.job_states import ENDED, UNKNOWN
 from neuronctl.slurm.limits import reasons
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.squeue import PartitionJob, partition_queue, squeue
 from neuronctl.tracking.endings import canceller, is_launch_failure
-from neuronctl.tracking.job_status import UNKNOWN, JobStatus
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
 
 

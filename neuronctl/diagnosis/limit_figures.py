@@ -8,7 +8,7 @@ from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmError
 from neuronctl.frozen import replace
-from neuronctl.slurm.job_states import HOLDING, OVER
+from neuronctl.slurm.job_states import HOLDING, LEAVING
 from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope, reasons
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
@@ -146,7 +146,7 @@ def _held(
     here = [job for job in here if not job.ended]
     running = [job for job in here if job.state in HOLDING]
     if limit.about.counts == Counts.SUBMITTED:
-        return sum(job.id.count for job in here if job.state not in OVER)
+        return sum(job.id.count for job in here if job.state not in LEAVING)
     if limit.about.counts == Counts.RUNNING:
         return len(running)
     if limit.about.counts != Counts.TRES:

@@ -6,9 +6,9 @@ from typing import Sequence, Tuple
 
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, last_line, search
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import PartitionJob
-from neuronctl.tracking.endings import ENDINGS
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
 from neuronctl.words import counted, duration, moment, verb
@@ -67,16 +67,14 @@ def waiting(evidence: Evidence) -> Diagnosis:
     return Diagnosis(kind, what, "; ".join(causes), remedy)
 
 
-_PUT_BACK = {"REQUEUED": "requeued by a user", **ENDINGS}
-
-
 def _earlier_words(evidence: Evidence) -> str:
     """How its last run ended: ``its previous run on gpu36 ended after 3 s: a node failed``."""
     if not evidence.earlier:
         return ""
     last = evidence.earlier[0]
     where = f" on {last.node_list}" if last.node_list else ""
-    cause = f": {_PUT_BACK[last.state]}" if last.state in _PUT_BACK else ""
+    cause = STATES[last.state].ending if last.state in STATES else ""
+    cause = cause and f": {cause}"
     words = f"its previous run{where} ended after {duration(last.elapsed)}{cause} ({last.state})"
     count = len(evidence.earlier)
     return words if count == 1 else f"{words}; it ran {count} times before"

@@ -9,7 +9,7 @@ from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
-from neuronctl.slurm.job_states import OVER
+from neuronctl.slurm.job_states import LEAVING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted
@@ -41,7 +41,7 @@ def usage(limit: Limit, on_cluster: PlanOnCluster) -> Usage:
     else:
         jobs = tuple(job for job in snapshot.jobs if job.account == limit.name)
     if limit.about.counts == Counts.SUBMITTED:
-        return Usage(limit, sum(job.count for job in jobs if job.state not in OVER), jobs)
+        return Usage(limit, sum(job.count for job in jobs if job.state not in LEAVING), jobs)
     return Usage(limit, sum(job.count * _each(limit, job) for job in running(jobs)), jobs)
 
 

@@ -18,9 +18,6 @@ from neuronctl.slurm.job_states import ACTIVE, ENDED
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.words import counted, moment, verb
 
-# After the other two, which say why a job did not start, Slurm may requeue it.
-_FAILED = ENDED - {"COMPLETED", "LAUNCH_FAILED", "RECONFIG_FAIL"}
-
 # Those that change nothing in when a job starts, as long as their values are such.
 _HARMLESS = {
     "nice": r"\d{0,9}",
@@ -229,7 +226,7 @@ def _state_of(term: _Term, on_cluster: PlanOnCluster) -> str:
         return _OPEN if "_" in term.rest else _WAITS
     if state in ACTIVE:
         return _OPEN if "_" in term.rest else _WAITS
-    if several or "_" in term.rest or state not in _FAILED | {"COMPLETED"}:
+    if several or "_" in term.rest or state not in ENDED:
         return _OPEN
     wanted = {"afterok": state == "COMPLETED", "aftercorr": state == "COMPLETED"}
     wanted["afternotok"] = state != "COMPLETED"

@@ -1,20 +1,75 @@
-"""Slurm's names of a job's states, as squeue and sacct print them."""
+"""The states of a job, by the names that squeue and sacct print, and what each one means."""
 
 from __future__ import annotations
 
-HOLDING = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING"})
+from typing import FrozenSet, Optional
+
+from neuronctl.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What one state means.
+
+    phase: the job ``waits``, ``holds`` its nodes, ``leaves`` them, or has ``ended``. style: rich's.
+    ending: what ended the job's run, if that says more than its exit code. exit_status: what
+    timeout(1) and the shell return where Slurm reports only 0:0. short: squeue's short name.
+    """
+
+    name: str
+    phase: str
+    style: str = ""
+    ending: str = ""
+    exit_status: Optional[int] = None
+    short: str = ""
+
+
+_FAILED = "bold red"
+
+_STATES = (
+    JobState("BOOT_FAIL", "ended", _FAILED, "a node failed to boot"),
+    JobState("DEADLINE", "ended", _FAILED, "deadline passed", 124),
+    JobState("FAILED", "ended", _FAILED),
+    JobState("LAUNCH_FAILED", "ended", _FAILED),
+    JobState("NODE_FAIL", "ended", _FAILED, "a node failed"),
+    JobState("OUT_OF_MEMORY", "ended", _FAILED, "out of memory", 137),
+    JobState("RECONFIG_FAIL", "ended", _FAILED),
+    JobState("TIMEOUT", "ended", _FAILED, "time limit reached", 124),
+    JobState("PREEMPTED", "ended", ending="preempted by another job", exit_status=143),
+    JobState("REVOKED", "ended"),
+    JobState("RUNNING", "holds", "green", short="R"),
+    JobState("COMPLETING", "leaves", short="CG"),
+    JobState("CONFIGURING", "holds", "yellow", short="CF"),
+    JobState("PENDING", "waits", "yellow", short="PD"),
+    JobState("REQUEUED", "waits", "yellow", "requeued by a user"),
+    JobState("SUSPENDED", "holds", "yellow", short="S"),
+    JobState("STOPPED", "holds", "yellow", short="ST"),
+    JobState("SIGNALING", "holds"),
+    JobState("RESIZING", "holds"),
+    JobState("STAGE_OUT", "leaves"),
+    JobState("COMPLETED", "ended", "dim", exit_status=0),
+    JobState("CANCELLED", "ended", "dim", exit_status=143),
+)
+
+STATES = {state.name: state for state in _STATES}
+"""By name; of several jobs on one line, the first of these is the one that matters most."""
+
+
+def _in(phase: str) -> FrozenSet[str]:
+    return frozenset(state.name for state in _STATES if state.phase == phase)
+
+
+HOLDING = _in("holds")
 """A job in one of these holds its nodes, and counts for limits on running jobs."""
 
-OVER = frozenset({"COMPLETING", "STAGE_OUT"})
+LEAVING = _in("leaves")
 """A job in one of these no longer counts for any limit, but has not ended."""
 
-ACTIVE = HOLDING | OVER | {"PENDING", "REQUEUED"}
+ENDED = _in("ended")
+"""The final states; COMPLETING is not one of them."""
+
+ACTIVE = frozenset(STATES) - ENDED
 """A job in one of these has not ended."""
 
-ENDED = frozenset(
-    (
-        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED"),
-        *("NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"),
-    )
-)
-"""The final states; COMPLETING is not one of them."""
+UNKNOWN = "UNKNOWN"
+"""Not one of Slurm's states: it is unknown what became of the job."""

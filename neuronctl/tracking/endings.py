@@ -8,19 +8,10 @@ import signal
 from typing import TYPE_CHECKING
 
 from neuronctl.slurm.fields import ExitCode
+from neuronctl.slurm.job_states import STATES
 
 if TYPE_CHECKING:
     from neuronctl.tracking.job_status import JobStatus
-
-# What ended a job, for states that say more than the exit code.
-ENDINGS = {
-    "BOOT_FAIL": "a node failed to boot",
-    "DEADLINE": "deadline passed",
-    "NODE_FAIL": "a node failed",
-    "OUT_OF_MEMORY": "out of memory",
-    "PREEMPTED": "preempted by another job",
-    "TIMEOUT": "time limit reached",
-}
 
 
 def canceller(status: JobStatus) -> str:
@@ -51,8 +42,8 @@ def ending_cause(status: JobStatus) -> str:
         uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
         who = canceller(status) or uid
         return f"cancelled by {who}" if who else ""
-    if status.state in ENDINGS:
-        return ENDINGS[status.state]
+    if status.state in STATES and STATES[status.state].ending:
+        return STATES[status.state].ending
     exit = status.exit
     by_signal = exit is not None and exit.signal and not exit.code
     if exit is None or not by_signal or is_launch_failure(status):
@@ -94,16 +85,6 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-# What timeout(1) and the shell would return where Slurm reports only 0:0.
-_STATE_CODES = {
-    "CANCELLED": 143,
-    "DEADLINE": 124,
-    "OUT_OF_MEMORY": 137,
-    "PREEMPTED": 143,
-    "TIMEOUT": 124,
-}
-
-
 def exit_status(status: JobStatus) -> int:
     """The exit code of a command that follows or waits for the job.
 
@@ -113,11 +94,10 @@ def exit_status(status: JobStatus) -> int:
     """
     if status.exit is not None and status.exit.code:
         return min(status.exit.code, 255)
-    if status.state in _STATE_CODES:
-        return _STATE_CODES[status.state]
-    if status.exit is not None and status.exit.signal:
+    of_state = STATES[status.state].exit_status if status.state in STATES else None
+    if of_state is None and status.exit is not None and status.exit.signal:
         return min(128 + status.exit.signal, 255)
-    return 0 if status.state == "COMPLETED" else 1
+    return 1 if of_state is None else of_state
 
 
 def exit_text(status: JobStatus) -> str:

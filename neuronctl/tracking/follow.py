@@ -28,6 +28,7 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import UNKNOWN
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import squeue
@@ -259,7 +260,7 @@ class _Watch:
         if len(self.statuses) != 1:
             return f"job {self.job} ended: {_summary(self.statuses)}"
         status = self.statuses[0]
-        if status.state == jobstatus.UNKNOWN:
+        if status.state == UNKNOWN:
             return f"job {self.job} ended, exit code unknown ({status.stated_reason})"
         cause = endings.ending_cause(status)
         line = f"job {self.job} ended: {status.state}, {endings.exit_words(status)}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 from neuronctl.frozen import dataclass, field, replace
 from neuronctl.slurm.fields import CLOCK_SKEW, ExitCode
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import ENDED
+from neuronctl.slurm.job_states import ENDED, UNKNOWN
 from neuronctl.slurm.pending_reasons import Explained, explain, is_planned
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from neuronctl.slurm.squeue import QueueJob
 
 Row = TypeVar("Row", "QueueJob", "AccountingJob")
-
-UNKNOWN = "UNKNOWN"
-"""Not one of Slurm's states: it is unknown what became of the job."""
 
 
 @dataclass(frozen=True)

@@ -14,27 +14,16 @@ from neuronctl.console import (
     terminal_width,
 )
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.job_states import ENDED, STATES, UNKNOWN
 from neuronctl.slurm.pending_reasons import Explained
 from neuronctl.tracking.endings import ending_words
-from neuronctl.tracking.job_status import UNKNOWN, JobStatus, state_counts
+from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.units import UNLIMITED, format_elapsed
 
 _WIDE = 100  # columns of a terminal with room for long names and bars
 
-_FAILURES = (
-    *("BOOT_FAIL", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
-    *("RECONFIG_FAIL", "TIMEOUT"),
-)
-STATE_STYLES = {
-    **dict.fromkeys((*_FAILURES, "REFUSED"), "bold red"),
-    "RUNNING": "green",
-    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED", "STOPPED"), "yellow"),
-    **dict.fromkeys(("COMPLETED", "CANCELLED"), "dim"),
-}
+STATE_STYLES = {state.name: state.style for state in STATES.values() if state.style}
 """How states look on a terminal, what matters most first; told apart without colors too."""
-
-# An array's line shows the first of these that any of its tasks is in.
-_LIVELY = ("RUNNING", "COMPLETING", "CONFIGURING", "PENDING")
 
 
 @dataclass(frozen=True)
@@ -174,11 +163,8 @@ def _row(line: Line, limits: Mapping[str, Explained], name_width: int) -> List[s
 
 def _lead(line: Line) -> str:
     states = {job.state for job in line.jobs}
-    lively = next((state for state in _LIVELY if state in states), None)
-    if lively is not None:
-        return lively
-    bad = sorted(states - {"COMPLETED"})
-    return bad[0] if bad else "COMPLETED"
+    active = [state for state in STATES if state in states - ENDED]
+    return (active or sorted(states - {"COMPLETED"}) or ["COMPLETED"])[0]
 
 
 def _counts(line: Line, limits: Mapping[str, Explained]) -> str:

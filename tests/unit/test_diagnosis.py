@@ -21,13 +21,14 @@ from neuronctl.diagnosis.log_text import (
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import (
     PartitionJob,
     parse_partition_queue,
     partition_queue_argv,
 )
-from neuronctl.tracking.job_status import ENDED, JobStatus
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED
 from neuronctl.words import duration
 

@@ -22,7 +22,7 @@ def test_singleton_waits_for_jobs_of_its_name() -> None:
     assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")
 
 
-STATES = {7: "FAILED", 8: "COMPLETED", 9: "RUNNING", 10: "PENDING"}
+STATES = {7: "FAILED", 8: "COMPLETED", 9: "RUNNING", 10: "PENDING", 12: "LAUNCH_FAILED"}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,7 @@ STATES = {7: "FAILED", 8: "COMPLETED", 9: "RUNNING", 10: "PENDING"}
         ("after:9+5", "not known", ""),
         ("afterok:7_3", "not known", ""),
         ("9", "will wait", "Dependency"),
+        ("afterok:12", "will wait", "DependencyNeverSatisfied"),
         ("afterok:11", "can start now", ""),
         ("afterok:11:9", "will wait", "Dependency"),
         ("afterok:11?afterok:9", "can start now", ""),

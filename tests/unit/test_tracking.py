@@ -12,11 +12,12 @@ import pytest
 from neuronctl.records.store import JobRecord, RecordDraft, SeenState
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import ENDED, STATES
 from neuronctl.slurm.pending_reasons import REASONS, explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
-from neuronctl.tracking.endings import _STATE_CODES, ending_words, exit_status, exit_text
-from neuronctl.tracking.job_status import ENDED, JobStatus, merge
+from neuronctl.tracking.endings import ending_words, exit_status, exit_text
+from neuronctl.tracking.job_status import JobStatus, merge
 
 NOW = 1795222363
 
@@ -307,8 +308,10 @@ def test_the_states_page_is_true(root: Path) -> None:
     assert {state for row in rows for state in row.split(", ")} == ENDED
     for name, (words, advice) in REASONS.items():
         assert f"| {name} | {words} | {advice} |" in text
-    for state, code in _STATE_CODES.items():
-        assert re.search(rf"^\| [A-Z_, ]*\b{state}\b[A-Z_, ]* \| {code} \|$", text, re.MULTILINE)
+    for state in STATES.values():
+        if state.exit_status is not None:
+            row = rf"^\| [A-Z_, ]*\b{state.name}\b[A-Z_, ]* \| {state.exit_status} \|$"
+            assert re.search(row, text, re.MULTILINE)
 
 
 def test_what_slurm_planned_before_a_job_was_held_is_no_start() -> None:

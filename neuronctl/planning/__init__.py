@@ -1,7 +1,8 @@
-"""plan(request, cluster) -> JobPlan: every value a script needs, each with its reason. Pure.
+"""plan(request, cluster) -> JobPlan: every value a script needs, each with its reason.
 
-model.py says what a plan is, planner.py settles its values in the order they depend on each
-other, steps.py those of a step, directives.py writes them as options of sbatch.
+model.py says what a plan is, planner.py builds it, steps.py divides a job among its steps, and
+directives.py writes it as options of sbatch. Planning starts no process and asks no clock; it reads
+the launcher's template, and the first line of a program that is a file here.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Dict, List, Optional, Sequence, Tuple, TypeVar
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from neuronctl import units
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.errors import UsageError
-from neuronctl.frozen import dataclass, field, replace
+from neuronctl.frozen import replace
 from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.environments import Conda
@@ -28,7 +28,7 @@ from neuronctl.planning.model import (
     signal_of,
 )
 from neuronctl.planning.software import activation, exports, program, runs_python, starts_once
-from neuronctl.planning.steps import Share, step_request
+from neuronctl.planning.steps import Share, step_place, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.options import one_line
 from neuronctl.shell import Shell, references
@@ -60,7 +60,7 @@ def plan(
             one_line(request.script)
         except ValueError as error:
             raise UsageError(f"the program's name {error}", "rename the file") from None
-    return _Planner(request, cluster, interactive, place, recognised, conda).plan()
+    return _PlanBuilder(request, cluster, interactive, recognised, conda).plan(place)
 
 
 T = TypeVar("T")
@@ -69,17 +69,42 @@ T = TypeVar("T")
 _REMARKED = ("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time")
 
 
-@dataclass(frozen=True)
-class _Planner:
-    """Settles one plan; holds the decisions made so far."""
+class _PlanBuilder:
+    """Builds one plan in two stages, and collects the decisions on the way.
 
-    request: JobRequest
-    cluster: Cluster
-    interactive: bool
-    place: Optional[AllocationPart]
-    recognised: str
-    conda: Optional[Conda]
-    decisions: Dict[str, Decision] = field(default_factory=dict)
+    First the sizes: partitions, nodes, GPUs, launcher, tasks, and the same of each step. A job has
+    the cores that its steps need, and a step its share of the job's; so the cores, and what depends
+    on them, come second.
+    """
+
+    def __init__(
+        self,
+        request: JobRequest,
+        cluster: Cluster,
+        interactive: bool = False,
+        recognised: str = "",
+        conda: Optional[Conda] = None,
+    ) -> None:
+        self.request, self.cluster = request, cluster
+        self.interactive, self.conda = interactive, conda
+        self.decisions: Dict[str, Decision] = {}
+        if request.cluster is not None:
+            self.asked("cluster", "cluster", request.cluster)
+        else:
+            how = recognised or "the catalog's default"
+            self.decide("cluster", cluster.name, Source.CLUSTER, how)
+        self.partitions = self._partitions()
+        self.nodes = self._nodes()
+        self.most_nodes = request.max_nodes or self.nodes
+        self.gpus = self._gpus()
+        self.launcher = self._launcher()
+        self.steps = self._steps(request.steps)
+        self.launches = [launch for step in self.steps for launch in step]
+        self.ntasks_per_node = self._ntasks_per_node()
+        self.processes = self.ntasks_per_node
+        if self.launcher.starts_processes():
+            reason = "one process per GPU" if self.gpus else "one process per node without GPUs"
+            self.processes = self.derived("processes per node", max(self.gpus, 1), reason)
 
     def decide(self, name: str, value: T, source: Source, reason: str) -> T:
         """Record a value, and return it."""
@@ -105,25 +130,14 @@ class _Planner:
             reason += f"{'; ' if reason else ''}{memory.value} of memory per node"
         return reason
 
-    def plan(self) -> JobPlan:
-        request, place = self.request, self.place
-        if request.cluster is not None:
-            self.asked("cluster", "cluster", request.cluster)
-        else:
-            how = self.recognised or "the catalog's default"
-            self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
-        partition, *alternatives = self._partitions()
-        nodes = self._nodes()
-        most_nodes = request.max_nodes or nodes
-        gpus = self._gpus(nodes)
-        launcher = self._launcher(most_nodes, gpus)
-        ntasks_per_node = self._ntasks_per_node(launcher, nodes, gpus)
-        processes = ntasks_per_node
-        if launcher.starts_processes():
-            reason = "one process per GPU" if gpus else "one process per node without GPUs"
-            processes = self.derived("processes per node", max(gpus, 1), reason)
-        cpus_per_task = self._cpus_per_task((partition, *alternatives), ntasks_per_node, gpus)
-        self._memory(partition, ntasks_per_node * cpus_per_task)
+    def plan(self, place: Optional[AllocationPart]) -> JobPlan:
+        """The plan. place: the part of an allocation to launch on."""
+        request, launcher, processes = self.request, self.launcher, self.processes
+        most_nodes = self.most_nodes
+        partition, *alternatives = self.partitions
+        cpus_per_task = self._cpus_per_task(place)
+        cores = self.ntasks_per_node * cpus_per_task
+        self._memory(partition, cores, place)
         time_limit, time_text = self._time(partition)
         comment = self._comment()
         job_name = self._job_name()
@@ -137,11 +151,10 @@ class _Planner:
             processes=most_nodes * processes,
             python=self.interactive or runs_python(request),
         )
-        cores = ntasks_per_node * cpus_per_task
-        steps = self._steps(nodes, gpus, cores)
+        steps = tuple(self._planned_steps(cores))
         launches = [launch for step in steps for launch in step.launches]
         if request.cpus_per_task == 0 and place is None:
-            self._check_left_to_slurm(launcher, launches)
+            self._check_left_to_slurm(launches)
         for launch in launches:
             most = launch.cores_per_node
             if launch.request.cpus_per_task and most > cores:
@@ -156,12 +169,12 @@ class _Planner:
         settled: Dict[str, Optional[str]] = {
             "job-name": job_name,
             "partition": ",".join(one.name for one in (partition, *alternatives)) or None,
-            "nodes": f"{nodes}-{most_nodes}" if most_nodes > nodes else str(nodes),
-            "ntasks-per-node": str(ntasks_per_node),
+            "nodes": f"{self.nodes}-{most_nodes}" if most_nodes > self.nodes else str(self.nodes),
+            "ntasks-per-node": str(self.ntasks_per_node),
             "cpus-per-task": str(cpus_per_task) if request.cpus_per_task != 0 else None,
             "time": time_text,
             "comment": comment,
-            "signal": self._signal(launcher),
+            "signal": self._signal(),
             "output": output,
             "error": error,
         }
@@ -172,11 +185,11 @@ class _Planner:
             alternatives=tuple(alternatives),
             interactive=self.interactive,
             job_name=job_name,
-            nodes=nodes,
+            nodes=self.nodes,
             most_nodes=most_nodes,
-            ntasks_per_node=ntasks_per_node,
+            ntasks_per_node=self.ntasks_per_node,
             cpus_per_task=cpus_per_task,
-            gpus_per_node=gpus,
+            gpus_per_node=self.gpus,
             processes_per_node=processes,
             time_limit=time_limit,
             comment=comment,
@@ -185,7 +198,7 @@ class _Planner:
             launcher=launcher,
             rendezvous=holds(launcher.rendezvous) or any(launch.rendezvous for launch in launches),
             srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
-            wrapping=self._wrapping(gpus),
+            wrapping=self._wrapping(),
             program=program(request, launcher, macros=holds(launcher.macros)),
             preflight=request.preflight is not False and not self.interactive,
             hosts=place.hosts if place else (),
@@ -195,7 +208,7 @@ class _Planner:
                 request,
                 self.cluster.policy,
                 settled,
-                gpus=gpus,
+                gpus=self.gpus,
                 interactive=self.interactive,
                 remark=self.remark,
             ),
@@ -204,9 +217,9 @@ class _Planner:
             own_step=place is not None and place.is_share,
         )
 
-    def _check_left_to_slurm(self, launcher: Launcher, launches: Sequence[JobPlan]) -> None:
+    def _check_left_to_slurm(self, launches: Sequence[JobPlan]) -> None:
         told = [one.launcher.name for one in launches if one.launcher.by_srun or one.own_step]
-        told += [launcher.name] if launcher.by_srun and not self.interactive else []
+        told += [self.launcher.name] if self.launcher.by_srun and not self.interactive else []
         if told:
             raise UsageError(
                 f"--cpus-per-task 0 leaves the cores to Slurm, and {told[0]} has to know how many "
@@ -214,46 +227,31 @@ class _Planner:
                 "request them, such as -c 8",
             )
 
-    def _signal(self, launcher: Launcher) -> Optional[str]:
+    def _signal(self) -> Optional[str]:
         request = self.request
         signal = signal_of(request)
         if signal is None or self.interactive:
             return request.signal
-        if signal.to_batch_shell or not passes(signal, launcher, bool(request.steps)):
+        if signal.to_batch_shell or not passes(signal, self.launcher, bool(request.steps)):
             return self.asked("signal", "signal", request.signal)
         flags, _, rest = (request.signal or "").rpartition(":")
         reason = "the batch shell passes it on: what it starts is no step"
         return self.derived("signal", f"{flags}B:{rest}", reason)
 
-    def _launches(self, nodes: int, gpus: int) -> List[JobPlan]:
-        """Those of the steps, whatever cores the job has."""
-        return [launch for step in self._steps(nodes, gpus, 1) for launch in step.launches]
+    def _steps(self, steps: Sequence[StepRequest]) -> List[List[_StepBuilder]]:
+        """The builders of each step: one, or one for each that runs side by side."""
+        whole, found = Share(self.nodes, self.gpus, self.gpus), []
+        for number, step in enumerate(steps, start=1):
+            share = whole.among(len(step.together)) if step.together else whole
+            names = [f"step {number}, part {part + 1}" for part in range(len(step.together))]
+            parts = zip(step.together or (step,), names or [f"step {number}"])
+            found.append([_StepBuilder(part, share, name, self) for part, name in parts])
+        return found
 
-    def _steps(self, nodes: int, gpus: int, cores: int) -> Tuple[JobStep, ...]:
-        """Those of the job, on nodes with so many GPUs and cores each."""
-        share = Share(nodes, gpus, cores, gpus, cores)
-        return tuple(
-            self._step(one, share, f"step {number}")
-            for number, one in enumerate(self.request.steps, start=1)
-        )
-
-    def _step(self, step: StepRequest, share: Share, name: str) -> JobStep:
-        if step.together:
-            each = share.among(len(step.together))
-            parts = tuple(
-                self._step(one, each, f"{name}, part {number}")
-                for number, one in enumerate(step.together, start=1)
-            )
-            return JobStep(None, parts, step.allow_failure)
-        request, place = step_request(step, share, self.request, self.cluster.policy, name)
-        launch = _Planner(request, self.cluster, False, place, "", self.conda).plan()
-        if share.beside and launch.launcher.own_variables:
-            raise UsageError(
-                f"{name}: {launch.launcher.name} starts its processes without srun, which keeps "
-                "steps side by side apart",
-                "use another launcher for it, or let it run before or after the others",
-            )
-        return JobStep(replace(launch, step=name), (), step.allow_failure)
+    def _planned_steps(self, cores: int) -> Iterator[JobStep]:
+        for step, builders in zip(self.request.steps, self.steps):
+            parts = tuple(builder.job_step(cores) for builder in builders)
+            yield JobStep(None, parts, step.allow_failure) if step.together else parts[0]
 
     def _partitions(self) -> List[Partition]:
         name = self.request.partition
@@ -278,8 +276,8 @@ class _Planner:
             return self.derived("nodes", named, "as many as --nodelist names")
         return self.derived("nodes", 1)
 
-    def _gpus(self, nodes: int) -> int:
-        gpus, total = self.request.gpus_per_node, self.request.gpus
+    def _gpus(self) -> int:
+        nodes, gpus, total = self.nodes, self.request.gpus_per_node, self.request.gpus
         if total and self.request.max_nodes is not None:
             raise UsageError(
                 f"--gpus: {counted(total, 'GPU')} on {nodes} to {self.request.max_nodes} nodes: "
@@ -304,8 +302,8 @@ class _Planner:
             return self.derived("gpus-per-node", total // nodes, reason)
         return 0
 
-    def _launcher(self, nodes: int, gpus: int) -> Launcher:
-        request = self.request
+    def _launcher(self) -> Launcher:
+        request, nodes = self.request, self.most_nodes
         if request.launcher is not None:
             launcher = launchers.load(request.launcher)
             self.asked("launcher", "launcher", launcher.name)
@@ -318,7 +316,7 @@ class _Planner:
             name, reason = "none", once
         elif tasks > nodes:
             name, reason = "srun", "several tasks per node requested"
-        elif nodes * max(gpus, 1) > 1 and runs_python(request):
+        elif nodes * max(self.gpus, 1) > 1 and runs_python(request):
             name, reason = "torchrun", "a Python program over several GPUs or nodes"
         elif nodes > 1:
             name, reason = "srun", "a program over several nodes"
@@ -327,53 +325,53 @@ class _Planner:
         self.derived("launcher", name, reason)
         return launchers.load(name)
 
-    def _ntasks_per_node(self, launcher: Launcher, nodes: int, gpus: int) -> int:
-        request = self.request
+    def _ntasks_per_node(self) -> int:
+        request, nodes, gpus = self.request, self.nodes, self.gpus
         if request.ntasks_per_node is not None:
             return self.asked("ntasks-per-node", "ntasks_per_node", request.ntasks_per_node)
         if request.ntasks is not None:
             each = max(1, request.ntasks // nodes)
             reason = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
             return self.derived("ntasks-per-node", each, reason)
-        most = max((one.ntasks_per_node for one in self._launches(nodes, gpus)), default=0)
+        most = max((launch.ntasks_per_node for launch in self.launches), default=0)
         if most:
             return self.derived("ntasks-per-node", most, "the most that a step needs")
-        if launcher.one_task_per_node:
-            if launcher.distributed:
-                reason = f"{launcher.name} starts the processes"
+        if self.launcher.one_task_per_node:
+            if self.launcher.distributed:
+                reason = f"{self.launcher.name} starts the processes"
             else:
                 reason = "one task per node by default" if nodes > 1 else "one process"
             return self.derived("ntasks-per-node", 1, reason)
         reason = "one task per GPU" if gpus else "one task per node by default"
         return self.derived("ntasks-per-node", max(gpus, 1), reason)
 
-    def _cpus_per_task(
-        self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
-    ) -> int:
-        asked = self.request.cpus_per_task
-        if asked == 0 and self.place is None:
+    def _cpus_per_task(self, place: Optional[AllocationPart]) -> int:
+        asked, ntasks_per_node = self.request.cpus_per_task, self.ntasks_per_node
+        if asked == 0 and place is None:
             self.asked("cpus-per-task", "cpus_per_task", "left to Slurm")
             return 1  # what Slurm gives at least
         if asked:
             return self.asked("cpus-per-task", "cpus_per_task", asked)
-        if self.place is not None:
-            cores = self.place.cores
+        if place is not None:
+            cores = place.cores
             reason = (
                 f"{counted(cores, 'core')} of the allocation / {counted(ntasks_per_node, 'task')}"
             )
             return self.derived("cpus-per-task", max(1, cores // ntasks_per_node), reason)
-        value, reason = self._derived_cores(partitions, ntasks_per_node, gpus)
-        launches = self._launches(self.request.nodes or 1, gpus)
-        sized = [one.cores_per_node for one in launches if one.request.cpus_per_task is not None]
-        needed = -(-max(sized, default=0) // ntasks_per_node)
+        value, reason = self._derived_cores()
+        needs = [
+            launch.ntasks_per_node * max(1, launch.request.cpus_per_task)
+            for launch in self.launches
+            if launch.request.cpus_per_task is not None
+        ]
+        needed = -(-max(needs, default=0) // ntasks_per_node)
         if needed > value:
             value, reason = needed, "the most that a step needs"
         return self.derived("cpus-per-task", value, reason)
 
-    def _derived_cores(
-        self, partitions: Sequence[Partition], ntasks_per_node: int, gpus: int
-    ) -> Tuple[int, str]:
+    def _derived_cores(self) -> Tuple[int, str]:
         """The cores of each task that come with the GPUs, and why."""
+        partitions, ntasks_per_node, gpus = self.partitions, self.ntasks_per_node, self.gpus
         # Of several partitions, Slurm may choose any.
         shares = [(self.cluster.cores_per_gpu(one), one) for one in partitions]
         each, partition = min(
@@ -395,14 +393,14 @@ class _Planner:
         reason = "one core per GPU by default" if gpus > 1 else "one core per task by default"
         return max(1, -(-gpus // ntasks_per_node)), reason
 
-    def _memory(self, partition: Partition, cores: int) -> None:
+    def _memory(self, partition: Partition, cores: int, place: Optional[AllocationPart]) -> None:
         request = self.request
         if request.mem is not None:
             self.asked("mem", "mem", request.mem)
             return
         memory = self.cluster.memory_mb(partition, cores)
         unknown = request.exclusive or request.cpus_per_task == 0
-        if memory is None or self.place is not None or unknown:
+        if memory is None or place is not None or unknown:
             return
         fraction = self.cluster.policy.memory_fraction
         reason = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
@@ -498,7 +496,7 @@ class _Planner:
         elif names:
             self.derived("expand", "no", f"{names} as typed; --expand replaces it")
 
-    def _wrapping(self, gpus: int) -> Wrapping:
+    def _wrapping(self) -> Wrapping:
         request = self.request
         if request.container is None:
             return Wrapping()
@@ -518,7 +516,29 @@ class _Planner:
             )
         scratch = self.cluster.scratch
         own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
-        return RUNTIMES[name](request, own, gpus > 0)
+        return RUNTIMES[name](request, own, self.gpus > 0)
+
+
+class _StepBuilder(_PlanBuilder):
+    """Builds the plan of one step of a job."""
+
+    def __init__(self, step: StepRequest, share: Share, name: str, job: _PlanBuilder) -> None:
+        request = step_request(step, share, job.request, name)
+        super().__init__(request, job.cluster, conda=job.conda)
+        self.step, self.share, self.name = step, share, name
+        if share.beside and self.launcher.own_variables:
+            raise UsageError(
+                f"{name}: {self.launcher.name} starts its processes without srun, which keeps "
+                "steps side by side apart",
+                "use another launcher for it, or let it run before or after the others",
+            )
+
+    def job_step(self, job_cores: int) -> JobStep:
+        """The step. job_cores: those per node of the whole job."""
+        policy = self.cluster.policy
+        place = step_place(self.step, self.request, self.share, policy, job_cores)
+        launch = replace(self.plan(place), step=self.name)
+        return JobStep(launch, (), self.step.allow_failure)
 
 
 def _name_of(file: str) -> str:

@@ -14,42 +14,41 @@ from neuronctl.words import counted
 
 @dataclass(frozen=True)
 class Share:
-    """What a step may use: nodes, and GPUs and cores on each of them.
+    """What a step may use: nodes, and GPUs on each of them.
 
-    job_gpus, job_cores: those per node of the whole job. beside: whether other steps run at the
-    same time.
+    job_gpus: those per node of the whole job. per_node: how many steps run side by side on a node;
+    0: it runs alone.
     """
 
     nodes: int
     gpus: int
-    cores: int
     job_gpus: int
-    job_cores: int
-    beside: bool = False
+    per_node: int = 0
+
+    @property
+    def beside(self) -> bool:
+        """Whether other steps run at the same time."""
+        return self.per_node > 0
 
     def among(self, count: int) -> Share:
         """The share of each of so many steps side by side, each on one node."""
         per_node = -(-count // self.nodes)
         gpus = max(1, self.gpus // per_node) if self.gpus else 0
-        cores = max(1, self.cores // per_node)
-        return Share(1, gpus, cores, self.job_gpus, self.job_cores, beside=True)
+        return Share(1, gpus, self.job_gpus, per_node)
 
-    def cores_with(self, gpus: int) -> int:
-        """The cores on each node of a step with so many GPUs there."""
+    def cores_with(self, gpus: int, job_cores: int) -> int:
+        """The cores on each node of a step with so many GPUs there.
+
+        job_cores: those per node of the whole job.
+        """
         if self.beside and gpus:
-            return max(1, self.job_cores * gpus // self.job_gpus)
-        if self.gpus and gpus != self.gpus:
-            return max(1, self.cores * gpus // self.gpus)
-        return self.cores
+            return max(1, job_cores * gpus // self.job_gpus)
+        cores = max(1, job_cores // self.per_node) if self.beside else job_cores
+        return max(1, cores * gpus // self.gpus) if self.gpus and gpus != self.gpus else cores
 
 
-def step_request(
-    step: StepRequest, share: Share, job: JobRequest, policy: Policy, name: str
-) -> Tuple[JobRequest, AllocationPart]:
-    """What a step requests, and its place in the allocation; raises UsageError.
-
-    name: the step's, for messages.
-    """
+def step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -> JobRequest:
+    """What a step requests; raises UsageError. name: the step's, for messages."""
     nodes = share.nodes if step.nodes is None else step.nodes
     gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
     for asked, most, unit in (
@@ -68,18 +67,7 @@ def step_request(
             "each",
             "let it run before or after the others",
         )
-    sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
-    own = share.beside or any(size is not None for size in sizes)
-    options: Tuple[str, ...] = ()
-    if gpus != share.job_gpus:
-        option = "gres=gpu:" if policy.gpu_option == "gres" else "gpus-per-node="
-        options += (f"--{option}{gpus}",)
-    if share.beside:
-        # Without --mem=0, a step takes all memory that --mem asked for, and the next one waits.
-        options += ("--exact", "--mem=0") if job.mem is not None else ("--exact",)
-    elif 1 < nodes < share.nodes:
-        options += ("--relative=0",)  # from the first node on, where the processes meet
-    request = replace(
+    return replace(
         job,
         script=step.script,
         args=step.args,
@@ -96,7 +84,26 @@ def step_request(
         gpus_per_node=gpus or None,
         nodelist=None,
     )
-    place = AllocationPart(
-        hosts=(), cores=share.cores_with(gpus), step_options=options, is_share=own
-    )
-    return request, place
+
+
+def step_place(
+    step: StepRequest, request: JobRequest, share: Share, policy: Policy, job_cores: int
+) -> AllocationPart:
+    """The place in the allocation of a step that makes this request.
+
+    job_cores: those per node of the whole job.
+    """
+    nodes, gpus = request.nodes or 1, request.gpus_per_node or 0
+    sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
+    own = share.beside or any(size is not None for size in sizes)
+    options: Tuple[str, ...] = ()
+    if gpus != share.job_gpus:
+        option = "gres=gpu:" if policy.gpu_option == "gres" else "gpus-per-node="
+        options += (f"--{option}{gpus}",)
+    if share.beside:
+        # Without --mem=0, a step takes all memory that --mem asked for, and the next one waits.
+        options += ("--exact", "--mem=0") if request.mem is not None else ("--exact",)
+    elif 1 < nodes < share.nodes:
+        options += ("--relative=0",)  # from the first node on, where the processes meet
+    cores = share.cores_with(gpus, job_cores)
+    return AllocationPart(hosts=(), cores=cores, step_options=options, is_share=own)

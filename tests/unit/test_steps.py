@@ -165,6 +165,8 @@ def test_the_job_has_the_cores_that_a_step_requests() -> None:
     assert (made.ntasks_per_node, made.cpus_per_task) == (2, 20)
     assert made.decision("cpus-per-task").reason == "the most that a step needs"
     assert plan_of(steps=(step,), ntasks_per_node=1).cpus_per_task == 40
+    two = dataclasses.replace(step, nodes=2)
+    assert plan_of(steps=(two,), nodelist="gpu[35-36]").cpus_per_task == 20
     few = dataclasses.replace(step, cpus_per_task=1)
     assert plan_of(steps=(few,), gpus_per_node=1).cores_per_node == 8
 

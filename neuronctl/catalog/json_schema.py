@@ -1,21 +1,19 @@
 """The JSON Schema of a catalog file, for editors. Pure.
 
-It has the same keys as schema.py, which reports better errors; a test keeps the two in sync.
+Its keys, and what most of them allow, are schema.py's, which reads the file and reports better
+errors; a test keeps the rest in sync.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict
 
 from neuronctl.catalog import model
-from neuronctl.catalog.schema import ARCHITECTURES, EVIDENCE, PLAIN, fields
+from neuronctl.catalog.schema import CHOICES, EVIDENCE, KINDS, PLAIN, fields
 
 Schema = Dict[str, Any]
 
 _NULL: Schema = {"type": "null"}
-_TEXT: Schema = {"type": "string"}
-_TEXTS: Schema = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
-_BOOLEAN: Schema = {"type": "boolean"}
 _DIRECTORY: Schema = {"type": "string", "pattern": "^/"}
 _PLAIN: Schema = {"type": "string", "pattern": f"^[{PLAIN}]*$"}
 _TIME: Schema = {
@@ -32,33 +30,20 @@ _CORES: Schema = {
 }
 
 
-def _whole(least: int) -> Schema:
-    return {"type": "integer", "minimum": least}
-
-
-def _choice(*words: str) -> Schema:
-    return {"enum": list(words)}
-
-
-_OF_TYPE: Mapping[str, Schema] = {
-    "str": _TEXT,
-    "Optional[str]": _TEXT,
-    "Optional[int]": _whole(1),
-    "bool": _BOOLEAN,
-    "Tuple[str, ...]": _TEXTS,
-}
-
-
 def _object(model: type, **own: Schema) -> Schema:
     """A mapping with exactly the keys of a model; a null value removes the key.
 
     own: the schemas of keys that allow less, or something else, than the type of their field.
     """
-    types = model.__annotations__
-    values = {key: own[key] if key in own else _OF_TYPE[types[key]] for key in fields(model)}
+
+    def value(key: str) -> Schema:
+        if key in CHOICES:
+            return {"enum": list(CHOICES[key])}
+        return own[key] if key in own else dict(KINDS[model.__annotations__[key]][1])
+
     return {
         "type": ["object", "null"],
-        "properties": {key: {"anyOf": [value, _NULL]} for key, value in values.items()},
+        "properties": {key: {"anyOf": [value(key), _NULL]} for key in fields(model)},
         "additionalProperties": False,
     }
 
@@ -73,7 +58,6 @@ def catalog_schema() -> Schema:
     directories: Schema = {"type": "array", "items": _DIRECTORY}
     comment = _object(
         model.CommentPolicy,
-        form=_choice("any", "word", "fields"),
         fields={"type": "array", "items": _object(model.CommentField)},
         meanings=_by_name({"type": ["string", "null"]}),
     )
@@ -82,31 +66,25 @@ def catalog_schema() -> Schema:
         submit_from=directories,
         comment=comment,
         forbidden_options=_by_name({"type": ["string", "null"]}),
-        gpu_option=_choice("gres", "gpus-per-node"),
-        cores=_object(model.CorePolicy, rule=_choice("cap", "default", "none")),
+        cores=_object(model.CorePolicy),
         memory_fraction={"type": "number", "exclusiveMinimum": 0, "maximum": 1},
         rules_off={"type": "array", "items": {"type": "string", "pattern": "^NC[0-9]+$"}},
     )
-    arch = _choice(*ARCHITECTURES)
     partition = _object(
         model.Partition,
         cores_per_node=_CORES,
-        gpus_per_node=_whole(0),
-        arch=arch,
+        gpus_per_node={"type": "integer", "minimum": 0},
         wall_time=wall_time,
     )
     cluster = _object(
         model.Cluster,
         date={"type": ["string", "integer"]},
         partitions=_by_name(partition),
-        arch=arch,
         wall_time=wall_time,
         policy=policy,
         environment=_by_name({"type": ["string", "integer", "null"]}),
         network=_object(model.Network, interface=_PLAIN, host_suffix=_PLAIN),
-        containers=_object(
-            model.Containers, runtime=_choice("singularity", "apptainer"), image_dirs=directories
-        ),
+        containers=_object(model.Containers, image_dirs=directories),
         scratch={"type": "string", "pattern": f"^/[/{{}}{PLAIN}]*$"},
         evidence=_by_name({"type": ["string", "null"], "pattern": f"^{EVIDENCE}$"}),
     )
@@ -114,6 +92,6 @@ def catalog_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "neuronctl partition catalog",
         "type": "object",
-        "properties": {"default_cluster": _TEXT, "clusters": _by_name(cluster)},
+        "properties": {"default_cluster": {"type": "string"}, "clusters": _by_name(cluster)},
         "additionalProperties": False,
     }

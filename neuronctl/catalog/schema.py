@@ -7,8 +7,6 @@ where each is right by itself.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import re
 from collections import Counter
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, TypeVar
@@ -35,27 +33,48 @@ T = TypeVar("T")
 
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 
+CHOICES: Mapping[str, Tuple[str, ...]] = {
+    "arch": ARCHITECTURES,
+    "form": ("any", "word", "fields"),
+    "gpu_option": ("gres", "gpus-per-node"),
+    "rule": ("cap", "default", "none"),
+    "runtime": ("singularity", "apptainer"),
+}
+"""The keys whose value is one of these words."""
 
-@functools.cache
+_TEXT = {"type": "string"}
+
+KINDS: Mapping[str, Tuple[Callable[[CheckedMapping, str, Any], Any], Mapping[str, Any]]] = {
+    "str": (CheckedMapping.text, _TEXT),
+    "Optional[str]": (CheckedMapping.text, _TEXT),
+    "Optional[int]": (
+        lambda node, key, default: node.whole(key, 1),
+        {"type": "integer", "minimum": 1},
+    ),
+    "bool": (CheckedMapping.boolean, {"type": "boolean"}),
+    "Tuple[str, ...]": (
+        lambda node, key, default: node.texts(key),
+        {"type": "array", "items": _TEXT, "uniqueItems": True},
+    ),
+}
+"""Of each type of a field: what reads its value, and the value's JSON Schema."""
+
+
 def fields(model: type) -> Tuple[str, ...]:
     """The keys of a model's mapping: its field names, except ``name``."""
-    return tuple(item.name for item in dataclasses.fields(model) if item.name != "name")
-
-
-_OF_TYPE: Mapping[str, Callable[[CheckedMapping, str, Any], Any]] = {
-    "str": CheckedMapping.text,
-    "Optional[str]": CheckedMapping.text,
-    "Optional[int]": lambda node, key, default: node.whole(key, 1),
-    "bool": CheckedMapping.boolean,
-    "Tuple[str, ...]": lambda node, key, default: node.texts(key),
-}
+    return tuple(key for key in model.__annotations__ if key != "name")
 
 
 def _made(model: Type[T], node: CheckedMapping, **own: Any) -> T:
     """A model's object: ``own`` has what is more than a value of its field's type."""
-    for item in dataclasses.fields(model):  # type: ignore[arg-type]
-        if item.name not in own:
-            own[item.name] = _OF_TYPE[str(item.type)](node, item.name, item.default)
+    for key, kind in model.__annotations__.items():
+        if key in own:
+            continue
+        default = getattr(model, key, None)
+        if key in CHOICES:
+            own[key] = node.choice(key, CHOICES[key], default or "")
+        else:
+            own[key] = KINDS[kind][0](node, key, default)
     return model(**own)
 
 
@@ -71,7 +90,7 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
     if date and not re.fullmatch(r"\d{4}(-\d{2}(-\d{2})?)?", date, re.ASCII):
         node.refuse("date", f"{date!r} is not a date", "write 2026-08-12, 2026-08, or 2026")
     wall_time = _wall_time(node, WallTime())
-    arch = node.choice("arch", ARCHITECTURES, "x86_64")
+    arch = node.choice("arch", ARCHITECTURES, Cluster.arch)
     partitions_node = node.mapping("partitions")
     partitions = {
         key: _partition(key, partitions_node.mapping(key), wall_time, arch)
@@ -91,6 +110,7 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
             ("partitions",),
             ("partitions", default_partition),
         )
+    containers = node.mapping("containers", *fields(Containers))
     network = node.mapping("network", *fields(Network))
     for key in fields(Network):
         _check_plain(network, key, network.text(key, ""))
@@ -106,7 +126,7 @@ def cluster(name: str, node: CheckedMapping) -> Cluster:
         policy=_policy(node.mapping("policy", *fields(Policy))),
         environment=_environment(node.mapping("environment")),
         network=_made(Network, network),
-        containers=_containers(node.mapping("containers", *fields(Containers))),
+        containers=_made(Containers, containers, image_dirs=_directories(containers, "image_dirs")),
         scratch=_directory(node, "scratch"),
         evidence=_evidence(node.mapping("evidence"), node),
     )
@@ -281,17 +301,13 @@ def _policy(node: CheckedMapping) -> Policy:
     for option in options.present():
         if option.startswith("-"):
             options.refuse(option, "has leading dashes", f"write {option.lstrip('-')!r}")
-    cores = node.mapping("cores", *fields(CorePolicy))
     return _made(
         Policy,
         node,
         submit_from=_directories(node, "submit_from"),
         comment=_comment(node.mapping("comment", *fields(CommentPolicy))),
         forbidden_options={option: options.text(option, "") for option in options.present()},
-        gpu_option=node.choice("gpu_option", ("gres", "gpus-per-node"), "gres"),
-        cores=_made(
-            CorePolicy, cores, rule=cores.choice("rule", ("cap", "default", "none"), "none")
-        ),
+        cores=_made(CorePolicy, node.mapping("cores", *fields(CorePolicy))),
         memory_fraction=None if fraction is None else float(fraction),
         rules_off=_rules_off(node),
     )
@@ -306,7 +322,7 @@ def _rules_off(node: CheckedMapping) -> Tuple[str, ...]:
 
 
 def _comment(node: CheckedMapping) -> CommentPolicy:
-    form = node.choice("form", ("any", "word", "fields"), "any")
+    form = node.choice("form", CHOICES["form"], CommentPolicy.form)
     for key, only in (("values", "word"), ("fields", "fields")):
         if node.given(key) and form != only and not node.wrong("form"):
             node.refuse(
@@ -338,11 +354,6 @@ def _comment(node: CheckedMapping) -> CommentPolicy:
         fields=tuple(parts),
         meanings={value: meanings.text(value, "") for value in meanings.present()},
     )
-
-
-def _containers(node: CheckedMapping) -> Containers:
-    runtime = node.choice("runtime", ("singularity", "apptainer"), "singularity")
-    return Containers(runtime, _directories(node, "image_dirs"))
 
 
 def _environment(node: CheckedMapping) -> Dict[str, str]:

@@ -224,7 +224,7 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
     stop = start + _SHOWN
     if len(line) <= _SHOWN:
         start, stop = 0, len(line)
-    left, right = "…" * (start > 0), "…" * (stop < len(line))
+    left, right = "…" if start else "", "…" if stop < len(line) else ""
     # A tab is one column, as for bash.
     head_text, marked_text, tail = (
         printable(part.replace("\t", " "))

@@ -70,7 +70,9 @@ def _print(same: Sequence[JobStatus], evidence: Evidence, diagnosis: Diagnosis) 
     line = diagnosis.line
     if line is not None:
         place = "last line" if line.number == 1 else f"line {line.number} from its end"
-        guess = " (not recorded; this is where sbatch puts it by default)" * evidence.log_guessed
+        guess = ""
+        if evidence.log_guessed:
+            guess = " (not recorded; this is where sbatch puts it by default)"
         print_text(_wrap(f"{line.path}, {place}{guess}:", width, "  log    ", later))
         print_text(_wrap(line.text[:600], width, later, later), "bold")
     elif evidence.log_guessed and same[0].ended and not evidence.logs:

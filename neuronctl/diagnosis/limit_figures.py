@@ -8,7 +8,6 @@ from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from neuronctl.errors import SlurmError
 from neuronctl.frozen import replace
-from neuronctl.slurm.job_states import HOLDING, LEAVING
 from neuronctl.slurm.limits import KINDS, Counts, Limit, Per, Scope, reasons
 from neuronctl.slurm.pending_reasons import ALLOWS_NONE, NEVER, OWN_JOBS, Explained, explain
 from neuronctl.slurm.sacctmgr import LimitedGroup, association_in
@@ -143,15 +142,9 @@ def _held(
         here = [job for job in own if job.qos.lower() == name or job.partition in partitions]
     else:
         here = [job for job in own if job.account == status.account]
-    here = [job for job in here if not job.ended]
-    running = [job for job in here if job.state in HOLDING]
-    if limit.about.counts == Counts.SUBMITTED:
-        return sum(job.id.count for job in here if job.state not in LEAVING)
-    if limit.about.counts == Counts.RUNNING:
-        return len(running)
-    if limit.about.counts != Counts.TRES:
+    if limit.about.counts not in (Counts.SUBMITTED, Counts.RUNNING, Counts.TRES):
         return None
-    return sum(job.tres.get(limit.tres, 0) for job in running)
+    return limit.held_by(job for job in here if not job.ended)
 
 
 def _in_force(status: JobStatus, limits: Limits, groups: _Groups) -> Sequence[Limit]:

@@ -9,7 +9,6 @@ from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
-from neuronctl.slurm.job_states import LEAVING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted
@@ -40,14 +39,7 @@ def usage(limit: Limit, on_cluster: PlanOnCluster) -> Usage:
         jobs = tuple(job for job in snapshot.jobs if limit.name in job.partitions)
     else:
         jobs = tuple(job for job in snapshot.jobs if job.account == limit.name)
-    if limit.about.counts == Counts.SUBMITTED:
-        return Usage(limit, sum(job.count for job in jobs if job.state not in LEAVING), jobs)
-    return Usage(limit, sum(job.count * _each(limit, job) for job in running(jobs)), jobs)
-
-
-def _each(limit: Limit, job: MyJob) -> int:
-    """What one such job takes of a limit while it runs; 0 where that is not known."""
-    return 1 if limit.about.counts == Counts.RUNNING else job.holds(limit.tres) or 0
+    return Usage(limit, limit.held_by(jobs), jobs)
 
 
 def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -223,7 +215,7 @@ def _ends(now: Usage, excess: int) -> Optional[MyJob]:
     """The running job with whose end ``excess`` of the limit are free again."""
     jobs = [job for job in running(now.jobs) if job.end is not None]
     for job in sorted(jobs, key=lambda job: job.end or 0):
-        excess -= job.count * _each(now.limit, job)
+        excess -= job.count * now.limit.taken_by(job)
         if excess <= 0:
             return job
     return None
@@ -386,7 +378,7 @@ def taken_first(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterato
     known = limit.about.counts == Counts.RUNNING or (
         limit.about.counts == Counts.TRES and limit.tres in (_GPU, "node")
     )
-    takes = sum(job.count * _each(limit, job) for job in young)
+    takes = sum(job.count * limit.taken_by(job) for job in young)
     if not known or limit.used + takes + wanted > limit.figure:
         yield Doubt(
             f"your job {young[0].id} was submitted before it and takes from the {limit.kind} of "

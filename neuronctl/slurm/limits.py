@@ -8,11 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, FrozenSet, Iterable, Iterator, Mapping, Optional, Tuple
 
 from neuronctl import units
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.fields import count, parse_tres
+from neuronctl.slurm.job_states import HOLDING, LEAVING
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class CountedJob(Protocol):
+        """A job that counts for a limit, or ``count`` of them that are alike."""
+
+        @property
+        def state(self) -> str: ...
+        @property
+        def count(self) -> int: ...
+        def holds(self, tres: str) -> Optional[int]:
+            """What one of them holds of a TRES on all its nodes; None: not known."""
 
 
 class Per:
@@ -252,6 +266,16 @@ class Limit:
             return amount
         return None if seconds is None else amount * -(-seconds // 60)
 
+    def taken_by(self, job: CountedJob) -> int:
+        """What one such job takes of it while it runs; 0 if that is not known."""
+        return 1 if self.about.counts == Counts.RUNNING else job.holds(self.tres) or 0
+
+    def held_by(self, jobs: Iterable[CountedJob]) -> int:
+        """What these jobs, none of which has ended, count for it now."""
+        if self.about.counts == Counts.SUBMITTED:
+            return sum(job.count for job in jobs if job.state not in LEAVING)
+        return sum(job.count * self.taken_by(job) for job in jobs if job.state in HOLDING)
+
     @property
     def reason(self) -> str:
         """The reason that Slurm gives a job that waits for it; "" where there is none."""
@@ -291,13 +315,15 @@ class Limit:
     @property
     def things(self) -> str:
         """What it counts, in words; Slurm's own name where there are none."""
-        return self._names[1]
+        _, several = self._names
+        return several
 
     def amount(self, figure: int) -> str:
         """So much of what it counts: ``1 GPU``, ``2 GPUs``, ``8:00:00``."""
         if self.about.counts == Counts.TIME:
             return units.format_time(figure)
-        return f"{figure} {self._names[figure != 1]}"
+        one, several = self._names
+        return f"{figure} {one if figure == 1 else several}"
 
     @property
     def _names(self) -> Tuple[str, str]:

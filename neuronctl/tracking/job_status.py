@@ -85,6 +85,15 @@ class JobStatus:
         return self.state in ENDED
 
     @property
+    def count(self) -> int:
+        """How many jobs or tasks it stands for."""
+        return self.id.count
+
+    def holds(self, tres: str) -> Optional[int]:
+        """What it holds of a TRES, or requests."""
+        return self.tres.get(tres)
+
+    @property
     def key(self) -> Optional[str]:
         return None if self.record is None else self.record.key
 

@@ -6,10 +6,10 @@ import re
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl import units
+from neuronctl.catalog.local_cluster import is_cluster
 from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.cluster import is_cluster
 from neuronctl.slurm.scontrol import NodeGroup, SitePartition
 from neuronctl.slurm.snapshot import Limits
 from neuronctl.yamlfile.writer import Entry, write

@@ -10,12 +10,12 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl import errors
 from neuronctl.catalog.loader import load
+from neuronctl.catalog.local_cluster import config_file, is_cluster, local_cluster, recognise
 from neuronctl.errors import NeuronctlError, RecordError
 from neuronctl.frozen import dataclass
 from neuronctl.paths import cache_dir, defaults_file, state_dir
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job_file import configuration, configured_cluster
-from neuronctl.slurm.cluster import config_file, is_cluster, local_cluster, recognise
 from neuronctl.slurm.process import installed, run, where_slurm_is
 from neuronctl.slurm.snapshot import ask_now
 from neuronctl.users import login_name

@@ -33,6 +33,14 @@ def cache_dir() -> str:
     return _xdg("XDG_CACHE_HOME", ".cache")
 
 
+def working_directory() -> str:
+    """This process's directory; raises UsageError if it is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the current directory no longer exists", "cd to another") from None
+
+
 def data_path(name: str) -> str:
     """A file or directory that ships with neuronctl: ``"templates"``, ``"partitions.yaml"``.
 

@@ -87,10 +87,10 @@ def diff(cluster: Optional[str], catalog: Optional[str], as_json: bool) -> None:
     """Show where the catalog differs from Slurm, figure by figure."""
     from neuronctl import console, yamlfile
     from neuronctl.catalog.loader import load
+    from neuronctl.catalog.local_cluster import is_cluster
     from neuronctl.catalog.merging import merge
     from neuronctl.catalog_import import differences, untold
     from neuronctl.cli.say import say
-    from neuronctl.slurm.cluster import is_cluster
 
     limits = _ask()
     known = load(catalog)

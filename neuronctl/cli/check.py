@@ -49,8 +49,8 @@ def command(
     submitted, and without --write nothing is changed.
     """
     from neuronctl.catalog.loader import load
+    from neuronctl.catalog.local_cluster import recognise
     from neuronctl.gate.ask import AskedOnce
-    from neuronctl.slurm.cluster import recognise
     from neuronctl.submission.script_check import check_line, check_text
 
     if files and line is not None:

@@ -8,16 +8,16 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
+from neuronctl.catalog.local_cluster import local_cluster
+from neuronctl.cli.job_table import STATE_STYLES, state_style
 from neuronctl.cli.say import notify
 from neuronctl.console import Column, print_json, print_line, print_table, shortened
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import UNKNOWN
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, from_record, state_counts
-from neuronctl.tracking.job_table import STATE_STYLES, state_style
 from neuronctl.tracking.lookup import is_named, look_up, mine
 from neuronctl.units import parse_since
 from neuronctl.words import duration, utc

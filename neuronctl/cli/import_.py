@@ -34,8 +34,8 @@ def command(
     shell text. Standard error lists, with file and line, what the job file cannot say.
     """
     from neuronctl.catalog.loader import load
+    from neuronctl.catalog.local_cluster import recognise
     from neuronctl.importing.job_file_draft import draft_job_file
-    from neuronctl.slurm.cluster import recognise
 
     try:
         text = read_file(file)

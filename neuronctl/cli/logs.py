@@ -40,14 +40,14 @@ def command(job: str, go_on: bool, err: bool, rank: Optional[int]) -> Optional[i
     --rank needs lines that name their rank: PyTorch's own messages do ("[rank3]:"), all others
     with srun's label (--env SLURM_LABELIO=1) or torchrun's tee (--env PET_TEE=3).
     """
-    from neuronctl.slurm.cluster import local_cluster
+    from neuronctl.catalog.local_cluster import local_cluster
 
     store = RecordStore.default()
     asked = one_job(job, store)
     record = store.get(asked.job, local_cluster())
     notify(*store.warnings)
     if go_on:
-        from neuronctl.tracking.follow import follow
+        from neuronctl.cli.follow import follow
 
         filters: List[RankFilter] = []
         through = None if rank is None else _through(rank, filters)

@@ -9,13 +9,13 @@ import click
 
 from neuronctl import console, units
 from neuronctl.catalog.loader import load
+from neuronctl.catalog.local_cluster import recognise
 from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, Partition, WallTime
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.frozen import asdict, replace
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.slurm.cluster import recognise
 
 if TYPE_CHECKING:
     from neuronctl.gate.partition_board import PartitionNow

@@ -15,7 +15,7 @@ from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify, say
 from neuronctl.console import print_diff
 from neuronctl.errors import UsageError
-from neuronctl.gate.local_facts import working_directory
+from neuronctl.paths import working_directory
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.request.options import OPTIONS

@@ -9,17 +9,17 @@ from typing import List, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_output import print_decisions
+from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import print_script
 from neuronctl.console import print_json, print_line, print_text, printable
 from neuronctl.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
-from neuronctl.slurm.cluster import local_cluster
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.job_table import state_style
 from neuronctl.words import duration, moment
 
 _TASKS = 8  # tasks of an array that are listed

@@ -16,7 +16,7 @@ from neuronctl.frozen import replace
 from neuronctl.units import parse_since
 
 if TYPE_CHECKING:
-    from neuronctl.tracking.job_table import Line
+    from neuronctl.cli.job_table import Line
     from neuronctl.tracking.lookup import Found
 
 
@@ -72,7 +72,7 @@ def command(
 
 
 def _watch(question: _Question, tasks: bool) -> int:
-    from neuronctl.tracking.watch import watch
+    from neuronctl.cli.watch import watch
 
     known = False
 
@@ -154,7 +154,7 @@ def _picture(
 
     height: lines there is room for; of jobs that have ended only as many are drawn.
     """
-    from neuronctl.tracking.job_table import live_first
+    from neuronctl.cli.job_table import live_first
 
     notes = [f"neuronctl: {printable(note)}" for note in found.notes]
     if not found.jobs:
@@ -188,15 +188,15 @@ def _drawn(lines: List[Line], found: Found, question: _Question) -> List[str]:
 
 
 def _lines(found: Found, question: _Question, tasks: bool) -> List[Line]:
-    from neuronctl.tracking.job_table import Line, fold
+    from neuronctl.cli.job_table import Line, fold
 
     whole = tasks or bool(question.ids)
     return [Line((job,)) for job in found.jobs] if whole else fold(found.jobs)
 
 
 def _print(lines: List[Line], found: Found, question: _Question, file: TextIO) -> None:
+    from neuronctl.cli.job_table import print_jobs
     from neuronctl.diagnosis.limit_figures import explained
-    from neuronctl.tracking.job_table import print_jobs
 
     print_jobs(
         lines,

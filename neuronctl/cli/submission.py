@@ -147,10 +147,15 @@ def watch(mode: SubmitMode, done: Optional[Submission]) -> int:
     if done is None or not (mode.follow or mode.wait):
         return 0
     from neuronctl.slurm.job_id import JobId
-    from neuronctl.tracking import follow
 
     job = JobId(done.job_id)
-    return follow.follow(job, done.record) if mode.follow else follow.wait(job, done.record, notify)
+    if mode.follow:
+        from neuronctl.cli.follow import follow
+
+        return follow(job, done.record)
+    from neuronctl.tracking.follow import wait
+
+    return wait(job, done.record, notify)
 
 
 def _explain_refusal(

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import click
 
+from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_job, one_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.console import is_terminal, print_json, print_line, print_text, terminal_width
@@ -17,7 +18,6 @@ from neuronctl.records.store import RecordStore
 from neuronctl.rule_codes import CODES, ROW
 from neuronctl.slurm.job_states import ENDED
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.job_table import state_style
 
 _MOST = 4  # kinds of ends of one array that are explained
 

@@ -8,6 +8,7 @@ import time
 from typing import List, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
+from neuronctl.catalog.local_cluster import recognise
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, Evidence, began
 from neuronctl.diagnosis.limit_figures import explain_now
@@ -17,7 +18,6 @@ from neuronctl.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.frozen import replace
 from neuronctl.masking import Masker, secret_values
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, UNKNOWN
 from neuronctl.slurm.limits import reasons

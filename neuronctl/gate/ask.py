@@ -7,13 +7,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
 
+from neuronctl.catalog.local_cluster import is_cluster, local_cluster
 from neuronctl.errors import SlurmError, SlurmUnavailableError
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.forecast.start_conditions import dependency_ids, is_singleton
 from neuronctl.frozen import replace
 from neuronctl.gate import limits_cache
 from neuronctl.planning import JobPlan
-from neuronctl.slurm.cluster import is_cluster, local_cluster
 from neuronctl.slurm.sacctmgr import LimitedGroup
 from neuronctl.slurm.snapshot import Limits, ask_now, latest_ends
 from neuronctl.users import login_name

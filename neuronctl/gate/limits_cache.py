@@ -18,7 +18,7 @@ MAX_AGE = 3600
 
 def key() -> str:
     """What the limits depend on: the user, the cluster's name, and slurm.conf as it is now."""
-    from neuronctl.slurm.cluster import config_file, local_cluster
+    from neuronctl.catalog.local_cluster import config_file, local_cluster
 
     path = config_file()
     parts = [str(os.getuid()), local_cluster() or "", path or ""]

@@ -10,11 +10,10 @@ import re
 import sys
 from typing import Iterator, List, Optional, Tuple
 
-from neuronctl.errors import UsageError
 from neuronctl.files import open_regular
 from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.launch.environments import CONDA_PLACES, find_conda
-from neuronctl.paths import defaults_file
+from neuronctl.paths import defaults_file, working_directory
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import is_python, python_file
 from neuronctl.request.job import JobRequest, Source
@@ -58,14 +57,6 @@ def gather_local_facts(plan: JobPlan) -> LocalFacts:
     )
 
 
-def working_directory() -> str:
-    """This process's directory; raises UsageError where it is gone."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise UsageError("the current directory no longer exists", "cd to another") from None
-
-
 def _plugin_options(plan: JobPlan) -> Tuple[str, ...]:
     """sbatch is asked only where an option may be one of the site's own plugins."""
     names = [option.partition("=")[0] for option in plan.request.sbatch]
@@ -93,7 +84,7 @@ def _broken_texts(plan: JobPlan) -> Iterator[str]:
     texts.append(("", "--setup", "\n".join(request.setup)))
     for prefix, what, text in texts:
         if text:
-            from neuronctl.slurm.shell_syntax import syntax_problem  # here: few jobs have any
+            from neuronctl.batchscript.bash_syntax import syntax_problem  # here: few jobs have any
 
             found = syntax_problem(text)
             if found is not None:

@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from neuronctl.batchscript.bash_syntax import syntax_problem
 from neuronctl.batchscript.command_wrappers import interpreter
 from neuronctl.batchscript.directive_words import DIRECTIVE
 from neuronctl.batchscript.header import read_header
@@ -32,7 +33,6 @@ from neuronctl.planning.model import option_name
 from neuronctl.request.job import build_request
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.request.options import shell_text
-from neuronctl.slurm.shell_syntax import syntax_problem
 from neuronctl.yamlfile.writer import Entry, write
 
 

@@ -17,7 +17,7 @@ Change = Tuple[str, str, str]
 
 def record_of(store: RecordStore, job_id: int) -> JobRecord:
     """The newest record of a job on this cluster; raises NoSuchJobError if there is none."""
-    from neuronctl.slurm.cluster import local_cluster
+    from neuronctl.catalog.local_cluster import local_cluster
 
     record = store.get(job_id, local_cluster())
     if record is None:

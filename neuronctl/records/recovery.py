@@ -16,10 +16,10 @@ import time
 from typing import Dict, Iterable, List, Tuple, Union
 
 from neuronctl.batchscript.sbatch_line import read_line
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import NeuronctlError, RecordError, SlurmError
 from neuronctl.masking import MASK
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.slurm.job_control import batch_script
 from neuronctl.slurm.job_id import JobId

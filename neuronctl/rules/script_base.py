@@ -14,7 +14,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.rules.base import registered
 
 if TYPE_CHECKING:
-    from neuronctl.slurm.shell_syntax import SyntaxProblem
+    from neuronctl.batchscript.bash_syntax import SyntaxProblem
 
 
 @dataclass(frozen=True)

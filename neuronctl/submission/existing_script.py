@@ -13,7 +13,7 @@ from neuronctl.batchscript.sbatch_line import WRAPPED, SbatchLine, read_line
 from neuronctl.batchscript.script_file import read_file
 from neuronctl.errors import NeuronctlError, UsageError
 from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.local_facts import working_directory
+from neuronctl.paths import working_directory
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.sbatch_options import GetoptError
 
@@ -186,7 +186,7 @@ def cluster_of(own: ExistingScript, catalog: Catalog, asked: Optional[str]) -> T
 
     asked: the one that was requested. Raises CatalogError.
     """
-    from neuronctl.slurm.cluster import is_cluster, local_cluster, recognise
+    from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
 
     here = own.cluster in (None, local_cluster())
     if asked is None and not here:

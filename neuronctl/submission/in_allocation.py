@@ -7,6 +7,7 @@ from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import units
 from neuronctl.catalog.loader import load
+from neuronctl.catalog.local_cluster import recognise
 from neuronctl.errors import SlurmError, UsageError
 from neuronctl.frozen import replace
 from neuronctl.gate.local_facts import gather_local_facts
@@ -17,7 +18,6 @@ from neuronctl.request.job_file import configuration
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext, apply_rules
 from neuronctl.slurm.allocation import Allocation, from_environment
-from neuronctl.slurm.cluster import recognise
 from neuronctl.slurm.job_control import job_gpus
 from neuronctl.submission.prepare import PreparedJob, located, merged, options_layer
 from neuronctl.words import counted, verb

@@ -6,13 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
+from neuronctl.catalog.local_cluster import recognise
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, PolicyError, UsageError
 from neuronctl.frozen import dataclass, replace
-from neuronctl.gate.local_facts import gather_local_facts, working_directory
+from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
-from neuronctl.paths import defaults_file, present
+from neuronctl.paths import defaults_file, present, working_directory
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import (
     Body,
@@ -25,7 +26,6 @@ from neuronctl.request.job import (
 )
 from neuronctl.request.options import OPTIONS
 from neuronctl.rules import Finding, RuleContext, apply_rules
-from neuronctl.slurm.cluster import recognise
 from neuronctl.words import counted, other_dash, with_plain_dashes
 
 if TYPE_CHECKING:

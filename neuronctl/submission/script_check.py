@@ -13,6 +13,7 @@ from neuronctl.batchscript.header import read_command, read_header
 from neuronctl.batchscript.model import Header
 from neuronctl.batchscript.script_file import beginning, is_too_long, read_file
 from neuronctl.batchscript.shell_text import ShellText, read_shell
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.errors import NeuronctlError, UsageError
 from neuronctl.frozen import dataclass, field, replace
@@ -24,14 +25,13 @@ from neuronctl.rules import Finding, RuleContext, apply_rules
 from neuronctl.rules.script import SIZE, ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.sbatch_options import SALLOC, SBATCH, SRUN, is_of_a_plugin
-from neuronctl.slurm.cluster import local_cluster
 
 if TYPE_CHECKING:
+    from neuronctl.batchscript.bash_syntax import SyntaxProblem
     from neuronctl.forecast.snapshot import Snapshot
     from neuronctl.gate.ask import AskedOnce
     from neuronctl.gate.judgement import Judgement
     from neuronctl.gate.verdict import Verdict
-    from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _for_grammar(text: str, header: Header) -> str:
 
 def _bash_says(text: str, left_out: int = 0) -> Optional[SyntaxProblem]:
     """What bash cannot read of a text, but for the end of one from which lines are left out."""
-    from neuronctl.slurm.shell_syntax import syntax_problem  # here: few scripts need it
+    from neuronctl.batchscript.bash_syntax import syntax_problem  # here: few scripts need it
 
     found = syntax_problem(text)
     return None if found is not None and left_out and found.at_end else found

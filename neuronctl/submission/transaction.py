@@ -6,12 +6,12 @@ import contextlib
 import os
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import RecordError, SlurmError, SlurmRefusedError
 from neuronctl.frozen import asdict, dataclass, replace
-from neuronctl.gate.local_facts import working_directory
+from neuronctl.paths import working_directory
 from neuronctl.records.provenance import read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
-from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_own
 from neuronctl.submission.prepare import PreparedJob

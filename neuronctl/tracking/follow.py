@@ -1,31 +1,21 @@
-"""Follow a job until it ends: its states, its growing log, and its exit code.
+"""Watch a job until it ends: its states, its growing log, and its exit code.
 
-``follow(job, record=…) -> int`` prints the log to standard output, and prints state changes and
-the log of standard error to standard error; ``wait(job) -> int`` prints nothing. Both return
-endings.exit_status(): the job's own exit code, or a nonzero one for every other failure.
-
+The exit code is endings.exit_status(): the job's own, or a nonzero one for every other failure.
 Each poll runs one squeue, at first every second, then less and less often. If slurmctld cannot be
-reached, they keep trying. Neither COMPLETING nor a requeue is the end.
+reached, it keeps trying. Neither COMPLETING nor a requeue is the end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
-from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.errors import (
-    INTERRUPTED,
-    NeuronctlError,
-    NoSuchJobError,
-    RecordError,
-    SlurmUnavailableError,
-)
+from neuronctl.catalog.local_cluster import local_cluster
+from neuronctl.errors import NeuronctlError, NoSuchJobError, RecordError, SlurmUnavailableError
 from neuronctl.files import open_regular
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import UNKNOWN
@@ -38,52 +28,19 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import remember
 from neuronctl.tracking.rank_filter import Sink
 
-_TICK = 0.5  # seconds between reads of the log
 _FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
 _GROWTH = 1.4
-_DRAIN = 5.0  # seconds during which the log of an ended job may still arrive over the network
 _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has forgotten a job
-
-
-def follow(
-    job: JobId,
-    record: Optional[JobRecord] = None,
-    *,
-    only_err: bool = False,
-    through: Optional[Callable[[BinaryIO], Sink]] = None,
-) -> int:
-    """Print a job's states and log until it ends; return its exit code, or 130 after Ctrl-C.
-
-    record: the job's record; if not given, it is looked up. It has the log paths and stores the
-    states seen; a job without a record can be followed too.
-    only_err: omit the log of standard output. through: wraps the streams that the logs are written
-    to, to filter their lines. For an array, only counts are printed, without logs.
-
-    Raises NoSuchJobError if the job is unknown, and SlurmUnavailableError if there are no Slurm
-    commands. If slurmctld cannot be reached, keeps trying.
-    """
-    watch = _Watch(job, record)
-    screen = _Screen()
-    wrap = through or (lambda sink: sink)
-    logs = [] if only_err else [_Log(wrap(sys.stdout.buffer), err=False)]
-    logs.append(_Log(wrap(sys.stderr.buffer), err=True))
-    try:
-        return _follow(watch, screen, logs)
-    except KeyboardInterrupt:
-        screen.say(
-            f"stopped following; job {job} continues; to follow it again: neuronctl logs -f {job}"
-        )
-        return INTERRUPTED
 
 
 def wait(
     job: JobId, record: Optional[JobRecord] = None, tell: Optional[Callable[[str], None]] = None
 ) -> int:
-    """Wait until a job ends; return its exit code like ``follow``.
+    """Wait until a job ends; return its exit code.
 
     tell: is told at the end how it ended. Ctrl-C raises KeyboardInterrupt; the job continues.
     """
-    watch = _Watch(job, record)
+    watch = JobWatch(job, record)
     while not watch.ended:
         watch.poll()
         if not watch.ended:
@@ -93,52 +50,7 @@ def wait(
     return watch.exit_status
 
 
-def _follow(watch: _Watch, screen: _Screen, logs: List[_Log]) -> int:
-    due = 0.0
-    while True:
-        # What a job prints comes after the news that it runs.
-        starts = watch.waiting and any(log.has_more() for log in logs)
-        asks = starts or time.monotonic() >= due
-        if asks:
-            for line in watch.poll():
-                screen.say(line, watch.statuses)
-            _find(logs, watch)
-            due = time.monotonic() + watch.interval
-        if asks or not watch.waiting:
-            screen.copy(logs)
-        if watch.ended:
-            break
-        time.sleep(_TICK)
-    if watch.may_have_written:
-        _drain(logs, screen)
-    for log in logs:
-        if log.path is not None and not log.found:
-            screen.say(f"no log found at {log.path}")
-    screen.say(watch.last_words(), watch.statuses)
-    return watch.exit_status
-
-
-def _find(logs: List[_Log], watch: _Watch) -> None:
-    for log in logs:
-        if log.path is None:
-            log.path = watch.log_path(log.err)
-    if len(logs) == 2 and logs[0].path is not None and logs[0].path == logs[1].path:
-        del logs[1]
-
-
-def _drain(logs: Sequence[_Log], screen: _Screen) -> None:
-    """Copy what a shared file system shows late, until nothing has arrived for a second."""
-    sought = [log for log in logs if log.path is not None]
-    give_up = time.monotonic() + _DRAIN
-    quiet = 0
-    while sought and time.monotonic() < give_up:
-        if quiet >= 2 and all(log.found for log in sought):
-            break
-        time.sleep(_TICK)
-        quiet = 0 if screen.copy(sought) else quiet + 1
-
-
-class _Watch:
+class JobWatch:
     """Poll one job (or all tasks of an array)."""
 
     def __init__(self, job: JobId, record: Optional[JobRecord]) -> None:
@@ -279,7 +191,7 @@ def _summary(statuses: Sequence[JobStatus]) -> str:
     return jobstatus.state_counts(statuses)
 
 
-class _Log:
+class GrowingLog:
     """A growing file, reopened for each read so that NFS shows what other nodes wrote."""
 
     def __init__(self, sink: Sink, *, err: bool) -> None:
@@ -315,36 +227,3 @@ class _Log:
         self.found = True
         self.position += len(data)
         return data
-
-
-class _Screen:
-    """The output: each log on its stream, and messages about the job on standard error."""
-
-    def __init__(self) -> None:
-        self._mid_line = False
-
-    def say(self, line: str, jobs: Sequence[JobStatus] = ()) -> None:
-        """Print one line about the job, with the time of day. jobs: those whose states it tells."""
-        from neuronctl.console import print_text
-        from neuronctl.tracking.job_table import state_style
-
-        if self._mid_line:
-            print_text("", file=sys.stderr)
-            self._mid_line = False
-        clock = time.strftime("%H:%M:%S")
-        print_text(f"[{clock}] {line}", state_style(jobs), file=sys.stderr)
-        sys.stderr.flush()
-
-    def copy(self, logs: Sequence[_Log]) -> bool:
-        """Print new log content; return whether there was any."""
-        gained = False
-        for log in logs:
-            while data := log.read():
-                if log.cut:
-                    self.say("the log was restarted")
-                gained = True
-                log.sink.write(data)
-                log.sink.flush()
-                # On a terminal, the next message would continue the log's last line.
-                self._mid_line = log.sink.isatty() and not data.endswith(b"\n")
-        return gained

@@ -20,6 +20,7 @@ from typing import (
     Union,
 )
 
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import (
     NoSuchJobError,
     RecordError,
@@ -28,7 +29,6 @@ from neuronctl.errors import (
     UsageError,
 )
 from neuronctl.frozen import dataclass
-from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED

@@ -51,6 +51,17 @@ def test_only_its_owner_imports(module: str) -> None:
     assert {name for name in importers if not name.startswith(ONLY[module])} == set()
 
 
+def test_only_commands_print() -> None:
+    """What stands below them returns values; the sandbox's own processes have logs of their own."""
+    names = re.compile(r"\bsys\.std(out|err)\b|\bprint(_\w+)?\(")
+    found = [
+        file.relative_to(PACKAGE).as_posix()
+        for file in PACKAGE.rglob("*.py")
+        if names.search(file.read_text(encoding="utf-8"))
+    ]
+    assert [name for name in found if not name.startswith(("cli/", "console.py", "sandbox/"))] == []
+
+
 def rooms() -> List[Set[str]]:
     """The rows of the page's table of rooms, from the ground up."""
     text = (ROOT / "docs/explanation/design.md").read_text(encoding="utf-8")

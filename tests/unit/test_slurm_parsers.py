@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neuronctl.catalog.local_cluster import parse_cluster_name
 from neuronctl.errors import UsageError
-from neuronctl.slurm.cluster import parse_cluster_name
 from neuronctl.slurm.fields import (
     ExitCode,
     mark_of,

@@ -13,8 +13,8 @@ from typing import Any, Callable
 
 import pytest
 
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
-from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import installed, run_interactive

@@ -1,12 +1,13 @@
-"""Identify the local cluster from slurm.conf, without starting a process."""
+"""Which cluster of the catalog this machine belongs to: by slurm.conf, without a process."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Optional, Tuple
+from typing import TYPE_CHECKING, Optional, Tuple
 
-from neuronctl.catalog.model import Catalog, Cluster
+if TYPE_CHECKING:
+    from neuronctl.catalog.model import Catalog, Cluster
 
 _PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
+from neuronctl.batchscript.model import SourceSpan
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.process import run
-
-if TYPE_CHECKING:
-    from neuronctl.batchscript.model import SourceSpan
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,6 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
 
 def _place(text: str, number: int, message: str) -> SourceSpan:
     """The part of a line that bash cannot read: from the character that it names to the end."""
-    from neuronctl.batchscript.model import SourceSpan
     from neuronctl.batchscript.shell_text import read_shell
 
     lines = text.split("\n")[:number]

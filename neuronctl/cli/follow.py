@@ -1,0 +1,128 @@
+"""Print a job's states and its growing log until it ends.
+
+The log goes to standard output; state changes and the log of standard error go to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import BinaryIO, Callable, List, Optional, Sequence
+
+from neuronctl.cli.job_table import state_style
+from neuronctl.console import print_text
+from neuronctl.errors import INTERRUPTED
+from neuronctl.records.store import JobRecord
+from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking.follow import GrowingLog, JobWatch
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.rank_filter import Sink
+
+_TICK = 0.5  # seconds between reads of the log
+_DRAIN = 5.0  # seconds during which the log of an ended job may still arrive over the network
+
+
+def follow(
+    job: JobId,
+    record: Optional[JobRecord] = None,
+    *,
+    only_err: bool = False,
+    through: Optional[Callable[[BinaryIO], Sink]] = None,
+) -> int:
+    """Print a job's states and log until it ends; return its exit code, or 130 after Ctrl-C.
+
+    record: the job's record; if not given, it is looked up. It has the log paths and stores the
+    states seen; a job without a record can be followed too.
+    only_err: omit the log of standard output. through: wraps the streams that the logs are written
+    to, to filter their lines. For an array, only counts are printed, without logs.
+
+    Raises NoSuchJobError if the job is unknown, and SlurmUnavailableError if there are no Slurm
+    commands. If slurmctld cannot be reached, keeps trying.
+    """
+    watch = JobWatch(job, record)
+    screen = _Screen()
+    wrap = through or (lambda sink: sink)
+    logs = [] if only_err else [GrowingLog(wrap(sys.stdout.buffer), err=False)]
+    logs.append(GrowingLog(wrap(sys.stderr.buffer), err=True))
+    try:
+        return _follow(watch, screen, logs)
+    except KeyboardInterrupt:
+        screen.say(
+            f"stopped following; job {job} continues; to follow it again: neuronctl logs -f {job}"
+        )
+        return INTERRUPTED
+
+
+def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
+    due = 0.0
+    while True:
+        # What a job prints comes after the news that it runs.
+        starts = watch.waiting and any(log.has_more() for log in logs)
+        asks = starts or time.monotonic() >= due
+        if asks:
+            for line in watch.poll():
+                screen.say(line, watch.statuses)
+            _find(logs, watch)
+            due = time.monotonic() + watch.interval
+        if asks or not watch.waiting:
+            screen.copy(logs)
+        if watch.ended:
+            break
+        time.sleep(_TICK)
+    if watch.may_have_written:
+        _drain(logs, screen)
+    for log in logs:
+        if log.path is not None and not log.found:
+            screen.say(f"no log found at {log.path}")
+    screen.say(watch.last_words(), watch.statuses)
+    return watch.exit_status
+
+
+def _find(logs: List[GrowingLog], watch: JobWatch) -> None:
+    for log in logs:
+        if log.path is None:
+            log.path = watch.log_path(log.err)
+    if len(logs) == 2 and logs[0].path is not None and logs[0].path == logs[1].path:
+        del logs[1]
+
+
+def _drain(logs: Sequence[GrowingLog], screen: _Screen) -> None:
+    """Copy what a shared file system shows late, until nothing has arrived for a second."""
+    sought = [log for log in logs if log.path is not None]
+    give_up = time.monotonic() + _DRAIN
+    quiet = 0
+    while sought and time.monotonic() < give_up:
+        if quiet >= 2 and all(log.found for log in sought):
+            break
+        time.sleep(_TICK)
+        quiet = 0 if screen.copy(sought) else quiet + 1
+
+
+class _Screen:
+    """The output: each log on its stream, and messages about the job on standard error."""
+
+    def __init__(self) -> None:
+        self._mid_line = False
+
+    def say(self, line: str, jobs: Sequence[JobStatus] = ()) -> None:
+        """Print one line about the job, with the time of day. jobs: those whose states it tells."""
+        if self._mid_line:
+            print_text("", file=sys.stderr)
+            self._mid_line = False
+        clock = time.strftime("%H:%M:%S")
+        print_text(f"[{clock}] {line}", state_style(jobs), file=sys.stderr)
+        sys.stderr.flush()
+
+    def copy(self, logs: Sequence[GrowingLog]) -> bool:
+        """Print new log content; return whether there was any."""
+        gained = False
+        for log in logs:
+            while data := log.read():
+                if log.cut:
+                    self.say("the log was restarted")
+                gained = True
+                log.sink.write(data)
+                log.sink.flush()
+                # On a terminal, the next message would continue the log's last line.
+                self._mid_line = log.sink.isatty() and not data.endswith(b"\n")
+        return gained

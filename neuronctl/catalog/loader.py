@@ -14,6 +14,7 @@ from typing import List, Optional
 from neuronctl import cache, yamlfile
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import CatalogError
+from neuronctl.from_json import NOT_RESTORED, restored
 from neuronctl.frozen import asdict
 from neuronctl.paths import config_dir, data_path, present
 
@@ -30,8 +31,8 @@ def load(option_file: Optional[str] = None) -> Catalog:
     texts = [yamlfile.text_of(file, CatalogError) for file in files]
     name, source = "\0".join(files), "\0".join([_made_by(), *texts])
     try:
-        return cache.restored(Catalog, cache.read("catalog", name, source))
-    except cache.NOT_RESTORED:
+        return restored(Catalog, cache.read("catalog", name, source))
+    except NOT_RESTORED:
         pass
     # Imported late: most commands need neither the YAML parser nor the schema.
     from neuronctl.catalog.merging import merge

@@ -8,6 +8,7 @@ import time
 from typing import Optional, Tuple
 
 from neuronctl import cache
+from neuronctl.from_json import NOT_RESTORED, restored
 from neuronctl.frozen import asdict
 from neuronctl.slurm.limits import KINDS
 from neuronctl.slurm.snapshot import Limits
@@ -36,13 +37,13 @@ def read(key: str, *, now: Optional[float] = None) -> Optional[Tuple[Limits, int
         age = (time.time() if now is None else now) - kept["at"]
         if not 0 <= age < MAX_AGE:
             return None
-        limits = cache.restored(Limits, kept["limits"])
+        limits = restored(Limits, kept["limits"])
         found = [one.limits for one in limits.qos or ()]
         found += [association.limits for association in limits.associations]
         if any(limit.kind not in KINDS for one in found for limit in one):
             return None  # of a version with other kinds
         return limits, int(kept["at"])
-    except cache.NOT_RESTORED:
+    except NOT_RESTORED:
         return None
 
 

@@ -8,9 +8,10 @@ JSON object.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
 from neuronctl.errors import RecordError
+from neuronctl.from_json import checked, restored
 from neuronctl.frozen import asdict, dataclass, field, replace
 from neuronctl.units import UNLIMITED, check_array, expand_log_pattern, first_host
 
@@ -249,99 +250,53 @@ _SHARED = tuple(name for name in RecordDraft.__annotations__ if name in JobRecor
 _LATEST = 253_402_300_799  # the end of the year 9999, the last that datetime supports
 _LARGEST = 2**31 - 1  # of a process id, a job id, a count, and of seconds
 
-_TYPES: Mapping[str, Tuple[type, ...]] = {
-    **{"str": (str,), "int": (int,), "bool": (bool,), "Mapping[str, Any]": (dict,)},
-    **{f"Optional[{kind.__name__}]": (kind, type(None)) for kind in (str, int, bool)},
-}
-
-
-def _kinds(model: type, *but: str) -> Mapping[str, Tuple[type, ...]]:
-    """The types of a dataclass's fields, without those of a structure of their own."""
-    annotations = model.__annotations__.items()
-    return {name: _TYPES[kind] for name, kind in annotations if kind in _TYPES and name not in but}
-
-
-_KINDS, _DRAFT_KINDS = _kinds(JobRecord), _kinds(RecordDraft, *_SHARED)
-_SEEN_KINDS = _kinds(SeenState)
-
 
 def _json(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data).encode("ascii")
 
 
 def _record(data: Mapping[str, Any], details: bytes) -> JobRecord:
-    values = _checked(data, _KINDS)
-    if values["array"] is not None:
-        check_array(values["array"])
-    if values["status"] == "submitted" and values["job_id"] is None:
+    own = {name: data[name] for name in JobRecord.__annotations__ if name in data}
+    record = restored(JobRecord, {**own, "details": details})
+    for part in (record, *record.states, *record.tasks.values()):
+        _check_range(vars(part))
+    if record.array is not None:
+        check_array(record.array)
+    if record.status == "submitted" and record.job_id is None:
         raise ValueError("a submitted job has no job id")
-    return JobRecord(
-        details=details,
-        states=tuple([_seen(state) for state in data["states"]]),
-        tasks={int(task): _seen(state) for task, state in data["tasks"].items()},
-        **values,
-    )
+    return record
 
 
 def _draft(record: JobRecord, rest: Mapping[str, Any]) -> RecordDraft:
     from neuronctl.records.provenance import Provenance
     from neuronctl.request.job import JobRequest
 
-    surroundings = Provenance(**rest["surroundings"])
-    _checked(vars(surroundings), _kinds(Provenance))
-    _check_request(rest["request"], JobRequest.__annotations__)
-    return RecordDraft(
-        command_line=_strings(rest["command_line"]),
-        decisions=tuple([_strings(row, 4) for row in rest["decisions"]]),
-        findings=tuple([_strings(row, 6) for row in rest["findings"]]),
-        surroundings=surroundings,
-        sbatch=_strings(rest.get("sbatch", [])),  # older records lack it
-        **_checked({"submit_dir": "", **rest}, _DRAFT_KINDS),  # and this
-        **{name: getattr(record, name) for name in _SHARED},
-    )
+    own = {name: rest[name] for name in RecordDraft.__annotations__ if name in rest}
+    own.update((name, getattr(record, name)) for name in _SHARED)
+    own["surroundings"] = restored(Provenance, rest["surroundings"])
+    draft = restored(RecordDraft, own)
+    for rows, count in ((draft.decisions, 4), (draft.findings, 6)):
+        if any(len(row) != count for row in rows):
+            raise ValueError(f"{rows!r} does not have {count} columns")
+    _check_request(draft.request, JobRequest)
+    return draft
 
 
-def _check_request(request: Any, annotations: Mapping[str, str]) -> None:
+def _check_request(request: Mapping[str, Any], kind: type) -> None:
+    """Check what is known of a request's values, which stay as JSON has them."""
     from neuronctl.request.job import StepRequest
 
-    if not isinstance(request, dict):
-        raise TypeError(f"{request!r} is not a mapping")
-    kinds = {name: kind for name, kind in annotations.items() if name in request}
-    _checked(request, {name: _TYPES[kind] for name, kind in kinds.items() if kind in _TYPES})
-    for name, kind in kinds.items():
-        if not kind.startswith("Tuple["):
-            continue
-        if not isinstance(request[name], list):
-            raise TypeError(f"{name} is {request[name]!r}")
-        for item in request[name]:
-            if kind == "Tuple[StepRequest, ...]":
-                _check_request(item, StepRequest.__annotations__)
-            elif kind == "Tuple[Tuple[str, str], ...]":
-                _strings(item, 2)
-            else:
-                _strings([item])
+    known = {name: request[name] for name in kind.__annotations__ if name in request}
+    for steps in (known.pop("steps", []), known.pop("together", [])):
+        if not isinstance(steps, list) or not all([isinstance(step, dict) for step in steps]):
+            raise TypeError(f"{steps!r} is not a list of steps")
+        for step in steps:
+            _check_request(step, StepRequest)
+    _check_range(checked(kind, known))
 
 
-def _checked(data: Mapping[str, Any], kinds: Mapping[str, Tuple[type, ...]]) -> Dict[str, Any]:
-    values = {name: data[name] for name in kinds}
+def _check_range(values: Mapping[str, Any]) -> None:
     for name, value in values.items():
-        if not isinstance(value, kinds[name]):
-            raise TypeError(f"{name} is {value!r}")
         lowest, largest = (0, _LATEST) if name.endswith("at") else (UNLIMITED, _LARGEST)
         if isinstance(value, int) and not lowest <= value <= largest:
             raise ValueError(f"{name} is out of range")
-    return values
-
-
-def _seen(data: Dict[str, Any]) -> SeenState:
-    seen = SeenState(**data)
-    _checked(vars(seen), _SEEN_KINDS)
-    return seen
-
-
-def _strings(row: Sequence[Any], count: Optional[int] = None) -> Tuple[str, ...]:
-    if not isinstance(row, list) or not all([isinstance(item, str) for item in row]):
-        raise TypeError(f"{row!r} is not a list of strings")
-    if count is not None and len(row) != count:
-        raise ValueError(f"{row!r} does not have {count} strings")
-    return tuple(row)

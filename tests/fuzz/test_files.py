@@ -20,6 +20,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Catalog
 from neuronctl.errors import CatalogError
+from neuronctl.from_json import NOT_RESTORED, restored
 from neuronctl.gate import limits_cache
 from neuronctl.paths import config_dir, data_path
 from neuronctl.records import recorded
@@ -275,8 +276,8 @@ def catalog() -> Any:
 @given(st.data())
 def test_the_cache_of_catalogs(catalog: Any, drawn: st.DataObject) -> None:
     kept = json.loads(json.dumps(drawn.draw(data((catalog,)))))
-    with bounded(*cache.NOT_RESTORED):
-        cache.restored(Catalog, kept)
+    with bounded(*NOT_RESTORED):
+        restored(Catalog, kept)
 
 
 def _keep(kind: str, name: str, value: Any, source: str) -> None:

@@ -11,6 +11,7 @@ from typing import Callable, Mapping, Optional, Tuple
 import pytest
 
 from neuronctl import cache
+from neuronctl.from_json import NOT_RESTORED, restored
 from neuronctl.frozen import dataclass, field
 
 
@@ -128,7 +129,7 @@ WHOLE = Outer(
 @pytest.mark.parametrize("value", [WHOLE, Outer(Inner(""), None, {}), Outer(Inner("x"), (), {})])
 def test_objects_are_restored(value: Outer) -> None:
     kept = json.loads(json.dumps(dataclasses.asdict(value)))
-    again = cache.restored(Outer, kept)
+    again = restored(Outer, kept)
     assert again == value and repr(again) == repr(value)
 
 
@@ -150,5 +151,5 @@ def test_objects_are_restored(value: Outer) -> None:
 def test_another_shape_is_not_restored(change: Mapping[str, object]) -> None:
     kept = json.loads(json.dumps(dataclasses.asdict(WHOLE)))
     for data in ({**kept, **change}, None, [], 1, "x", {}):
-        with pytest.raises(cache.NOT_RESTORED):
-            cache.restored(Outer, data)
+        with pytest.raises(NOT_RESTORED):
+            restored(Outer, data)

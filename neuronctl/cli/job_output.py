@@ -9,7 +9,6 @@ from neuronctl.cli.say import notify, say
 from neuronctl.console import Column, print_line, print_table
 from neuronctl.errors import UsageError
 from neuronctl.files import write_private
-from neuronctl.rule_codes import CODES
 from neuronctl.words import moment
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def show_findings(job: PreparedJob) -> None:
     for warning in job.warnings:
         notify(warning)
     for finding in job.findings:
-        if CODES[finding.code].waits:
+        if finding.rule.waits:
             continue  # the verdict says it
         notify(f"{finding.severity} {finding.code}: {finding.message}")
         if finding.hint:
@@ -72,7 +71,7 @@ def show_verdict(job: PreparedJob) -> None:
     from neuronctl.gate.verdict import WILL_WAIT
 
     if job.verdict.kind == WILL_WAIT:
-        waits = (finding for finding in job.findings if CODES[finding.code].waits)
+        waits = (finding for finding in job.findings if finding.rule.waits)
         for source in dict.fromkeys(finding.source for finding in waits if finding.source):
             say(f"  from: {source}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Union
 
 from neuronctl.frozen import asdict
-from neuronctl.rule_codes import CODES, ROW
+from neuronctl.rule_codes import ROW
 from neuronctl.units import UNLIMITED
 from neuronctl.words import utc
 
@@ -122,8 +122,8 @@ def sarif_data(checked: Sequence[CheckedScript]) -> Dict[str, Any]:
 
     found = [(script.name, finding) for script in checked for finding in script.findings]
     rules = [
-        {"id": code, "shortDescription": {"text": CODES[code].title}}
-        for code in sorted({one.finding.code for _, one in found})
+        {"id": code, "shortDescription": {"text": title}}
+        for code, title in sorted({(one.finding.code, one.finding.title) for _, one in found})
     ]
     driver = {"name": "neuronctl", "version": __version__, "rules": rules}
     results = [_sarif_result(name, one) for name, one in found]

@@ -15,7 +15,7 @@ from neuronctl.diagnosis.evidence import Diagnosis, Evidence
 from neuronctl.diagnosis.gather import examine
 from neuronctl.errors import RecordError, SlurmUnavailableError
 from neuronctl.records.store import RecordStore
-from neuronctl.rule_codes import CODES, ROW
+from neuronctl.rule_codes import ROW
 from neuronctl.slurm.job_states import ENDED
 from neuronctl.tracking.job_status import JobStatus
 
@@ -89,7 +89,12 @@ def _found(status: JobStatus) -> Sequence[Tuple[str, ...]]:
     """What stood against the job when it was submitted."""
     with contextlib.suppress(RecordError):
         found = () if status.record is None else status.record.draft.findings
-        return [row for row in found if row[0] not in CODES or not CODES[row[0]].waits]
+        if not found:
+            return ()
+        from neuronctl.rules import every_rule
+
+        waits = {code for code, rule in every_rule().items() if rule.waits}
+        return [row for row in found if row[0] not in waits]
     return ()
 
 

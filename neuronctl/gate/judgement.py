@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, Dict, Optional, Sequence, Tuple
 
-from neuronctl.catalog.model import Catalog
 from neuronctl.errors import SlurmError
 from neuronctl.forecast.forecast import Forecast, forecast
 from neuronctl.forecast.free_nodes import may_be_planned_for_others
@@ -18,16 +17,8 @@ from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.frozen import dataclass, replace
 from neuronctl.gate.verdict import CAN_START, NOT_KNOWN, ORDER, REFUSED, SLURM, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES, WARNING
-from neuronctl.rules import (
-    Finding,
-    LocalFacts,
-    RuleContext,
-    Violation,
-    apply_rules,
-    finding_of,
-    order,
-)
+from neuronctl.rule_codes import WARNING
+from neuronctl.rules import RULES, Finding, RuleContext, apply_rules, order
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
@@ -98,9 +89,8 @@ class Judgement:
     @property
     def findings(self) -> Tuple[Finding, ...]:
         """All of it as findings, what refuses first; a wait is a warning of its own code."""
-        waits = (
-            finding_of(wait.code, Violation(wait.words, source=wait.source)) for wait in self.waits
-        )
+        rules = ((RULES[wait.code], wait) for wait in self.waits)
+        waits = (rule.finding(one) for rule, wait in rules for one in rule.judge(wait))
         warnings = sorted([*self.warnings, *waits], key=lambda finding: finding.code)
         return (*self.refusals, *warnings)
 
@@ -118,9 +108,7 @@ class Judgement:
 
 
 def judge_now(
-    plan: JobPlan,
-    catalog: Catalog,
-    local: LocalFacts,
+    context: RuleContext,
     meanwhile: Optional[Callable[[], None]] = None,
     *,
     fresh: bool = False,
@@ -134,8 +122,7 @@ def judge_now(
     """
     from neuronctl.gate.ask import ask_queue, ask_slurm
 
-    ask = asked or ask_slurm
-    context = RuleContext(plan, catalog, local)
+    ask, plan = asked or ask_slurm, context.plan
     try:
         snapshot = said or ask(plan, fresh=fresh, meanwhile=meanwhile)
         judgement = judge(context, snapshot)
@@ -206,8 +193,8 @@ def _doubt(fewest: Judgement, most: Judgement) -> str:
     The job runs on as few as there are, but Slurm holds limits against the nodes that it chose.
     """
     known = {found.code for found in fewest.findings}
-    limits = [finding for finding in most.findings if CODES[finding.code].of_limit]
-    words = "; ".join(finding.message for finding in limits if finding.code not in known)
+    limits = [one for one in most.findings if one.rule.of_limit]
+    words = "; ".join(one.message for one in limits if one.code not in known)
     return f"if Slurm chooses {most.plan.nodes} nodes: {words}" if words else ""
 
 
@@ -218,13 +205,13 @@ def _together(each: Sequence[Judgement]) -> Judgement:
     other reason in one of them refuses the job.
     """
     best = min(each, key=lambda one: ORDER.index(one.verdict.kind))
-    suited = any(not any(CODES[found.code].of_nodes for found in one.refusals) for one in each)
+    suited = any(not any(found.rule.of_nodes for found in one.refusals) for one in each)
     findings: Dict[Tuple[str, str], Finding] = {}
     for one in each:
         for found in (*one.refusals, *one.warnings):
             of_all = all(found in (*other.refusals, *other.warnings) for other in each)
             words = "" if of_all else f"in {one.plan.partition.name}: "
-            passed_over = suited and found.refuses and CODES[found.code].of_nodes
+            passed_over = suited and found.refuses and found.rule.of_nodes
             findings[found.code, words + found.message] = replace(
                 found,
                 message=words + found.message,

@@ -8,20 +8,22 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple
 
 from neuronctl.files import open_regular
 from neuronctl.launch.containers import elf_arch, sif_arch
-from neuronctl.launch.environments import CONDA_PLACES, find_conda
+from neuronctl.launch.environments import find_conda
 from neuronctl.paths import defaults_file, working_directory
 from neuronctl.planning import JobPlan
 from neuronctl.planning.software import is_python, python_file
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import unknown_to_sbatch
-from neuronctl.rules import LocalFacts
-from neuronctl.shell import quote
+from neuronctl.rules.base import Fault, Kind, LocalFacts
 from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 
 def gather_local_facts(plan: JobPlan) -> LocalFacts:
@@ -30,17 +32,16 @@ def gather_local_facts(plan: JobPlan) -> LocalFacts:
     given = None if plan.interactive else plan.request.chdir
     directory = os.path.realpath(given or working_directory())
     text = _python_text(plan)
-    problems = {"NC412": _directory_problem(plan)}
-    if problems["NC412"] is None:
-        problems["NC401"] = _script_problem(plan)
-        problems["NC403"] = _image_problem(plan)
-        problems["NC406"] = _environment_problem(plan)
-        problems["NC411"] = _log_problem(plan)
+    chdir = _directory_fault(plan)
     return LocalFacts(
         user=login_name(),
         directory=directory,
         config_file=defaults_file(),
-        problems={code: problem for code, problem in problems.items() if problem is not None},
+        chdir=chdir,
+        program=None if chdir else _program_fault(plan),
+        image=None if chdir else _image_fault(plan),
+        environment=None if chdir else _environment_fault(plan),
+        log=None if chdir else _log_fault(plan),
         needs_ranks=_needs_ranks(text),
         uses_several_gpus=bool(text) and re.search(_SEVERAL_GPUS, text) is not None,
         has_directives=_has_directives(plan.request),
@@ -76,8 +77,7 @@ def _typed_secrets(plan: JobPlan) -> Iterator[str]:
                 yield name
 
 
-def _broken_texts(plan: JobPlan) -> Iterator[str]:
-    """Which shell text bash cannot read, where and why."""
+def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, SyntaxProblem]]:
     request = plan.request
     texts = [(launch.prefix, "the shell text", launch.request.body) for launch in plan.launches]
     texts.append(("", "--setup-first", "\n".join(request.setup_first)))
@@ -88,8 +88,7 @@ def _broken_texts(plan: JobPlan) -> Iterator[str]:
 
             found = syntax_problem(text)
             if found is not None:
-                where = f"line {found.place.line}, column {found.place.column}"
-                yield f"{prefix}bash cannot read {what}, {where}: {found.message}"
+                yield f"{prefix}bash cannot read {what}", found
 
 
 def _is_file_name(script: str) -> bool:
@@ -110,32 +109,22 @@ def _imports(text: str) -> Tuple[str, ...]:
     return tuple(name for name in found if name not in ("import", "as"))
 
 
-_Problem = Optional[Tuple[str, str]]
-"""Why something cannot be used and what to do; None: nothing is known against it."""
-
-
-def _directory_problem(plan: JobPlan) -> _Problem:
+def _directory_fault(plan: JobPlan) -> Optional[Fault]:
     directory = plan.request.chdir
     if directory is None or os.access(os.path.join(directory, ""), os.X_OK):
         return None
-    hint = f"create it first: mkdir -p {quote(directory)}; or name another"
-    if os.path.isdir(directory):
-        return f"you cannot enter the directory '{directory}': permission denied", hint
-    if "~" in directory.split("/"):
-        hint = "Slurm takes ~ as a name: write the home directory out"
-    return f"there is no directory '{directory}': Slurm would run the job in /tmp", hint
+    return Fault(Kind.DENIED if os.path.isdir(directory) else Kind.MISSING)
 
 
-def _script_problem(plan: JobPlan) -> _Problem:
+def _program_fault(plan: JobPlan) -> Optional[Fault]:
     request, script = plan.request, plan.request.script
-    hint = "give a path that is valid on the nodes, relative to the job's directory"
     # A bare name may be one of the image's, or of what the job itself brings to PATH.
     brought = request.container or request.setup or request.conda or "PATH" in dict(request.env)
     if script is None or ((brought or _may_bring(plan)) and not _is_file_name(script)):
         return None
     path = request.from_here(script)
     if os.path.isdir(path):
-        return f"'{script}' is a directory, not a program", hint
+        return Fault(Kind.DIRECTORY)
     if not _is_file_name(script):
         places = []
         if request.venv is not None:
@@ -143,23 +132,19 @@ def _script_problem(plan: JobPlan) -> _Problem:
         places.append(os.environ.get("PATH", os.defpath))
         from shutil import which  # with bz2 and lzma, which few submissions need
 
-        if which(script, path=os.pathsep.join(places)) is None:
-            where = request.chdir or "this directory"
-            return f"no program '{script}' in {where} or on PATH", hint
-        return None
+        found = which(script, path=os.pathsep.join(places))
+        return Fault(Kind.NOT_ON_PATH) if found is None else None
     if not os.path.exists(path):
-        return f"no file '{script}' in {request.chdir or os.getcwd()}{_like(path)}", hint
+        return Fault(Kind.MISSING, more=_like(path))
     if not os.path.isfile(path):
-        return f"'{script}' is not a file", hint
+        return Fault(Kind.NO_FILE)
     try:
         open(path, "rb").close()
     except OSError as error:
-        return f"cannot read '{script}': {error.strerror}", hint
+        return Fault(Kind.UNREADABLE, more=str(error.strerror))
     executable = script.endswith(".py") or os.access(path, os.X_OK)
-    if not executable and not _has_directives(request):  # those are a rule of their own
-        hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
-        return f"'{script}' is not executable", hint
-    return None
+    # Directives are a rule of their own.
+    return None if executable or _has_directives(request) else Fault(Kind.NOT_EXECUTABLE)
 
 
 _RANK = r"['\"](?:LOCAL_)?(?:RANK|WORLD_SIZE)['\"]"
@@ -195,11 +180,11 @@ def _needs_ranks(text: str) -> str:
     found = re.search(_NEEDS, text)
     if found is None or re.search(_SUPPLIES, text):
         return ""
-    return f"reads {found[1][1:-1]}" if found[1] else f"calls {found[2]}"
+    return found[1][1:-1] if found[1] else found[2]
 
 
 def _like(script: str) -> str:
-    """``; did you mean train.py?``: the file nearest in name, or ""."""
+    """The file nearest in name, or ""."""
     import difflib
 
     directory, name = os.path.split(script)
@@ -208,51 +193,40 @@ def _like(script: str) -> str:
     except OSError:
         return ""
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
-    return f"; did you mean {os.path.join(directory, near[0])}?" if near else ""
+    return os.path.join(directory, near[0]) if near else ""
 
 
-def _image_problem(plan: JobPlan) -> _Problem:
-    """Nothing is said of docker:// and other addresses.
+def _image_fault(plan: JobPlan) -> Optional[Fault]:
+    """Of docker:// and other addresses, nothing is known.
 
     Pyxis takes for a registry's whatever does not begin with ``.`` or ``/``.
     """
-    image, directories = plan.request.container, plan.cluster.containers.image_dirs
+    image = plan.request.container
     if image is None or "://" in image:
         return None
     if plan.wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
         return None
-    hint = f"the site's images are in {', '.join(directories)}" if directories else ""
     path = plan.request.from_here(image)
     if not os.path.exists(path):
-        return f"no container image '{image}'", hint
-    if not os.access(path, os.R_OK):
-        return f"cannot read the container image '{image}': permission denied", hint
-    return None
+        return Fault(Kind.MISSING, image)
+    return None if os.access(path, os.R_OK) else Fault(Kind.DENIED, image)
 
 
-def _environment_problem(plan: JobPlan) -> _Problem:
-    """Nothing is said of what modules, setup lines or a login shell may bring on the node."""
+def _environment_fault(plan: JobPlan) -> Optional[Fault]:
+    """What modules, setup lines or a login shell may bring on the node is not known."""
     request = plan.request
     if request.venv is not None:
         directory = request.from_here(os.path.expanduser(request.venv)).rstrip("/")
         if not os.path.isdir(directory):
-            hint = f"create it first: python3 -m venv {quote(directory)}; or name another"
-            return f"no virtual environment '{directory}'", hint
+            return Fault(Kind.MISSING, directory)
         if not os.path.isfile(f"{directory}/bin/activate"):
-            words = f"'{directory}' is not a virtual environment: it has no bin/activate"
-            return words, "name the directory that 'python3 -m venv' created"
+            return Fault(Kind.NO_VENV, directory)
     if request.conda is not None:
         path = request.from_here(os.path.expanduser(request.conda))
         if "/" in request.conda and not os.path.isdir(path):
-            hint = "name another; 'conda env list' lists yours"
-            return f"no conda environment '{request.conda}'", hint
+            return Fault(Kind.MISSING, request.conda)
         if not _may_bring(plan) and find_conda(request.conda, request.from_here("")) is None:
-            return (
-                "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
-                f"{', '.join(CONDA_PLACES)}",
-                "load the module that provides it (--module NAME), or name its file: --setup-first "
-                "'. /PATH/etc/profile.d/conda.sh'",
-            )
+            return Fault(Kind.NO_CONDA)
     return None
 
 
@@ -286,8 +260,7 @@ def _head(path: str, size: int = 64) -> bytes:
         return b""
 
 
-def _log_problem(plan: JobPlan) -> _Problem:
-    fails = "the job would fail at start (exit code 0:53), without a log"
+def _log_fault(plan: JobPlan) -> Optional[Fault]:
     for pattern in (plan.output, plan.error):
         if pattern is None:
             continue
@@ -303,22 +276,14 @@ def _log_problem(plan: JobPlan) -> _Problem:
         made = os.path.dirname(pattern)
         varies = "%" in made and re.search(r"%[0-9]*[AjJ]", made.replace("%%", ""))
         if varies and "\\" not in pattern:
-            return (
-                f"the log directory '{made}' cannot exist yet: it is named after the job id; "
-                f"{fails}",
-                "put the id into the file name, as in -o %x_%j.out",
-            )
+            return Fault(Kind.NAMED_BY_ID, made)
         if os.path.isdir(name):
-            return f"the log file '{name}' is a directory; {fails}", "choose another with -o"
+            return Fault(Kind.DIRECTORY, name)
         if os.path.exists(name) and os.access(name, os.W_OK):
             continue  # /dev/null, or a log that is written again
         directory = os.path.dirname(name) or "."
         if not os.path.isdir(directory):
-            hint = f"create it first: mkdir -p {quote(directory)}; or choose another with -o"
-            return f"the log directory '{directory}' does not exist; {fails}", hint
+            return Fault(Kind.MISSING, directory)
         if not os.access(directory, os.W_OK | os.X_OK):
-            return (
-                f"you cannot write to the log directory '{os.path.abspath(directory)}'; {fails}",
-                "choose another with -o",
-            )
+            return Fault(Kind.DENIED, os.path.abspath(directory))
     return None

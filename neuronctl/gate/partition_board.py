@@ -16,7 +16,6 @@ from neuronctl.gate.judgement import judge
 from neuronctl.gate.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
-from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.limits import Limit, Scope
 
@@ -104,7 +103,7 @@ def _partition_now(
     # How it is asked for is not the matter here, only whether there is a place for it.
     each = judgement.refusals, judgement.warnings
     refusals, warnings = (
-        tuple(found for found in some if CODES[found.code].closes_partition) for some in each
+        tuple(found for found in some if found.rule.closes_partition) for some in each
     )
     judgement = replace(judgement, refusals=refusals, warnings=warnings)
     assert judgement.forecast is not None

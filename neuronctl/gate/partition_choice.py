@@ -13,8 +13,7 @@ from neuronctl.gate.judgement import Judgement, judge
 from neuronctl.gate.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
-from neuronctl.rule_codes import CODES
-from neuronctl.rules import Finding, LocalFacts, RuleContext
+from neuronctl.rules import RULES, Finding, LocalFacts, RuleContext
 
 MAX_PREDICTIONS = 6
 """Partitions whose start Slurm is asked to predict; each uses up a job id of the cluster's."""
@@ -39,9 +38,7 @@ class Candidate:
     @property
     def refusals(self) -> Tuple[Finding, ...]:
         """What stands against it here; what does anywhere is told once, after the choice."""
-        return tuple(
-            refusal for refusal in self.judgement.refusals if CODES[refusal.code].of_partition
-        )
+        return tuple(one for one in self.judgement.refusals if one.rule.of_partition)
 
     @property
     def leaves_gpus_idle(self) -> bool:
@@ -81,7 +78,7 @@ class Candidate:
     def held_until(self) -> Optional[float]:
         """When its limits let it start at the latest; infinite: not known, None: there are none."""
         waits = self.judgement.waits if self.fits else ()
-        known = [wait.until for wait in waits if CODES[wait.code].of_limit]
+        known = [one.until for one in waits if RULES[one.code].of_limit]
         return max((float("inf") if one is None else one for one in known), default=None)
 
     @property
@@ -111,12 +108,16 @@ def candidates(
     snapshot: Optional[Snapshot],
     *,
     interactive: bool = False,
+    of_script: bool = False,
 ) -> Tuple[Candidate, ...]:
     """Every partition of the cluster, judged. Pure."""
     asked = (replace(request, partition=name) for name in cluster.partitions)
     plans = [plan(one, cluster, interactive=interactive) for one in asked]
-    contexts = (RuleContext(one, catalog, local, reviewed=snapshot is None) for one in plans)
-    return tuple(Candidate(context.plan, judge(context, snapshot)) for context in contexts)
+    contexts = (
+        RuleContext(one, catalog, local, reviewed=snapshot is None, of_script=of_script)
+        for one in plans
+    )
+    return tuple(Candidate(one.plan, judge(one, snapshot)) for one in contexts)
 
 
 def rank(
@@ -150,10 +151,12 @@ def choose(
     *,
     interactive: bool,
     ask: bool,
+    of_script: bool = False,
 ) -> Choice:
     """Choose among the partitions of a cluster.
 
-    ask: whether to ask Slurm. Raises PolicyError where no partition can hold it.
+    ask: whether to ask Slurm. of_script: whether the job is somebody's batch script. Raises
+    PolicyError if no partition can hold it.
     """
     snapshot = None
     if ask:
@@ -161,7 +164,9 @@ def choose(
 
         with contextlib.suppress(SlurmError):
             snapshot = ask_slurm(plan(request, cluster, interactive=interactive), fresh=True)
-    found = candidates(request, catalog, cluster, local, snapshot, interactive=interactive)
+    found = candidates(
+        *(request, catalog, cluster, local, snapshot), interactive=interactive, of_script=of_script
+    )
     best = rank(found, _predict if snapshot is not None else None)
     others = [one for one in found if not one.fits]
     if not best:

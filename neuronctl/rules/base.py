@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog, Citation, Path
-from neuronctl.frozen import dataclass, field
+from neuronctl.frozen import dataclass, field, replace
 from neuronctl.planning import JobPlan
-from neuronctl.rule_codes import CODES, ERROR, ROW
+from neuronctl.rule_codes import CODES, ERROR, ROW, WARNING
 
 if TYPE_CHECKING:
+    from neuronctl.batchscript.model import Edit, SourceSpan
     from neuronctl.forecast.forecast import Forecast
     from neuronctl.forecast.plan_on_cluster import PlanOnCluster
+    from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 UNCITED = Citation("")
 EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)
@@ -41,6 +43,7 @@ class Finding:
     by_slurm: bool = False
     resize: str = ""
     doubtful: bool = False
+    about: Tuple[str, ...] = ()
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
 
@@ -53,14 +56,46 @@ class Finding:
     def refuses(self) -> bool:
         return self.severity == ERROR
 
+    @property
+    def rule(self) -> Rule:
+        """The rule that found it."""
+        return RULES[self.code]
+
+
+class Kind:
+    """In what way something cannot be used."""
+
+    MISSING = "missing"
+    DENIED = "denied"
+    UNREADABLE = "unreadable"
+    DIRECTORY = "a directory"
+    NO_FILE = "not a file"
+    NOT_EXECUTABLE = "not executable"
+    NOT_ON_PATH = "not on PATH"
+    NO_VENV = "not a virtual environment"
+    NO_CONDA = "no program conda"
+    NAMED_BY_ID = "named after the job id"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a file or a directory cannot be used. kind: of Kind.
+
+    path: where it would be. more: what the system says of it, or the file nearest in name.
+    """
+
+    kind: str
+    path: str = ""
+    more: str = ""
+
 
 @dataclass(frozen=True)
 class LocalFacts:
     """Where and by whom a job is to be submitted: what the rules may know of the machine.
 
-    problems: a rule's code -> why the program, image, environment or log file cannot be used, and
-    what to do.
-    has_directives: whether the program itself is a batch script with ``#SBATCH`` lines.
+    chdir, program, image, environment, log: why the job's directory, its program and so on cannot
+    be used; None if nothing is known against it. has_directives: whether the program itself is a
+    batch script with ``#SBATCH`` lines.
     """
 
     user: str = ""
@@ -69,14 +104,15 @@ class LocalFacts:
     the rest."""
     config_file: str = "config.yaml"
     """The user's configuration file, which may not exist."""
-    problems: Mapping[str, Tuple[str, str]] = field(default_factory=dict)
+    chdir: Optional[Fault] = None
+    program: Optional[Fault] = None
+    image: Optional[Fault] = None
+    environment: Optional[Fault] = None
+    log: Optional[Fault] = None
     has_directives: bool = False
-    of_script: bool = False
-    """Whether the job is somebody's batch script: hints are about its ``#SBATCH`` lines."""
-    comment_parts: Mapping[str, str] = field(default_factory=dict)
-    """What is to stand in the script's comment where it is wrong: ``{"field": "nlp"}``."""
     needs_ranks: str = ""
-    """What in the program's text needs a launcher's variables, which nothing there supplies."""
+    """The variable or function in the program's text that needs a launcher, if nothing there does
+    without."""
     uses_several_gpus: bool = False
     """Whether the program's text shows that one process uses several GPUs."""
     imports: Tuple[str, ...] = ()
@@ -92,8 +128,8 @@ class LocalFacts:
     """What is known of each launch of a job with steps, in order."""
     plugin_options: Tuple[str, ...] = ()
     """Of the request's ``--sbatch`` options unknown to neuronctl, those that sbatch has here."""
-    broken_texts: Tuple[str, ...] = ()
-    """Which shell text of the user's bash cannot read, where and why."""
+    broken_texts: Tuple[Tuple[str, SyntaxProblem], ...] = ()
+    """Which shell text of the user's bash cannot read, and why."""
     typed_secrets: Tuple[str, ...] = ()
     """The secret variables whose values the command line has, and not the user's shell."""
 
@@ -105,7 +141,10 @@ class RuleContext:
     reviewed is set where the script is only shown (``generate``): what depends on this machine
     then warns instead of refusing, as the script may be meant for another. forecast: what Slurm
     would do with the job, None where it was not asked or did not answer; sources: who says a figure
-    that is Slurm's and not the catalog's, by its place below the cluster.
+    that is Slurm's and not the catalog's, by its place below the cluster. of_script: whether the
+    job is somebody's batch script: rules on what neuronctl starts do not hold, and hints are about
+    its ``#SBATCH`` lines. comment_parts: what its comment is to say if it is wrong, such as
+    ``{"field": "nlp"}``.
     """
 
     plan: JobPlan
@@ -114,6 +153,27 @@ class RuleContext:
     reviewed: bool = False
     forecast: Optional[Forecast] = None
     sources: Mapping[Path, Citation] = field(default_factory=dict)
+    of_script: bool = False
+    comment_parts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rules_off(self) -> Tuple[str, ...]:
+        """The codes of the rules that the site has switched off."""
+        return self.plan.cluster.policy.rules_off
+
+    def parts(self, rule: Rule) -> Iterator[Tuple[str, Any]]:
+        """What a rule judges, the job or each of its steps, and what its messages begin with."""
+        if rule.of_text or rule.waits or (self.of_script and rule.about is None):
+            return
+        if rule.of_cluster:
+            if self.on_cluster is not None:
+                yield "", self.on_cluster
+        elif not (self.plan.steps and rule.of_step):
+            yield "", self
+        else:
+            facts = iter(self.local.of_steps)
+            for launch in self.plan.launches:
+                yield launch.prefix, replace(self, plan=launch, local=next(facts, LocalFacts()))
 
     @property
     def on_cluster(self) -> Optional[PlanOnCluster]:
@@ -133,10 +193,11 @@ class RuleContext:
 
 @dataclass(frozen=True)
 class Violation:
-    """What a rule function yields: the rest of a Finding is the rule's own.
+    """What a rule's function yields: the rest of a Finding is the rule's own.
 
     hint: what to type instead; elsewhere: where else the job fits, which follows the hint.
-    severity: only where it differs from the rule's. instead, word: as of Finding.
+    severity: only if it differs from the rule's. about, instead, word: as of Finding. place, edits:
+    where a script has it, and what mends it if there is exactly one way.
     """
 
     message: str
@@ -144,27 +205,115 @@ class Violation:
     source: Citation = UNCITED
     severity: Optional[str] = None
     elsewhere: str = ""
+    about: Tuple[str, ...] = ()
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
+    place: Optional[SourceSpan] = None
+    edits: Tuple[Edit, ...] = ()
 
 
-Judge = Callable[[RuleContext], Iterator[Violation]]
-
-JUDGES: Dict[str, Judge] = {}
-"""Code -> the function that yields one Violation for each thing that is wrong."""
+Judge = Callable[[Any], Iterator[Violation]]
+"""Yields one Violation for each thing that is wrong with what it is given."""
 
 
-def rule(code: str) -> Callable[[Judge], Judge]:
-    """Register the function that judges by ``code``."""
-    return partial(registered, JUDGES, code)
+@dataclass(frozen=True)
+class Rule:
+    """All that a rule is, but for what docs/reference explains.
+
+    severity: ``"error"`` refuses the job, ``"warning"`` is only reported; ``"note"`` is advice that
+    the user may have ignored on purpose. about: the options of a batch script that it is about,
+    which are underlined; None if it does not hold for scripts, being about what neuronctl starts.
+    """
+
+    code: str
+    severity: str
+    title: str
+    judge: Judge
+    about: Optional[Tuple[str, ...]] = None
+    of_text: bool = False
+    """It judges the text of a batch script (ScriptFacts), and not a plan."""
+    by_absence: bool = False
+    """It reports what the script lacks; not if a part of the script was not read."""
+    only_now: bool = False
+    """It holds for a script only while it is submitted: it is about this user and this hour."""
+    of_cluster: bool = False
+    """It judges a PlanOnCluster, if Slurm was asked."""
+    of_machine: bool = False
+    """It is about this machine: a warning if the script may be meant for another."""
+    of_launch: bool = False
+    """It holds for a launch inside an allocation too."""
+    of_step: bool = False
+    """Each step of a job is judged by it."""
+    first: bool = False
+    """It is reported before all others, which matter less then."""
+    of_partition: bool = False
+    """Another partition, or another QOS with it, may not have this against the job; implied by the
+    next three."""
+    closes_partition: bool = False
+    """It stands against a job of any size in that partition."""
+    of_nodes: bool = False
+    """It stands against the nodes of a partition: Slurm passes over that one if it has others."""
+    resizable: bool = False
+    """Another size of the job mends it."""
+    of_limit: bool = False
+    """It is about a limit of a user or a group, which Slurm's prediction leaves out."""
+    waits: bool = False
+    """Nothing stands against the job: it says what a Wait of the forecast's is for."""
+
+    def finding(self, violation: Violation, step: str = "", *, reviewed: bool = False) -> Finding:
+        """What it says of a job, or of the launch whose messages begin with ``step``."""
+        severity = violation.severity or self.severity
+        doubtful = severity == ERROR and violation.source.doubtful
+        return Finding(
+            code=self.code,
+            severity=WARNING if doubtful or (reviewed and self.of_machine) else severity,
+            title=self.title,
+            message=step + violation.message,
+            source=violation.source.text,
+            hint=violation.hint + violation.elsewhere,
+            by_slurm=violation.source.by_slurm,
+            resize=violation.hint if self.resizable else "",
+            doubtful=doubtful,
+            about=violation.about or self.about or (),
+            instead=violation.instead,
+            word=violation.word,
+        )
 
 
-def registered(judges: Dict[str, Any], code: str, judge: Any) -> Any:
-    """Put what judges by ``code`` into a table of such functions."""
-    if code in judges or code not in CODES:
-        raise ValueError(f"{code} is judged twice, or has no entry in rule_codes")
-    judges[code] = judge
-    return judge
+RULES: Dict[str, Rule] = {}
+"""The rules of all modules of this package that are imported, by code."""
+
+MOST_OF_ONE = 1_000
+"""Findings of one rule."""
+
+
+def rule(
+    severity: str, code: str, title: str, traits: str = "", *, about: Optional[str] = None
+) -> Callable[[Judge], Judge]:
+    """Declare what the function below judges. traits, about: of Rule, with blanks between them."""
+    options = None if about is None else tuple(about.split())
+
+    def register(judge: Judge) -> Judge:
+        if code in RULES or code not in CODES:
+            raise ValueError(f"{code} is declared twice, or is not in rule_codes")
+        every = dict.fromkeys(traits.split(), True)
+        if every.keys() & {"closes_partition", "of_nodes", "resizable"}:
+            every["of_partition"] = True
+        RULES[code] = Rule(code, severity, title, judge, options, **every)
+        return judge
+
+    return register
+
+
+def findings(subject: Any) -> Iterator[Tuple[Finding, Violation]]:
+    """What the rules find in a RuleContext, or in ScriptFacts."""
+    for one in tuple(RULES.values()):
+        for step, part in () if one.code in subject.rules_off else subject.parts(one):
+            for number, violation in enumerate(islice(one.judge(part), MOST_OF_ONE), 1):
+                if number == MOST_OF_ONE:
+                    last = f"{violation.message}; more of these are not listed"
+                    violation = replace(violation, message=last)
+                yield one.finding(violation, step, reviewed=subject.reviewed), violation
 
 
 def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:

@@ -16,7 +16,7 @@ from neuronctl.shell import join, quote
 from neuronctl.words import counted, verb
 
 
-@rule("NC301")
+@rule(ERROR, "NC301", "tasks and nodes contradict each other")
 def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if request.ntasks is None:
@@ -46,7 +46,7 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC302")
+@rule(ERROR, "NC302", "launcher starts its own processes", "of_step")
 def one_task_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, launcher = context.plan, context.plan.launcher
     if launcher.starts_processes() and plan.ntasks_per_node > 1:
@@ -57,7 +57,7 @@ def one_task_a_node(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC303")
+@rule(ERROR, "NC303", "several nodes or tasks for one process", "of_step")
 def one_process(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.launcher.distributed or plan.launcher.whole_allocation or plan.interactive:
@@ -71,7 +71,7 @@ def one_process(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC304")
+@rule(WARNING, "NC304", "processes and GPUs differ", "of_step")
 def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if not plan.launcher.distributed:  # what the program starts is its own business
@@ -85,7 +85,7 @@ def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
         yield Violation(words, f"one process per GPU is usual: --ntasks-per-node {gpus}")
 
 
-@rule("NC305")
+@rule(ERROR, "NC305", "launcher started by a launcher", "of_launch of_step")
 def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if plan.interactive or request.script is None or not plan.launcher.distributed:
@@ -109,7 +109,7 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule("NC306")
+@rule(WARNING, "NC306", "other processes than may be meant", "of_launch of_step")
 def processes_meant(context: RuleContext) -> Iterator[Violation]:
     plan, here, request = context.plan, context.local, context.plan.request
     if plan.interactive:
@@ -126,9 +126,10 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
             )
     elif file is not None and here.needs_ranks:
         if not any(name.endswith(("RANK", "WORLD_SIZE")) for name, _ in request.env):
+            does = "calls" if here.needs_ranks == "init_process_group" else "reads"
             yield Violation(
-                f"{file} {here.needs_ranks}, and launcher {plan.launcher.name} sets no ranks: it "
-                "may fail",
+                f"{file} {does} {here.needs_ranks}, and launcher {plan.launcher.name} sets no "
+                "ranks: it may fail",
                 f"torchrun sets them, also for one GPU: {line}",
             )
     elif plan.nodes > 1:
@@ -142,7 +143,7 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule("NC307")
+@rule(ERROR, "NC307", "launcher's option that neuronctl sets itself", "of_launch of_step")
 def own_launcher_option(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     own = {option_name(one) for one in plan.launcher.sets}
@@ -156,7 +157,7 @@ def own_launcher_option(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule("NC309")
+@rule(ERROR, "NC309", "range of nodes for a launcher that needs a number", "of_step")
 def range_of_nodes(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.most_nodes > plan.nodes and plan.launcher.counts_nodes:
@@ -167,7 +168,7 @@ def range_of_nodes(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC308")
+@rule(ERROR, "NC308", "options for a launcher that has none", "of_launch of_step")
 def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.launcher_options and not plan.launcher.takes_options:
@@ -178,7 +179,7 @@ def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC311")
+@rule(ERROR, "NC311", "options exclude each other")
 def exclusive_options(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
     names = [one.partition("=")[0] for one in request.sbatch]
@@ -217,7 +218,7 @@ OTHER_WORDS = {
 }
 
 
-@rule("NC313")
+@rule(ERROR, "NC313", "sbatch option that has another of neuronctl's own")
 def other_words(context: RuleContext) -> Iterator[Violation]:
     for option in context.plan.request.sbatch:
         name = option.partition("=")[0]
@@ -227,7 +228,7 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule("NC314")
+@rule(ERROR, "NC314", "option that sbatch does not know", "of_machine")
 def unknown_word(context: RuleContext) -> Iterator[Violation]:
     for option in context.plan.request.sbatch:
         name = option.partition("=")[0]
@@ -236,11 +237,10 @@ def unknown_word(context: RuleContext) -> Iterator[Violation]:
             yield Violation(
                 f"--sbatch {option}: sbatch has no option --{name}",
                 meant,
-                severity=WARNING if context.reviewed else ERROR,
             )
 
 
-@rule("NC312")
+@rule(ERROR, "NC312", "node list contradicts the request", "of_partition", about="nodelist exclude")
 def node_list(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     names = {}
@@ -288,7 +288,7 @@ def node_list(context: RuleContext) -> Iterator[Violation]:
                 )
 
 
-@rule("NC513")
+@rule(ERROR, "NC513", "no moment to begin at", about="begin")
 def begin(context: RuleContext) -> Iterator[Violation]:
     text = context.plan.request.sbatch_value("begin")
     if text is None:
@@ -302,7 +302,7 @@ def begin(context: RuleContext) -> Iterator[Violation]:
         yield Violation(words, f"use {EXAMPLES}", EVERY_SLURM)
 
 
-@rule("NC321")
+@rule(WARNING, "NC321", "signal that does not reach every process", "of_step")
 def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
     plan, signal, launcher = context.plan, context.plan.signal, context.plan.launcher
     if signal is None or not plan.passes_signal:
@@ -332,7 +332,7 @@ _HOROVODS_OWN = 300
 """Bytes that its own variables take at least, seen with Horovod 0.28: ranks, sizes, addresses."""
 
 
-@rule("NC322")
+@rule(ERROR, "NC322", "command too long for horovodrun", "of_step")
 def horovod_command(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if not plan.launcher.one_string:
@@ -354,7 +354,7 @@ def horovod_command(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC323")
+@rule(ERROR, "NC323", "horovodrun in a directory with a blank", "of_machine of_step")
 def horovod_directory(context: RuleContext) -> Iterator[Violation]:
     here = context.local
     if not here.directory or context.plan.launcher.quotes_directory:
@@ -365,11 +365,10 @@ def horovod_directory(context: RuleContext) -> Iterator[Violation]:
             f"without quoting it, and a shell does not read '{here.directory}' as one word",
             "submit from a directory whose path has no blanks or shell characters, or use "
             "--launcher horovodrun-mpi or srun",
-            severity=WARNING if context.reviewed else ERROR,
         )
 
 
-@rule("NC331")
+@rule(ERROR, "NC331", "container and environment exclude each other")
 def container_and_environment(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
     for option in ("conda", "venv"):
@@ -380,7 +379,7 @@ def container_and_environment(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule("NC332")
+@rule(ERROR, "NC332", "cleanenv takes the ranks from the processes", "of_step")
 def cleanenv_and_ranks(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.request.cleanenv and plan.launcher.own_variables and plan.request.container is not None:
@@ -391,7 +390,7 @@ def cleanenv_and_ranks(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC333")
+@rule(ERROR, "NC333", "container runtime needs srun", "of_step")
 def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.wrapping.srun and plan.launcher.own_variables:
@@ -402,7 +401,7 @@ def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC334")
+@rule(WARNING, "NC334", "launch was never run by neuronctl's tests")
 def untried_runtime(context: RuleContext) -> Iterator[Violation]:
     if context.plan.wrapping.srun:
         yield Violation(
@@ -412,7 +411,7 @@ def untried_runtime(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC335")
+@rule(WARNING, "NC335", "container options without a container")
 def container_options(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
     given = {
@@ -429,7 +428,7 @@ def container_options(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC336")
+@rule(WARNING, "NC336", "several modules in one word")
 def modules_in_one_word(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     for name in plan.request.modules:
@@ -443,7 +442,7 @@ def modules_in_one_word(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule("NC337")
+@rule(WARNING, "NC337", "cleanenv has no effect with Pyxis")
 def cleanenv_and_pyxis(context: RuleContext) -> Iterator[Violation]:
     if context.plan.wrapping.srun and context.plan.request.cleanenv:
         yield Violation(

@@ -3,27 +3,115 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Iterator, Tuple
 
+from neuronctl.launch.environments import CONDA_PLACES
 from neuronctl.rule_codes import ERROR, WARNING
-from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.rules.base import Kind, RuleContext, Violation, rule
+from neuronctl.shell import quote
 from neuronctl.words import verb
 
 
-def _found(context: RuleContext, code: str) -> Iterator[Violation]:
-    """What ``gate/local_facts`` found already."""
-    if code in context.local.problems:
-        message, hint = context.local.problems[code]
-        # A setup line may change the directory, or make the program.
-        unsure = code == "NC401" and context.plan.request.setup
-        if unsure:
-            message += ", unless a setup line provides it"
-        yield Violation(message, hint, severity=WARNING if context.reviewed or unsure else ERROR)
+@rule(ERROR, "NC412", "directory cannot be entered", "of_machine only_now", about="chdir")
+def job_directory(context: RuleContext) -> Iterator[Violation]:
+    fault, directory = context.local.chdir, context.plan.request.chdir
+    if fault is None or directory is None:
+        return
+    words = f"there is no directory '{directory}': Slurm would run the job in /tmp"
+    if fault.kind == Kind.DENIED:
+        words = f"you cannot enter the directory '{directory}': permission denied"
+    hint = f"create it first: mkdir -p {quote(directory)}; or name another"
+    if fault.kind == Kind.MISSING and "~" in directory.split("/"):
+        hint = "Slurm takes ~ as a name: write the home directory out"
+    yield Violation(words, hint)
 
 
-for _code in ("NC401", "NC403", "NC406", "NC411", "NC412"):
-    rule(_code)(partial(_found, code=_code))
+@rule(ERROR, "NC401", "program cannot be run", "of_machine of_launch of_step first")
+def program(context: RuleContext) -> Iterator[Violation]:
+    fault, request = context.local.program, context.plan.request
+    if fault is None:
+        return
+    script, near = request.script or "", f"; did you mean {fault.more}?" if fault.more else ""
+    where = request.chdir or "this directory"
+    words = {
+        Kind.DIRECTORY: f"'{script}' is a directory, not a program",
+        Kind.NOT_ON_PATH: f"no program '{script}' in {where} or on PATH",
+        Kind.MISSING: f"no file '{script}' in {request.chdir or context.local.directory}{near}",
+        Kind.NO_FILE: f"'{script}' is not a file",
+        Kind.UNREADABLE: f"cannot read '{script}': {fault.more}",
+        Kind.NOT_EXECUTABLE: f"'{script}' is not executable",
+    }[fault.kind]
+    hint = "give a path that is valid on the nodes, relative to the job's directory"
+    if fault.kind == Kind.NOT_EXECUTABLE:
+        hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
+    if request.setup:  # such a line may change the directory, or make the program
+        yield Violation(f"{words}, unless a setup line provides it", hint, severity=WARNING)
+    else:
+        yield Violation(words, hint)
+
+
+@rule(ERROR, "NC403", "container image cannot be used", "of_machine of_launch")
+def image(context: RuleContext) -> Iterator[Violation]:
+    fault, directories = context.local.image, context.plan.cluster.containers.image_dirs
+    if fault is not None:
+        words = f"no container image '{fault.path}'"
+        if fault.kind == Kind.DENIED:
+            words = f"cannot read the container image '{fault.path}': permission denied"
+        yield Violation(
+            words, f"the site's images are in {', '.join(directories)}" if directories else ""
+        )
+
+
+@rule(ERROR, "NC406", "environment cannot be activated", "of_machine")
+def environment(context: RuleContext) -> Iterator[Violation]:
+    fault, request = context.local.environment, context.plan.request
+    if fault is None:
+        return
+    if fault.kind == Kind.NO_VENV:
+        yield Violation(
+            f"'{fault.path}' is not a virtual environment: it has no bin/activate",
+            "name the directory that 'python3 -m venv' created",
+        )
+    elif fault.kind == Kind.NO_CONDA:
+        yield Violation(
+            "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
+            f"{', '.join(CONDA_PLACES)}",
+            "load the module that provides it (--module NAME), or name its file: --setup-first "
+            "'. /PATH/etc/profile.d/conda.sh'",
+        )
+    elif fault.path == request.conda:
+        yield Violation(
+            f"no conda environment '{fault.path}'", "name another; 'conda env list' lists yours"
+        )
+    else:
+        yield Violation(
+            f"no virtual environment '{fault.path}'",
+            f"create it first: python3 -m venv {quote(fault.path)}; or name another",
+        )
+
+
+@rule(ERROR, "NC411", "log file cannot be written", "of_machine", about="output error")
+def log(context: RuleContext) -> Iterator[Violation]:
+    fault = context.local.log
+    if fault is None:
+        return
+    words, hint = {
+        Kind.NAMED_BY_ID: (
+            f"the log directory '{fault.path}' cannot exist yet: it is named after the job id",
+            "put the id into the file name, as in -o %x_%j.out",
+        ),
+        Kind.DIRECTORY: (f"the log file '{fault.path}' is a directory", "choose another with -o"),
+        Kind.MISSING: (
+            f"the log directory '{fault.path}' does not exist",
+            f"create it first: mkdir -p {quote(fault.path)}; or choose another with -o",
+        ),
+        Kind.DENIED: (
+            f"you cannot write to the log directory '{fault.path}'",
+            "choose another with -o",
+        ),
+    }[fault.kind]
+    fails = "the job would fail at start (exit code 0:53), without a log"
+    yield Violation(f"{words}; {fails}", hint)
 
 
 def _has_directives(body: str) -> bool:
@@ -36,7 +124,7 @@ def _has_directives(body: str) -> bool:
     return any(lines[number - 1].startswith("#SBATCH ") for number in read_shell(body).comments)
 
 
-@rule("NC402")
+@rule(ERROR, "NC402", "program is a batch script itself", "of_launch of_step")
 def batch_script(context: RuleContext) -> Iterator[Violation]:
     here, request = context.local, context.plan.request
     if request.body is not None and _has_directives(request.body):
@@ -52,16 +140,17 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC407")
+@rule(ERROR, "NC407", "shell text that cannot be read")
 def broken_shell_text(context: RuleContext) -> Iterator[Violation]:
-    for problem in context.local.broken_texts:
+    for text, problem in context.local.broken_texts:
+        where = f"line {problem.place.line}, column {problem.place.column}"
         yield Violation(
-            problem,
+            f"{text}, {where}: {problem.message}",
             "look for an open quote, bracket, block, or here-document at or before that line",
         )
 
 
-@rule("NC404")
+@rule(ERROR, "NC404", "software of another architecture", "of_launch of_nodes")
 def architecture(context: RuleContext) -> Iterator[Violation]:
     partition = context.plan.partition
     for what, arch in context.local.built_for:
@@ -80,7 +169,7 @@ def _version(module: str) -> Tuple[str, Tuple[int, ...]]:
     return (match[1], tuple(map(int, match[2].split(".")))) if match else (module, ())
 
 
-@rule("NC408")
+@rule(WARNING, "NC408", "modules older than the cluster's", about="")
 def old_module(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     older = {}
@@ -100,7 +189,7 @@ def old_module(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC405")
+@rule(WARNING, "NC405", "modules of another architecture", about="")
 def module_prefix(context: RuleContext) -> Iterator[Violation]:
     plan, prefix = context.plan, context.plan.partition.module_prefix
     others = [one for one in plan.request.modules if not one.startswith(prefix)]

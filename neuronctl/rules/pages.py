@@ -8,7 +8,8 @@ from typing import List
 from neuronctl.errors import UsageError, did_you_mean
 from neuronctl.frozen import dataclass
 from neuronctl.paths import data_path
-from neuronctl.rule_codes import CODES, RuleCode
+from neuronctl.rules import every_rule
+from neuronctl.rules.base import Rule
 
 _ROWS = "docs/reference/rules.md"
 _PAGES = "docs/reference/script-rules.md"
@@ -21,7 +22,7 @@ class RulePage:
     finds: what it finds. page: more of it with examples, as plain text; "" where there is no more.
     """
 
-    rule: RuleCode
+    rule: Rule
     severity: str
     finds: str
     page: str
@@ -30,13 +31,14 @@ class RulePage:
 def rule_page(code: str) -> RulePage:
     """What is known of a rule; raises UsageError for an unknown code."""
     code = code.upper()
-    if code not in CODES:
-        raise UsageError(f"there is no rule '{code}'", did_you_mean(code, CODES))
+    rules = every_rule()
+    if code not in rules:
+        raise UsageError(f"there is no rule '{code}'", did_you_mean(code, rules))
     rows = re.findall(rf"^\| {code} \| ([a-z, ]+) \| (.*) \|$", _read(_ROWS), re.MULTILINE)
-    severity, finds = rows[0] if rows else (CODES[code].severity, "")
+    severity, finds = rows[0] if rows else (rules[code].severity, "")
     sections = re.split(r"^## ", _read(_PAGES), flags=re.MULTILINE)
     page = next((one for one in sections if one.startswith(f"{code}\n")), "")
-    return RulePage(CODES[code], severity, _plain(finds), _plain_page(page))
+    return RulePage(rules[code], severity, _plain(finds), _plain_page(page))
 
 
 def _read(name: str) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from neuronctl.catalog.model import CommentField, CommentPolicy
 from neuronctl.frozen import replace
+from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, nearest, rule
 
 
 def _comment_form(context: RuleContext) -> str:
     """What to type for a valid comment."""
     policy = context.plan.cluster.policy.comment
-    if policy.form == "fields" and context.local.of_script:
+    if policy.form == "fields" and context.of_script:
         return f'--comment="{policy.pattern}"'
     if policy.form == "fields":
         return " ".join(f"--{one.key} {one.key.upper()}" for one in policy.fields)
@@ -97,10 +97,9 @@ def _right_comment(context: RuleContext) -> str:
 
     It is what check's options say, else what the script's comment already says of each part.
     """
-    local, policy = context.local, context.plan.cluster.policy.comment
-    if not local.of_script:
+    policy, parts = context.plan.cluster.policy.comment, context.comment_parts
+    if not context.of_script:
         return ""
-    parts = dict(local.comment_parts)
     if policy.form == "word":
         word = parts.get("appl", "")
         return word if not policy.values or word in policy.values else ""
@@ -130,7 +129,7 @@ def _mended(context: RuleContext, found: Violation) -> Violation:
     return replace(found, hint=f'write --comment="{right}"', instead=("comment", right))
 
 
-@rule("NC201")
+@rule(ERROR, "NC201", "comment is mandatory", about="comment")
 def comment_given(context: RuleContext) -> Iterator[Violation]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
@@ -158,7 +157,7 @@ def _addition(context: RuleContext, key: str) -> str:
     return f"add ;{key}={key.upper()} to it, or use {_comment_form(context)} instead"
 
 
-@rule("NC202")
+@rule(ERROR, "NC202", "comment is not what the site takes", about="comment")
 def comment_form(context: RuleContext) -> Iterator[Violation]:
     return (_mended(context, found) for found in _wrong_comment(context))
 
@@ -237,7 +236,7 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC203")
+@rule(WARNING, "NC203", "field and appl have no meaning here", "only_now", about="comment")
 def comment_parts(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     policy = plan.cluster.policy.comment
@@ -253,7 +252,7 @@ def comment_parts(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC211")
+@rule(ERROR, "NC211", "option is forbidden by the site", about="")
 def forbidden_option(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     for directive in plan.directives:
@@ -266,10 +265,11 @@ def forbidden_option(context: RuleContext) -> Iterator[Violation]:
                 f"--{directive.option}{value} {may_not} on {plan.cluster.name}: {reason}",
                 f"leave --{directive.option} out",
                 source,
+                about=(directive.option,),
             )
 
 
-@rule("NC221")
+@rule(ERROR, "NC221", "wrong directory to submit from", "only_now", about="chdir")
 def submit_directory(context: RuleContext) -> Iterator[Violation]:
     plan, here = context.plan, context.local
     allowed = plan.cluster.policy.submit_from
@@ -290,7 +290,7 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
 def _how_to_name(context: RuleContext, option: str, key: str, usable: Sequence[str]) -> str:
     """Where an account or QOS is named; ``usable``: those that Slurm says are the user's."""
     name = key.upper()
-    if context.local.of_script:
+    if context.of_script:
         return "add " + " or ".join(f"#SBATCH {option} {one}" for one in usable or (name,))
     words = " or ".join(f"{option} {one}" for one in usable or (name,))
     return f"add {words}; or set '{key}: {name}' once in {context.local.config_file}"
@@ -311,5 +311,11 @@ def _named(context: RuleContext, option: str, key: str, article: str) -> Iterato
         )
 
 
-rule("NC231")(partial(_named, option="-A", key="account", article="an account"))
-rule("NC232")(partial(_named, option="-q", key="qos", article="a QOS"))
+@rule(ERROR, "NC231", "account is mandatory", about="account")
+def account(context: RuleContext) -> Iterator[Violation]:
+    return _named(context, "-A", "account", "an account")
+
+
+@rule(ERROR, "NC232", "QOS is mandatory", about="qos")
+def qos(context: RuleContext) -> Iterator[Violation]:
+    return _named(context, "-q", "qos", "a QOS")

@@ -9,10 +9,14 @@ from neuronctl.catalog.model import Citation, Partition
 from neuronctl.frozen import replace
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
-from neuronctl.rule_codes import WARNING
+from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
 from neuronctl.rules.hints import fewer_cores, gpus_over_nodes, most_cores, most_gpus, most_nodes
 from neuronctl.words import counted
+
+_NODES = "nodes ntasks nodelist"
+_CORES = "cpus-per-task ntasks-per-node ntasks cpus-per-gpu"
+_GPUS = "gpus-per-node gres gpus gpus-per-task"
 
 
 def _open(plan: JobPlan, suits: Callable[[Partition], bool]) -> List[str]:
@@ -42,10 +46,10 @@ def _every_partition(context: RuleContext) -> Citation:
         source.by_slurm
         or context.catalog.evidence(context.plan.cluster.name, "partitions").kind == "slurm"
     )
-    return replace(source, doubtful=True) if context.local.of_script and not sure else source
+    return replace(source, doubtful=True) if context.of_script and not sure else source
 
 
-@rule("NC101")
+@rule(ERROR, "NC101", "partition does not exist", "closes_partition", about="partition")
 def partition_exists(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     names, model = tuple(plan.cluster.partitions), plan.partition.name.lower()
@@ -100,7 +104,7 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC103")
+@rule(WARNING, "NC103", "partition is not in the catalog", "of_partition")
 def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
     name = context.plan.partition.name
     if _known(context) is not None and name not in _of_catalog(context):
@@ -112,7 +116,7 @@ def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC102")
+@rule(ERROR, "NC102", "partition is closed to users", "closes_partition", about="partition")
 def partition_is_open(context: RuleContext) -> Iterator[Violation]:
     if not context.plan.partition.open:
         yield Violation(
@@ -122,7 +126,7 @@ def partition_is_open(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC111")
+@rule(ERROR, "NC111", "more nodes than the partition has", "resizable", about=_NODES)
 def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     if partition.nodes is not None and plan.nodes > partition.nodes:
@@ -133,7 +137,7 @@ def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC112")
+@rule(ERROR, "NC112", "more nodes than a job may have", "resizable", about=_NODES)
 def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     # Of a range, Slurm holds the end against this limit.
@@ -146,7 +150,7 @@ def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC121")
+@rule(ERROR, "NC121", "more GPUs per node than it has", "resizable of_nodes", about=_GPUS)
 def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
     if partition is None or plan.gpus_per_node <= partition.gpus_per_node:
@@ -166,7 +170,7 @@ def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule("NC122")
+@rule(ERROR, "NC122", "GPU partition without GPUs", "of_partition", about="partition")
 def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
     if partition is None or not partition.gpus_per_node or plan.gpus_per_node:
@@ -181,7 +185,7 @@ def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule("NC123")
+@rule(ERROR, "NC123", "other GPU model", "of_launch of_nodes", about=_GPUS)
 def gpu_model(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     asked = plan.request.gpu_type
@@ -198,7 +202,7 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC125")
+@rule(ERROR, "NC125", "not one of the GPU models", "of_nodes")
 def gpu_models(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
     models = plan.request.gpu_models
@@ -213,7 +217,13 @@ def gpu_models(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule("NC124")
+@rule(
+    ERROR,
+    "NC124",
+    "more GPUs than a user or a job may hold",
+    "resizable closes_partition of_limit",
+    about=_GPUS,
+)
 def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     held = gpus_held(plan)
@@ -239,7 +249,7 @@ def _cores_asked(plan: JobPlan) -> str:
     return f"requested {each} per node ({tasks} x {cores})"
 
 
-@rule("NC131")
+@rule(ERROR, "NC131", "more cores than a node has", "resizable of_nodes", about=_CORES)
 def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
@@ -266,7 +276,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC132")
+@rule(ERROR, "NC132", "more cores per GPU than the site allows", "resizable", about=_CORES)
 def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     allowed, largest = most_cores(plan, plan.gpus_per_node), partition.max_cores_per_node
@@ -283,7 +293,7 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule("NC133")
+@rule(ERROR, "NC133", "more GPUs than cores", "resizable")
 def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
     if partition is not None and plan.gpus_per_node > partition.gpus_per_node:
@@ -298,7 +308,7 @@ def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC134")
+@rule(ERROR, "NC134", "more memory than a node has", "resizable of_nodes", about="mem")
 def memory_a_node(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     has = partition.memory_mb_per_node
@@ -312,7 +322,7 @@ def memory_a_node(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC141")
+@rule(ERROR, "NC141", "wall time over the limit", "resizable", about="time")
 def wall_time(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     limits = plan.partition.wall_time

@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
-from typing import Dict, Iterable, Iterator, List, Mapping, Set, Tuple
+from typing import Dict, Iterable, Iterator, Set, Tuple
 
 from neuronctl.batchscript.model import NOWHERE, Edit, SourceSpan
 from neuronctl.frozen import dataclass, replace
-from neuronctl.rule_codes import CODES, WARNING
-from neuronctl.rules import Finding, Violation, finding_of
-from neuronctl.rules.script_base import SCRIPT_JUDGES, ScriptFacts
+from neuronctl.rule_codes import WARNING
+
+# The last three register their rules.
+from neuronctl.rules import script_directives, script_launches, script_shell  # noqa: F401
+from neuronctl.rules.base import Finding, findings
+from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.words import clipped
 
-# The rules of a plan that hold for a script too, and the options that each is about: those of them
-# that the script gives are underlined. All others are about what neuronctl would start, or about
-# this hour and not about the script: how many jobs the user has now.
-ABOUT: Mapping[str, Tuple[str, ...]] = {
-    code: tuple(options.split())
-    for codes, options in (
-        ("NC101 NC102 NC122 NC523 NC528", "partition"),
-        ("NC111 NC112 NC527", "nodes ntasks nodelist"),
-        ("NC121 NC123 NC124", "gpus-per-node gres gpus gpus-per-task"),
-        ("NC131 NC132", "cpus-per-task ntasks-per-node ntasks cpus-per-gpu"),
-        ("NC134", "mem"),
-        ("NC141", "time"),
-        ("NC201 NC202", "comment"),
-        ("NC211 NC405 NC408", ""),
-        ("NC231 NC522", "account"),
-        ("NC232 NC521", "qos"),
-        ("NC312", "nodelist exclude"),
-        ("NC411", "output error"),
-        ("NC508 NC509", "nodes ntasks gpus-per-node gres gpus"),
-        ("NC511", "array"),
-        ("NC512 NC529", "dependency"),
-        ("NC513", "begin"),
-        ("NC524", "constraint"),
-        ("NC525", "exclude"),
-        ("NC526", "reservation"),
-        ("NC530", "licenses"),
-    )
-    for code in codes.split()
-}
 _GPUS = ("gpus", "gpus-per-node", "gpus-per-task")
 SIZE = frozenset(
     """
@@ -51,18 +24,6 @@ SIZE = frozenset(
 )
 """While the value of one of these is not known, nothing is known of what the job has."""
 
-# What holds where the script is submitted here and now: it is about this user, and this hour.
-NOW: Mapping[str, Tuple[str, ...]] = {
-    "NC203": ("comment",),
-    "NC221": ("chdir",),
-    "NC412": ("chdir",),
-    "NC501": ("partition",),
-    **{code: ("partition",) for code, one in CODES.items() if one.waits},
-}
-
-
-MOST_OF_ONE = 1_000
-"""Findings of one code in one script."""
 _LONGEST = 1_000
 """Characters of a message."""
 
@@ -77,36 +38,23 @@ class ScriptFinding:
 
 
 def check_script(
-    facts: ScriptFacts,
-    of_plan: Iterable[Finding],
-    forbidden: Iterable[str] = (),
-    *,
-    now: bool = False,
+    facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool = False
 ) -> Tuple[ScriptFinding, ...]:
     """Every finding on a script, in the order of its lines.
 
-    of_plan: what the rules have against the plan that its directives make. forbidden: the options
-    that the site does not allow. now: whether it is about to be submitted here; what the command
-    line or the environment gives then has no line.
+    of_plan: what the rules have against the plan that its directives make. now: whether it is about
+    to be submitted here; what the command line or the environment gives then has no line.
     """
-    from neuronctl.rules import script_directives, script_launches, script_shell  # noqa: F401
-
-    off = () if facts.plan is None else facts.plan.cluster.policy.rules_off
-    found: List[ScriptFinding] = []
-    for code, judge in SCRIPT_JUDGES.items():
-        every = () if code in off else islice(judge(facts), MOST_OF_ONE)
-        for number, one in enumerate(every, 1):
-            last = "; more of these are not listed" if number == MOST_OF_ONE else ""
-            violation = Violation(one.message + last, one.hint, severity=one.severity)
-            found.append(ScriptFinding(finding_of(code, violation), one.place, one.edits))
+    found = [
+        ScriptFinding(finding, one.place or facts.top, one.edits)
+        for finding, one in findings(facts)
+    ]
     told = {one.finding.code for one in found}
-    about = {**ABOUT, **NOW} if now else ABOUT
-    for finding in _that_hold(facts, of_plan, set(forbidden), about):
+    for finding in _that_hold(facts, of_plan, now=now):
         if finding.code == "NC411" and told & {"NC606", "NC634"}:
             continue  # said better already
-        options = about[finding.code] or tuple(forbidden)
-        given = facts.given(*options)
-        missing = finding.code in ABOUT and not facts.has(*options)
+        given = facts.given(*finding.about)
+        missing = not finding.rule.only_now and not facts.has(*finding.about)
         place = facts.top if missing or not now else NOWHERE
         place = place if given is None else given.place
         place = facts.place_of(finding.word) or place if finding.word else place
@@ -117,7 +65,7 @@ def check_script(
         one
         for one in found
         if one.finding.code not in silenced.get(one.place.line, ())
-        and not (facts.left_out and CODES[one.finding.code].by_absence)
+        and not (facts.left_out and one.finding.rule.by_absence)
     ]
     kept.sort(key=lambda one: (one.place.line, one.place.column, one.finding.code))
     return tuple(replace(one, finding=_clipped(one.finding)) for one in kept)
@@ -148,12 +96,7 @@ def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
     return (Edit(place, text),)
 
 
-def _that_hold(
-    facts: ScriptFacts,
-    of_plan: Iterable[Finding],
-    forbidden: Set[str],
-    about: Mapping[str, Tuple[str, ...]],
-) -> Iterator[Finding]:
+def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> Iterator[Finding]:
     """The findings on the plan that are about what the script says."""
     of_plan = tuple(of_plan)
     # Whoever names another cluster's partition keeps to another cluster's rules.
@@ -161,20 +104,19 @@ def _that_hold(
     for finding in of_plan:
         if elsewhere and finding.refuses and finding.source and not finding.by_slurm:
             finding = replace(finding, severity=WARNING, doubtful=True)
-        if finding.code not in about:
+        if finding.rule.only_now and not now:
             continue
-        options = about[finding.code]
         unread = facts.header.unread
-        if unread.intersection(options) and not facts.has(*options):
+        if unread.intersection(finding.about) and not facts.has(*finding.about):
             continue  # it is given, in a way that sbatch refuses
-        if unread & SIZE and SIZE.intersection(options):
+        if unread & SIZE and SIZE.intersection(finding.about):
             continue
         # None on purpose: --gres=gpu:0.
         gpus = (facts.header.value(name) or "" for name in ("gres", *_GPUS))
         if finding.code == "NC122" and any(re.search("(^|:)0$", one) for one in gpus):
             continue
         # The plan names cores and tasks, whether the script does or not.
-        if finding.code == "NC211" and not facts.has(*forbidden):
+        if finding.code == "NC211" and not facts.has(*finding.about):
             continue
         # Slurm chooses the nodes of so many tasks.
         if finding.code in ("NC131", "NC132") and facts.tasks > 1 and not facts.has("nodes"):

@@ -1,17 +1,17 @@
-"""What a rule on a batch script is, what it may look at, and what it reports."""
+"""What a rule on the text of a batch script may look at."""
 
 from __future__ import annotations
 
 import re
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, Iterator, Optional, Tuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Callable, FrozenSet, Iterator, Optional, Tuple
 
 from neuronctl.batchscript.launches import LAUNCHERS, Launch, launch
-from neuronctl.batchscript.model import SCRIPT, Edit, GivenOption, Header, SourceSpan
+from neuronctl.batchscript.model import SCRIPT, GivenOption, Header, SourceSpan
 from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
-from neuronctl.rules.base import registered
+from neuronctl.rules.base import Judge, Rule, rule
 
 if TYPE_CHECKING:
     from neuronctl.batchscript.bash_syntax import SyntaxProblem
@@ -34,6 +34,17 @@ class ScriptFacts:
     unreadable: Optional[SyntaxProblem] = None
     known_options: FrozenSet[str] = frozenset()
     left_out: int = 0
+    reviewed = False
+
+    @property
+    def rules_off(self) -> Tuple[str, ...]:
+        """The codes of the rules that the site has switched off."""
+        return () if self.plan is None else self.plan.cluster.policy.rules_off
+
+    def parts(self, rule: Rule) -> Iterator[Tuple[str, ScriptFacts]]:
+        """What a rule judges: all of it, if the rule is one on scripts."""
+        if rule.of_text:
+            yield "", self
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:
@@ -110,27 +121,6 @@ class ScriptFacts:
         return nodes or self.plan.nodes, each or 1
 
 
-@dataclass(frozen=True)
-class ScriptViolation:
-    """What a rule function yields: the rest of a finding is the rule's own.
-
-    hint: what to write instead. severity: only where it differs from the rule's. edits: what mends
-    it, where there is exactly one way.
-    """
-
-    message: str
-    place: SourceSpan
-    hint: str = ""
-    severity: Optional[str] = None
-    edits: Tuple[Edit, ...] = ()
-
-
-ScriptJudge = Callable[[ScriptFacts], Iterator[ScriptViolation]]
-
-SCRIPT_JUDGES: Dict[str, ScriptJudge] = {}
-"""Code -> the function that yields one ScriptViolation for each thing that is wrong."""
-
-
-def script_rule(code: str) -> Callable[[ScriptJudge], ScriptJudge]:
-    """Register the function that judges by ``code``."""
-    return partial(registered, SCRIPT_JUDGES, code)
+def script_rule(severity: str, code: str, title: str, traits: str = "") -> Callable[[Judge], Judge]:
+    """Declare what the function below judges in the text of a script."""
+    return rule(severity, code, title, f"of_text {traits}")

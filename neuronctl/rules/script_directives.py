@@ -29,18 +29,19 @@ from neuronctl.batchscript.model import (
 from neuronctl.batchscript.values import digits, node_count
 from neuronctl.frozen import dataclass
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
-from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.sbatch_options import is_of_a_plugin
 from neuronctl.words import counted, duration
 
 
-@script_rule("NC601")
-def refused_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(ERROR, "NC601", "directive that sbatch refuses")
+def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
     for one in facts.header.refusals:
         if not one.whole:
             place = one.place if one.place.line else facts.top
             message = f"sbatch refuses the script: {one.message}"
-            yield ScriptViolation(message, place, one.hint, edits=one.edits)
+            yield Violation(message, one.hint, place=place, edits=one.edits)
     told = {one.place.line for one in facts.header.refusals}
     array = facts.given("array")
     if array is not None and array.place.line not in told:
@@ -49,26 +50,26 @@ def refused_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         try:
             units.check_array(",".join(filter(None, items)))
         except ValueError as error:
-            yield ScriptViolation(
+            yield Violation(
                 f"Slurm refuses the job: --array: {error}",
-                array.place,
                 "write 0-9, 0-9:2, or 1,3,5; 0-9%2 runs two at a time",
+                place=array.place,
             )
     here = facts.known_options
     for given in facts.header.given:
         if not is_of_a_plugin(given.name) or given.source != SCRIPT or given.name in here:
             continue
         without = "" if here else " unless one of the site's plugins adds it"
-        yield ScriptViolation(
+        yield Violation(
             f"sbatch has no option '--{given.name}' of its own, and refuses the script{without}",
-            given.place,
             "'sbatch --help' lists the options of plugins, too",
-            None if here else WARNING,
+            place=given.place,
+            severity=None if here else WARNING,
         )
 
 
-@script_rule("NC602")
-def refused_file(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(ERROR, "NC602", "file that sbatch does not take for a batch script")
+def refused_file(facts: ScriptFacts) -> Iterator[Violation]:
     # Without any directive, it may be a part of a script that others read.
     shell = facts.text.lstrip("\ufeff").startswith("#!")
     is_text = facts.text.strip(BLANKS) and "\0" not in facts.text
@@ -77,51 +78,51 @@ def refused_file(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if one.whole:
             message = f"sbatch refuses the script: {one.message}"
             severity = WARNING if unsure else ERROR
-            yield ScriptViolation(message, one.place, one.hint, severity, one.edits)
+            yield Violation(message, one.hint, place=one.place, severity=severity, edits=one.edits)
 
 
 def _ignored(facts: ScriptFacts, reason: str) -> Iterator[Ignored]:
     return (one for one in facts.header.ignored if one.reason == reason)
 
 
-@script_rule("NC603")
-def late_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC603", "directive after the first command")
+def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
     for one in _ignored(facts, AFTER_COMMAND):
         if one.place.line in facts.shell.comments:  # else it is text of a here-document
-            yield ScriptViolation(
+            yield Violation(
                 f"sbatch ignores this line: it stops at line {facts.header.first_command}, the "
                 "first one that is neither blank nor a comment",
-                one.place,
                 f"move it above line {facts.header.first_command}",
+                place=one.place,
             )
 
 
-@script_rule("NC604")
-def like_a_directive(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC604", "line or remark that only looks like a directive")
+def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
     for one in _ignored(facts, MISSPELLED):
-        yield ScriptViolation(
+        yield Violation(
             "sbatch ignores this line: a directive begins with #SBATCH in the first column",
-            one.place,
             f"write {re.sub('(?i)#sbatch', '#SBATCH', one.text, count=1)}; or ##SBATCH to switch "
             "it off",
+            place=one.place,
         )
     for one in _ignored(facts, REMARK):
         if one.text.startswith("#SBATCH"):  # of ##SBATCH, the writer knows it
-            yield ScriptViolation(
+            yield Violation(
                 f"sbatch ignores '{one.text}': for it, a # ends the line",
-                one.place,
                 "write every #SBATCH on a line of its own",
+                place=one.place,
             )
     for one in _ignored(facts, CUT):
-        yield ScriptViolation(
+        yield Violation(
             f"sbatch ignores '{one.text}': the empty word before it ends the line",
-            one.place,
             "remove the empty quotes or the backslash",
+            place=one.place,
         )
 
 
-@script_rule("NC605")
-def overridden(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC605", "directive that is overridden")
+def overridden(facts: ScriptFacts) -> Iterator[Violation]:
     for one in _ignored(facts, OVERRIDDEN):
         later = one.instead
         if later is None or later.text == one.text:
@@ -134,7 +135,7 @@ def overridden(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             hint = f"unset {later.source}"
         else:
             continue  # the command line, on purpose
-        yield ScriptViolation(f"{one.text} has no effect: {by}", one.place, hint)
+        yield Violation(f"{one.text} has no effect: {by}", hint, place=one.place)
 
 
 _VARIABLE = re.compile(r"\$(?:\{\w+|\w+|\()")
@@ -157,8 +158,8 @@ def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
     return tuple(found)
 
 
-@script_rule("NC606")
-def variable(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC606", "variable in a directive")
+def variable(facts: ScriptFacts) -> Iterator[Violation]:
     for one in facts.header.options.values():
         value = one.value or ""
         found = _VARIABLE.search(value)
@@ -177,115 +178,115 @@ def variable(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                 severity = ERROR
                 message += ", and a directory of that name does not exist: the job fails at its "
                 message += "start, without a log"
-        yield ScriptViolation(message, one.value_place, hint, severity, edits)
+        yield Violation(message, hint, place=one.value_place, severity=severity, edits=edits)
 
 
-@script_rule("NC607")
-def early(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC607", "directive without an effect in a script")
+def early(facts: ScriptFacts) -> Iterator[Violation]:
     for one in _ignored(facts, EARLY_ONLY):
-        yield ScriptViolation(
+        yield Violation(
             f"{one.text} has no effect here: sbatch reads it on its command line only",
-            one.place,
             "remove it, or give it to sbatch",
+            place=one.place,
         )
 
 
-@script_rule("NC608")
-def foreign(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC608", "directives of another scheduler")
+def foreign(facts: ScriptFacts) -> Iterator[Violation]:
     for place in facts.header.foreign[:1]:
         count = len(facts.header.foreign)
         kind = facts.lines[place.line - 1].split()[0]
-        yield ScriptViolation(
+        yield Violation(
             f"sbatch translates {kind} lines ({count} here), also those after the first command, "
             "and they override #SBATCH; this job's resources are not judged",
-            place,
             "write them as #SBATCH lines, or add #SBATCH --ignore-pbs",
+            place=place,
         )
 
 
-@script_rule("NC609")
-def components(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC609", "job of several components")
+def components(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.header.components > 1:
         separators = (
             SourceSpan(number, 1, len(line) + 1)
             for number, line in enumerate(facts.lines, 1)
             if re.match("(?i)#SBATCH.*(het|pack)job", line)
         )
-        yield ScriptViolation(
+        yield Violation(
             f"a heterogeneous job of {facts.header.components} components, which are not judged as "
             "a job",
-            next(separators, facts.top),  # they may be on the command line
+            place=next(separators, facts.top),
         )
 
 
-@script_rule("NC610")
-def merge(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(ERROR, "NC610", "unresolved merge")
+def merge(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.unmerged:
         number, last = facts.unmerged
         effect = ""
         if number == facts.header.first_command:
             effect = "; sbatch reads no directive after this line"
-        yield ScriptViolation(
+        yield Violation(
             f"the file has an unresolved merge, which bash does not read{effect}",
-            SourceSpan(number, 1, len(facts.lines[number - 1]) + 1),
             f"choose one of the two sides, from here to line {last}",
+            place=SourceSpan(number, 1, len(facts.lines[number - 1]) + 1),
         )
 
 
-@script_rule("NC611")
-def tasks_and_nodes(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC611", "tasks that contradict nodes")
+def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Violation]:
     tasks, nodes = facts.header.value("ntasks"), facts.header.value("nodes")
     each, given = facts.header.value("ntasks-per-node"), facts.given("ntasks")
     count, width, most = digits(tasks), digits(nodes), digits(each)
     if given is None or count is None or facts.plan is None:
         return
     if width is not None and count < width:
-        yield ScriptViolation(
+        yield Violation(
             f"{counted(count, 'task')} on {nodes} nodes: sbatch reduces the job to "
             f"{counted(count, 'node')}, with a warning that few people see",
-            given.place,
             f"request --nodes={count}, or --ntasks={nodes}",
+            place=given.place,
         )
     elif most is not None:
         most *= 1 if width is None else width
         if count < most:
-            yield ScriptViolation(
+            yield Violation(
                 f"--ntasks={count} wins over --ntasks-per-node={each}: "
                 f"{counted(count, 'task')} in all, and not {most}",
-                given.place,
                 f"remove one of the two, or write --ntasks={most}",
+                place=given.place,
             )
 
 
-@script_rule("NC612")
-def minutes(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC612", "time limit in minutes and seconds")
+def minutes(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("time")
     if given is None or not re.fullmatch(r"[0-9]+:[0-9]+", given.value or ""):
         return
     seconds = units.parse_duration(given.value or "")
     # Half a day, a day, or as a clock shows it: few people mean minutes.
     like_hours = seconds % (12 * 60) == 0 or (given.value or "").startswith("0")
-    yield ScriptViolation(
+    yield Violation(
         f"--time={given.value} is minutes and seconds: {duration(seconds)}",
-        given.place,
         f"if hours are meant, write {given.value}:00; if not, 0:{given.value}",
-        WARNING if like_hours else NOTE,
+        place=given.place,
+        severity=WARNING if like_hours else NOTE,
     )
 
 
-@script_rule("NC613")
-def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC613", "--export that loses variables")
+def export(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("export")
     if given is None:
         return
     items = (given.value or "").split(",")
     for before, item in zip(items, items[1:]):
         if "=" in before and not re.fullmatch(r"[A-Z_][A-Z0-9_]*(=.*)?|\w+=.*", item):
-            yield ScriptViolation(
+            yield Violation(
                 f"--export ends the value of {before.partition('=')[0]} at its comma, before "
                 f"'{item}'",
-                given.value_place,
                 f"set it within the script: export {before},{item}",
+                place=given.value_place,
             )
     words = {one.upper() for one in items}
     if "ALL" in words:
@@ -295,25 +296,25 @@ def export(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     bare = [one for one in facts.launches if one.kind == SRUN_KIND and not one.has("export")]
     if bare and "SLURM_EXPORT_ENV" not in facts.text:
         path = "" if "PATH" in {one.partition("=")[0] for one in items} else ", not even PATH"
-        yield ScriptViolation(
+        yield Violation(
             f"--export={given.value} also applies to every srun: its program gets none of the "
             f"{'' if cleared else 'other '}variables that this script sets{path}",
-            given.value_place,
             "write unset SLURM_EXPORT_ENV before the first srun, or srun --export=ALL"
             if cleared
             else f"write --export=ALL,{given.value}, or set them within the script",
+            place=given.value_place,
         )
     elif not cleared:
-        yield ScriptViolation(
+        yield Violation(
             f"without ALL, --export={given.value} keeps all other variables of the shell that you "
             "submit from out of the job, which starts with those of a new login",
-            given.value_place,
             f"write --export=ALL,{given.value}, or set them within the script",
+            place=given.value_place,
         )
 
 
-@script_rule("NC614")
-def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC614", "GPUs hidden from the other tasks")
+def hidden_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("gpus-per-task")
     plan = facts.plan
     # NCCL is what Python's programs use; whoever binds tasks to GPUs has chosen.
@@ -322,16 +323,16 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         return
     some = facts.header.count("gpus-per-task") != 0
     if given is not None and some and plan is not None and plan.ntasks_per_node > 1:
-        yield ScriptViolation(
+        yield Violation(
             "--gpus-per-task hides the other GPUs of the node from each task, and NCCL then copies "
             "through the host's memory, or fails",
-            given.place,
             "request GPUs per node: --gpus-per-node=N",
+            place=given.place,
         )
 
 
-@script_rule("NC615")
-def character(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC615", "character that only looks like another")
+def character(facts: ScriptFacts) -> Iterator[Violation]:
     refused = {one.place.line for one in facts.header.refusals}
     looked_at: Set[int] = set()
     for one in facts.header.given:
@@ -342,10 +343,10 @@ def character(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if found is not None:
             what, place, edits = found
             looked_at.update(() if one.name in FREE_TEXT else (number,))
-            yield ScriptViolation(
+            yield Violation(
                 f"the value of --{one.name} has {what}, which sbatch takes as it is",
-                place,
                 "retype the value",
+                place=place,
                 edits=edits,
             )
 
@@ -376,15 +377,15 @@ def _gpus_of(facts: ScriptFacts, name: str) -> Optional[_Gpus]:
     return _Gpus(given, "gpu_type" in read, count) if count else None
 
 
-@script_rule("NC616")
-def gpus_said_twice(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC616", "GPUs said twice")
+def gpus_said_twice(facts: ScriptFacts) -> Iterator[Violation]:
     """As Slurm 22.05 and 26.05 judge jobs with several of these options (tried there)."""
     names = ("gres", "gpus-per-node", "gpus", "gpus-per-task")
     said = {name: found for name in names for found in [_gpus_of(facts, name)] if found is not None}
     if len(said) < 2 or facts.header.unread & {"nodes", "ntasks", *names}:
         return
     last = max((one.given.place for one in said.values()), key=lambda place: place.line)
-    told = partial(ScriptViolation, place=last if last.line else facts.top)
+    told = partial(Violation, place=last if last.line else facts.top)
     keep = "keep one of them, such as --gpus-per-node=N"
     if len({one.typed for one in said.values()}) > 1:
         texts = " and ".join(one.text for one in said.values())

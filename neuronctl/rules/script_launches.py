@@ -18,8 +18,9 @@ from neuronctl.batchscript.launches import (
 )
 from neuronctl.batchscript.model import Edit, SourceSpan
 from neuronctl.launch.launchers import NAMES_OTHERS
-from neuronctl.rule_codes import NOTE, WARNING
-from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
+from neuronctl.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.words import counted
 
 # srun takes no notice of --ntasks-per-node alone where the job has a number of tasks.
@@ -29,15 +30,15 @@ _ONE_PER_NODE = {
 }
 
 
-@script_rule("NC621")
-def launcher_in_launcher(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(ERROR, "NC621", "launcher within a launcher")
+def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Violation]:
     for outer in facts.launches:
         if outer.kind not in (SRUN_KIND, MPIRUN, TORCHRUN):
             continue
         for inner in outer.below():
             message = _nested(facts, outer, inner)
             if message:
-                yield ScriptViolation(message[0], inner.place, message[1])
+                yield Violation(message[0], message[1], place=inner.place)
 
 
 def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[str, str]]:
@@ -85,7 +86,7 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
     return None
 
 
-def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[ScriptViolation]:
+def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
     """An srun of more tasks than the job has cores for."""
     count, plan = one.count("ntasks"), facts.plan
     if one.kind != SRUN_KIND or count is None or plan is None or one.has("overcommit", "jobid"):
@@ -93,17 +94,17 @@ def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[ScriptViolation
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
     has = facts.tasks * plan.cpus_per_task
     if told and not facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu") and count > has:
-        yield ScriptViolation(
+        yield Violation(
             f"srun starts {counted(count, 'task')}, but the job has {counted(has, 'core')}: where "
             "nodes are shared, srun refuses this",
-            one.place_of("ntasks"),
             f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
-            WARNING,
+            place=one.place_of("ntasks"),
+            severity=WARNING,
         )
 
 
-@script_rule("NC622")
-def larger_than_the_job(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(ERROR, "NC622", "step larger than the job")
+def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or facts.header.components > 1:
         return
@@ -120,17 +121,17 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[ScriptViolation]:
                 # With a rank and an address of its own, it may be one of several jobs.
                 rank = one.count("node_rank", "machine_rank")
                 of_several = rank is not None and one.has("master_addr", "main_process_ip")
-                yield ScriptViolation(
+                yield Violation(
                     f"{one.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
                     f"{ends}",
-                    one.place,
                     f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
-                    WARNING if of_several else None,
+                    place=one.place,
+                    severity=WARNING if of_several else None,
                 )
 
 
-@script_rule("NC623")
-def processes_and_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", "by_absence")
+def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
@@ -144,11 +145,11 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if count is None or count == has or (count < has and not alone):
             continue
         effect = "some of them share a GPU or fail" if count > has else "the other GPUs stay idle"
-        yield ScriptViolation(
+        yield Violation(
             f"{one.kind} starts {counted(count, 'process')}, and the job has "
             f"{counted(has, 'GPU')} {where}: {effect}",
-            one.place,
             f"start {has} here, or request {counted(count, 'GPU')}",
+            place=one.place,
         )
 
 
@@ -165,8 +166,8 @@ def _plain(one: Launch) -> bool:
     return known and not one.has("c") and not tool and not one.command.captured
 
 
-@script_rule("NC624")
-def starts_once(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC624", "program that starts once", "by_absence")
+def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or facts.tasks < 2 or facts.uses_launcher:
         return
@@ -177,18 +178,18 @@ def starts_once(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         cores = plan.nodes == 1 and facts.tasks != plan.gpus_per_node
         meant = f", or, if cores are meant, request --ntasks=1 --cpus-per-task={facts.tasks}"
         where = counted(plan.nodes, "node")
-        yield ScriptViolation(
+        yield Violation(
             f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
             f"{where}, which nothing starts",
-            programs[-1].place,
             "put srun before it to start it in every task"
             + (meant if cores else ", or request --ntasks=1"),
-            NOTE if cores else WARNING,
+            place=programs[-1].place,
+            severity=NOTE if cores else WARNING,
         )
 
 
-@script_rule("NC625")
-def idle_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC625", "GPUs without a process", "by_absence")
+def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or plan.gpus_per_node * plan.nodes < 2:
         return
@@ -214,12 +215,12 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if count < gpus and not any(_takes_several(program) for program in own):
             # A program may use several GPUs by itself; many processes rarely do.
             idle = gpus - count
-            yield ScriptViolation(
+            yield Violation(
                 f"{counted(count, 'process')} for {counted(gpus, 'GPU')}: unless the program uses "
                 f"several GPUs by itself, {counted(idle, 'GPU')} stay{'s' * (idle == 1)} idle",
-                own[0].place,
                 f"start one process per GPU (torchrun --nproc_per_node={plan.gpus_per_node}, or "
                 f"--ntasks-per-node={plan.gpus_per_node} and srun), or request fewer GPUs",
+                place=own[0].place,
             )
             return
 
@@ -242,8 +243,8 @@ def _is_trifle(one: Launch) -> bool:
     return (one.word.value or "").rpartition("/")[2] in _TRIFLES
 
 
-@script_rule("NC626")
-def cores_of_tasks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(NOTE, "NC626", "srun without the cores of its tasks")
+def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("cpus-per-task")
     if given is None or facts.plan is None or facts.plan.cpus_per_task < 2:
         return
@@ -262,10 +263,10 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             if one.word.raw.strip("'\"").endswith("srun"):  # and is no variable
                 behind = SourceSpan(one.place.line, one.place.end, one.place.end)
                 edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
-            yield ScriptViolation(
+            yield Violation(
                 "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
                 f"get 1 core and not {facts.plan.cpus_per_task}",
-                one.place,
                 'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
+                place=one.place,
                 edits=edits,
             )

@@ -13,8 +13,9 @@ from neuronctl.batchscript.model import SCRIPT, SourceSpan
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
 from neuronctl.masking import is_secret_name, listed_variables, tells_secret
-from neuronctl.rule_codes import NOTE, WARNING
-from neuronctl.rules.script_base import ScriptFacts, ScriptViolation, script_rule
+from neuronctl.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.rules.base import Violation
+from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.units import split_signal
 from neuronctl.words import counted
 
@@ -27,8 +28,8 @@ def _expanded(names: Sequence[str], nodes: int) -> Optional[str]:
     return next((name for name in names if name in differ), None)
 
 
-@script_rule("NC631")
-def ranks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(ERROR, "NC631", "rank expanded by the batch shell")
+def ranks(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.tasks < 2:
         return
     for one in facts.launches:
@@ -44,23 +45,23 @@ def ranks(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         for word in one.command.words:
             name = _expanded(word.names, times[0])
             if name is not None:
-                yield ScriptViolation(
+                yield Violation(
                     f"the batch shell expands ${name} here, and it is 0: every process gets the "
                     "same value",
-                    word.place,
                     f"let each task expand it: srun bash -c '… ${name} …' in single quotes, or "
                     f"\\${name}",
+                    place=word.place,
                 )
     for assigned in facts.shell.assignments:
         name = _expanded(assigned.word.names, 1 if facts.plan is None else facts.plan.nodes)
         # Whether the program reads it cannot be seen.
         if name is not None and assigned.exported and assigned.sure:
-            yield ScriptViolation(
+            yield Violation(
                 f"the batch shell expands ${name} here, and it is 0: {assigned.name} is the same "
                 "in every process",
-                assigned.place,
                 f"let each task set it: srun bash -c 'export {assigned.name}=${name}; …'",
-                WARNING,
+                place=assigned.place,
+                severity=WARNING,
             )
 
 
@@ -89,8 +90,8 @@ def _rendezvous(one: Launch) -> Iterator[Tuple[str, SourceSpan]]:
             yield port[1], one.place_of("rdzv_endpoint")
 
 
-@script_rule("NC632")
-def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC632", "fixed port")
+def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
     if not _shared(facts):
         return
     found: List[Tuple[str, SourceSpan]] = [
@@ -105,16 +106,16 @@ def fixed_port(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         found += _rendezvous(one)
     for port, place in found[:1]:
         if digits(port):
-            yield ScriptViolation(
+            yield Violation(
                 f"port {port} is the same for every job: where two of them share a node, the "
                 "second one fails",
-                place,
                 "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
+                place=place,
             )
 
 
-@script_rule("NC633")
-def gpus_by_hand(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC633", "GPUs chosen by hand")
+def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
     # Without a request for GPUs, Slurm sets nothing; a node may have some all the same.
     if facts.plan is None or not facts.plan.gpus_per_node:
         return
@@ -132,15 +133,15 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         effect = "it may name GPUs of other jobs, or hide this one's"
         if max(numbers) >= has:
             effect = f"the job has {counted(has, 'GPU')}, numbered from 0"
-        yield ScriptViolation(
+        yield Violation(
             f"CUDA_VISIBLE_DEVICES={one.word.value} replaces what Slurm has set: {effect}",
-            one.place,
             "remove the line: Slurm sets it",
+            place=one.place,
         )
 
 
-@script_rule("NC634")
-def late_directory(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC634", "log directory made too late")
+def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
     for name in ("output", "error"):
         given = facts.given(name)
         directory = os.path.dirname(given.value or "") if given is not None else ""
@@ -153,11 +154,11 @@ def late_directory(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             if not command.sure and any(line > command.place.line for line in submits):
                 continue
             if os.path.normpath(directory) in made:
-                yield ScriptViolation(
+                yield Violation(
                     f"this comes too late for --{name}={given.value}: Slurm opens the log before "
                     "the script starts, and without the directory the job fails without a log",
-                    command.place,
                     f"make it before you submit: mkdir -p {directory} && sbatch …",
+                    place=command.place,
                 )
                 return
 
@@ -185,7 +186,7 @@ def _traps(facts: ScriptFacts, name: str) -> Tuple[Command, ...]:
     )
 
 
-def _not_for_the_shell(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+def _not_for_the_shell(facts: ScriptFacts) -> Iterator[Violation]:
     """A trap of the batch shell's for a signal that goes to srun's processes alone."""
     given = facts.given("signal")
     value = "" if given is None else given.value or ""
@@ -193,33 +194,33 @@ def _not_for_the_shell(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     if "B" in flags or not name[:1].isalpha():
         return
     for trap in _traps(facts, name.upper())[:1]:
-        yield ScriptViolation(
+        yield Violation(
             f"this trap does not run: without B:, --signal={value} goes to the processes "
             "that srun started, not to the batch shell",
-            trap.place,
             f"write --signal=B:{name}{seconds and f'@{seconds}'}",
+            place=trap.place,
         )
 
 
-@script_rule("NC635")
-def no_trap(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC635", "signal without a trap", "by_absence")
+def no_trap(facts: ScriptFacts) -> Iterator[Violation]:
     yield from _not_for_the_shell(facts)
     name, given = _signal(facts), facts.given("signal")
     if name is None or given is None or name in ("CONT", "URG", "CHLD", "KILL", "STOP"):
         return
     # exec puts the program in the shell's place; a sourced file may set a trap.
     if not _traps(facts, name) and not facts.shell.calls("exec", "source", ".", "eval"):
-        yield ScriptViolation(
+        yield Violation(
             f"--signal={given.value} sends {name} to the batch shell alone, which has no trap for "
             "it: the signal ends the job at once, and the program never sees it",
-            given.place,
             f"add trap '…' {name} and start the program in the background, followed by wait; or "
             f"write --signal={name}, which srun's processes get",
+            place=given.place,
         )
 
 
-@script_rule("NC636")
-def trap_waits(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC636", "trap that waits for the program's end", "by_absence")
+def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
     name = _signal(facts)
     traps = () if name is None else _traps(facts, name)
     if not traps or facts.shell.calls("wait"):
@@ -227,16 +228,16 @@ def trap_waits(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     kinds = (*LAUNCHERS, PYTHON)
     own = [one for one in facts.launches if one.kind in kinds and not one.command.captured]
     if own and not any(one.command.background for one in own):
-        yield ScriptViolation(
+        yield Violation(
             f"bash runs this trap only when {own[-1].word.raw} has ended: a command in the "
             "foreground holds it back",
-            traps[0].place,
             f"start it in the background: {own[-1].word.raw} … & wait $!",
+            place=traps[0].place,
         )
 
 
-@script_rule("NC637")
-def threads(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC637", "more threads than cores")
+def threads(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or facts.has("exclusive", "cpus-per-gpu", "mincpus"):
         return
@@ -248,13 +249,13 @@ def threads(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             # Where nobody says how many cores, the site may give whole nodes.
             told = facts.has("cpus-per-task")
             alone = "" if told else ", unless the job has its nodes alone"
-            yield ScriptViolation(
+            yield Violation(
                 f"{value} threads per process, and a task has "
                 f"{counted(plan.cpus_per_task, 'core')}: they take turns{alone}",
-                one.place,
                 f"request #SBATCH --cpus-per-task={value}, or write "
                 "OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK",
-                WARNING if told else NOTE,
+                place=one.place,
+                severity=WARNING if told else NOTE,
             )
 
 
@@ -264,8 +265,8 @@ def _reads_profile(facts: ScriptFacts) -> bool:
     return any(re.fullmatch(r"-[a-z]*[li][a-z]*|--login", word) for word in words)
 
 
-@script_rule("NC638")
-def conda_hook(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC638", "conda without its hook")
+def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
     # Whatever is sourced, evaluated or loaded before it may define conda.
     if _reads_profile(facts) or facts.has("get-user-env"):
         return
@@ -279,17 +280,17 @@ def conda_hook(facts: ScriptFacts) -> Iterator[ScriptViolation]:
             and one.name in ("source", ".", "eval", "module", "ml")
         ]
         if not before:
-            yield ScriptViolation(
+            yield Violation(
                 f"'{command.name} activate' fails in a batch shell, which has not read "
                 f"{command.name}'s shell functions",
-                command.place,
                 'put eval "$(conda shell.bash hook)" before it',
+                place=command.place,
             )
         return
 
 
-@script_rule("NC639")
-def modules(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC639", "modules without a login shell")
+def modules(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or not facts.plan.cluster.policy.login_shell or _reads_profile(facts):
         return
     first = next(iter(facts.shell.calls("module", "ml")), None)
@@ -297,11 +298,11 @@ def modules(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         return
     before = (one for one in facts.shell.calls("source", ".") if one.place.line < first.place.line)
     if next(before, None) is None:
-        yield ScriptViolation(
+        yield Violation(
             f"batch shells on {facts.plan.cluster.name} know 'module' only as login shells, or "
             "where the submitting shell exports it",
-            first.place,
             "let the first line be #!/bin/bash -l",
+            place=first.place,
         )
 
 
@@ -313,8 +314,8 @@ _PLACEHOLDER = re.compile(
 """What stands in a template for a secret: ``<your token>``, ``hf_xxxxxxxx``."""
 
 
-@script_rule("NC640")
-def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC640", "secret in the script")
+def secrets(facts: ScriptFacts) -> Iterator[Violation]:
     told = "anybody who reads the file, the job's record or 'scontrol show job' has it"
     hint = (
         "export it in the shell from which you submit, or read it from a file that is yours alone"
@@ -323,7 +324,7 @@ def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
     for given in directives:
         if given.name != "export" and given.value and tells_secret(given.value):
             said = f"--{given.name} contains what looks like a secret: {told}"
-            yield ScriptViolation(said, given.place, hint)
+            yield Violation(said, hint, place=given.place)
     exported = [
         (name, value, given.place)
         for given in directives
@@ -339,20 +340,20 @@ def secrets(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         named = is_secret_name(name) and not path and tells_secret(f"{name}={quote(value)}")
         if value and (named or tells_secret(value)):
             lines.add(place.line)
-            yield ScriptViolation(f"{name} looks like a secret: {told}", place, hint)
+            yield Violation(f"{name} looks like a secret: {told}", hint, place=place)
     for command in facts.shell.commands:
         whole = " ".join(word.value or "$x" for word in command.words)
         if command.name == "wandb" and command.place.line not in lines and tells_secret(whole):
             lines.add(command.place.line)
-            yield ScriptViolation(f"this looks like a secret: {told}", command.place, hint)
+            yield Violation(f"this looks like a secret: {told}", hint, place=command.place)
         for word in command.words:
             if word.value and tells_secret(word.value) and word.place.line not in lines:
                 lines.add(word.place.line)
-                yield ScriptViolation(f"this looks like a secret: {told}", word.place, hint)
+                yield Violation(f"this looks like a secret: {told}", hint, place=word.place)
 
 
-@script_rule("NC641")
-def errexit(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(WARNING, "NC641", "set -e ends a trapped wait")
+def errexit(facts: ScriptFacts) -> Iterator[Violation]:
     strict = [
         one
         for one in facts.shell.calls("set")
@@ -369,19 +370,19 @@ def errexit(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         line = facts.lines[one.place.line - 1]
         if "||" in line or re.match(r"\s*(if|while|until)\b", line):
             continue
-        yield ScriptViolation(
+        yield Violation(
             f"the trapped {name} ends this wait with a code above 128, and with 'set -e' (line "
             f"{strict[0].place.line}) that ends the script: what comes after it never runs",
-            one.place,
             "write wait … || true, or set +e before it",
+            place=one.place,
         )
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-@script_rule("NC642")
-def first_node(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(ERROR, "NC642", "every node its own first node")
+def first_node(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan is None or facts.plan.nodes < 2:
         return
     hint = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
@@ -395,29 +396,29 @@ def first_node(facts: ScriptFacts) -> Iterator[ScriptViolation]:
         if named.partition(":")[0] in _LOOPBACK and launch.count("nnodes") != 1:
             found.append((named, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
     for named, place, what in found:
-        yield ScriptViolation(
+        yield Violation(
             f"{named} is another machine on each of the {facts.plan.nodes} nodes: they never find "
             "each other",
-            place,
             what,
+            place=place,
         )
 
 
-@script_rule("NC643")
-def syntax(facts: ScriptFacts) -> Iterator[ScriptViolation]:
+@script_rule(ERROR, "NC643", "shell text that cannot be read")
+def syntax(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.unreadable is not None and not facts.unmerged:
         problem = facts.unreadable
         says = "bash says" if problem.warning else "bash cannot read this and stops here"
-        yield ScriptViolation(
+        yield Violation(
             f"{says}: {problem.message}",
-            problem.place,
             "look for an open quote, bracket, block, or here-document at or before this line",
-            WARNING if problem.warning else None,
+            place=problem.place,
+            severity=WARNING if problem.warning else None,
         )
     if facts.left_out:
-        yield ScriptViolation(
+        yield Violation(
             "this script is very long: neuronctl checks it only up to this line",
-            SourceSpan(facts.left_out),
             "put lines that repeat a command into a loop",
-            WARNING,
+            place=SourceSpan(facts.left_out),
+            severity=WARNING,
         )

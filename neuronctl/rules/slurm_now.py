@@ -7,34 +7,20 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Callable, Iterator
+from typing import Iterator
 
 from neuronctl.forecast import reservations
 from neuronctl.forecast.features import feature_names
 from neuronctl.forecast.free_nodes import is_large_enough
+from neuronctl.forecast.outcomes import Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.forecast.start_conditions import unknown_dependencies
+from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
 from neuronctl.slurm.scontrol import names_of
 from neuronctl.units import hosts
 from neuronctl.words import counted, verb
-
-_Judge = Callable[[PlanOnCluster], Iterator[Violation]]
-
-
-def _rule(code: str) -> Callable[[_Judge], _Judge]:
-    """Register what judges by ``code`` wherever Slurm was asked."""
-
-    def register(judge: _Judge) -> _Judge:
-        @rule(code)
-        def judge_forecast(context: RuleContext) -> Iterator[Violation]:
-            if context.on_cluster is not None:
-                yield from judge(context.on_cluster)
-
-        return judge
-
-    return register
 
 
 def _of_forecast(context: RuleContext, code: str) -> Iterator[Violation]:
@@ -44,11 +30,39 @@ def _of_forecast(context: RuleContext, code: str) -> Iterator[Violation]:
             yield Violation(refusal.words, refusal.hint, refusal.source)
 
 
-for _code in ("NC501", "NC508", "NC509", "NC530"):
-    rule(_code)(partial(_of_forecast, code=_code))
+_SIZE = "nodes ntasks gpus-per-node gres gpus"
+for _code, _title, _traits, _about in (
+    (
+        "NC501",
+        "more jobs than a user may have",
+        "of_partition closes_partition only_now",
+        "partition",
+    ),
+    ("NC508", "more than a whole group may have", "of_partition of_limit", _SIZE),
+    ("NC509", "a size that no job may have", "of_partition of_limit", _SIZE),
+    ("NC530", "licenses that Slurm does not have", "", "licenses"),
+):
+    rule(ERROR, _code, _title, _traits, about=_about)(partial(_of_forecast, code=_code))
 
 
-@_rule("NC511")
+def _waits(wait: Wait) -> Iterator[Violation]:
+    yield Violation(wait.words, source=wait.source)
+
+
+for _code, _title, _traits in (
+    ("NC502", "waits for a running job's end", "of_limit"),
+    ("NC503", "waits for GPUs a user may hold", "of_limit"),
+    ("NC504", "waits for free nodes", ""),
+    ("NC505", "waits for the partition", ""),
+    ("NC506", "waits as asked", ""),
+    ("NC507", "waits for what others hold of a shared limit", "of_limit"),
+    ("NC510", "waits for cores, nodes or memory a user may hold", "of_limit"),
+    ("NC531", "waits for licenses", ""),
+):
+    rule(WARNING, _code, _title, f"waits only_now {_traits}", about="partition")(_waits)
+
+
+@rule(ERROR, "NC511", "array index over MaxArraySize", "of_cluster", about="array")
 def array_index(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     text = on_cluster.plan.request.array
     if text is None:
@@ -66,7 +80,7 @@ def array_index(on_cluster: PlanOnCluster) -> Iterator[Violation]:
         )
 
 
-@_rule("NC512")
+@rule(WARNING, "NC512", "dependency on an unknown job", "of_cluster", about="dependency")
 def unknown_dependency(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     for number, taken in unknown_dependencies(on_cluster):
         then = "the job does not wait for it, however it ended"
@@ -76,7 +90,7 @@ def unknown_dependency(on_cluster: PlanOnCluster) -> Iterator[Violation]:
             yield _unknown(number, then)
 
 
-@_rule("NC529")
+@rule(ERROR, "NC529", "dependency that Slurm refuses", "of_cluster", about="dependency")
 def refused_dependency(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     for number, taken in unknown_dependencies(on_cluster):
         if taken is False:
@@ -100,7 +114,7 @@ def _qos_hint(on_cluster: PlanOnCluster) -> str:
     return f"leave -q out, or {use}" if may_leave_out else use
 
 
-@_rule("NC521")
+@rule(ERROR, "NC521", "QOS cannot be used", "of_cluster", about="qos")
 def qos_known(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     snapshot, name = on_cluster.snapshot, on_cluster.job_qos
     enforced = "qos" in snapshot.limits.config.enforce
@@ -124,7 +138,7 @@ def qos_known(on_cluster: PlanOnCluster) -> Iterator[Violation]:
         )
 
 
-@_rule("NC522")
+@rule(ERROR, "NC522", "account cannot be used", "of_cluster", about="account")
 def account_known(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     limits, asked = on_cluster.snapshot.limits, on_cluster.plan.request.account
     enforced = limits.qos is not None and "associations" in limits.config.enforce
@@ -140,7 +154,13 @@ def account_known(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     )
 
 
-@_rule("NC523")
+@rule(
+    ERROR,
+    "NC523",
+    "partition does not take this account or QOS",
+    "closes_partition of_cluster",
+    about="partition",
+)
 def partition_allows(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     partition = on_cluster.partition
     if partition is None:
@@ -180,7 +200,7 @@ def partition_allows(on_cluster: PlanOnCluster) -> Iterator[Violation]:
             )
 
 
-@_rule("NC526")
+@rule(ERROR, "NC526", "reservation that cannot be used", "of_cluster", about="reservation")
 def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     for message, hint in reservations.faults(on_cluster):
         yield Violation(message, hint, reservations.SOURCE)
@@ -193,7 +213,13 @@ def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
         )
 
 
-@_rule("NC527")
+@rule(
+    ERROR,
+    "NC527",
+    "fewer nodes than a job must have",
+    "of_partition of_cluster",
+    about="nodes ntasks nodelist",
+)
 def fewest_nodes(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     nodes, partition = on_cluster.plan.nodes, on_cluster.partition
     if partition is not None and nodes < partition.min_nodes:
@@ -205,7 +231,13 @@ def fewest_nodes(on_cluster: PlanOnCluster) -> Iterator[Violation]:
         )
 
 
-@_rule("NC528")
+@rule(
+    ERROR,
+    "NC528",
+    "partition takes no job from this machine",
+    "of_partition of_cluster",
+    about="partition",
+)
 def submit_host(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     snapshot, partition = on_cluster.snapshot, on_cluster.partition
     if partition is None or not partition.submit_hosts:
@@ -219,7 +251,7 @@ def submit_host(on_cluster: PlanOnCluster) -> Iterator[Violation]:
         )
 
 
-@rule("NC524")
+@rule(ERROR, "NC524", "too few nodes have the features", "of_nodes", about="constraint")
 def features(context: RuleContext) -> Iterator[Violation]:
     if context.forecast is None:
         return
@@ -260,7 +292,7 @@ def features(context: RuleContext) -> Iterator[Violation]:
     yield Violation(words, hint if text else "request less per node, or fewer nodes", source)
 
 
-@_rule("NC525")
+@rule(ERROR, "NC525", "excluded nodes", "of_nodes of_cluster", about="exclude")
 def excluded(on_cluster: PlanOnCluster) -> Iterator[Violation]:
     plan, text = on_cluster.plan, on_cluster.plan.request.exclude
     source = on_cluster.snapshot.says("scontrol show node")

@@ -33,7 +33,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(f"${name}" for name in names)
 
 
-@rule("NC338")
+@rule(WARNING, "NC338", "secret that others can read")
 def exposed_secret(context: RuleContext) -> Iterator[Violation]:
     request = context.plan.request
     masker = Masker()
@@ -65,7 +65,7 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-@rule("NC339")
+@rule(WARNING, "NC339", "argument with a dash that is not ASCII's", "of_launch of_step")
 def dash_in_argument(context: RuleContext) -> Iterator[Violation]:
     for word in context.plan.request.args:
         dash = other_dash(word[:1])
@@ -77,7 +77,7 @@ def dash_in_argument(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule("NC341")
+@rule(WARNING, "NC341", "variable that is not replaced", "of_launch")
 def stands_literally(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
     if plan.request.expand:
@@ -115,7 +115,7 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
             )
 
 
-@rule("NC342")
+@rule(ERROR, "NC342", "variable that cannot be replaced as meant", "of_launch")
 def cannot_be_expanded(context: RuleContext) -> Iterator[Violation]:
     plan, request = context.plan, context.plan.request
     if not request.expand:

@@ -293,15 +293,11 @@ def choose_partition(
     from neuronctl.gate.local_facts import gather_local_facts
     from neuronctl.gate.partition_choice import choose
     from neuronctl.planning import plan
-    from neuronctl.rules.script import ABOUT, NOW
     from neuronctl.submission.prepare import PlannedJob
 
     cluster, _ = cluster_of(own, catalog, asked)
     request = replace(request_of(own, cluster), partition="auto")
-    made = plan(request, cluster)
-    local = gather_local_facts(made)
-    problems = {code: one for code, one in local.problems.items() if code in NOW or code in ABOUT}
-    local = replace(local, of_script=True, has_directives=False, problems=problems)
-    choice = choose(request, catalog, cluster, local, interactive=False, ask=True)
+    local = gather_local_facts(plan(request, cluster))
+    choice = choose(request, catalog, cluster, local, interactive=False, ask=True, of_script=True)
     planned = PlannedJob(choice.plan, catalog, choice)
     return own.with_words(f"--partition={choice.plan.partition.name}"), planned

@@ -15,7 +15,6 @@ from neuronctl.launch import launchers
 from neuronctl.planning import AllocationPart, plan
 from neuronctl.request.job import JobRequest, Layer
 from neuronctl.request.job_file import configuration
-from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext, apply_rules
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
@@ -83,7 +82,7 @@ def prepare_launch(
         made = plan(request, cluster, place=replace(place, step_options=step_options))
     findings = apply_rules(RuleContext(made, catalog, gather_local_facts(made), reviewed=reviewed))
     # The other rules are about a job, and this allocation is one already.
-    of_launch = tuple(finding for finding in findings if CODES[finding.code].of_launch)
+    of_launch = tuple(finding for finding in findings if finding.rule.of_launch)
     return PreparedJob(made, of_launch, warnings=warnings)
 
 

@@ -289,9 +289,8 @@ def judge_plan(
     """As ``judge``, of a plan alone. said: what Slurm has said a moment ago."""
     from neuronctl.gate.judgement import judge_now
 
-    return judge_now(
-        plan, catalog, gather_local_facts(plan), _load_the_rest, fresh=fresh, said=said
-    )
+    context = RuleContext(plan, catalog, gather_local_facts(plan))
+    return judge_now(context, _load_the_rest, fresh=fresh, said=said)
 
 
 def judge_refused(

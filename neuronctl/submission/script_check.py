@@ -20,7 +20,6 @@ from neuronctl.frozen import dataclass, field, replace
 from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
-from neuronctl.rule_codes import CODES
 from neuronctl.rules import Finding, RuleContext, apply_rules
 from neuronctl.rules.script import SIZE, ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
@@ -156,14 +155,13 @@ def _checked(
     broken = _unreadable(text_read, header, shell)
     options = _known_options(header) if asking.ask_slurm else frozenset()
     facts = ScriptFacts(text_read, header, shell, made, broken, options, left_out)
-    forbidden = asking.cluster.policy.forbidden_options
-    found = check_script(facts, judged, forbidden, now=asking.now)
+    found = check_script(facts, judged, now=asking.now)
     verdict = None
     if assessed is not None and asking.now:
         # Only what holds for the script stands against it.
         held = [one.finding for one in found]
         refusals = tuple(one for one in held if one.refuses)
-        warnings = tuple(one for one in held if not one.refuses and not CODES[one.code].waits)
+        warnings = tuple(one for one in held if not one.refuses and not one.rule.waits)
         verdict = replace(assessed, refusals=refusals, warnings=warnings).verdict
     return CheckedScript(name, text, found, made, verdict)
 
@@ -272,8 +270,7 @@ def check_line(line: str, catalog: Catalog, cluster: Cluster) -> CheckedScript:
         request = as_request(header, name, cluster)
         made, judged, _ = _judged(request, asking, interactive=name != "sbatch")
     facts = ScriptFacts(line, header, ShellText((), (), None, frozenset()), made)
-    forbidden = cluster.policy.forbidden_options
-    return CheckedScript("command line", line, check_script(facts, judged, forbidden))
+    return CheckedScript("command line", line, check_script(facts, judged))
 
 
 _MOST_PARTITIONS = 100
@@ -304,18 +301,19 @@ def _judged(request: JobRequest, asking: _Asking, *, interactive: bool = False) 
 
 def _judge_one(request: JobRequest, asking: _Asking, interactive: bool) -> _Judged:
     made = plan(request, asking.cluster, interactive=interactive)
-    local = replace(gather_local_facts(made), of_script=True, comment_parts=asking.comment_parts)
+    context = RuleContext(
+        *(made, asking.catalog, gather_local_facts(made)),
+        of_script=True,
+        comment_parts=asking.comment_parts,
+    )
     here = local_cluster() if asking.ask_slurm else None
     if here is None and not asking.now:
         if _logs_elsewhere(made):
-            problems = {code: one for code, one in local.problems.items() if code != "NC411"}
-            local = replace(local, problems=problems)
-        return made, apply_rules(RuleContext(made, asking.catalog, local, reviewed=True)), None
+            context = replace(context, local=replace(context.local, log=None))
+        return made, apply_rules(replace(context, reviewed=True)), None
     from neuronctl.gate.judgement import judge_now
 
-    judgement = judge_now(
-        *(made, asking.catalog, local), fresh=asking.fresh, asked=asking.asked, said=asking.said
-    )
+    judgement = judge_now(context, fresh=asking.fresh, asked=asking.asked, said=asking.said)
     return made, judgement.findings, judgement
 
 

@@ -35,6 +35,7 @@ from slurm_answers import (
 
 from neuronctl.forecast.snapshot import Snapshot
 from neuronctl.rule_codes import CODES
+from neuronctl.rules import every_rule
 from neuronctl.slurm.snapshot import Limits
 
 # the limit, what is more, words of it, what just is not
@@ -532,7 +533,7 @@ def test_each_rule_at_its_boundary(
     code: str, wrong: Snapshot, asked: Any, words: List[str], right: Snapshot, instead: Any
 ) -> None:
     (found,) = (one for one in judged(wrong, **asked).findings if one.code == code)
-    assert found.severity == CODES[code].severity
+    assert found.severity == every_rule()[code].severity
     for word in words:
         assert word in found.message + found.hint
     assert code not in codes(judged(right, **instead))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Tuple
 
 import pytest
 from plan_builders import plan_of
@@ -37,9 +38,25 @@ def seen(**fields: Any) -> LocalFacts:
     return local_facts.gather_local_facts(plan_of(**{"script": "train.py", **fields}))
 
 
-def problem(facts: LocalFacts, code: str) -> str:
+def told(code: str, **fields: Any) -> Tuple[str, str]:
+    """(message, hint) of the rule's finding on this machine, if it finds anything."""
+    made = plan_of(**{"script": "train.py", **fields})
+    context = RuleContext(
+        made, Catalog({"toy": made.cluster}, "toy", ()), local_facts.gather_local_facts(made)
+    )
+    found = (one for one in apply_rules(context) if one.code == code)
+    return next(((one.message, one.hint) for one in found), ("", ""))
+
+
+def problem(code: str, **fields: Any) -> str:
     """Why something cannot be used, or ""."""
-    return facts.problems.get(code, ("", ""))[0]
+    return told(code, **fields)[0]
+
+
+def well(facts: LocalFacts) -> bool:
+    """Whether nothing is known against what the job needs."""
+    faults = (facts.chdir, facts.program, facts.image, facts.environment, facts.log)
+    return faults == (None,) * 5
 
 
 def test_all_is_well(here: Path) -> None:
@@ -48,7 +65,7 @@ def test_all_is_well(here: Path) -> None:
     assert made.directory == str(here.resolve())
     assert made.environment_bytes > 0
     assert not made.has_directives
-    assert not made.problems
+    assert well(made)
     assert made.built_for == ()
 
 
@@ -79,24 +96,22 @@ def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:
     os.mkfifo(here / "fifo.py")
     (here / "tool").write_text("#!/bin/sh\n")
     (here / "tool").chmod(0o644)
-    assert problem(seen(script=script), "NC401").startswith(words)
+    assert problem("NC401", script=script).startswith(words)
 
 
 def test_a_misspelt_program_is_told_the_nearest(here: Path) -> None:
     (here / "src").mkdir()
     (here / "src" / "train_ddp.py").touch()
-    assert problem(seen(script="tran.py"), "NC401").endswith(f" in {here}; did you mean train.py?")
-    assert problem(seen(script="src/train_dpp.py"), "NC401").endswith(
-        "; did you mean src/train_ddp.py?"
-    )
-    assert problem(seen(script="nowhere/train.py"), "NC401").endswith(f" in {here}")
+    assert problem("NC401", script="tran.py").endswith(f" in {here}; did you mean train.py?")
+    assert problem("NC401", script="src/train_dpp.py").endswith("; did you mean src/train_ddp.py?")
+    assert problem("NC401", script="nowhere/train.py").endswith(f" in {here}")
 
 
 def test_programs_that_can(here: Path) -> None:
     (here / "tool").write_text("#!/bin/sh\n")
     (here / "tool").chmod(0o755)
     for script in ("./tool", "sh", "train.py", str(here / "train.py")):
-        assert problem(seen(script=script), "NC401") == ""
+        assert problem("NC401", script=script) == ""
 
 
 def test_programs_that_the_job_brings(here: Path) -> None:
@@ -105,14 +120,14 @@ def test_programs_that_the_job_brings(here: Path) -> None:
         {"setup": ("PATH=$PATH:/opt/x",)},
         {"conda": "e"},
     ):
-        assert problem(seen(script="gmx_mpi", **given), "NC401") == ""
-        assert "no file" in problem(seen(script="none.py", **given), "NC401")
+        assert problem("NC401", script="gmx_mpi", **given) == ""
+        assert "no file" in problem("NC401", script="none.py", **given)
     tool = here / "env" / "bin" / "tool"
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
-    assert problem(seen(script="tool", venv="env"), "NC401") == ""
-    assert "no program 'tol'" in problem(seen(script="tol", venv="env"), "NC401")
+    assert problem("NC401", script="tool", venv="env") == ""
+    assert "no program 'tol'" in problem("NC401", script="tol", venv="env")
 
 
 def test_a_batch_script_is_known_by_its_directives(here: Path) -> None:
@@ -124,20 +139,19 @@ def test_a_batch_script_is_known_by_its_directives(here: Path) -> None:
 
 def test_in_a_container_only_a_file_is_looked_for(here: Path) -> None:
     (here / "image.sif").write_bytes(SIF_X86)
-    assert problem(seen(script="only-in-there", container="image.sif"), "NC401") == ""
-    assert "no file" in problem(seen(script="none.py", container="image.sif"), "NC401")
+    assert problem("NC401", script="only-in-there", container="image.sif") == ""
+    assert "no file" in problem("NC401", script="none.py", container="image.sif")
 
 
 # ----------------------------------------------------------- images and environments
 
 
 def test_images(here: Path) -> None:
-    assert problem(seen(container="none.sif"), "NC403") == "no container image 'none.sif'"
-    assert problem(seen(container="docker://ubuntu"), "NC403") == ""
+    assert problem("NC403", container="none.sif") == "no container image 'none.sif'"
+    assert problem("NC403", container="docker://ubuntu") == ""
     (here / "image.sif").write_bytes(SIF_X86)
-    made = seen(container="image.sif")
-    assert problem(made, "NC403") == ""
-    assert made.built_for == (("the image image.sif", "x86_64"),)
+    assert problem("NC403", container="image.sif") == ""
+    assert seen(container="image.sif").built_for == (("the image image.sif", "x86_64"),)
 
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(here: Path) -> None:
@@ -164,21 +178,21 @@ def test_a_bare_image_is_sought_in_the_clusters_directories(here: Path) -> None:
 
 
 def test_environments(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "no virtual environment 'env'" in problem(seen(venv="env"), "NC406")
-    assert "python3 -m venv env;" in seen(venv="env").problems["NC406"][1]
+    assert "no virtual environment 'env'" in problem("NC406", venv="env")
+    assert "python3 -m venv env;" in told("NC406", venv="env")[1]
     (here / "env" / "bin").mkdir(parents=True)
-    assert "no bin/activate" in problem(seen(venv="env"), "NC406")
+    assert "no bin/activate" in problem("NC406", venv="env")
     (here / "env" / "bin" / "activate").touch()
-    assert problem(seen(venv="env"), "NC406") == ""
-    assert "'./none'" in problem(seen(conda="./none"), "NC406")
+    assert problem("NC406", venv="env") == ""
+    assert "'./none'" in problem("NC406", conda="./none")
     monkeypatch.setenv("PATH", str(here))
-    assert "--conda needs 'conda'" in problem(seen(conda="base"), "NC406")
-    assert "--module NAME" in seen(conda="base").problems["NC406"][1]
-    assert problem(seen(conda="base", setup=(". conda.sh",)), "NC406") != "", "too late"
-    assert problem(seen(conda="base", setup_first=(". conda.sh",)), "NC406") == ""
-    assert problem(seen(conda="base", modules=("conda",)), "NC406") == ""
+    assert "--conda needs 'conda'" in problem("NC406", conda="base")
+    assert "--module NAME" in told("NC406", conda="base")[1]
+    assert problem("NC406", conda="base", setup=(". conda.sh",)) != "", "too late"
+    assert problem("NC406", conda="base", setup_first=(". conda.sh",)) == ""
+    assert problem("NC406", conda="base", modules=("conda",)) == ""
     (here / "conda").touch(mode=0o755)
-    assert problem(seen(conda="base"), "NC406") == ""
+    assert problem("NC406", conda="base") == ""
 
 
 def test_where_conda_is_found(
@@ -226,19 +240,20 @@ def test_everything_is_looked_up_in_the_jobs_directory(here: Path) -> None:
     (project / "image.sif").write_bytes(SIF_X86)
     fields = {"script": "own.py", "output": "logs/%j", "chdir": str(project)}
     facts = seen(**fields, venv="venv")
-    assert facts.problems == {} and facts.directory == str(project.resolve())
-    assert facts.needs_ranks == "calls init_process_group"
+    assert well(facts) and facts.directory == str(project.resolve())
+    assert facts.needs_ranks == "init_process_group"
     facts = seen(**fields, container="image.sif")
-    assert facts.problems == {} and facts.built_for == (("the image image.sif", "x86_64"),)
-    assert problem(seen(**{**fields, "script": "train.py"}), "NC401").startswith(
+    assert well(facts) and facts.built_for == (("the image image.sif", "x86_64"),)
+    assert problem("NC401", **{**fields, "script": "train.py"}).startswith(
         f"no file 'train.py' in {project}"
     )
-    assert problem(seen(**{**fields, "output": "x/%j"}), "NC411").startswith(
+    assert problem("NC411", **{**fields, "output": "x/%j"}).startswith(
         f"the log directory '{project}/x' does not exist"
     )
-    facts = seen(**{**fields, "chdir": f"{here}/~/x"})
-    assert set(facts.problems) == {"NC412"}, "the rest is in a directory that is not there"
-    assert "Slurm takes ~ as a name" in facts.problems["NC412"][1]
+    gone = {**fields, "chdir": f"{here}/~/x"}
+    facts = seen(**gone)
+    assert well(dataclasses.replace(facts, chdir=None)), "they are in a directory that is not there"
+    assert "Slurm takes ~ as a name" in told("NC412", **gone)[1]
 
 
 @pytest.mark.parametrize("option", ["venv", "conda"])
@@ -254,31 +269,29 @@ def test_what_an_environments_interpreter_was_built_for(here: Path, option: str)
 
 
 def test_log_files(here: Path) -> None:
-    made = seen(output="no ne/%x_%j.out")
-    assert problem(made, "NC411").startswith(
-        "the log directory 'no ne' does not exist; the job would"
-    )
-    assert "mkdir -p 'no ne';" in made.problems["NC411"][1]
+    words, hint = told("NC411", output="no ne/%x_%j.out")
+    assert words.startswith("the log directory 'no ne' does not exist; the job would")
+    assert "mkdir -p 'no ne';" in hint
     for pattern in ("%j/x.out", "runs/%4A/x.out"):
-        made = seen(output=pattern)
-        assert "cannot exist yet: it is named after the job id" in problem(made, "NC411")
-        assert "-o %x_%j.out" in made.problems["NC411"][1]
-    assert "the log directory '%j' does not exist" in problem(seen(output="%%j/x"), "NC411")
+        words, hint = told("NC411", output=pattern)
+        assert "cannot exist yet: it is named after the job id" in words
+        assert "-o %x_%j.out" in hint
+    assert "the log directory '%j' does not exist" in problem("NC411", output="%%j/x")
     (here / "train_1.out").mkdir()
-    assert "the log file 'train_1.out' is a directory" in problem(seen(), "NC411")
-    assert problem(seen(output="/dev/null"), "NC411") == ""
+    assert "the log file 'train_1.out' is a directory" in problem("NC411")
+    assert problem("NC411", output="/dev/null") == ""
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="nothing is closed to root")
 def test_what_is_closed(here: Path) -> None:
     (here / "logs").mkdir(mode=0o500)
-    assert "you cannot write to" in problem(seen(output="logs/%j"), "NC411")
+    assert "you cannot write to" in problem("NC411", output="logs/%j")
     (here / "image.sif").write_bytes(SIF_X86)
     (here / "image.sif").chmod(0)
-    assert "permission denied" in problem(seen(container="image.sif"), "NC403")
+    assert "permission denied" in problem("NC403", container="image.sif")
     (here / "secret.py").write_text("")
     (here / "secret.py").chmod(0)
-    assert "cannot read" in problem(seen(script="secret.py"), "NC401")
+    assert "cannot read" in problem("NC401", script="secret.py")
 
 
 # ------------------------------------------------------------- what the program's text shows
@@ -287,10 +300,10 @@ def test_what_is_closed(here: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "needs"),
     [
-        ('dist.init_process_group("nccl")', "calls init_process_group"),
-        ("dist.init_process_group(\n    backend=b,\n)", "calls init_process_group"),
-        ('rank = int(os.environ["LOCAL_RANK"])', "reads LOCAL_RANK"),
-        ("n = os.environ['WORLD_SIZE']\nif rank == 0:\n    save()", "reads WORLD_SIZE"),
+        ('dist.init_process_group("nccl")', "init_process_group"),
+        ("dist.init_process_group(\n    backend=b,\n)", "init_process_group"),
+        ('rank = int(os.environ["LOCAL_RANK"])', "LOCAL_RANK"),
+        ("n = os.environ['WORLD_SIZE']\nif rank == 0:\n    save()", "WORLD_SIZE"),
         # It may be well without a launcher.
         ("print('training')", ""),
         ('# dist.init_process_group("nccl")', ""),
@@ -361,11 +374,11 @@ def test_a_program_that_needs_a_launcher_is_told_of_torchrun(here: Path) -> None
     ],
 )
 def test_shell_text_that_bash_cannot_read(text: str, where: str) -> None:
-    (found,) = seen(script=None, body=text).broken_texts
+    found = problem("NC407", script=None, body=text)
     assert found.startswith("bash cannot read the shell text, line ") and where in found
     lines = tuple(text.rstrip("\n").split("\n"))
     for option in ("setup", "setup_first"):
-        (found,) = seen(**{option: lines}).broken_texts
+        found = problem("NC407", **{option: lines})
         assert found.startswith(f"bash cannot read --{option.replace('_', '-')}, line ")
     # Lines of an option are one text.
     assert (
@@ -377,7 +390,7 @@ def test_each_step_with_broken_shell_text_is_named() -> None:
     broken, well = StepRequest(body="fi\n"), StepRequest(body="x\n")
     steps = (well, broken, StepRequest(together=(well, broken)))
     found = seen(script=None, steps=steps).broken_texts
-    assert [one.partition(":")[0] for one in found] == ["step 2", "step 3, part 2"]
+    assert [one.partition(":")[0] for one, _ in found] == ["step 2", "step 3, part 2"]
 
 
 def test_shell_text_that_bash_reads_is_no_finding() -> None:

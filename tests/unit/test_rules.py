@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from plan_builders import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
 
+from neuronctl.batchscript.model import SourceSpan
 from neuronctl.catalog.model import (
     Catalog,
     Citation,
@@ -20,9 +21,12 @@ from neuronctl.catalog.model import (
     path_key,
 )
 from neuronctl.rule_codes import CODES
-from neuronctl.rules import LocalFacts, RuleContext, apply_rules
+from neuronctl.rules import LocalFacts, RuleContext, apply_rules, every_rule
+from neuronctl.rules.base import Fault, Kind
+from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
+BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False, False)
 FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
 WORD = policy(comment=CommentPolicy(required=True, form="word", values=("pytorch", "python")))
 PYXIS: Dict[str, Any] = {"container": "x.sif", "container_runtime": "pyxis", "launcher": "srun"}
@@ -439,20 +443,20 @@ CASES: List[Case] = [
     ),
     (
         "NC412",
-        here(problems={"NC412": ("there is no directory", "x")}),
-        ["there is no directory", "x"],
-        here(),
+        {"chdir": "~/x", **here(chdir=Fault(Kind.MISSING))},
+        ["there is no directory '~/x'", "write the home directory out"],
+        {"chdir": "~/x", **here()},
     ),
     (
         "NC406",
-        here(problems={"NC406": ("no conda", "x")}),
-        ["no conda", "x"],
+        here(environment=Fault(Kind.NO_CONDA)),
+        ["--conda needs 'conda'", "--setup-first"],
         here(),
     ),
     (
         "NC407",
-        here(broken_texts=("bash cannot read --setup, line 1",)),
-        ["bash cannot read --setup, line 1", "open quote"],
+        here(broken_texts=(("bash cannot read --setup", BROKEN),)),
+        ["bash cannot read --setup, line 1, column 2: syntax error", "open quote"],
         here(),
     ),
     ("NC312", {"nodelist": "n["}, ["--nodelist=n["], {"nodelist": "n1"}),
@@ -594,7 +598,7 @@ CASES: List[Case] = [
         ["--bind, --cleanenv without --container"],
         {"binds": ("/data",), "container": "x.sif"},
     ),
-    ("NC403", here(problems={"NC403": ("there is no x.sif", "")}), ["there is no x.sif"], here()),
+    ("NC403", here(image=Fault(Kind.MISSING, "x.sif")), ["no container image 'x.sif'"], here()),
     (
         "NC404",
         here(built_for=(("the image x.sif", "aarch64"),)),
@@ -620,7 +624,7 @@ CASES: List[Case] = [
             "where": MODULES,
         },
     ),
-    ("NC401", here(problems={"NC401": ("there is no x.py", "")}), ["there is no x.py"], here()),
+    ("NC401", here(program=Fault(Kind.NO_FILE)), ["'train.py' is not a file"], here()),
     (
         "NC311",
         {"sbatch": ("export=NONE",), "env": (("HF_TOKEN", "hf_secret"),)},
@@ -630,8 +634,8 @@ CASES: List[Case] = [
     ("NC402", here(has_directives=True), ["train.py is a batch script"], here()),
     (
         "NC411",
-        here(problems={"NC411": ("'logs' is missing", "")}),
-        ["'logs' is missing"],
+        here(log=Fault(Kind.MISSING, "logs")),
+        ["the log directory 'logs' does not exist", "mkdir -p logs"],
         here(),
     ),
 ]
@@ -659,12 +663,13 @@ def test_every_rule_has_cases() -> None:
 
 
 def test_a_setup_line_may_provide_the_program() -> None:
-    missing = here(problems={"NC401": ("no file 'x.py'", "")})["here"]
+    missing = here(program=Fault(Kind.MISSING))["here"]
     (found,) = (
         one for one in findings(here=missing, setup=("cd ../other",)) if one.code == "NC401"
     )
     assert found.severity == "warning"
-    assert found.message == "no file 'x.py', unless a setup line provides it"
+    words = "no file 'train.py' in /scratch/kim/run, unless a setup line provides it"
+    assert found.message == words
 
 
 def test_codes_have_one_form_and_order() -> None:
@@ -737,12 +742,11 @@ def test_old_comment_is_answered_with_what_to_type() -> None:
 
 def test_severities() -> None:
     """Mistakes that Slurm would refuse or never start are errors; usual exceptions only warn."""
-    warnings = {code for code, one in CODES.items() if one.severity == "warning"}
+    warnings = {code for code, one in every_rule().items() if one.severity == "warning"}
     assert {"NC203", "NC304", "NC321"} <= warnings
     assert not {"NC101", "NC111", "NC121", "NC141", "NC201", "NC211"} & warnings
-    missing = {
-        "here": LocalFacts("kim", "/", problems=dict.fromkeys(("NC401", "NC411"), ("gone", "")))
-    }
+    gone = Fault(Kind.MISSING, "gone")
+    missing = {"here": LocalFacts("kim", "/", program=gone, log=gone)}
     assert [one.severity for one in findings(partition="old", gpus_per_node=1, **missing)] == [
         "error",
         "error",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl import units
-from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
+from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Refused, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import running
 from neuronctl.frozen import dataclass, replace
@@ -14,7 +14,6 @@ from neuronctl.slurm.snapshot import MyJob
 from neuronctl.words import counted
 
 _GPU = "gres/gpu"
-_NEVER = "Slurm may accept it but never start it"
 _WHEN_UNKNOWN = "when is not known"
 
 
@@ -74,14 +73,7 @@ def _rank(limit: Limit) -> Tuple[int, bool]:
 
 def _closed(limit: Limit, on_cluster: PlanOnCluster) -> Refusal:
     """The refusal of any job, whatever its size."""
-    submitted = limit.about.counts == Counts.SUBMITTED
-    return Refusal(
-        "NC501",
-        f"{limit.holder} lets no job {'into the queue' if submitted else 'run'} ({limit.named}): "
-        f"{'Slurm refuses it' if submitted else _NEVER}",
-        "use another partition, QOS or account",
-        on_cluster.source(limit),
-    )
+    return Refusal(Refused.CLOSED, limit, 1, on_cluster.source(limit))
 
 
 # ------------------------------------------------------------------------ a user's jobs
@@ -89,23 +81,9 @@ def _closed(limit: Limit, on_cluster: PlanOnCluster) -> Refusal:
 
 def _submitted(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     now, size = usage(limit, on_cluster), on_cluster.array_size
-    if now.used + size <= limit.figure:
-        return
-    left = max(0, now.left)
-    more = "1 more" if size == 1 else f"the array's {size} tasks"
-    hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
-    if size > limit.figure:
-        hint = f"split it: an array of at most {counted(limit.figure, 'task')} fits"
-        hint += f", of {left} now" if 0 < left < limit.figure else ""
-    elif size > 1 and left:
-        hint += f"; {left} more would still be accepted"
-    yield Refusal(
-        "NC501",
-        f"you have {counted(now.used, 'job')} in the queue and may have {limit.figure}; {more} "
-        "would be refused",
-        hint,
-        on_cluster.source(limit),
-    )
+    if now.used + size > limit.figure:
+        source = on_cluster.source(limit)
+        yield Refusal(Refused.QUEUE, replace(limit, used=now.used), size, source)
 
 
 def _running(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -251,26 +229,13 @@ def _of_each(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 def _sized(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """The refusal of a size that no job may have; a doubt where it is not known."""
-    about, wanted = limit.about, _wanted(limit, on_cluster)
+    wanted = _wanted(limit, on_cluster)
     if wanted is None:
         if _concerns(limit, on_cluster):
             yield Doubt(f"how much the job takes of {_told(limit)} is not known")
         return
-    if limit.allows(wanted):
-        return
-    whose = {Per.USER: "a user of", Per.ACCOUNT: "an account in"}.get(about.per, "a job in")
-    may = "may use" if about.counts == Counts.TRES_MINUTES else "may have"
-    may = "may hold" if about.per in (Per.USER, Per.ACCOUNT) else may
-    each = " per node" if about.per == Per.NODE else ""
-    figure = f"must have at least {limit.figure}" if about.minimum else f"{may} {limit.figure}"
-    named = f" ({limit.kind})" if limit.scope == Scope.PARTITION else ""
-    yield Refusal(
-        "NC509",
-        f"requested {limit.amount(wanted)}{each}; {whose} {limit.holder} "
-        f"{figure}{each}{named}: {_NEVER}",
-        "change the size, or use another QOS",
-        on_cluster.source(limit),
-    )
+    if not limit.allows(wanted):
+        yield Refusal(Refused.SIZE, limit, wanted, on_cluster.source(limit))
 
 
 def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
@@ -292,14 +257,9 @@ def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
 
 
 def _group_submitted(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    if limit.used + on_cluster.array_size > limit.figure:
-        yield Refusal(
-            "NC508",
-            f"{_group(limit)} has {limit.used} of at most {limit.amount(limit.figure)} in the "
-            "queue, those of all its users together",
-            "wait until some end, or use another QOS or account",
-            on_cluster.source(limit),
-        )
+    size = on_cluster.array_size
+    if limit.used + size > limit.figure:
+        yield Refusal(Refused.GROUP_QUEUE, limit, size, on_cluster.source(limit))
 
 
 def _group_running(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -307,8 +267,8 @@ def _group_running(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]
         yield from taken_first(limit, on_cluster, 1)
         return
     words = (
-        f"{_group(limit)} has {limit.used} of at most {limit.amount(limit.figure)} running, those "
-        f"of all its users together; the job must wait until one ends; {_WHEN_UNKNOWN}"
+        f"{group_of(limit)} has {limit.used} of at most {limit.amount(limit.figure)} running, "
+        f"those of all its users together; the job must wait until one ends; {_WHEN_UNKNOWN}"
     )
     yield Wait("NC507", limit.reason, words, on_cluster.source(limit), of_jobs=True)
 
@@ -326,8 +286,8 @@ def _group_tres(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     elif limit.tres != "node" or limit.about.counts != Counts.TRES:
         # A node counts once (node_limits).
         words = (
-            f"jobs of {_group(limit)} hold {limit.used} of {limit.amount(limit.figure)} together; "
-            f"{wanted} more must wait until some end; {_WHEN_UNKNOWN}"
+            f"jobs of {group_of(limit)} hold {limit.used} of {limit.amount(limit.figure)} "
+            f"together; {wanted} more must wait until some end; {_WHEN_UNKNOWN}"
         )
         yield Wait("NC507", limit.reason, words, on_cluster.source(limit))
 
@@ -355,13 +315,7 @@ def _group_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 
 def _never(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Refusal:
-    return Refusal(
-        "NC508",
-        f"requested {limit.amount(wanted)}; all jobs of {limit.holder} together may have "
-        f"{limit.figure} ({limit.kind}): it would never start",
-        "request less, or use another QOS or account",
-        on_cluster.source(limit),
-    )
+    return Refusal(Refused.GROUP_SIZE, limit, wanted, on_cluster.source(limit))
 
 
 def taken_first(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
@@ -389,7 +343,7 @@ def taken_first(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterato
 # ----------------------------------------------------------------------------- words
 
 
-def _group(limit: Limit) -> str:
+def group_of(limit: Limit) -> str:
     return limit.holder if limit.about.per == Per.GROUP else f"your account in {limit.holder}"
 
 

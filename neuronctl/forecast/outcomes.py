@@ -6,15 +6,29 @@ from typing import Optional, Union
 
 from neuronctl.catalog.model import Citation
 from neuronctl.frozen import dataclass
+from neuronctl.slurm.limits import Limit
+
+
+class Refused:
+    """Why a limit refuses a job."""
+
+    CLOSED = "it lets no job in"
+    QUEUE = "the user's jobs in the queue are too many"
+    GROUP_QUEUE = "the group's jobs in the queue are too many"
+    SIZE = "no job may have so much"
+    GROUP_SIZE = "all jobs of the group together may not have so much"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """What Slurm refuses, or takes and never starts. code: the rule's."""
+    """A limit for which Slurm refuses the job, or takes it and never starts it. kind: of Refused.
 
-    code: str
-    words: str
-    hint: str
+    limit: with what is used of it. wanted: what the job takes of it. source: who says its figure.
+    """
+
+    kind: str
+    limit: Limit
+    wanted: int
     source: Citation
 
 

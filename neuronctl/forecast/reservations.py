@@ -11,7 +11,7 @@ from neuronctl.forecast.snapshot import Snapshot, is_reserved, slurm_says
 from neuronctl.frozen import dataclass
 from neuronctl.slurm.scontrol import Reservation, names_of
 from neuronctl.units import hosts
-from neuronctl.words import counted, moment, verb
+from neuronctl.words import moment
 
 SOURCE = slurm_says("scontrol show reservation")
 
@@ -37,7 +37,7 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     parts: Dict[str, int] = {}
     by = []
     for reservation in snapshot.reservations:
-        over = reservation.end <= snapshot.asked_at or reservation.name in _own_names(on_cluster)
+        over = reservation.end <= snapshot.asked_at or reservation.name in own_names(on_cluster)
         if over or (ends is not None and reservation.start >= ends):
             continue
         known = names_of(snapshot.nodes).intersection(hosts(reservation.node_list))
@@ -62,7 +62,7 @@ def _is_whole(reservation: Reservation, snapshot: Snapshot) -> bool:
     return reservation.cores is None or reservation.cores >= total
 
 
-def _own_names(on_cluster: PlanOnCluster) -> List[str]:
+def own_names(on_cluster: PlanOnCluster) -> List[str]:
     return (on_cluster.plan.request.reservation or "").split(",")
 
 
@@ -78,9 +78,9 @@ def own_nodes(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
     own = [
         reservation
         for reservation in snapshot.reservations or ()
-        if reservation.name in _own_names(on_cluster)
+        if reservation.name in own_names(on_cluster)
     ]
-    if len(_own_names(on_cluster)) > 1 or not own or not own[0].node_list:
+    if len(own_names(on_cluster)) > 1 or not own or not own[0].node_list:
         return None
     if "FLEX" in own[0].flags:
         return everywhere
@@ -104,72 +104,13 @@ def in_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
 def check_reservation(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """The wait for the beginning of the first of the job's own reservations."""
     known = on_cluster.snapshot.reservations or ()
-    own = [one for one in known if one.name in _own_names(on_cluster)]
+    own = [one for one in known if one.name in own_names(on_cluster)]
     start = min((one.start for one in own if "FLEX" not in one.flags), default=0)
     if len(own) > 1 and any("FLEX" in one.flags for one in own):
         return
     if start > on_cluster.snapshot.asked_at:
         words = f"reservation {on_cluster.plan.request.reservation} begins at {moment(start)}"
         yield Wait("NC506", "Reservation", words, SOURCE, start)
-
-
-def faults(on_cluster: PlanOnCluster) -> Iterator[Tuple[str, str]]:
-    """(message, hint) of each thing for which Slurm refuses ``--reservation``."""
-    plan, snapshot = on_cluster.plan, on_cluster.snapshot
-    if plan.request.reservation is None or snapshot.reservations is None:
-        return
-    known = {reservation.name: reservation for reservation in snapshot.reservations}
-    for name in plan.request.reservation.split(","):
-        if name not in known:
-            yield f"no reservation '{name}'", f"there are: {', '.join(known) or 'none'}"
-            continue
-        reservation = known[name]
-        for kind, own, allowed in (
-            ("user", snapshot.user, reservation.users),
-            ("account", on_cluster.account, reservation.accounts),
-        ):
-            out = f"-{own}" in allowed or (
-                own not in allowed and any(not word.startswith("-") for word in allowed)
-            )
-            if own and out:
-                yield (
-                    f"reservation {name} is for {kind} {', '.join(allowed)}; this job's {kind} is "
-                    f"{own}",
-                    "leave --reservation out, or ask its owner",
-                )
-        yield from _too_small(reservation, on_cluster)
-        if reservation.end <= snapshot.asked_at:
-            yield f"reservation {name} ended at {moment(reservation.end)}", "leave it out"
-
-
-def _too_small(reservation: Reservation, on_cluster: PlanOnCluster) -> Iterator[Tuple[str, str]]:
-    """The fault that a job of this reservation alone cannot have its nodes there."""
-    plan, names = on_cluster.plan, set(hosts(reservation.node_list))
-    several = len(_own_names(on_cluster)) > 1
-    if not on_cluster.pool or not names or several or "FLEX" in reservation.flags:
-        return
-    has = len(names & names_of(on_cluster.pool))
-    others = sorted(on_cluster.required_hosts - names)
-    hint = f"its nodes are {reservation.node_list}"
-    begun = reservation.start <= on_cluster.snapshot.asked_at
-    if has < plan.nodes:
-        yield (
-            f"requested {counted(plan.nodes, 'node')}; reservation {reservation.name} has {has} of "
-            f"the nodes of {plan.partition.name}",
-            hint,
-        )
-    elif begun and has - len(names & set(hosts(plan.request.exclude))) < plan.nodes:
-        yield (
-            f"requested {counted(plan.nodes, 'node')}; --exclude={plan.request.exclude} leaves "
-            f"fewer of reservation {reservation.name}",
-            f"{hint}: exclude fewer",
-        )
-    elif others:
-        yield (
-            f"{', '.join(others)} (--nodelist) {verb(len(others))} not in reservation "
-            f"{reservation.name}",
-            hint,
-        )
 
 
 def shorter(reserved: ReservedNodes, snapshot: Snapshot) -> str:

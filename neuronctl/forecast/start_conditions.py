@@ -9,7 +9,7 @@ import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from neuronctl import units
-from neuronctl.forecast.outcomes import Doubt, Outcome, Refusal, Wait
+from neuronctl.forecast.outcomes import Doubt, Outcome, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
 from neuronctl.frozen import dataclass
@@ -54,7 +54,9 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         yield Doubt(words, refusable=True)
     for option in request.sbatch:
         name, _, value = option.partition("=")
-        if name in ("hold", "begin") or (name == "licenses" and _licenses(on_cluster) is not None):
+        if name in ("hold", "begin") or (
+            name == "licenses" and licenses_asked(on_cluster) is not None
+        ):
             continue
         if name not in _HARMLESS or not re.fullmatch(_HARMLESS[name], value, re.ASCII):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
@@ -62,8 +64,8 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 
 def check_licenses(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Whether Slurm has the licenses of ``--sbatch licenses``, and whether they are free."""
-    snapshot, asked = on_cluster.snapshot, _licenses(on_cluster)
+    """Whether the licenses of ``--sbatch licenses`` are free, of those that Slurm has."""
+    snapshot, asked = on_cluster.snapshot, licenses_asked(on_cluster)
     if not asked:
         return
     source = slurm_says("scontrol show licenses", snapshot.asked_at)
@@ -73,25 +75,22 @@ def check_licenses(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     reserved = _counts(kept) or {}
     for name, count in asked.items():
         total, free = (snapshot.licenses or {}).get(name, (0, 0))
-        fault = f"requested {counted(count, 'license')} '{name}'; Slurm has {total or 'none'}"
-        if count > total or name not in (snapshot.licenses or {}):
-            every = (snapshot.licenses or {}).items()
-            known = ", ".join(f"{one} ({number})" for one, (number, _) in every) or "none"
-            yield Refusal("NC530", fault, f"Slurm's licenses: {known}", source)
-        elif count > free:
-            yield Wait(
-                "NC531",
-                "Licenses",
-                f"{fault}, of which {free or 'none'} {verb(free or 1)} free",
-                source,
-            )
+        if count > total:
+            continue  # a rule refuses it
+        if count > free:
+            words = f"{asked_and_there(name, count, total)}, of which {free or 'none'} "
+            yield Wait("NC531", "Licenses", f"{words}{verb(free or 1)} free", source)
         elif count > free - reserved.get(name, 0) or (count and on_cluster.unscheduled.jobs):
             yield Doubt(
                 f"whether enough of license '{name}' is left is not known", cause="Licenses"
             )
 
 
-def _licenses(on_cluster: PlanOnCluster) -> Optional[Dict[str, int]]:
+def asked_and_there(name: str, count: int, total: int) -> str:
+    return f"requested {counted(count, 'license')} '{name}'; Slurm has {total or 'none'}"
+
+
+def licenses_asked(on_cluster: PlanOnCluster) -> Optional[Dict[str, int]]:
     """How many of each license it requests; None where that, or what Slurm has, is not known."""
     text = on_cluster.plan.request.sbatch_value("licenses")
     return None if text is None or on_cluster.snapshot.licenses is None else _counts(text)

@@ -12,37 +12,114 @@ from typing import Iterator
 from neuronctl.forecast import reservations
 from neuronctl.forecast.features import feature_names
 from neuronctl.forecast.free_nodes import is_large_enough
-from neuronctl.forecast.outcomes import Wait
+from neuronctl.forecast.limits import group_of
+from neuronctl.forecast.outcomes import Refusal, Refused, Wait
 from neuronctl.forecast.plan_on_cluster import PlanOnCluster
 from neuronctl.forecast.snapshot import slurm_says
-from neuronctl.forecast.start_conditions import unknown_dependencies
+from neuronctl.forecast.start_conditions import (
+    asked_and_there,
+    licenses_asked,
+    unknown_dependencies,
+)
 from neuronctl.rule_codes import ERROR, WARNING
 from neuronctl.rules.base import RuleContext, Violation, rule
-from neuronctl.slurm.scontrol import names_of
+from neuronctl.slurm.limits import Counts, Per, Scope
+from neuronctl.slurm.scontrol import Reservation, names_of
 from neuronctl.units import hosts
-from neuronctl.words import counted, verb
+from neuronctl.words import counted, moment, verb
+
+_NEVER = "Slurm may accept it but never start it"
 
 
-def _of_forecast(context: RuleContext, code: str) -> Iterator[Violation]:
-    """What the forecast found already."""
-    for refusal in context.forecast.refusals if context.forecast is not None else ():
-        if refusal.code == code:
-            yield Violation(refusal.words, refusal.hint, refusal.source)
+def _refusals(context: RuleContext, *kinds: str) -> Iterator[Refusal]:
+    every = () if context.forecast is None else context.forecast.refusals
+    return (refusal for refusal in every if refusal.kind in kinds)
+
+
+@rule(
+    ERROR, "NC501", "more jobs than a user may have", "closes_partition only_now", about="partition"
+)
+def jobs_in_queue(context: RuleContext) -> Iterator[Violation]:
+    for refusal in _refusals(context, Refused.CLOSED, Refused.QUEUE):
+        limit, size = refusal.limit, refusal.wanted
+        if refusal.kind == Refused.CLOSED:
+            submitted = limit.about.counts == Counts.SUBMITTED
+            yield Violation(
+                f"{limit.holder} lets no job {'into the queue' if submitted else 'run'} "
+                f"({limit.named}): {'Slurm refuses it' if submitted else _NEVER}",
+                "use another partition, QOS or account",
+                refusal.source,
+            )
+            continue
+        left = max(0, limit.figure - limit.used)
+        more = "1 more" if size == 1 else f"the array's {size} tasks"
+        hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
+        if size > limit.figure:
+            hint = f"split it: an array of at most {counted(limit.figure, 'task')} fits"
+            hint += f", of {left} now" if 0 < left < limit.figure else ""
+        elif size > 1 and left:
+            hint += f"; {left} more would still be accepted"
+        yield Violation(
+            f"you have {counted(limit.used, 'job')} in the queue and may have {limit.figure}; "
+            f"{more} would be refused",
+            hint,
+            refusal.source,
+        )
 
 
 _SIZE = "nodes ntasks gpus-per-node gres gpus"
-for _code, _title, _traits, _about in (
-    (
-        "NC501",
-        "more jobs than a user may have",
-        "of_partition closes_partition only_now",
-        "partition",
-    ),
-    ("NC508", "more than a whole group may have", "of_partition of_limit", _SIZE),
-    ("NC509", "a size that no job may have", "of_partition of_limit", _SIZE),
-    ("NC530", "licenses that Slurm does not have", "", "licenses"),
-):
-    rule(ERROR, _code, _title, _traits, about=_about)(partial(_of_forecast, code=_code))
+
+
+@rule(ERROR, "NC508", "more than a whole group may have", "of_partition of_limit", about=_SIZE)
+def more_than_a_group(context: RuleContext) -> Iterator[Violation]:
+    for refusal in _refusals(context, Refused.GROUP_QUEUE, Refused.GROUP_SIZE):
+        limit = refusal.limit
+        if refusal.kind == Refused.GROUP_QUEUE:
+            yield Violation(
+                f"{group_of(limit)} has {limit.used} of at most {limit.amount(limit.figure)} in "
+                "the queue, those of all its users together",
+                "wait until some end, or use another QOS or account",
+                refusal.source,
+            )
+        else:
+            yield Violation(
+                f"requested {limit.amount(refusal.wanted)}; all jobs of {limit.holder} together "
+                f"may have {limit.figure} ({limit.kind}): it would never start",
+                "request less, or use another QOS or account",
+                refusal.source,
+            )
+
+
+@rule(ERROR, "NC509", "a size that no job may have", "of_partition of_limit", about=_SIZE)
+def size_of_no_job(context: RuleContext) -> Iterator[Violation]:
+    for refusal in _refusals(context, Refused.SIZE):
+        limit, about = refusal.limit, refusal.limit.about
+        whose = {Per.USER: "a user of", Per.ACCOUNT: "an account in"}.get(about.per, "a job in")
+        may = "may use" if about.counts == Counts.TRES_MINUTES else "may have"
+        may = "may hold" if about.per in (Per.USER, Per.ACCOUNT) else may
+        each = " per node" if about.per == Per.NODE else ""
+        figure = f"must have at least {limit.figure}" if about.minimum else f"{may} {limit.figure}"
+        named = f" ({limit.kind})" if limit.scope == Scope.PARTITION else ""
+        yield Violation(
+            f"requested {limit.amount(refusal.wanted)}{each}; {whose} {limit.holder} "
+            f"{figure}{each}{named}: {_NEVER}",
+            "change the size, or use another QOS",
+            refusal.source,
+        )
+
+
+@rule(ERROR, "NC530", "licenses that Slurm does not have", "of_cluster", about="licenses")
+def licenses(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    snapshot = on_cluster.snapshot
+    there = {name: total for name, (total, _) in (snapshot.licenses or {}).items()}
+    for name, count in (licenses_asked(on_cluster) or {}).items():
+        if name not in there or count > there[name]:
+            known = ", ".join(f"{one} ({total})" for one, total in there.items()) or "none"
+            yield Violation(
+                asked_and_there(name, count, there.get(name, 0)),
+                f"Slurm's licenses: {known}",
+                slurm_says("scontrol show licenses", snapshot.asked_at),
+            )
 
 
 def _waits(wait: Wait) -> Iterator[Violation]:
@@ -200,10 +277,64 @@ def partition_allows(on_cluster: PlanOnCluster) -> Iterator[Violation]:
             )
 
 
+def _reservation_faults(on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    """Each thing for which Slurm refuses ``--reservation``."""
+    plan, snapshot = on_cluster.plan, on_cluster.snapshot
+    if plan.request.reservation is None or snapshot.reservations is None:
+        return
+    fault = partial(Violation, source=reservations.SOURCE)
+    known = {reservation.name: reservation for reservation in snapshot.reservations}
+    for name in reservations.own_names(on_cluster):
+        if name not in known:
+            yield fault(f"no reservation '{name}'", f"there are: {', '.join(known) or 'none'}")
+            continue
+        reservation = known[name]
+        for kind, own, allowed in (
+            ("user", snapshot.user, reservation.users),
+            ("account", on_cluster.account, reservation.accounts),
+        ):
+            out = f"-{own}" in allowed or (
+                own not in allowed and any(not word.startswith("-") for word in allowed)
+            )
+            if own and out:
+                yield fault(
+                    f"reservation {name} is for {kind} {', '.join(allowed)}; this job's {kind} is "
+                    f"{own}",
+                    "leave --reservation out, or ask its owner",
+                )
+        yield from _too_small(reservation, on_cluster)
+        if reservation.end <= snapshot.asked_at:
+            yield fault(f"reservation {name} ended at {moment(reservation.end)}", "leave it out")
+
+
+def _too_small(reservation: Reservation, on_cluster: PlanOnCluster) -> Iterator[Violation]:
+    """A job of this reservation alone that cannot have its nodes there."""
+    plan, names = on_cluster.plan, set(hosts(reservation.node_list))
+    several = len(reservations.own_names(on_cluster)) > 1
+    if not on_cluster.pool or not names or several or "FLEX" in reservation.flags:
+        return
+    has = len(names & names_of(on_cluster.pool))
+    others = sorted(on_cluster.required_hosts - names)
+    hint = f"its nodes are {reservation.node_list}"
+    begun = reservation.start <= on_cluster.snapshot.asked_at
+    requested = f"requested {counted(plan.nodes, 'node')}"
+    if has < plan.nodes:
+        words = f"{requested}; reservation {reservation.name} has {has} of the nodes of "
+        words += plan.partition.name
+    elif begun and has - len(names & set(hosts(plan.request.exclude))) < plan.nodes:
+        words = f"{requested}; --exclude={plan.request.exclude} leaves fewer of reservation "
+        words, hint = words + reservation.name, f"{hint}: exclude fewer"
+    elif others:
+        words = f"{', '.join(others)} (--nodelist) {verb(len(others))} not in reservation "
+        words += reservation.name
+    else:
+        return
+    yield Violation(words, hint, reservations.SOURCE)
+
+
 @rule(ERROR, "NC526", "reservation that cannot be used", "of_cluster", about="reservation")
 def reservation(on_cluster: PlanOnCluster) -> Iterator[Violation]:
-    for message, hint in reservations.faults(on_cluster):
-        yield Violation(message, hint, reservations.SOURCE)
+    yield from _reservation_faults(on_cluster)
     partition, named = on_cluster.partition, on_cluster.plan.request.reservation
     if partition is not None and partition.reserved_only and named is None:
         yield Violation(

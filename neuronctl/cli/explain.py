@@ -11,9 +11,6 @@ from neuronctl.console import print_text
 @click.argument("code", metavar="CODE")
 def command(code: str) -> None:
     """Explain the rule CODE, such as NC603: what happens, why, and what to write."""
-    from neuronctl.rules.pages import rule_page
+    from neuronctl.rules.pages import explanation
 
-    page = rule_page(code)
-    print_text(f"{page.rule.code} ({page.severity}): {page.rule.title}\n\n{page.finds}")
-    if page.page:
-        print_text(f"\n{page.page}")
+    print_text(explanation(code))

@@ -1,4 +1,4 @@
-"""What the documentation says of a rule: its row in rules.md, and its part of script-rules.md."""
+"""What docs/reference explains of a rule: its row in rules.md, and its part of script-rules.md."""
 
 from __future__ import annotations
 
@@ -6,43 +6,24 @@ import re
 from typing import List
 
 from neuronctl.errors import UsageError, did_you_mean
-from neuronctl.frozen import dataclass
 from neuronctl.paths import data_path
 from neuronctl.rules import every_rule
-from neuronctl.rules.base import Rule
-
-_ROWS = "docs/reference/rules.md"
-_PAGES = "docs/reference/script-rules.md"
 
 
-@dataclass(frozen=True)
-class RulePage:
-    """A rule in words. severity: ``"error"``, ``"warning"``, or both where it depends.
-
-    finds: what it finds. page: more of it with examples, as plain text; "" where there is no more.
-    """
-
-    rule: Rule
-    severity: str
-    finds: str
-    page: str
-
-
-def rule_page(code: str) -> RulePage:
-    """What is known of a rule; raises UsageError for an unknown code."""
-    code = code.upper()
-    rules = every_rule()
+def explanation(code: str) -> str:
+    """A rule in words, with its examples, as plain text; raises UsageError for an unknown code."""
+    code, rules = code.upper(), every_rule()
     if code not in rules:
         raise UsageError(f"there is no rule '{code}'", did_you_mean(code, rules))
-    rows = re.findall(rf"^\| {code} \| ([a-z, ]+) \| (.*) \|$", _read(_ROWS), re.MULTILINE)
-    severity, finds = rows[0] if rows else (rules[code].severity, "")
-    sections = re.split(r"^## ", _read(_PAGES), flags=re.MULTILINE)
-    page = next((one for one in sections if one.startswith(f"{code}\n")), "")
-    return RulePage(rules[code], severity, _plain(finds), _plain_page(page))
+    row = re.search(rf"^\| {code} \| ([a-z, ]+) \| (.*) \|$", _page("rules.md"), re.MULTILINE)
+    assert row is not None  # a test holds that each has one
+    section = re.search(rf"^## {code}\n((?:(?!## ).*\n)+)", _page("script-rules.md"), re.MULTILINE)
+    text = f"{code} ({row[1]}): {rules[code].title}\n\n{_plain(row[2])}"
+    return text if section is None else f"{text}\n\n{_plain_section(section[1])}"
 
 
-def _read(name: str) -> str:
-    with open(data_path(name), encoding="utf-8") as file:
+def _page(name: str) -> str:
+    with open(data_path(f"docs/reference/{name}"), encoding="utf-8") as file:
         return file.read()
 
 
@@ -51,11 +32,11 @@ def _plain(text: str) -> str:
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
 
 
-def _plain_page(section: str) -> str:
-    """A section without its title; its examples are indented."""
+def _plain_section(section: str) -> str:
+    """A section, its examples indented."""
     lines: List[str] = []
     inside = False
-    for line in section.split("\n")[1:]:
+    for line in section.split("\n"):
         fence = re.match(r"```(?:bash (bad|good))?", line)
         if fence is not None:
             inside = not inside

@@ -77,7 +77,7 @@ def _typed_secrets(plan: JobPlan) -> Iterator[str]:
                 yield name
 
 
-def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, SyntaxProblem]]:
+def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
     request = plan.request
     texts = [(launch.prefix, "the shell text", launch.request.body) for launch in plan.launches]
     texts.append(("", "--setup-first", "\n".join(request.setup_first)))
@@ -88,7 +88,7 @@ def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, SyntaxProblem]]:
 
             found = syntax_problem(text)
             if found is not None:
-                yield f"{prefix}bash cannot read {what}", found
+                yield prefix, what, found
 
 
 def _is_file_name(script: str) -> bool:
@@ -242,12 +242,12 @@ def _architectures(plan: JobPlan) -> List[Tuple[str, str]]:
     found = []
     if request.container is not None:
         image = request.from_here(request.container)
-        found.append((f"the image {request.container}", sif_arch(_head(image))))
+        found.append((f"image {request.container}", sif_arch(_head(image))))
     environment = request.venv or request.conda
     if environment is not None:
         # A conda environment is a path or a name; of a name nothing is known here.
         python = request.from_here(os.path.join(os.path.expanduser(environment), "bin/python"))
-        found.append((f"the environment {environment}", elf_arch(_head(python))))
+        found.append((f"environment {environment}", elf_arch(_head(python))))
     return [(what, arch) for what, arch in found if arch is not None]
 
 

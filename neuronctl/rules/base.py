@@ -30,8 +30,9 @@ class Finding:
     the source and its date), hint what to type instead. by_slurm: whether the source is Slurm
     itself. resize: the part of the hint that names a size for the same partition, if only a part
     does. doubtful: it would be an error if Slurm were known to enforce it (catalog.Evidence).
-    instead: sbatch's option (without dashes) and the only value of it that mends this; None where
-    there is not one. word: the word of the request that it is about, of several.
+    about: the options of a batch script that it is about. instead: sbatch's option (without dashes)
+    and the only value of it that mends this; None if there is not one. word: the word of the
+    request that it is about, of several.
     """
 
     code: str
@@ -128,8 +129,8 @@ class LocalFacts:
     """What is known of each launch of a job with steps, in order."""
     plugin_options: Tuple[str, ...] = ()
     """Of the request's ``--sbatch`` options unknown to neuronctl, those that sbatch has here."""
-    broken_texts: Tuple[Tuple[str, SyntaxProblem], ...] = ()
-    """Which shell text of the user's bash cannot read, and why."""
+    broken_texts: Tuple[Tuple[str, str, SyntaxProblem], ...] = ()
+    """(step, which text, why) of the user's shell text that bash cannot read."""
     typed_secrets: Tuple[str, ...] = ()
     """The secret variables whose values the command line has, and not the user's shell."""
 

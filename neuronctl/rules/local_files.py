@@ -142,10 +142,10 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
 
 @rule(ERROR, "NC407", "shell text that cannot be read")
 def broken_shell_text(context: RuleContext) -> Iterator[Violation]:
-    for text, problem in context.local.broken_texts:
+    for step, text, problem in context.local.broken_texts:
         where = f"line {problem.place.line}, column {problem.place.column}"
         yield Violation(
-            f"{text}, {where}: {problem.message}",
+            f"{step}bash cannot read {text}, {where}: {problem.message}",
             "look for an open quote, bracket, block, or here-document at or before that line",
         )
 
@@ -156,8 +156,8 @@ def architecture(context: RuleContext) -> Iterator[Violation]:
     for what, arch in context.local.built_for:
         if arch != partition.arch:
             yield Violation(
-                f"{what} is built for {arch}; nodes in {partition.name} are {partition.arch}: it "
-                "would not run there",
+                f"the {what} is built for {arch}; nodes in {partition.name} are "
+                f"{partition.arch}: it would not run there",
                 f"build it on a node of {partition.name}, or use another partition",
                 context.cite_partition("arch"),
             )

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class ScriptFacts:
     """A script as it was read.
 
-    plan: what its directives ask for, None where they cannot be read. text: the file's, as far as
-    it is read. unreadable: what bash cannot read of it. known_options: those of
-    this machine's sbatch where the script has one that may be a plugin's; empty where it cannot be
-    asked. left_out: the first line that is not read, 0 where all are.
+    plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
+    is read. unreadable: what bash cannot read of it. known_options: those of this machine's sbatch
+    if the script has one that may be a plugin's; empty if it cannot be asked. left_out: the first
+    line that is not read, 0 if all are.
     """
 
     text: str

@@ -151,7 +151,7 @@ def test_images(here: Path) -> None:
     assert problem("NC403", container="docker://ubuntu") == ""
     (here / "image.sif").write_bytes(SIF_X86)
     assert problem("NC403", container="image.sif") == ""
-    assert seen(container="image.sif").built_for == (("the image image.sif", "x86_64"),)
+    assert seen(container="image.sif").built_for == (("image image.sif", "x86_64"),)
 
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(here: Path) -> None:
@@ -243,7 +243,7 @@ def test_everything_is_looked_up_in_the_jobs_directory(here: Path) -> None:
     assert well(facts) and facts.directory == str(project.resolve())
     assert facts.needs_ranks == "init_process_group"
     facts = seen(**fields, container="image.sif")
-    assert well(facts) and facts.built_for == (("the image image.sif", "x86_64"),)
+    assert well(facts) and facts.built_for == (("image image.sif", "x86_64"),)
     assert problem("NC401", **{**fields, "script": "train.py"}).startswith(
         f"no file 'train.py' in {project}"
     )
@@ -262,7 +262,7 @@ def test_what_an_environments_interpreter_was_built_for(here: Path, option: str)
     binary.parent.mkdir(parents=True)
     binary.write_bytes(ELF_AARCH64)
     made = seen(**{option: f"{here}/env"})
-    assert made.built_for == ((f"the environment {here}/env", "aarch64"),)
+    assert made.built_for == ((f"environment {here}/env", "aarch64"),)
 
 
 # -------------------------------------------------------------------------- log files
@@ -390,7 +390,7 @@ def test_each_step_with_broken_shell_text_is_named() -> None:
     broken, well = StepRequest(body="fi\n"), StepRequest(body="x\n")
     steps = (well, broken, StepRequest(together=(well, broken)))
     found = seen(script=None, steps=steps).broken_texts
-    assert [one.partition(":")[0] for one, _ in found] == ["step 2", "step 3, part 2"]
+    assert [one.partition(":")[0] for one, *_ in found] == ["step 2", "step 3, part 2"]
 
 
 def test_shell_text_that_bash_reads_is_no_finding() -> None:

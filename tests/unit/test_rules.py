@@ -455,7 +455,7 @@ CASES: List[Case] = [
     ),
     (
         "NC407",
-        here(broken_texts=(("bash cannot read --setup", BROKEN),)),
+        here(broken_texts=(("", "--setup", BROKEN),)),
         ["bash cannot read --setup, line 1, column 2: syntax error", "open quote"],
         here(),
     ),
@@ -601,9 +601,9 @@ CASES: List[Case] = [
     ("NC403", here(image=Fault(Kind.MISSING, "x.sif")), ["no container image 'x.sif'"], here()),
     (
         "NC404",
-        here(built_for=(("the image x.sif", "aarch64"),)),
+        here(built_for=(("image x.sif", "aarch64"),)),
         ["the image x.sif", "aarch64", "gpu are x86_64"],
-        here(built_for=(("the image x.sif", "x86_64"),)),
+        here(built_for=(("image x.sif", "x86_64"),)),
     ),
     (
         "NC405",

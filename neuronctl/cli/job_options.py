@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 import click
 
 from neuronctl.errors import UsageError
+from neuronctl.launch import launchers
 from neuronctl.request.job import Body
 from neuronctl.request.options import OPTIONS, Option, shell_text
 
@@ -177,4 +178,6 @@ def _click_option(option: Option) -> Decorator:
     if option.kind == "flag":
         return click.option(*names, is_flag=True, default=None, help=option.help)
     several = option.kind == "list"
-    return click.option(*names, metavar=option.metavar, multiple=several, help=option.help)
+    known = f" Known: {', '.join(launchers.names())}." if option.long == "launcher" else ""
+    shown = option.help + known
+    return click.option(*names, metavar=option.metavar, multiple=several, help=shown)

@@ -23,7 +23,7 @@ from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
 
 if TYPE_CHECKING:
-    from neuronctl.slurm.shell_syntax import SyntaxProblem
+    from neuronctl.batchscript.bash_syntax import SyntaxProblem
 
 
 def gather_local_facts(plan: JobPlan) -> LocalFacts:

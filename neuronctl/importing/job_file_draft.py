@@ -27,9 +27,9 @@ from neuronctl.importing.directives import Directives, Remark, differences
 from neuronctl.importing.software import software, variables
 from neuronctl.importing.starts import Size, Start, start
 from neuronctl.launch import launchers
+from neuronctl.launch.launchers import option_name
 from neuronctl.masking import Masker, tells_secret
 from neuronctl.planning import JobPlan, plan
-from neuronctl.planning.model import option_name
 from neuronctl.request.job import build_request
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.request.options import shell_text
@@ -124,6 +124,7 @@ class _Importer:
         """first: keys before all others."""
         self.name = name
         self.cluster = cluster
+        self.launchers = launchers.every()
         self.first_keys = first
         self.remarks: List[Remark] = []
         lines = text.split("\n")
@@ -318,6 +319,7 @@ class _Importer:
             cores=wanted.cpus_per_task or (None if wanted.gpus_per_node else 1),
             gpus_per_node=wanted.gpus_per_node or 0,
             known=self.constants,
+            launchers=self.launchers,
             srun_options=self.cluster.policy.srun_options,
         )
 
@@ -347,7 +349,7 @@ class _Importer:
             del keys["container-runtime"]
         if started.launcher is not None:
             keys["launcher"] = started.launcher
-            own = {option_name(one) for one in launchers.load(started.launcher).sets}
+            own = {*launchers.load(started.launcher).own_options}
             if own & {option_name(one) for one in started.options}:
                 return None
         elif self._starts_several(started):

@@ -5,18 +5,11 @@ from __future__ import annotations
 import re
 from typing import Collection, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.launches import (
-    ACCELERATE,
-    CONTAINERS,
-    DEEPSPEED,
-    HOROVODRUN,
-    TORCHRUN,
-    argparse_options,
-    container_options,
-    mpirun_options,
-)
+from neuronctl.batchscript.launches import CONTAINERS, container_options
 from neuronctl.batchscript.statements import MAY_SPLIT, NAME_BEGINS, NAME_ENDS, REFERENCE, units
 from neuronctl.frozen import dataclass, replace
+from neuronctl.launch.calls import called
+from neuronctl.launch.launchers import ALL, ONE, Launcher, option_name
 from neuronctl.sbatch_options import SRUN, GetoptError, getopt
 
 
@@ -32,6 +25,7 @@ class Size:
     gpus_per_node: int
     known: Mapping[str, str]
     """Variables that the script sets to a fixed text."""
+    launchers: Tuple[Launcher, ...]
     srun_options: Tuple[str, ...] = ()
     """What every srun of this cluster gets."""
 
@@ -109,12 +103,75 @@ def start(
     return found
 
 
-def _launched(words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    """What one of the launchers starts as neuronctl would; None for any other."""
-    known = {"srun": _srun, "mpirun": _mpirun, "mpiexec": _mpirun, "horovodrun": _horovodrun}
-    if words[0] in known:
-        return known[words[0]](words[1:], size)
-    return _per_node(words, size) if size.nodes == 1 else None
+def _launched(words: Tuple[str, ...], size: Size, within: str = "") -> Optional[Start]:
+    """What one of the launchers starts as neuronctl would; None for any other.
+
+    within: what starts the launcher, "srun" or "container"; "" for the batch shell.
+    """
+    if words[0] == "srun":
+        return None if within else _srun(words[1:], size)
+    words = words[2:] if words[:2] == ("python", "-m") else words
+    call = called(words, size.launchers, akin=False)
+    if call is None or call.length is None:
+        return None
+    launcher = call.launcher
+    if launcher.starts_processes():
+        on_each = size.nodes == 1 or (within == "srun" and size.nodes is not None)
+        if size.tasks_per_node != 1 or size.cores is None or not on_each:
+            return None
+    elif within or (launcher.ssh and size.nodes != 1):
+        return None
+    values = {option.name: option.value for option in call.options}
+    if not _has_the_size(launcher, values, size):
+        return None
+    implied = launcher.implied if (size.processes or 1) > 1 else ()
+    kept: List[str] = []
+    for option in call.options:
+        if option.name in launcher.places:
+            count = next((values[name] for name in _given(launcher.counts, values)), None)
+            if size.nodes != 1 or option.value != f"localhost:{count}":
+                return None
+        elif option.name not in launcher.own_options + implied:
+            if launcher.carried and option.name not in launcher.carried:
+                return None
+            kept += option.words
+    rest = words[call.length :]
+    short = any(one.startswith("-") and not one.startswith("--") for one in kept)
+    if not rest or any(map(_variable, kept)) or (short and not launcher.values):
+        return None
+    if launcher.python or _given([*map(option_name, launcher.executable)], values):
+        return _program(launcher.name, rest, kept)
+    if _given(launcher.module, values):
+        rest = ("python", "-m", *rest)
+    elif not rest[0].endswith(".py"):
+        return None
+    return None if _variable(rest[0]) else Start(launcher.name, rest, tuple(kept))
+
+
+def _given(names: Sequence[str], values: Mapping[str, str]) -> List[str]:
+    """Which of these options are given."""
+    return [name for name in names if name in values]
+
+
+def _has_the_size(launcher: Launcher, values: Mapping[str, str], size: Size) -> bool:
+    """Whether a launcher starts as many processes as neuronctl would, on all nodes of the job."""
+    each = max(size.gpus_per_node, 1)
+    total = size.processes if launcher.starts_processes() else size.tasks
+    others = _given(launcher.nodes, values) and _given(launcher.endpoint + launcher.address, values)
+    if launcher.starts_processes() and size.nodes != 1 and not others:
+        return False  # one training per node
+    counts = {
+        **dict.fromkeys(launcher.nodes, size.nodes),
+        **dict.fromkeys(launcher.processes, total),
+        **dict.fromkeys(launcher.processes_per_node, each),
+    }
+    for name in _given([*counts], values):
+        every_gpu = values[name] in ("gpu", "auto") and size.gpus_per_node
+        if (every_gpu or size.number(values[name])) != counts[name]:
+            return False
+    counted = _given(launcher.counts, values) or launcher.uncounted == ALL
+    known = counted or (launcher.uncounted == ONE and each == 1)
+    return bool(known) and len(_given(launcher.needed, values)) == len(launcher.needed)
 
 
 def _program(
@@ -133,13 +190,6 @@ def _program(
 
 def _variable(word: str) -> bool:
     return NAME_BEGINS in word
-
-
-# Options of srun that change nothing about which processes it starts.
-_OF_SRUN = """
-cpu-bind mem-bind distribution mpi label unbuffered hint accel-bind gpu-bind threads-per-core
-network output error input wait job-name verbose overlap propagate
-""".split()  # noqa: SIM905
 
 
 # These are so without being said.
@@ -163,6 +213,7 @@ def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
         "ntasks-per-node": size.tasks_per_node,
         "cpus-per-task": size.cores,
     }
+    carried = {name for one in size.launchers if one.name == "srun" for name in one.carried}
     kept: List[str] = []
     for one in parsed:
         name, value = one.known.name, one.value or ""
@@ -171,7 +222,7 @@ def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
                 return None
         elif (name, value) in _SAY_NOTHING:
             pass
-        elif name not in _OF_SRUN or _variable(value):
+        elif name.replace("-", "_") not in carried or _variable(value):
             return None
         elif one.known.short and len(words[one.index]) == 2:
             kept += [words[one.index]] if not value else [f"--{name}={value}"]
@@ -185,7 +236,7 @@ def _srun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
     inner = _inner(rest)
     found = None
     if not kept:
-        found = _per_node(inner or rest, size)
+        found = _launched(inner or rest, size, "srun")
         if found is None:
             found = _contained(inner or rest, size, by_srun=True)
     if inner is not None:
@@ -208,102 +259,6 @@ def _inner(words: Tuple[str, ...]) -> Optional[Tuple[str, ...]]:
         if len(found) == 1 and found[0] is not None and None not in found[0].words:
             return tuple(word for word in found[0].words if word is not None)
     return None
-
-
-_MEETING = ("node_rank", "master_addr", "master_port", "standalone")
-
-
-def _per_node(words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    """A launcher that starts the processes of its node, with one task on each."""
-    if size.tasks_per_node != 1 or size.nodes is None or size.cores is None:
-        return None
-    if words[:2] == ("accelerate", "launch"):
-        return _accelerate(words[2:], size)
-    if words[0] == "deepspeed":
-        return _deepspeed(words[1:], size)
-    if words[0] in ("torchrun", "torchrun_jsc"):
-        return _torchrun(words[0], words[1:], size)
-    if words[:3] == ("python", "-m", "torch.distributed.run"):
-        return _torchrun("torchrun", words[3:], size)
-    return None
-
-
-def _started(
-    launcher: str, kept: List[str], values: Mapping[str, str], rest: Tuple[str, ...]
-) -> Optional[Start]:
-    short = any(one.startswith("-") and not one.startswith("--") for one in kept)
-    if short or not rest or any(map(_variable, kept)):
-        return None
-    if values.keys() & {"m", "module"}:
-        rest = ("python", "-m", *rest)
-    elif "no_python" in values:
-        return _program(launcher, rest, kept)
-    elif not rest[0].endswith(".py"):
-        return None
-    return None if _variable(rest[0]) else Start(launcher, rest, tuple(kept))
-
-
-def _torchrun(name: str, words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    values, typed, rest = argparse_options(TORCHRUN, words)
-    per_node = values.pop("nproc_per_node", "1")
-    each = size.gpus_per_node if per_node in ("gpu", "auto") else size.number(per_node)
-    if each != max(size.gpus_per_node, 1) or size.number(values.pop("nnodes", "1")) != size.nodes:
-        return None
-    if size.nodes != 1 and not values.keys() & {"rdzv_endpoint", "master_addr"}:
-        return None  # one training per node
-    own = (*_MEETING, "m", "module", "no_python")
-    kept = [typed[key] for key in values if key not in own and not key.startswith("rdzv_")]
-    return _started(name, kept, values, rest)
-
-
-def _accelerate(words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    values, typed, rest = argparse_options(ACCELERATE, words)
-    counts = {"num_processes": size.processes, "num_machines": size.nodes}
-    for key, count in counts.items():
-        if key not in values and (key == "num_processes" or size.nodes != 1):
-            return None
-        if key in values and size.number(values[key]) != count:
-            return None
-    own = (
-        *counts,
-        *("machine_rank", "main_process_ip", "main_process_port", "m", "module", "no_python"),
-        *(("multi_gpu",) if (size.processes or 1) > 1 else ()),
-    )
-    return _started("accelerate", [typed[key] for key in values if key not in own], values, rest)
-
-
-def _deepspeed(words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    values, _, rest = argparse_options(DEEPSPEED, words)
-    if values.keys() - {"num_gpus", "num_nodes", "master_port"} or size.nodes != 1:
-        return None
-    if size.number(values.get("num_gpus", "")) != size.gpus_per_node or not size.gpus_per_node:
-        return None
-    if size.number(values.get("num_nodes", "1")) != 1:
-        return None
-    return _started("deepspeed", [], values, rest)
-
-
-def _mpirun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    values, kept, rest = mpirun_options(words)
-    counts = {"np", "n", "c"} & values.keys()
-    if "bind_to" not in values or any(size.number(values[one]) != size.tasks for one in counts):
-        return None  # neuronctl's mpirun binds no process
-    plain = {"bind_to", "mca", "x", "oversubscribe", "report_bindings", "verbose"}
-    if values.keys() - counts - plain or any(map(_variable, kept)) or len(counts) > 1 or not rest:
-        return None
-    return _program("mpirun", tuple(rest), kept)
-
-
-def _horovodrun(words: Tuple[str, ...], size: Size) -> Optional[Start]:
-    values, typed, rest = argparse_options(HOROVODRUN, words)
-    count = values.pop("np", values.pop("num_proc", ""))
-    hosts = values.pop("H", values.pop("hosts", f"localhost:{count}"))
-    if size.nodes != 1 or size.number(count) != size.tasks or hosts != f"localhost:{count}":
-        return None
-    kept = [typed[key] for key in values if key not in ("gloo", "mpi")]
-    if any(map(_variable, kept)) or any(not one.startswith("--") for one in kept):
-        return None
-    return _program("horovodrun-mpi" if "mpi" in values else "horovodrun", rest, kept)
 
 
 def _contained(words: Tuple[str, ...], size: Size, *, by_srun: bool = False) -> Optional[Start]:
@@ -334,6 +289,6 @@ def _contained(words: Tuple[str, ...], size: Size, *, by_srun: bool = False) -> 
     if others:
         keys.append(("container-option", others))
     inside = tuple(rest[1:])
-    found = _per_node(inside, size) if by_srun or size.nodes == 1 else None
+    found = _launched(inside, size, "srun" if by_srun else "container")
     found = found or _program("srun" if by_srun else None, inside)
     return None if found is None else replace(found, container=tuple(keys))

@@ -1,9 +1,9 @@
 """How a program is started on the nodes: one template per launcher, its traits in the header.
 
 A launcher is a file ``NAME.j2``. Its first lines, a Jinja comment of ``key: value`` lines, are its
-traits: all that planning, the rules and the preflight ask about it. Its blocks are the text of
-the launch, which neuronctl.rendering fills in. A user's file comes before the site's, and that
-before the one that ships with neuronctl.
+traits: all that planning, the rules, the preflight, ``check``, and ``import`` ask about it. Its
+blocks are the text of the launch, which neuronctl.rendering fills in. A user's file comes before
+the site's, and that before the one that ships with neuronctl.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from string import Template
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.errors import TemplateError, UsageError, did_you_mean
 from neuronctl.frozen import dataclass
@@ -27,11 +27,22 @@ TRAINING = "several processes or a Python program"
 
 PROGRAM, PROGRAM_AND_VARIABLES = "program", "program and variables"
 
-NAMES_OTHERS = (
-    *("--nnodes", "--rdzv-endpoint", "--rdzv-backend", "--num-machines", "--machine-rank"),
-    *("--config-file", "--hostfile", "--no-ssh"),
-)
-"""With one of these options, the launchers of several nodes know of each other."""
+ONE, ALL = "one", "all"
+
+Options = Tuple[str, ...]
+"""Names of options, as of ``option_name``."""
+
+
+def option_name(word: str) -> str:
+    """The name of a launcher's option without dashes, with ``_`` for ``-``; "" for another word.
+
+    To most launchers, ``_`` and ``-`` are the same, and so are one dash and two.
+    """
+    if not word.startswith("-"):
+        return ""
+    name = word.partition("=")[0]
+    attached = re.fullmatch(r"(-[A-Za-z])[0-9]+", name)
+    return (attached[1] if attached else name).lstrip("-").replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -67,14 +78,55 @@ class Launcher:
     """What it passes to a shell as a single string: PROGRAM, PROGRAM_AND_VARIABLES or ""."""
     quotes_directory: bool = True
     """Whether it quotes the working directory when it changes to it on the other nodes."""
-    sets: Tuple[str, ...] = ()
-    """The launcher's own options that its template sets from the plan."""
+    programs: Tuple[Tuple[str, ...], ...] = ()
+    """The commands (or Python modules) that are this launcher when users call it themselves."""
+    akin: Tuple[Tuple[str, ...], ...] = ()
+    """Others that start processes as it does, and that it may not take the place of."""
+    chosen_by: Options = ()
+    """The options with which a program of several launchers is this one."""
+    # Options by what they say; docs/reference/templates.md has each.
+    flags: Options = ()
+    values: Options = ()
+    pairs: Options = ()
+    nodes: Options = ()
+    processes: Options = ()
+    processes_per_node: Options = ()
+    node_rank: Options = ()
+    address: Options = ()
+    port: Options = ()
+    endpoint: Options = ()
+    joins: Options = ()
+    places: Options = ()
+    module: Options = ()
+    sets: Options = ()
+    implied: Options = ()
+    needed: Options = ()
+    carried: Options = ()
+    uncounted: str = ""
+    """What it starts without a number of processes: ONE, ALL of the allocation, "" if not known."""
+    once_per_node: str = ""
+    """The words that start a program once on each node."""
     takes_options: bool = False
     """Whether its template has a place for the user's words for the launcher."""
     counts_nodes: bool = False
     """Whether its template writes the number of nodes, which has to be known then."""
-    programs: Tuple[Tuple[str, ...], ...] = ()
-    """The commands (or Python modules) that are this launcher when users call it themselves."""
+
+    @property
+    def called(self) -> str:
+        """What users type, for messages."""
+        return " ".join(self.programs[0]) if self.programs else self.name
+
+    @property
+    def counts(self) -> Options:
+        """Options: the number of processes, of its node or in total."""
+        return self.processes_per_node + self.processes
+
+    @property
+    def own_options(self) -> Options:
+        """Its options that its template sets from the plan."""
+        meeting = self.node_rank + self.address + self.port + self.endpoint
+        program = self.module + tuple(map(option_name, self.executable))
+        return self.nodes + self.counts + meeting + program + self.sets
 
     def starts_processes(self) -> bool:
         """Whether it starts several processes in one task."""
@@ -125,41 +177,59 @@ def load(name: str) -> Launcher:
     Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
     or may be changed by other users.
     """
-    if os.sep not in name:
-        places = directories()
-        for directory in places:
-            file = os.path.join(directory, f"{name}.j2")
-            try:
-                if directory != places[-1]:
-                    _check_owner(directory, file)
-                with open(file, encoding="utf-8") as stream:
-                    text = stream.read()
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except UnicodeDecodeError:
-                raise TemplateError(f"{file}: not UTF-8 text") from None
-            except OSError as error:
-                raise TemplateError(f"{file}: {error.strerror}") from None
-            return Launcher(
-                name=name,
-                file=file,
-                takes_options="plan.launcher_options" in text,
-                counts_nodes=re.search(r"\bplan\.(nodes|processes)\b", text) is not None,
-                **_traits(file, text),
-            )
-    raise UsageError(
-        f"--launcher: unknown launcher '{name}'", "launchers are: " + ", ".join(names())
+    file, text = _read(name, directories())
+    traits = _traits(file, text)
+    like = traits.pop("like", "")
+    if like:
+        above = directories()
+        if like == name:  # the one that it comes before
+            above = above[above.index(os.path.dirname(file)) + 1 :]
+        try:
+            base = _traits(*_read(like, above))
+        except UsageError as error:
+            raise TemplateError(f"{file}:1: like: no launcher '{like}'", error.hint) from None
+        if "like" in base:
+            raise TemplateError(f"{file}:1: like: {like}, which is like another one itself")
+        traits = {**base, **traits}
+    for key in ("distributed", "one_task_per_node"):
+        if key not in traits:
+            raise TemplateError(f"{file}:1: trait '{key}' is missing", f"write '{key}: yes' or no")
+    return Launcher(
+        name=name,
+        file=file,
+        takes_options="plan.launcher_options" in text,
+        counts_nodes=re.search(r"\bplan\.(nodes|processes)\b", text) is not None,
+        **traits,
     )
 
 
-def by_command(words: Sequence[str]) -> Optional[Launcher]:
-    """The launcher that a command line calls, or None; a file with an error is skipped."""
+def every() -> Tuple[Launcher, ...]:
+    """All launchers; a file with an error is skipped."""
+    found = []
     for name in names():
         with contextlib.suppress(TemplateError):
-            launcher = load(name)
-            if any(tuple(words[: len(program)]) == program for program in launcher.programs):
-                return launcher
-    return None
+            found.append(load(name))
+    return tuple(found)
+
+
+def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:
+    """The file of a launcher, and its text."""
+    for directory in places if os.sep not in name else ():
+        file = os.path.join(directory, f"{name}.j2")
+        try:
+            if directory != directories()[-1]:
+                _check_owner(directory, file)
+            with open(file, encoding="utf-8") as stream:
+                return file, stream.read()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except UnicodeDecodeError:
+            raise TemplateError(f"{file}: not UTF-8 text") from None
+        except OSError as error:
+            raise TemplateError(f"{file}: {error.strerror}") from None
+    raise UsageError(
+        f"--launcher: unknown launcher '{name}'", "launchers are: " + ", ".join(names())
+    )
 
 
 def _check_owner(directory: str, file: str) -> None:
@@ -186,9 +256,13 @@ def _traits(file: str, text: str) -> Dict[str, Any]:
             f"{file}:1: no header: the file must begin with lines '{{#', 'distributed: yes' … '#}}'"
         )
     values: Dict[str, Any] = {}
+    entries: List[Tuple[int, str]] = []
     for number, line in enumerate(lines[1 : lines.index("#}")], 2):
-        if not line.strip():
-            continue
+        if line[:1] == " " and entries:  # goes on with the line above
+            entries[-1] = (entries[-1][0], f"{entries[-1][1]} {line.strip()}")
+        elif line.strip():
+            entries.append((number, line))
+    for number, line in entries:
         key, colon, value = (part.strip() for part in line.partition(":"))
         if not colon or key not in _VALUES:
             hint = did_you_mean(key, _VALUES)
@@ -199,9 +273,6 @@ def _traits(file: str, text: str) -> Dict[str, Any]:
             values[key] = _VALUES[key](value)
         except ValueError as error:
             raise TemplateError(f"{file}:{number}: {key}: {error}, not '{value}'") from None
-    for key in ("distributed", "one_task_per_node"):
-        if key not in values:
-            raise TemplateError(f"{file}:1: trait '{key}' is missing", f"write '{key}: yes' or no")
     return values
 
 
@@ -219,6 +290,10 @@ def _one_of(values: Mapping[str, object]) -> _Read:
 
 def _words(text: str) -> Tuple[str, ...]:
     return tuple(text.split())
+
+
+def _options(text: str) -> Options:
+    return tuple(map(option_name, text.split()))
 
 
 def _signals(text: str) -> Tuple[str, ...]:
@@ -245,10 +320,18 @@ _OWN: Mapping[str, _Read] = {
     "signals": _signals,
     "one_string": _one_of({one: one for one in (PROGRAM, PROGRAM_AND_VARIABLES)}),
     "programs": _commands,
+    "akin": _commands,
+    "uncounted": _one_of({one: one for one in (ONE, ALL)}),
 }
-_OF_TYPE: Mapping[str, _Read] = {"bool": _YES_OR_NO, "str": str, "Tuple[str, ...]": _words}
-_VALUES = {
+_OF_TYPE: Mapping[str, _Read] = {
+    "bool": _YES_OR_NO,
+    "str": str,
+    "Tuple[str, ...]": _words,
+    "Options": _options,
+}
+_VALUES: Dict[str, _Read] = {
     trait: _OWN.get(trait) or _OF_TYPE[kind]
     for trait, kind in Launcher.__annotations__.items()
     if trait not in ("name", "file", "takes_options", "counts_nodes")
 }
+_VALUES["like"] = str  # another launcher, which has the traits that are not given here

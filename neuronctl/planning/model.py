@@ -10,7 +10,7 @@ from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.frozen import dataclass
 from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import ShellLine
-from neuronctl.launch.launchers import Launcher
+from neuronctl.launch.launchers import Launcher, option_name
 from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.shell import CommandWord, Shell, is_reference
@@ -338,10 +338,3 @@ def gpus_held(plan: JobPlan) -> int:
     """The GPUs that count as the user's while it runs: with --exclusive, all of its nodes."""
     each = max(plan.gpus_per_node, plan.partition.gpus_per_node if plan.request.exclusive else 0)
     return plan.nodes * each
-
-
-def option_name(word: str) -> str:
-    """The name of a launcher's option, in which ``_`` and ``-`` are the same to most of them."""
-    name = word.partition("=")[0]
-    attached = re.fullmatch(r"(-[A-Za-z])[0-9]+", name)
-    return attached[1] if attached else name.replace("_", "-")

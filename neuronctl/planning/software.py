@@ -8,7 +8,7 @@ from typing import List, Optional, Tuple
 
 from neuronctl.batchscript.command_wrappers import interpreter, names_python, program_at
 from neuronctl.catalog.model import Cluster
-from neuronctl.launch import launchers
+from neuronctl.launch.calls import called
 from neuronctl.launch.environments import (
     Conda,
     ShellLine,
@@ -74,8 +74,8 @@ def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[s
     name, args = _called(request)
     if name.endswith(".py"):
         return None
-    launcher = launchers.by_command((name, *args))
-    return None if launcher is None else (launcher, name, args)
+    call = called((name, *args))
+    return None if call is None else (call.launcher, name, args)
 
 
 def starts_once(request: JobRequest) -> str:

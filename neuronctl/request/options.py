@@ -414,9 +414,8 @@ OPTIONS: Tuple[Option, ...] = (
     _job("--appl NAME", "Application, for the site's comment."),
     _job(
         "--launcher NAME",
-        "How to start the program: none, python, srun, torchrun, torchrun_jsc, accelerate, "
-        "deepspeed, horovodrun, horovodrun-mpi, or mpirun (default: depends on the program, nodes, "
-        "tasks, and GPUs; none starts it once).",
+        "How to start the program (default: depends on the program, nodes, tasks, and GPUs; none "
+        "starts it once).",
     ),
     _job(
         "--launcher-option WORD...",

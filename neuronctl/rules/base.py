@@ -11,10 +11,10 @@ from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import CODES, ERROR, ROW, WARNING
 
 if TYPE_CHECKING:
+    from neuronctl.batchscript.bash_syntax import SyntaxProblem
     from neuronctl.batchscript.model import Edit, SourceSpan
     from neuronctl.forecast.forecast import Forecast
     from neuronctl.forecast.plan_on_cluster import PlanOnCluster
-    from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 UNCITED = Citation("")
 EVERY_SLURM = Citation("Slurm itself, whatever the site allows", by_slurm=True)

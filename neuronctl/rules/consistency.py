@@ -7,7 +7,7 @@ from typing import Iterator, List
 
 from neuronctl import units
 from neuronctl.launch import launchers
-from neuronctl.planning.model import option_name
+from neuronctl.launch.launchers import option_name
 from neuronctl.planning.software import called_launcher, python_file
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rule_codes import ERROR, WARNING
@@ -95,7 +95,7 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     if called is None:
         return
     launcher, name, args = called
-    knows_others = any(option_name(one) in launchers.NAMES_OTHERS for one in args)
+    knows_others = not {*map(option_name, args)}.isdisjoint(launcher.joins)
     if plan.processes_per_node == 1 and knows_others:
         return
     start = next((i for i, one in enumerate(args) if one.endswith(".py")), None)
@@ -146,9 +146,8 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC307", "launcher's option that neuronctl sets itself", "of_launch of_step")
 def own_launcher_option(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
-    own = {option_name(one) for one in plan.launcher.sets}
     for word in plan.launcher_options:
-        if option_name(word) in own:
+        if option_name(word) in plan.launcher.own_options:
             yield Violation(
                 f"--launcher-option={quote(word)}: neuronctl gives {plan.launcher.name} this "
                 "option itself, from the size of the job",

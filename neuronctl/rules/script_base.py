@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, FrozenSet, Iterator, Optional, Tuple
 
-from neuronctl.batchscript.launches import LAUNCHERS, Launch, launch
+from neuronctl.batchscript.launches import Launch, launches
 from neuronctl.batchscript.model import SCRIPT, GivenOption, Header, SourceSpan
 from neuronctl.batchscript.shell_text import ShellText
 from neuronctl.frozen import dataclass
@@ -54,8 +54,7 @@ class ScriptFacts:
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:
         """What the commands of the script start."""
-        found = (launch(command) for command in self.shell.commands)
-        return tuple(one for one in found if one is not None)
+        return launches(self.shell.commands)
 
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:
@@ -66,7 +65,7 @@ class ScriptFacts:
     def uses_launcher(self) -> bool:
         """Whether anything in it is, or may be, a launcher: what is not known may be one."""
         unknown = any(command.words and not command.name for command in self.shell.commands)
-        return unknown or any(one.kind in LAUNCHERS or not one.certain for one in self.every_launch)
+        return unknown or any(one.is_launcher or not one.certain for one in self.every_launch)
 
     @cached_property
     def unmerged(self) -> Tuple[int, ...]:

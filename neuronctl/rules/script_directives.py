@@ -9,7 +9,7 @@ from typing import Iterator, Mapping, Optional, Set, Tuple
 from neuronctl import units
 from neuronctl.batchscript.as_request import GPU_OPTIONS, gpu_fields
 from neuronctl.batchscript.directive_words import BLANKS
-from neuronctl.batchscript.launches import MPIRUN, PROGRAM, SRUN_KIND
+from neuronctl.batchscript.launches import PROGRAM
 from neuronctl.batchscript.look_alikes import FREE_TEXT, look_alike
 from neuronctl.batchscript.model import (
     AFTER_COMMAND,
@@ -293,7 +293,7 @@ def export(facts: ScriptFacts) -> Iterator[Violation]:
         return
     cleared = not words.isdisjoint(("NONE", "NIL"))
     # SLURM_EXPORT_ENV, which sbatch sets then, holds for each srun.
-    bare = [one for one in facts.launches if one.kind == SRUN_KIND and not one.has("export")]
+    bare = [one for one in facts.launches if one.is_srun and not one.has("export")]
     if bare and "SLURM_EXPORT_ENV" not in facts.text:
         path = "" if "PATH" in {one.partition("=")[0] for one in items} else ", not even PATH"
         yield Violation(
@@ -318,7 +318,9 @@ def hidden_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("gpus-per-task")
     plan = facts.plan
     # NCCL is what Python's programs use; whoever binds tasks to GPUs has chosen.
-    programs = [one for one in facts.every_launch if one.kind not in (SRUN_KIND, MPIRUN)]
+    programs = [
+        one for one in facts.every_launch if not one.is_launcher or one.launcher.starts_processes()
+    ]
     if facts.has("gpu-bind") or all(one.kind == PROGRAM and one.certain for one in programs):
         return
     some = facts.header.count("gpus-per-task") != 0

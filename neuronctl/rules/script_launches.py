@@ -5,36 +5,17 @@ from __future__ import annotations
 import re
 from typing import Iterator, Optional, Tuple
 
-from neuronctl.batchscript.launches import (
-    ACCELERATE,
-    LAUNCHERS,
-    MPIRUN,
-    PYTHON,
-    SHELL,
-    SRUN_KIND,
-    TORCHRUN,
-    UNKNOWN,
-    Launch,
-)
+from neuronctl.batchscript.launches import PYTHON, SHELL, UNKNOWN, Launch
 from neuronctl.batchscript.model import Edit, SourceSpan
-from neuronctl.launch.launchers import NAMES_OTHERS
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.words import counted
 
-# srun takes no notice of --ntasks-per-node alone where the job has a number of tasks.
-_ONE_PER_NODE = {
-    SRUN_KIND: 'srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1',
-    MPIRUN: 'mpirun -np "$SLURM_NNODES" --map-by ppr:1:node',
-}
-
 
 @script_rule(ERROR, "NC621", "launcher within a launcher")
 def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Violation]:
     for outer in facts.launches:
-        if outer.kind not in (SRUN_KIND, MPIRUN, TORCHRUN):
-            continue
         for inner in outer.below():
             message = _nested(facts, outer, inner)
             if message:
@@ -43,45 +24,49 @@ def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Violation]:
 
 def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[str, str]]:
     """(what happens, what to write) where a launcher starts another one wrongly."""
-    if inner.kind not in LAUNCHERS:
+    if not inner.is_launcher:
         return None
-    if outer.kind == TORCHRUN:
+    if outer.launcher.starts_processes():
         return (
-            f"torchrun starts {inner.kind} in each of its processes: that many separate trainings",
+            f"{outer.kind} starts {inner.kind} in each of its processes: that many separate "
+            "trainings",
             "let one of the two start the program",
         )
     times: Optional[Tuple[int, int]]
-    if outer.kind == MPIRUN:
-        total = outer.count("np", "n", "c")
-        if total is None or outer.has("npernode", "N", "ppn", "map_by", "hostfile"):
-            return None
-        nodes = 1 if facts.plan is None else facts.plan.nodes
-        times = (nodes, total // nodes) if total > nodes else (total, 1)
-    else:
+    if outer.is_srun:
         times = facts.times(outer)
+    else:
+        total = outer.count(*outer.launcher.processes)
+        if total is None or outer.has(*outer.launcher.places):
+            return None
+        # Over ssh, it starts processes on the nodes that its options name, or on this one.
+        nodes = 1 if facts.plan is None or outer.launcher.ssh else facts.plan.nodes
+        times = (nodes, total // nodes) if total > nodes else (total, 1)
     if times is None or times[0] * times[1] < 2:
         return None
     nodes, each = times
-    if not inner.kind.of_node:
-        if inner.kind == SRUN_KIND and inner.has("overlap"):
+    if not inner.launcher.starts_processes():
+        if inner.is_srun and inner.has("overlap"):
             return None
         return (
             f"{outer.kind} starts {inner.kind} {counted(nodes * each, 'time')}, and each starts "
             "all processes again",
             f"call {inner.kind} in the script itself, without {outer.kind}",
         )
-    one_process = inner.count("nproc_per_node", "num_processes", "num_gpus") == 1
-    if each > 1 and not (one_process and inner.kind == TORCHRUN):
+    one_process = inner.count(*inner.launcher.counts) == 1
+    if each > 1 and not (one_process and inner.launcher.endpoint):
+        once = outer.launcher.once_per_node
         return (
             f"{outer.kind} starts {inner.kind} {counted(each, 'time')} on every node, and "
             f"{inner.kind} starts the processes of its node itself: that many separate trainings",
-            f"start one per node: {_ONE_PER_NODE[outer.kind]}, or leave {inner.kind} out",
+            (f"start one per node: {once}, or " if once else "") + f"leave {inner.kind} out",
         )
-    if nodes > 1 and each == 1 and not inner.has(*NAMES_OTHERS):
+    if nodes > 1 and each == 1 and not inner.has(*inner.launcher.joins):
+        options = [f"--{name}".replace("_", "-") for name in inner.launcher.joins[:2]]
         return (
             f"{inner.kind} is started on {nodes} nodes, and nothing tells it of the others: "
             f"{nodes} separate trainings",
-            "add --nnodes and --rdzv-endpoint" if inner.kind == TORCHRUN else "name the nodes",
+            f"add {' and '.join(options)}" if inner.launcher.endpoint else "name the nodes",
         )
     return None
 
@@ -89,7 +74,7 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
 def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
     """An srun of more tasks than the job has cores for."""
     count, plan = one.count("ntasks"), facts.plan
-    if one.kind != SRUN_KIND or count is None or plan is None or one.has("overcommit", "jobid"):
+    if not one.is_srun or count is None or plan is None or one.has("overcommit", "jobid"):
         return
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
     has = facts.tasks * plan.cpus_per_task
@@ -113,14 +98,16 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
     for top in facts.launches:
         yield from _too_many_tasks(facts, top)
         for one in (top, *top.below()):
-            count = one.count(one.kind.nodes)
+            # By any other option, it takes the nodes that there are.
+            waits = {*one.launcher.nodes} & {*one.launcher.joins}
+            count = one.count(*one.launcher.nodes) if one.is_srun or waits else None
             if count is None:
                 continue
             if fixed and count > plan.nodes and not one.has("jobid"):
-                ends = "srun refuses it" if one.kind == SRUN_KIND else "it waits for the others"
+                ends = "srun refuses it" if one.is_srun else "it waits for the others"
                 # With a rank and an address of its own, it may be one of several jobs.
-                rank = one.count("node_rank", "machine_rank")
-                of_several = rank is not None and one.has("master_addr", "main_process_ip")
+                rank = one.count(*one.launcher.node_rank)
+                of_several = rank is not None and one.has(*one.launcher.address)
                 yield Violation(
                     f"{one.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
                     f"{ends}",
@@ -135,13 +122,13 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
-    starters = [one for one in facts.every_launch if one.kind.of_node]
+    starters = [one for one in facts.every_launch if one.launcher.starts_processes()]
     alone = len(starters) == 1 and not starters[0].command.background
     for one in starters:
         has, where = plan.gpus_per_node, "per node"
-        if one.kind == ACCELERATE:
+        if one.launcher.processes:
             has, where = plan.nodes * plan.gpus_per_node, "in all"
-        count = one.count("nproc_per_node", "num_processes", "num_gpus")
+        count = one.count(*one.launcher.counts)
         if count is None or count == has or (count < has and not alone):
             continue
         effect = "some of them share a GPU or fail" if count > has else "the other GPUs stay idle"
@@ -194,14 +181,14 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     if plan is None or plan.gpus_per_node * plan.nodes < 2:
         return
     gpus = plan.gpus_per_node * plan.nodes
-    starts = [one for one in facts.launches if one.kind in (SRUN_KIND, PYTHON)]
+    starts = [one for one in facts.launches if one.is_srun or one.kind == PYTHON]
     # Several side by side, or one after the other with its share each, are another matter; so is
     # the client of a server that has them.
     beside = [one for one in facts.launches if one.command.background and not _is_trifle(one)]
     if beside or any(one.command.looped for one in starts):
         return
     for one in starts:
-        if one.kind == SRUN_KIND:
+        if one.is_srun:
             times = facts.times(one)
             own = [inner for inner in one.below() if _plain(inner)]
             shares = one.has("gpus", "gres", "gpus_per_task", "gpus_per_node", "exact")
@@ -251,7 +238,7 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.shell.assigned("SRUN_CPUS_PER_TASK"):
         return
     for one in facts.launches:
-        if one.kind != SRUN_KIND or not one.certain:
+        if not one.is_srun or not one.certain:
             continue
         if one.has("cpus_per_task", "exact", "exclusive", "whole", "overlap", "cpus_per_gpu"):
             continue

@@ -8,10 +8,11 @@ import signal as signals
 from shlex import quote
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.launches import LAUNCHERS, PYTHON, SHELL, SRUN_KIND, Launch
+from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
 from neuronctl.batchscript.model import SCRIPT, SourceSpan
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
+from neuronctl.launch.launchers import option_name
 from neuronctl.masking import is_secret_name, listed_variables, tells_secret
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
@@ -33,14 +34,14 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.tasks < 2:
         return
     for one in facts.launches:
-        if one.command.captured or one.kind not in (*LAUNCHERS, PYTHON, SHELL):
+        if one.command.captured or not (one.is_launcher or one.kind in (PYTHON, SHELL)):
             continue
         nodes = 1 if facts.plan is None else facts.plan.nodes
-        times = facts.times(one) if one.kind == SRUN_KIND else (nodes, 2)
+        times = facts.times(one) if one.is_srun else (nodes, 2)
         if times is None or times[0] * times[1] < 2:
             continue
-        # Under a c10d rendezvous, torchrun takes no notice of --node_rank.
-        if any(inner.has("rdzv_backend", "rdzv_endpoint") for inner in (one, *one.below())):
+        # With such an option, torchrun takes no notice of --node_rank.
+        if any(inner.has(*inner.launcher.endpoint) for inner in (one, *one.below())):
             continue
         for word in one.command.words:
             name = _expanded(word.names, times[0])
@@ -79,15 +80,19 @@ def _assigned(facts: ScriptFacts) -> List[Assignment]:
     return [*facts.shell.assignments, *before]
 
 
-def _rendezvous(one: Launch) -> Iterator[Tuple[str, SourceSpan]]:
-    """The port of its --rdzv_endpoint, also where the address is a variable."""
-    words = one.command.words if one.has("rdzv_endpoint") else ()
+def _ports(one: Launch) -> Iterator[Tuple[str, SourceSpan]]:
+    """The port where its processes meet, also where the address is a variable."""
+    for name in one.launcher.port:
+        if one.count(name):
+            yield str(one.count(name)), one.place_of(name)
+    endpoint = one.launcher.endpoint
+    words = one.command.words if one.has(*endpoint) else ()
     for word, following in zip(words, (*words[1:], None)):
-        match = re.fullmatch(r"--rdzv[-_]endpoint(=.*)?", word.raw, re.DOTALL)
-        value = "" if match is None else match[1] or (following.raw if following else "")
-        port = re.search(r":([1-9][0-9]{0,4})[\"']?$", value)
-        if port is not None:
-            yield port[1], one.place_of("rdzv_endpoint")
+        if option_name(word.raw) in endpoint:
+            value = word.raw.partition("=")[2] or (following.raw if following else "")
+            port = re.search(r":([1-9][0-9]{0,4})[\"']?$", value)
+            if port is not None:
+                yield port[1], one.place_of(option_name(word.raw))
 
 
 @script_rule(WARNING, "NC632", "fixed port")
@@ -100,10 +105,7 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
         if one.name == "MASTER_PORT" and one.word.value is not None
     ]
     for one in facts.every_launch:
-        for name in ("master_port", "main_process_port"):
-            if one.count(name):
-                found.append((str(one.count(name)), one.place_of(name)))
-        found += _rendezvous(one)
+        found += _ports(one)
     for port, place in found[:1]:
         if digits(port):
             yield Violation(
@@ -225,8 +227,11 @@ def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
     traps = () if name is None else _traps(facts, name)
     if not traps or facts.shell.calls("wait"):
         return
-    kinds = (*LAUNCHERS, PYTHON)
-    own = [one for one in facts.launches if one.kind in kinds and not one.command.captured]
+    own = [
+        one
+        for one in facts.launches
+        if (one.is_launcher or one.kind == PYTHON) and not one.command.captured
+    ]
     if own and not any(one.command.background for one in own):
         yield Violation(
             f"bash runs this trap only when {own[-1].word.raw} has ended: a command in the "
@@ -392,9 +397,10 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
         if one.word.value in _LOOPBACK
     ]
     for launch in facts.every_launch:
-        named = launch.options.get("master_addr") or launch.options.get("rdzv_endpoint", "")
-        if named.partition(":")[0] in _LOOPBACK and launch.count("nnodes") != 1:
-            found.append((named, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
+        for option in launch.launcher.address + launch.launcher.endpoint:
+            named = launch.options.get(option, "")
+            if named.partition(":")[0] in _LOOPBACK and launch.count(*launch.launcher.nodes) != 1:
+                found.append((named, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
     for named, place, what in found:
         yield Violation(
             f"{named} is another machine on each of the {facts.plan.nodes} nodes: they never find "

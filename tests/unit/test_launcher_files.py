@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
 from pathlib import Path
+from typing import Set
 
 import pytest
-from plan_builders import plan_of
+from plan_builders import findings, plan_of
 
+from neuronctl.catalog import loader
 from neuronctl.errors import NeuronctlError, TemplateError, UsageError
+from neuronctl.importing.job_file_draft import draft_job_file
 from neuronctl.launch import launchers
+from neuronctl.launch.calls import called
 from neuronctl.rendering.launch_command import BLOCKS, launch_of, launch_parts
 from neuronctl.rendering.render import render_job
+from neuronctl.sbatch_options import SRUN
+from neuronctl.submission.script_check import check_text
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "{#\ndistributed: yes\none_task_per_node: no\n#}\n"
@@ -94,6 +101,9 @@ def test_working_directory_does_not_count(tmp_path: Path, monkeypatch: pytest.Mo
         ("{#\nrendezvous: sometimes\n#}\n", 2, "must be always or never or several nodes"),
         ("{#\nsignals: TERM USR9\n#}\n", 2, "names of signals"),
         ("{#\none_string: yes\n#}\n", 2, "must be program or"),
+        ("{#\nsets: -a\n  -b\nssh: maybe\n#}\n", 4, "must be yes or no"),
+        ("{#\nlike: torchrum\n#}\n", 1, "no launcher 'torchrum'"),
+        ("{#\nlike: torchrun_jsc\n#}\n", 1, "is like another one itself"),
         (HEADER + "{% block tsk %}x{% endblock %}", 5, "no block 'tsk'"),
         (HEADER + "\nsrun", 6, "outside of all blocks"),
         (HEADER + '{% extends "srun_step.j2" %}', 1, "cannot extend"),
@@ -171,6 +181,10 @@ def test_shipped_launchers_use_known_blocks(name: str) -> None:
         ("torchrun --nnodes=2 x.py", "torchrun"),
         ("torch.distributed.launch x.py", "torchrun"),
         ("accelerate launch x.py", "accelerate"),
+        ("accelerate-launch x.py", "accelerate"),
+        ("deepspeed.launcher.launch x.py", "deepspeed"),
+        ("horovodrun --gloo -np 2 x", "horovodrun"),
+        ("horovodrun -np 2 --mpi x", "horovodrun-mpi"),
         ("accelerate config", None),
         ("mpiexec x", "mpirun"),
         ("deepspeed x.py", "deepspeed"),
@@ -178,15 +192,102 @@ def test_shipped_launchers_use_known_blocks(name: str) -> None:
     ],
 )
 def test_launcher_that_a_command_calls(command: str, name: object) -> None:
-    launcher = launchers.by_command(shlex.split(command))
-    assert (launcher.name if launcher else None) == name
+    call = called(shlex.split(command))
+    assert (call.launcher.name if call else None) == name
 
 
 def test_broken_file_does_not_stop_other_jobs(own: Path) -> None:
     write(own, "nonsense", "aaa")
-    assert launchers.by_command(["horovodrun"]) == launchers.load("horovodrun")
+    call = called(["horovodrun"])
+    assert call is not None and call.launcher == launchers.load("horovodrun")
     with pytest.raises(NeuronctlError):
         launchers.load("aaa")
+
+
+def test_a_launcher_has_the_traits_of_the_one_that_it_is_like(own: Path) -> None:
+    write(own, "{#\nlike: torchrun\nmarks: MINE\n#}\n")
+    mine, other = launchers.load("mine"), launchers.load("torchrun")
+    assert (mine.marks, mine.nodes, mine.counts) == ("MINE", other.nodes, other.counts)
+    write(own, "{#\nlike: torchrun\nmarks: MINE\n#}\n", "torchrun")
+    assert launchers.load("torchrun").programs == other.programs
+
+
+LAUNCHER = """\
+{#
+distributed: yes
+one_task_per_node: yes
+python:
+programs: jaxrun
+flags: --quiet
+processes_per_node: --local-processes
+uncounted: one
+sets: --coordinator
+#}
+{% block once %}{% include "srun_step.j2" %}{% endblock %}
+{% block task %}
+jaxrun --local-processes={{ plan.processes_per_node }}
+{% for option in plan.launcher_options %} {{ option }} {% endfor %}
+{% endblock %}
+"""
+SCRIPT = """\
+#!/bin/bash
+#SBATCH -p gpu
+#SBATCH -t 10
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=4
+#SBATCH --gpus-per-node=4
+
+jaxrun --quiet --local-processes {count} train.py
+"""
+
+
+def test_a_launcher_is_one_file(own: Path) -> None:
+    """What generate, the rules, check, and import know of it stands in its file."""
+    catalog = loader.load(str(ROOT / "tests" / "scripts" / "catalog.yaml"))
+    cluster = catalog.cluster("anywhere")
+
+    def codes(count: int) -> Set[str]:
+        script = check_text("job.sh", SCRIPT.format(count=count), catalog, cluster)
+        return {one.finding.code for one in script.findings}
+
+    assert "NC623" not in codes(2)
+    write(own, LAUNCHER, "jaxrun")
+    assert "NC623" in codes(2) and "NC623" not in codes(4)
+    made = draft_job_file(SCRIPT.format(count=4), "job.sh", cluster).text
+    assert "launcher: jaxrun\nlauncher-option: [--quiet]\nscript: train.py\n" in made
+    assert line("jaxrun", gpus_per_node=4).endswith(" --local-processes=4 train.py")
+    as_program = {"script": "jaxrun", "args": ("train.py",), "gpus_per_node": 4}
+    assert "NC305" in {one.code for one in findings(launcher="srun", **as_program)}
+    given = {"launcher": "jaxrun", "launcher_options": ("--coordinator=x",)}
+    assert "NC307" in {one.code for one in findings(**given)}
+    assert "jaxrun" in launchers.names()
+
+
+def test_every_trait_is_documented() -> None:
+    page = (ROOT / "docs/reference/templates.md").read_text(encoding="utf-8")
+    of_body = {"name", "file", "takes_options", "counts_nodes"}
+    traits = {*launchers.Launcher.__annotations__} - of_body
+    assert [trait for trait in traits if f"`{trait}`" not in page] == []
+
+
+@pytest.mark.parametrize("name", launchers.names())
+def test_no_module_repeats_a_launcher(name: str) -> None:
+    """Slurm's srun and the two that planning chooses by itself are known by name."""
+    launcher = launchers.load(name)
+    words = {name, *(word for command in launcher.programs for word in command)}
+    words |= {option for option in launcher.own_options if "_" in option}
+    named = {"srun", "python", "none", "torchrun", "mpirun", "mpiexec", "launch"}
+    slurms = {option.long.replace("-", "_") for option in SRUN}
+    own = words - named - slurms
+    found = [
+        (file.name, node.value)
+        for file in (ROOT / "neuronctl").rglob("*.py")
+        if file.parent.name != "sandbox"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in own
+    ]
+    assert found == []
 
 
 def test_example_of_the_documentation(own: Path) -> None:

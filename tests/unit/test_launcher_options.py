@@ -51,16 +51,13 @@ def test_what_neuronctl_sets_is_told(name: str) -> None:
     """Each option that the template writes and that says how large the job is, or where."""
     launcher = launchers.load(name)
     parts = launch_parts(plan_of(launcher=name, nodes=2, gpus_per_node=2))
-    written = {word.partition("=")[0] for word in (*parts.task, *parts.once) if word[:1] == "-"}
-    free = {"--bind-to", "--multi_gpu", "-u", "-m", "-c", "-w", "--kill-on-bad-exit"}
-    own = {one.replace("_", "-") for one in launcher.sets}
-    step = {"--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task"}
-    missing = {one.replace("_", "-") for one in written - free} - own
-    assert missing <= (step if name != "srun" else set())
-    for word in launcher.sets:
-        for given in (word, f"{word}=2", word.replace("-", "_").replace("__", "--", 1)):
-            if given.startswith("-"):
-                assert "NC307" in told(launcher=name, launcher_options=(given,)), given
+    written = {launchers.option_name(word) for word in (*parts.task, *parts.once)} - {""}
+    free = {"bind_to", "multi_gpu", "u", "m", "c", "w", "kill_on_bad_exit"}
+    step = {"nodes", "ntasks", "ntasks_per_node", "cpus_per_task"}
+    assert written - free - {*launcher.own_options} <= (step if name != "srun" else set())
+    for option in launcher.own_options:
+        for word in (f"-{option}", f"--{option}", f"--{option.replace('_', '-')}=2"):
+            assert "NC307" in told(launcher=name, launcher_options=(word,)), word
 
 
 def test_what_is_free_is_not_told() -> None:

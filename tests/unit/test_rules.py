@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from plan_builders import FIELDS, STRICT, V100, cluster, findings, plan_of, policy
 
+from neuronctl.batchscript.bash_syntax import SyntaxProblem
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.catalog.model import (
     Catalog,
@@ -23,7 +24,6 @@ from neuronctl.catalog.model import (
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules, every_rule
 from neuronctl.rules.base import Fault, Kind
-from neuronctl.slurm.shell_syntax import SyntaxProblem
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
 BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False, False)

@@ -9,7 +9,7 @@ from typing import List, Optional, Tuple
 import pytest
 
 from neuronctl.batchscript import shell_text
-from neuronctl.batchscript.launches import Launch, launch
+from neuronctl.batchscript.launches import Launch, launches
 from neuronctl.batchscript.shell_text import Command, read_shell
 
 
@@ -67,7 +67,11 @@ def test_directives_in_a_here_document_are_no_comments() -> None:
 
 
 def kinds(one: Optional[Launch]) -> List[str]:
-    return [] if one is None else [one.kind.name, *(inner.kind.name for inner in one.below())]
+    return [] if one is None else [one.kind, *(inner.kind for inner in one.below())]
+
+
+def launch(command: Command) -> Optional[Launch]:
+    return next(iter(launches([command])), None)
 
 
 @pytest.mark.parametrize(

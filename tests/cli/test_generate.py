@@ -67,7 +67,9 @@ def test_a_byte_order_mark_before_shell_text(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("signal", ["INT@60", "2@60", "SIGQUIT@60"])
 def test_a_signal_that_bash_ignores_in_the_background(run: Run, signal: str) -> None:
     script = run("generate", *ONE, "--signal", signal, "train.py").stdout
-    assert re.search(r"\n\(\ntrap - INT QUIT  #.*\npython train.py\n\) &\nprogram=\$!\n", script)
+    assert re.search(
+        r"\n    \(trap - INT QUIT; python train.py\) &  #.*\n    program=\$!\n", script
+    )
 
 
 def test_write(run: Run, tmp_path: Path) -> None:

@@ -32,9 +32,10 @@ from neuronctl.gate.judgement import Judgement
 from neuronctl.planning import JobPlan
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
-from neuronctl.request.job import Body
+from neuronctl.request.job import BY_NAME, Body
 from neuronctl.request.job_file import parse_steps
-from neuronctl.request.options import BY_NAME, Option, shell_text
+from neuronctl.request.options import Option
+from neuronctl.request.values import shell_text
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.prepare import (

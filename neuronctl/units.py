@@ -289,9 +289,9 @@ def expand_log_pattern(
 
 SIGNALS = (
     *("HUP", "INT", "QUIT", "ABRT", "KILL", "ALRM", "TERM", "USR1", "USR2"),
-    *("URG", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "XCPU"),
+    *("URG", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "XCPU", "CHLD", "PIPE"),
 )
-"""The signals that sbatch accepts by name (tested with Slurm 22.05)."""
+"""The signals that sbatch accepts by name (Slurm 22.05, which was tried, lacks the last two)."""
 
 
 def split_signal(text: str) -> Tuple[str, str, str]:

@@ -9,23 +9,14 @@ of it must be.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.batchscript.model import SCRIPT, Header
 from neuronctl.batchscript.shell_text import ShellText
-from neuronctl.batchscript.values import node_count, whole_number
 from neuronctl.catalog.model import Cluster
-from neuronctl.request.job import JobRequest, Origin, Source
-from neuronctl.request.options import BY_NAME
+from neuronctl.request.job import OF_SLURM, JobRequest, Origin, Source
 from neuronctl.sbatch_options import EARLY
 
-# Options whose value a request has under the same name, as it is.
-_AS_THEY_ARE = (
-    *("job-name", "partition", "account", "qos", "comment", "constraint", "reservation"),
-    *("nodelist", "exclude", "dependency", "array", "signal", "mail-type", "mail-user", "output"),
-    *("error", "mem"),
-)
-_COUNTS = ("ntasks", "ntasks-per-node", "cpus-per-task")
 GPU_OPTIONS = ("gpus-per-node", "gpus", "gres")
 # These say how the job is submitted, and nothing about it.
 _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
@@ -46,29 +37,17 @@ def as_request(
         file = "script"
     # Of --gres=gpu and --gpus-per-node, the former holds, whichever comes first.
     for name, given in sorted(header.options.items(), key=lambda item: item[0] == "gres"):
-        read: Dict[str, Any] = {}
-        value = given.value or ""
-        if name in _AS_THEY_ARE:
-            read = {name.replace("-", "_"): value} if value.strip() else {}
-        elif name in _COUNTS:
-            read = {name.replace("-", "_"): whole_number(value)}
-        elif name == "nodes":
-            least, most = node_count(value)
-            read = {"nodes": max(1, least), **({"max_nodes": most} if most > max(1, least) else {})}
-        elif name == "time":
-            with contextlib.suppress(ValueError):
-                read = BY_NAME["time"].parse([value])
-        elif name in GPU_OPTIONS:
-            # What neuronctl's own grammar does not know, such as two types, is not judged.
-            with contextlib.suppress(ValueError):
-                read = gpu_fields(name, value)
-        elif name == "exclusive" and value.lower() in ("", "exclusive"):
-            read = {"exclusive": True}
-        elif name in ("requeue", "no-requeue"):
-            read = {"requeue": name == "requeue"}
+        read: Optional[Mapping[str, Any]] = {}
+        if name == "no-requeue":
+            read = {"requeue": False}
+        elif name in OF_SLURM:
+            with contextlib.suppress(ValueError):  # of a variable, which is told already
+                read = OF_SLURM[name].parse_directive(given.value)
         elif name not in _NOT_ABOUT_THE_JOB:
+            read = None
+        if read is None:
             others.append(given.text[2:])
-        for field, one in read.items():
+        for field, one in (read or {}).items():
             fields[field] = one
             where = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
             origins[field] = Origin(Source.JOB_FILE, where)
@@ -77,11 +56,6 @@ def as_request(
         fields["modules"] = tuple(_modules(shell))
     _size(header, fields, cluster)
     return JobRequest(script=file, launcher="srun", cluster=cluster.name, origins=origins, **fields)
-
-
-def gpu_fields(name: str, value: str) -> Dict[str, Any]:
-    """What one of GPU_OPTIONS asks for; ValueError where neuronctl has no words for it."""
-    return BY_NAME[name].parse([value.replace("gres:", "").replace("=", ":")])
 
 
 def _modules(shell: ShellText) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 from neuronctl.cli import job_output, submission
 from neuronctl.cli.say import notify
 from neuronctl.errors import UsageError
-from neuronctl.request.options import OPTIONS
+from neuronctl.request.job import OPTIONS
 from neuronctl.submission.existing_script import (
     ExistingScript,
     choose_partition,

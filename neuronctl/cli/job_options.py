@@ -9,8 +9,9 @@ import click
 
 from neuronctl.errors import UsageError
 from neuronctl.launch import launchers
-from neuronctl.request.job import Body
-from neuronctl.request.options import OPTIONS, Option, shell_text
+from neuronctl.request.job import OPTIONS, Body
+from neuronctl.request.options import Option
+from neuronctl.request.values import shell_text
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

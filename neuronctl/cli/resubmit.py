@@ -18,7 +18,7 @@ from neuronctl.errors import UsageError
 from neuronctl.paths import working_directory
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
-from neuronctl.request.options import OPTIONS
+from neuronctl.request.job import OPTIONS
 from neuronctl.submission.prepare import judge_anew
 
 if TYPE_CHECKING:

@@ -6,15 +6,14 @@ import re
 from typing import Collection, Dict, List
 
 from neuronctl import units
-from neuronctl.batchscript.as_request import GPU_OPTIONS, as_request, gpu_fields
+from neuronctl.batchscript.as_request import GPU_OPTIONS, as_request
 from neuronctl.batchscript.header import read_header
 from neuronctl.batchscript.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
 from neuronctl.catalog.model import Cluster
 from neuronctl.frozen import dataclass, replace
 from neuronctl.masking import Masker, tells_secret
 from neuronctl.planning import JobPlan
-from neuronctl.request.job import JobRequest
-from neuronctl.request.options import BY_NAME
+from neuronctl.request.job import BY_NAME, OF_SLURM, OPTIONS, JobRequest
 from neuronctl.rules.consistency import OTHER_WORDS
 from neuronctl.words import counted
 from neuronctl.yamlfile.writer import Entry
@@ -29,12 +28,7 @@ class Remark:
     hint: str = ""
 
 
-_KEYS = (
-    *("job-name", "partition", "account", "qos", "nodes", "ntasks-per-node", "cpus-per-task"),
-    *("gpus-per-node", "gres", "mem", "exclusive", "constraint", "reservation", "nodelist"),
-    *("exclude", "time", "comment", "dependency", "array", "requeue", "signal", "mail-type"),
-    *("mail-user", "chdir", "output", "error", "sbatch"),
-)
+_KEYS = (*(name for name in OF_SLURM if name not in ("ntasks", "gpus")), "sbatch")
 
 # Options that set the same value: for the line of a remark.
 _TYPED = {
@@ -108,11 +102,6 @@ class Directives:
             changes["job_name"] = base
         if request.output is None:
             changes["output"] = "slurm-%A_%a.out" if request.array else "slurm-%j.out"
-        if request.signal is not None:
-            changes["signal"] = request.signal.upper()
-        if request.mail_type is not None:  # sbatch takes no notice of what it does not know
-            types = request.mail_type.upper().split(",")
-            changes["mail_type"] = ",".join(one for one in types if one in units.MAIL_TYPES)
         dropped = [*OTHER_WORDS, *_ONLY_ON_SUBMISSION]
         if not self.line("cpus-per-task"):
             changes["cpus_per_task"] = 0  # the partition may have a default for GPUs
@@ -149,7 +138,7 @@ class Directives:
         for name in GPU_OPTIONS:
             if name in options:
                 try:
-                    read = gpu_fields(name, options[name].value or "")
+                    read = OF_SLURM[name].parse([options[name].value or ""])
                     if "gpus_per_node" in read:
                         per_node.append(options[name].text)
                     if "gpus" in read or "gpus_per_node" in read:
@@ -228,7 +217,7 @@ class Directives:
         request = self.wanted
         found: Dict[str, List[str]] = {}
         for key in _KEYS:
-            value = getattr(request, {"time": "time_limit"}.get(key, key.replace("-", "_")), None)
+            value = getattr(request, BY_NAME[key].field)
             if isinstance(value, bool):
                 found[key] = ["true" if value else "false"]
             elif isinstance(value, int):
@@ -248,20 +237,12 @@ class Directives:
                 others.insert(0, f"gpu:{amount}")
         if others:
             found["gres"] = [",".join(others)]
-        rest = [one for one in request.sbatch if not one.startswith("chdir=")]
-        if len(rest) < len(request.sbatch):
-            found["chdir"] = [self.header.value("chdir") or ""]
-        if rest:
-            found["sbatch"] = rest
+        if request.sbatch:
+            found["sbatch"] = list(request.sbatch)
         return found
 
 
-_COMPARED = (
-    *("job_name", "partition", "account", "qos", "comment", "constraint", "reservation"),
-    *("nodelist", "exclude", "dependency", "array", "signal", "mail_type", "mail_user", "output"),
-    *("error", "mem", "nodes", "max_nodes", "ntasks_per_node", "cpus_per_task", "gpus_per_node"),
-    *("gpu_type", "gres", "time_limit", "exclusive", "requeue", "sbatch"),
-)
+_COMPARED = (*(BY_NAME[key].field for key in _KEYS if key != "chdir"), "max_nodes", "gpu_type")
 
 
 def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
@@ -274,14 +255,14 @@ def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
         after = _plain(field, getattr(ours, field))
         if before == after:
             continue
-        key = {"time_limit": "time", "sbatch": "sbatch"}.get(field, field.replace("_", "-"))
+        key = next((one.long for one in OPTIONS if one.field == field), field.replace("_", "-"))
         if field == "sbatch":
-            for one in sorted(set(after) - set(before)):  # type: ignore[call-overload]
+            wanted, made_of_it = set(directives.wanted.sbatch), set(ours.sbatch)
+            for one in sorted(made_of_it - wanted):
                 found.append(Remark(0, f"'neuronctl generate' adds --{one}"))
-            for one in sorted(set(before) - set(after)):  # type: ignore[call-overload]
-                if tells_secret(one):
-                    continue  # left out on purpose, and told
-                found.append(Remark(0, f"--{one} is not in what 'neuronctl generate' makes"))
+            for one in sorted(wanted - made_of_it):
+                if not tells_secret(one):  # else left out on purpose, and told
+                    found.append(Remark(0, f"--{one} is not in what 'neuronctl generate' makes"))
         elif not before:
             found.append(Remark(0, f"no --{key} in the script; 'neuronctl generate' adds {after}"))
         else:
@@ -295,8 +276,4 @@ def _plain(field: str, value: object) -> object:
     if field == "time_limit" and isinstance(value, str):
         seconds = units.parse_time(value)
         return "UNLIMITED" if seconds == units.UNLIMITED else units.format_time(seconds)
-    if field == "sbatch":
-        return tuple(one for one in value if not one.startswith("chdir="))  # type: ignore[attr-defined]
-    if field in ("nodes", "cpus_per_task"):
-        return value or 1
-    return value or None
+    return value or (1 if field in ("nodes", "cpus_per_task") else None)

@@ -32,7 +32,7 @@ from neuronctl.masking import Masker, tells_secret
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import build_request
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.request.options import shell_text
+from neuronctl.request.values import shell_text
 from neuronctl.yamlfile.writer import Entry, write
 
 

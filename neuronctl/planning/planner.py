@@ -30,7 +30,7 @@ from neuronctl.planning.model import (
 from neuronctl.planning.software import activation, exports, program, runs_python, starts_once
 from neuronctl.planning.steps import Share, step_place, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
-from neuronctl.request.options import one_line
+from neuronctl.request.values import one_line
 from neuronctl.shell import Shell, references
 from neuronctl.words import counted
 
@@ -234,9 +234,9 @@ class _PlanBuilder:
             return request.signal
         if signal.to_batch_shell or not passes(signal, self.launcher, bool(request.steps)):
             return self.asked("signal", "signal", request.signal)
-        flags, _, rest = (request.signal or "").rpartition(":")
+        flags, name, seconds = units.split_signal(request.signal or "")
         reason = "the batch shell passes it on: what it starts is no step"
-        return self.derived("signal", f"{flags}B:{rest}", reason)
+        return self.derived("signal", f"{flags}B:{name}{seconds and f'@{seconds}'}", reason)
 
     def _steps(self, steps: Sequence[StepRequest]) -> List[List[_StepBuilder]]:
         """The builders of each step: one, or one for each that runs side by side."""

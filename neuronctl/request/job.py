@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import enum
 import os
+import re
+from functools import partial
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl import frozen
 from neuronctl.frozen import dataclass
+from neuronctl.request import values
+from neuronctl.request.options import DECLARED, Option, option
+from neuronctl.request.values import one_line
 
 
 class Source(enum.Enum):
@@ -64,9 +69,64 @@ class StepRequest:
     together: Tuple[StepRequest, ...] = ()
 
 
+# sbatch reads these from a script too, and then does not simply submit it.
+_NOT_IN_A_SCRIPT = {
+    "wait": "use 'neuronctl submit --wait'",
+    "test-only": "use 'neuronctl submit --dry-run'",
+    "wrap": "name the program as SCRIPT, followed by its arguments",
+    "parsable": "use 'neuronctl submit --json'",
+    "help": "see 'man sbatch'",
+    "usage": "see 'man sbatch'",
+    "version": "see 'sbatch --version'",
+}
+
+
+def _others_of_sbatch(texts: Sequence[str], strict: bool) -> Tuple[str, ...]:
+    from neuronctl.sbatch_options import SBATCHS_OWN, SRUN  # few jobs have such an option
+
+    only_of_srun = {one.long for one in SRUN} - SBATCHS_OWN
+    options = []
+    for text in texts:
+        option = one_line(text).lstrip("-")
+        short, equals, value = option.partition("=")
+        name = _whole(short)
+        option = name + equals + value
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
+            raise ValueError(f"'{text}' is not a long sbatch option, such as nice=100")
+        # neuronctl has the flag --exclusive; only Slurm has --exclusive=user.
+        if name in OF_SLURM and not (OF_SLURM[name].is_flag and option != name):
+            raise ValueError(f"neuronctl has this option itself: write --{option}")
+        if name in _NOT_IN_A_SCRIPT:
+            raise ValueError(f"--{name} cannot be used in a job script: {_NOT_IN_A_SCRIPT[name]}")
+        if name in only_of_srun:
+            raise ValueError(
+                f"--{name} is an option of srun, which sbatch does not know: with --launcher srun, "
+                f"write --launcher-option=--{option}"
+            )
+        options.append(option)
+    return tuple(options)
+
+
+def _whole(name: str) -> str:
+    """The option that sbatch takes ``name`` for: it may be abbreviated, if only one begins so."""
+    from neuronctl.sbatch_options import SBATCHS_OWN
+
+    longer = [option for option in SBATCHS_OWN if option.startswith(name)]
+    return longer[0] if name not in SBATCHS_OWN and len(longer) == 1 else name
+
+
+_job = partial(option, group="Job")
+_environment = partial(option, group="Environment")
+
+
 @dataclass(frozen=True)
 class JobRequest:
-    """A job as requested. Names and meanings are sbatch's unless stated otherwise."""
+    """A job as requested, and the table of all options. Names are sbatch's unless stated otherwise.
+
+    A field that an option sets is declared with it: ``option(SPELLING, HELP, GRAMMAR)``. From that
+    follow the command line, the keys of a job file, the reading of directives, and the directive of
+    the same name, in this order.
+    """
 
     script: Optional[str] = None
     """The program: a Python file or anything executable; None for an interactive allocation."""
@@ -79,80 +139,163 @@ class JobRequest:
     text_file: Optional[str] = None
     """The file that ``body`` or ``steps`` were read from, which names the job."""
 
-    job_name: Optional[str] = None
-    partition: Optional[str] = None
-    nodes: Optional[int] = None
+    job_name: Optional[str] = option(
+        "-J, --job-name NAME", "Job name (default: the script's name)."
+    )
+    partition: Optional[str] = option(
+        "-p, --partition NAME", "Partition, several (A,B), or auto to choose one."
+    )
+    account: Optional[str] = option("-A, --account NAME", "Account to charge.")
+    qos: Optional[str] = option("-q, --qos NAME", "Quality of service.")
+    nodes: Optional[int] = option(
+        "-N, --nodes N[-MAX]", "Number of nodes, or a range: 2-4.", values.nodes
+    )
     max_nodes: Optional[int] = None
     """Of a range (``-N 2-4``), the end; ``nodes`` is its start."""
-    ntasks: Optional[int] = None
-    ntasks_per_node: Optional[int] = None
-    cpus_per_task: Optional[int] = None
-    """0: left to Slurm, whose default may depend on the partition."""
-    gpus_per_node: Optional[int] = None
-    """GPUs per node, from ``--gpus-per-node`` or ``--gres=gpu[:TYPE]:N``."""
-    gpus: Optional[int] = None
-    """GPUs on all nodes together (``--gpus``)."""
+    ntasks: Optional[int] = option("-n, --ntasks N", "Total number of tasks.", values.count)
+    ntasks_per_node: Optional[int] = option(
+        "--ntasks-per-node N", "Tasks per node (default: what the launcher needs).", values.count
+    )
+    cpus_per_task: Optional[int] = option(
+        "-c, --cpus-per-task N",
+        "Cores per task (default: the cores that come with the GPUs; 0: as Slurm decides).",
+        values.cores,
+    )
+    gpus_per_node: Optional[int] = option(
+        "--gpus-per-node [TYPE:]N", "GPUs per node, such as 2 or a100:2.", values.gpus_per_node
+    )
+    gpus: Optional[int] = option("-G, --gpus [TYPE:]N", "Total number of GPUs.", values.gpus_in_all)
     gpu_type: Optional[str] = None
-    gpu_models: Tuple[str, ...] = ()
-    """Acceptable GPU models (``--gpu``); the partition's GPU must be one of them."""
-    gres: Tuple[str, ...] = ()
-    """Generic resources other than GPUs, as typed."""
-    time_limit: Optional[str] = None
+    gres: Tuple[str, ...] = option(
+        "--gres LIST", "Generic resources per node, such as gpu:2.", values.gres, default=()
+    )
+    """Those other than GPUs, as typed."""
+    mem: Optional[str] = option("--mem SIZE", "Memory per node, such as 80G.", values.memory)
+    exclusive: Optional[bool] = option(
+        "--exclusive", "Do not share nodes with other jobs.", values.exclusive
+    )
+    constraint: Optional[str] = option(
+        "-C, --constraint LIST", "Features that the nodes must have."
+    )
+    reservation: Optional[str] = option("--reservation NAME", "Reservation to use.")
+    nodelist: Optional[str] = option(
+        "-w, --nodelist LIST", "Nodes to use, such as gpu[35-36].", values.ranges
+    )
+    exclude: Optional[str] = option("-x, --exclude LIST", "Nodes to avoid.", values.ranges)
+    time_limit: Optional[str] = option(
+        "-t, --time TIME", "Time limit: 90 (minutes), 8:00:00, or 1-12:00:00.", values.time
+    )
     """As typed, in a form that units.parse_time accepts."""
-    account: Optional[str] = None
-    qos: Optional[str] = None
-    comment: Optional[str] = None
-    mem: Optional[str] = None
-    exclusive: Optional[bool] = None
-    constraint: Optional[str] = None
-    reservation: Optional[str] = None
-    nodelist: Optional[str] = None
-    exclude: Optional[str] = None
-    dependency: Optional[str] = None
-    array: Optional[str] = None
-    signal: Optional[str] = None
-    requeue: Optional[bool] = None
-    mail_type: Optional[str] = None
-    mail_user: Optional[str] = None
-    output: Optional[str] = None
-    error: Optional[str] = None
-    chdir: Optional[str] = None
-    """The job's directory, an absolute path once it is planned; None: where it is submitted."""
-    sbatch: Tuple[str, ...] = ()
-    """Other sbatch options, without dashes: ``"nice=100"``, ``"hold"``."""
+    comment: Optional[str] = option(
+        "--comment TEXT", "Comment, if the site requires one: see 'neuronctl partitions --comment'."
+    )
+    dependency: Optional[str] = option(
+        "-d, --dependency LIST", "Jobs to wait for, such as afterok:4711.", values.dependency
+    )
+    array: Optional[str] = option(
+        "-a, --array INDEXES",
+        "Job array: 0-9, or 0-9%2 to run at most two tasks at a time.",
+        values.array,
+        batch_only=True,
+    )
+    requeue: Optional[bool] = option(
+        "--[no-]requeue", "Allow or forbid requeuing after a node failure.", batch_only=True
+    )
+    signal: Optional[str] = option(
+        "--signal [B:]SIG[@SECONDS]",
+        "Signal to send before the time limit, such as B:USR1@120.",
+        values.signal,
+    )
+    mail_type: Optional[str] = option(
+        "--mail-type TYPE", "When to send mail, such as END,FAIL.", values.mail_type
+    )
+    mail_user: Optional[str] = option("--mail-user ADDRESS", "Where to send mail.")
+    chdir: Optional[str] = option(
+        "-D, --chdir DIR", "Directory to run in, where relative paths begin (default: this one)."
+    )
+    """An absolute path once the job is planned; None: where it is submitted."""
+    output: Optional[str] = option(
+        "-o, --output FILE",
+        "Log file (default: %x_%j.out, the job's name and id).",
+        batch_only=True,
+    )
+    error: Optional[str] = option(
+        "-e, --error FILE",
+        "Standard error log (default: %x_%j.err; with -o, the same file).",
+        batch_only=True,
+    )
+    sbatch: Tuple[str, ...] = option(
+        "--sbatch OPTION...", "Any other sbatch option, such as nice=100.", _others_of_sbatch
+    )
+    """Without dashes: ``"nice=100"``, ``"hold"``."""
 
-    cluster: Optional[str] = None
-    launcher: Optional[str] = None
-    launcher_options: Tuple[str, ...] = ()
-    """Words for the launcher, behind those that neuronctl gives it, passed on byte for byte."""
-    env: Tuple[Tuple[str, str], ...] = ()
-    expand: Optional[bool] = None
-    """Whether ``$NAME`` in ``env`` and ``args`` is that variable's value when the job starts."""
-    modules: Tuple[str, ...] = ()
-    container: Optional[str] = None
-    """The image to run in."""
-    container_runtime: Optional[str] = None
-    binds: Tuple[str, ...] = ()
-    """Directories to bind into the container, besides scratch and the working directory."""
-    cleanenv: Optional[bool] = None
-    container_run: Optional[bool] = None
-    """Whether the image's runscript starts the program."""
-    container_options: Tuple[str, ...] = ()
-    """Words for the container runtime, passed on byte for byte."""
-    preflight: Optional[bool] = None
-    """Whether to check every node before the launch; None: only with several nodes."""
-    purge: Optional[bool] = None
-    """Whether the modules of the submitting shell are unloaded first; None: yes."""
-    conda: Optional[str] = None
-    venv: Optional[str] = None
-    setup_first: Tuple[str, ...] = ()
-    """The user's own shell lines, run before modules and conda; never quoted."""
-    setup: Tuple[str, ...] = ()
-    """The user's own shell lines, run before the launch; never quoted."""
-    field: Optional[str] = None
+    gpu_models: Tuple[str, ...] = _job(
+        "--gpu LIST", "Acceptable GPU models, such as a100,h200.", values.gpu_models, default=()
+    )
+    """The partition's GPU must be one of them."""
+    cluster: Optional[str] = _job("--cluster NAME", "Catalog cluster to plan for.")
+    field: Optional[str] = _job("--field NAME", "Field of work, for the site's comment.")
     """``field=`` of a structured comment (Neuron since 2026-08-12)."""
-    appl: Optional[str] = None
+    appl: Optional[str] = _job("--appl NAME", "Application, for the site's comment.")
     """``appl=`` of a structured comment."""
+    launcher: Optional[str] = _job(
+        "--launcher NAME",
+        "How to start the program (default: depends on the program, nodes, tasks, and GPUs; none "
+        "starts it once).",
+    )
+    launcher_options: Tuple[str, ...] = _job(
+        "--launcher-option WORD...",
+        "A word for the launcher itself, such as --tee=3; repeatable.",
+        values.option_words("--launcher-option"),
+    )
+    """They stand behind those that neuronctl gives it."""
+    preflight: Optional[bool] = _job(
+        "--[no-]preflight", "Check the nodes before the launch (the default).", batch_only=True
+    )
+    """None: only with several nodes."""
+    env: Tuple[Tuple[str, str], ...] = _environment(
+        "--env NAME=VALUE...", "Export a variable; NAME alone uses its current value.", values.env
+    )
+    expand: Optional[bool] = _environment(
+        "--expand", "Replace $NAME in --env and ARGS when the job starts ($$ is a dollar sign)."
+    )
+    setup_first: Tuple[str, ...] = _environment(
+        "--setup-first LINE...",
+        "Shell line to run before modules and conda; repeatable.",
+        values.setup,
+    )
+    """Never quoted."""
+    modules: Tuple[str, ...] = _environment(
+        "--module NAME...", "Load a module, after 'module purge'; repeatable.", values.words
+    )
+    purge: Optional[bool] = _environment(
+        "--[no-]purge", "Unload the modules of your shell first (default with --module)."
+    )
+    conda: Optional[str] = _environment("--conda ENV", "Activate a conda environment.")
+    venv: Optional[str] = _environment("--venv DIR", "Activate a virtual environment.")
+    container: Optional[str] = _environment("--container IMAGE", "Run inside this container image.")
+    container_runtime: Optional[str] = _environment(
+        "--container-runtime NAME", "singularity, apptainer, or pyxis (default: the cluster's)."
+    )
+    binds: Tuple[str, ...] = _environment(
+        "--bind SRC[:DST]...", "Bind a directory into the container; repeatable.", values.words
+    )
+    """Besides scratch and the working directory."""
+    cleanenv: Optional[bool] = _environment(
+        "--cleanenv", "Keep your shell's variables out of the container."
+    )
+    container_run: Optional[bool] = _environment(
+        "--container-run", "Start the image's runscript with the program, instead of the program."
+    )
+    container_options: Tuple[str, ...] = _environment(
+        "--container-option WORD...",
+        "A word for the container runtime, such as --rocm; repeatable.",
+        values.option_words("--container-option"),
+    )
+    setup: Tuple[str, ...] = _environment(
+        "--setup LINE...", "Shell line to run before the launch; repeatable.", values.setup
+    )
+    """Never quoted."""
 
     origins: Mapping[str, Origin] = frozen.field(default_factory=dict, compare=False)
     """Field name -> where its value came from, for every requested field."""
@@ -169,6 +312,17 @@ class JobRequest:
     def from_here(self, path: str) -> str:
         """A path of the job's, which begins in its directory, as this process reaches it."""
         return os.path.join(self.chdir or "", path)
+
+
+OPTIONS: Tuple[Option, ...] = tuple(DECLARED)
+BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
+OF_SLURM: Mapping[str, Option] = {name: one for name, one in BY_NAME.items() if one.of_slurm}
+"""Those that sbatch has too, under the same names, in the order of a script's directives."""
+
+
+def find(name: str) -> Optional[Option]:
+    """The option that a YAML key names: sbatch's long name, with ``-`` or ``_``."""
+    return BY_NAME.get(name.replace("_", "-"))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from neuronctl.errors import JobFileError, did_you_mean
 from neuronctl.frozen import dataclass
 from neuronctl.paths import defaults_file, present
-from neuronctl.request.job import Layer, Origin, Source, StepRequest
-from neuronctl.request.options import BY_NAME, Option, find, shell_text
+from neuronctl.request.job import BY_NAME, Layer, Origin, Source, StepRequest, find
+from neuronctl.request.options import Option
+from neuronctl.request.values import shell_text
 from neuronctl.words import other_dash, with_plain_dashes
 
 if TYPE_CHECKING:

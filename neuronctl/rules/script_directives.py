@@ -7,7 +7,7 @@ from functools import partial
 from typing import Iterator, Mapping, Optional, Set, Tuple
 
 from neuronctl import units
-from neuronctl.batchscript.as_request import GPU_OPTIONS, gpu_fields
+from neuronctl.batchscript.as_request import GPU_OPTIONS
 from neuronctl.batchscript.directive_words import BLANKS
 from neuronctl.batchscript.launches import PROGRAM
 from neuronctl.batchscript.look_alikes import FREE_TEXT, look_alike
@@ -26,8 +26,10 @@ from neuronctl.batchscript.model import (
     Ignored,
     SourceSpan,
 )
-from neuronctl.batchscript.values import digits, node_count
+from neuronctl.batchscript.values import digits
 from neuronctl.frozen import dataclass
+from neuronctl.request.job import OF_SLURM
+from neuronctl.request.values import node_count
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -371,10 +373,8 @@ def _gpus_of(facts: ScriptFacts, name: str) -> Optional[_Gpus]:
     given = facts.header.options.get(name)
     if given is None or given.value is None:
         return None
-    try:
-        read = gpu_fields(name if name in GPU_OPTIONS else "gpus-per-node", given.value)
-    except ValueError:
-        return None
+    option = OF_SLURM[name if name in GPU_OPTIONS else "gpus-per-node"]
+    read = option.parse_directive(given.value) or {}
     count = read.get("gpus") or read.get("gpus_per_node")
     return _Gpus(given, "gpu_type" in read, count) if count else None
 

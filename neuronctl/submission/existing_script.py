@@ -201,10 +201,7 @@ def request_of(own: ExistingScript, cluster: Cluster) -> JobRequest:
     from neuronctl.batchscript.as_request import as_request
     from neuronctl.request.job import JobRequest, Origin, Source
 
-    try:
-        request = as_request(own.header, own.name, cluster)
-    except ValueError:  # which sbatch refuses too
-        request = JobRequest(script=own.name, launcher="srun")
+    request = as_request(own.header, own.name, cluster)
     asked = {name: Origin(Source.ASKED, one.where) for name, one in request.origins.items()}
     default = Origin(Source.DERIVED, "Slurm's default")
     return replace(
@@ -212,7 +209,6 @@ def request_of(own: ExistingScript, cluster: Cluster) -> JobRequest:
         job_name=own.job_name,
         output=own.output,
         chdir=own.chdir if own.header.value("chdir") else None,
-        sbatch=tuple(one for one in request.sbatch if not one.startswith("chdir=")),
         cluster=None,
         origins={name: asked.get(name, default) for name in JobRequest.__annotations__},
     )
@@ -257,14 +253,13 @@ def record_draft(
 
 def with_judgement(draft: RecordDraft, own: ExistingScript, job: PreparedJob) -> RecordDraft:
     """The draft of a script with what is known of it once it is judged."""
-    from neuronctl.request.options import BY_NAME
+    from neuronctl.request.job import OF_SLURM
     from neuronctl.submission.transaction import of_judged
 
     known = of_judged(job)
     given = {key: one for key, one in known["request"].items() if key not in ("launcher", "script")}
     known["request"] = {**given, "script": own.path} if own.path else given
-    about_slurm = {name for name, option in BY_NAME.items() if option.group == "Slurm"}
-    known["decisions"] = tuple(one.row for one in job.plan.decisions if one.name in about_slurm)
+    known["decisions"] = tuple(one.row for one in job.plan.decisions if one.name in OF_SLURM)
     return replace(draft, **known)
 
 

@@ -16,6 +16,7 @@ from neuronctl.launch.environments import find_conda
 from neuronctl.paths import defaults_file, present, working_directory
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import (
+    OPTIONS,
     Body,
     JobRequest,
     Layer,
@@ -24,7 +25,6 @@ from neuronctl.request.job import (
     StepRequest,
     build_request,
 )
-from neuronctl.request.options import OPTIONS
 from neuronctl.rules import Finding, RuleContext, apply_rules
 from neuronctl.words import counted, other_dash, with_plain_dashes
 

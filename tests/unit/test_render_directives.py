@@ -13,7 +13,7 @@ from plan_builders import plan_of
 
 from neuronctl.planning import Directive
 from neuronctl.rendering.render import directive_lines, option_text, quote_directive
-from neuronctl.request.options import one_line
+from neuronctl.request.values import one_line
 
 
 def sbatch_words(line: str) -> List[str]:

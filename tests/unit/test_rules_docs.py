@@ -8,8 +8,8 @@ from typing import Dict
 
 import pytest
 
+from neuronctl.request.job import BY_NAME, OPTIONS
 from neuronctl.request.job_file import read_config, read_job_file
-from neuronctl.request.options import BY_NAME, OPTIONS
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import every_rule
 

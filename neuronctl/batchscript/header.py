@@ -71,10 +71,7 @@ def read_header(
     lines = beginning(text).split("\n")
     first_command = _first_command(lines)
     left_out = len(lines) if len(beginning(text)) < len(text) else 0
-    read = _first_too_many(lines[: first_command - 1])
-    if read < first_command - 1:
-        left_out = read + 1
-    directives = _Directives(lines[:read])
+    directives = _Directives(lines[: first_command - 1])
     given, following, ignored = directives.read(-1, refusals)
     while following is not None:
         component, following, _ = directives.read(following, refusals)
@@ -182,26 +179,8 @@ def _first_command(lines: Sequence[str]) -> int:
     return len(lines) + 1
 
 
-def _first_too_many(lines: Sequence[str]) -> int:
-    """How many of the lines are read, up to the directives that have too many characters."""
-    left = _MOST_OF_DIRECTIVES
-    for index, line in enumerate(lines):
-        if line.startswith(DIRECTIVE):
-            left -= len(line)
-            if left < 0:
-                return index
-    return len(lines)
-
-
-_MOST_OF_DIRECTIVES = 50_000
-"""Characters of directives that are read: a list of 5,000 nodes has 40,000."""
-
-
 _MOST_REFUSALS = 20
-_MOST_CHARACTERS = 100_000
-"""So many are read again because of refusals."""
-_LINE_COSTS = 30
-"""To read one line again takes as long as so many characters, besides its own."""
+"""So many are listed besides mends: for each, all lines are read again."""
 
 
 class _Directives:
@@ -214,8 +193,7 @@ class _Directives:
         """The lines of the refusals."""
         self.columns: Dict[int, Sequence[int]] = {}
         """Of each line that was mended: the column in the file of each of its characters."""
-        length = sum(len(line) for line in lines if line.startswith("#S"))
-        self.left = 1 + max(1, min(_MOST_REFUSALS, _MOST_CHARACTERS // max(1, length)))
+        self.left = 1 + _MOST_REFUSALS
         """So many refusals are looked for yet, in all components together."""
 
     def read(
@@ -248,23 +226,12 @@ class _Directives:
         return [], None, []
 
     def spell(self) -> Iterator[Refusal]:
-        """Mend the lines that are refused for characters which only look like the right ones.
-
-        Those behind what there is time for stay as they are.
-        """
-        left = _MOST_CHARACTERS
+        """Mend the lines that are refused for characters which only look like the right ones."""
         for number, line in enumerate(self.lines, 1):
             if line.isascii() or not line.startswith(DIRECTIVE):
                 continue
-            cost = _LINE_COSTS + len(line)
-            left -= cost
-            if left < 0:
-                return
             refusal = _refused(line, number)
             for edits in () if refusal is None else respelled(line, number):
-                left -= cost
-                if left < 0:
-                    return
                 plain, columns = applied(line, edits)
                 if refusal is None or plain == line or _refused(plain, number):
                     continue

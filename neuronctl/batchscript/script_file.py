@@ -8,7 +8,7 @@ import re
 from neuronctl.batchscript.find import MAX_BYTES
 from neuronctl.files import open_regular
 
-MOST_CHARACTERS = 250_000
+MOST_CHARACTERS = 50_000
 """So much of a script is read: that of a thousand lines has about 40,000."""
 
 

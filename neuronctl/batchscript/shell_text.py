@@ -11,7 +11,6 @@ from typing import (
     TYPE_CHECKING,
     Dict,
     FrozenSet,
-    Iterable,
     Iterator,
     List,
     Mapping,
@@ -95,15 +94,13 @@ class ShellText:
     """What a shell runs.
 
     broken: the first place that is not bash, None where all of it is. comments: the lines that
-    begin with a comment of the shell's, and not of a here-document's. unread: the first line after
-    _MOST_NODES, 0 where all are read.
+    begin with a comment of the shell's, and not of a here-document's.
     """
 
     commands: Tuple[Command, ...]
     assignments: Tuple[Assignment, ...]
     broken: Optional[SourceSpan]
     comments: FrozenSet[int]
-    unread: int = 0
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Every place that sets a variable."""
@@ -130,12 +127,8 @@ _LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
 """Levels of nesting to look into; nobody's script has as many."""
-_MOST_NODES = 25_000
-"""Of the grammar's tree; a line of a script has about ten."""
-_LONGEST_VALUE = 1_000
+_LONGEST_VALUE = 300
 """Characters of a variable's value that is followed."""
-_MOST_EXPANDED = 200_000
-"""Characters of values that are put into words, in one text."""
 
 _parser: Optional[Parser] = None
 
@@ -237,31 +230,9 @@ def _mistakes(root: Node) -> Iterator[Node]:
         left += [child for child in node.children if child.has_error]
 
 
-_STEP = 512
-_CONTINUES = bytes(0x80 <= byte < 0xC0 for byte in range(256))
-"""For each byte: whether it continues a character of UTF-8."""
-
-
-class _Characters:
-    """How many characters of a line are before a byte; no answer reads the whole line again."""
-
-    def __init__(self, line: bytes) -> None:
-        self.continues = b""
-        """For each byte whether it continues a character; empty where none does."""
-        self.before = [0]
-        if not line.isascii():
-            # Of what is not UTF-8, each byte is a character.
-            plain = line.decode("utf-8", "surrogateescape").encode("utf-8", "replace")
-            self.continues = plain.translate(_CONTINUES)
-            for at in range(0, len(line), _STEP):
-                self.before.append(self.before[-1] + self.continues.count(1, at, at + _STEP))
-
-    def count(self, byte: int) -> int:
-        """The characters before a byte."""
-        if not self.continues:
-            return byte
-        step = byte // _STEP
-        return byte - self.before[step] - self.continues.count(1, step * _STEP, byte)
+def _characters(line: bytes, byte: int) -> int:
+    """How many characters of a line are before a byte."""
+    return len(line[:byte].decode("utf-8", "surrogateescape"))
 
 
 def _before(line: bytes, parsed: bytes, column: int) -> int:
@@ -280,7 +251,6 @@ class _Reader:
         self.data = data
         self.lines = text.split(b"\n")
         self.parsed_lines = self.lines if data == text else data.split(b"\n")
-        self.characters: Dict[int, _Characters] = {}
         self.known: Dict[str, str] = dict(known)
         self.split = split
         self.commands: List[Command] = []
@@ -289,7 +259,6 @@ class _Reader:
         """Name -> which of the assignments an ``export`` of that name would export."""
         self.often: Set[str] = set()
         self.comments: Set[int] = set()
-        self.left = _MOST_EXPANDED
         self.functions: Dict[str, Node] = {}
         self.called_once: Set[str] = set()
         """Functions that are read where they are called, not where they are defined."""
@@ -297,29 +266,19 @@ class _Reader:
         """Functions whose text another bash gets: ``bash -c "$(declare -f NAME); NAME"``."""
 
     def read(self, root: Node) -> ShellText:
-        """The text, of a very long one the statements at its beginning."""
-        left, unread = _MOST_NODES, 0
-        nodes: List[Node] = []
-        for node in root.children:
-            left -= node.descendant_count
-            if left < 0:
-                unread = node.start_point[0] + 1
-                break
-            nodes.append(node)
-        self.often = _set_often(nodes)
-        self.note_functions(nodes)
-        self.visit_all(nodes, root.type, _Where())
+        """What the tree holds."""
+        self.often = _set_often(root)
+        self.note_functions(root)
+        self.visit_all(root.children, root.type, _Where())
         astray = (one.place for one in self.commands if one.words and one.words[0].raw in _CLOSING)
-        found = [self.place(mistake) for node in nodes for mistake in _mistakes(node)]
-        found += [self.place(root)] if root.type == "ERROR" else []
+        found = [self.place(mistake) for mistake in _mistakes(root)]
         broken = min((*found, *astray), key=lambda one: (one.line, one.column), default=None)
-        return ShellText(
-            tuple(self.commands), tuple(self.assignments), broken, frozenset(self.comments), unread
-        )
+        comments = frozenset(self.comments)
+        return ShellText(tuple(self.commands), tuple(self.assignments), broken, comments)
 
-    def note_functions(self, statements: Sequence[Node]) -> None:
+    def note_functions(self, root: Node) -> None:
         """Find the functions, and who calls them."""
-        for node in statements:
+        for node in root.children:
             name = node.child_by_field_name("name")
             if node.type == "function_definition" and name is not None:
                 self.functions[text_of(name)] = node
@@ -327,12 +286,7 @@ class _Reader:
             return
         for names in _DECLARED.findall(self.data.decode("utf-8", "replace")):
             self.handed_on.update(names.split())
-        called = [
-            text_of(node)
-            for statement in statements
-            for node in below(statement)
-            if node.type == "command_name"
-        ]
+        called = [text_of(node) for node in below(root) if node.type == "command_name"]
         self.called_once = {name for name in self.functions if called.count(name) == 1}
 
     def place(self, node: Node) -> SourceSpan:
@@ -343,10 +297,7 @@ class _Reader:
         end_column = end_column if end_row == row else len(parsed)
         if parsed is not line and parsed != line:
             column, end_column = _before(line, parsed, column), _before(line, parsed, end_column)
-        characters = self.characters.get(row)
-        if characters is None:
-            characters = self.characters[row] = _Characters(line)
-        return SourceSpan(row + 1, characters.count(column) + 1, characters.count(end_column) + 1)
+        return SourceSpan(row + 1, _characters(line, column) + 1, _characters(line, end_column) + 1)
 
     def visit(self, node: Node, where: _Where) -> None:
         """Collect the commands and assignments below a node."""
@@ -530,16 +481,10 @@ class _Reader:
         if not name:
             text.append(raw)
             return raw if kind == "$" or not node.is_named else None
-        known = self.value_of(name)
+        known = self.known.get(name)
         text.append(raw if known is None else known)
         several = known is not None and not quoted and re.search(r"[\s*?\[]", known)
         return None if several else known
-
-    def value_of(self, name: str) -> Optional[str]:
-        """The value of a variable, None where it is not known."""
-        known = self.known.get(name)
-        self.left -= len(known or "")
-        return known if self.left >= 0 else None
 
     def between(self, start: int, end: int) -> str:
         """The text between two bytes."""
@@ -564,11 +509,11 @@ def _names(node: Node) -> List[str]:
     return [text_of(one) for one in below(node) if one.type == "variable_name"]
 
 
-def _set_often(statements: Iterable[Node]) -> Set[str]:
+def _set_often(root: Node) -> Set[str]:
     """The variables that are set in several places, or by a loop or a command."""
     once: Set[str] = set()
     often: Set[str] = set()
-    for node in (one for statement in statements for one in below(statement)):
+    for node in below(root):
         names: List[str] = []
         if node.type == "variable_assignment":
             name = node.child_by_field_name("name")

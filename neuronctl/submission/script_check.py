@@ -139,7 +139,7 @@ def _checked(
     text_read = beginning(text.replace("\r\n", "\n"))
     for_grammar = _for_grammar(text_read, header)
     shell = read_shell(for_grammar)
-    ends = [one for one in (header.left_out, shell.unread) if one]
+    ends = [header.left_out] if header.left_out else []
     if for_grammar != text_read and not header.for_bash:
         ends.append(for_grammar.count("\n") + 1)
     left_out = min(ends, default=0)
@@ -220,8 +220,7 @@ def _unreadable(text: str, header: Header, shell: ShellText) -> Optional[SyntaxP
 
 def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> CheckedScript:
     """The script with all its mends. check: what check_text() finds in another text of the file."""
-    most = _MOST_CHARACTERS // max(1, len(script.text))
-    for _ in range(min(_MOST_ROUNDS, max(_LEAST_ROUNDS, most))):
+    for _ in range(_MOST_ROUNDS):
         text = edited(script.text, [edit for one in script.mends for edit in one.edits])
         if text == script.text:
             break
@@ -231,9 +230,6 @@ def mended(script: CheckedScript, check: Callable[[str], CheckedScript]) -> Chec
 
 _MOST_ROUNDS = 20
 """More than there are kinds of mends, one of which may show another."""
-_LEAST_ROUNDS = 3
-_MOST_CHARACTERS = 500_000
-"""So many are checked again where the script is long, but it has _LEAST_ROUNDS at least."""
 
 _COMMANDS = {"salloc": SALLOC, "srun": SRUN}
 

@@ -6,6 +6,8 @@ Its functions are those of neuronctl.library, which is imported when one of them
 
 from __future__ import annotations
 
+import os
+
 from neuronctl.version import __version__ as __version__
 
 TYPE_CHECKING = False
@@ -14,19 +16,13 @@ if TYPE_CHECKING:
 
     from neuronctl.library import *  # noqa: F403
 
-# neuronctl.library.__all__, also here: Python asks a package for each of its modules before it
-# imports it, and that must not import the library.
-_LIBRARY = (
-    *("history", "judge", "plan", "render", "status", "submit", "wait", "why"),
-    *("Diagnosis", "Finding", "JobPlan", "JobRecord", "JobStatus", "Judgement", "Submission"),
-    *("CatalogError", "JobFileError", "NeuronctlError", "NoSuchJobError", "PolicyError"),
-    *("RecordError", "SlurmRefusedError", "SlurmUnavailableError", "TemplateError", "UsageError"),
-)
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _LIBRARY:
-        raise AttributeError(f"module 'neuronctl' has no attribute '{name}'")
-    import neuronctl.library as library
+    # Python asks for each module before it imports it, and that must not import the library.
+    module = os.path.join(os.path.dirname(__file__), name)
+    if not (name.startswith("__") or os.path.exists(f"{module}.py") or os.path.isdir(module)):
+        import neuronctl.library as library
 
-    return getattr(library, name)
+        if name in library.__all__:
+            return getattr(library, name)
+    raise AttributeError(f"module 'neuronctl' has no attribute '{name}'")

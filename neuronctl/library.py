@@ -1,8 +1,8 @@
 """What a program imports: plan, judge, render and submit jobs, and ask about them.
 
 The functions here are also those of the package: ``import neuronctl; neuronctl.submit(...)``. They
-print nothing. What a person should know of a submission is in ``Submission.warnings``; what goes
-wrong is raised as a NeuronctlError with ``message``, ``hint`` and ``exit_code``.
+print nothing. What a person should know of a submission is in its ``warnings``; what goes wrong is
+raised as a NeuronctlError with ``message``, ``hint`` and ``exit_code``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from neuronctl.errors import (
 )
 from neuronctl.gate.judgement import Judgement
 from neuronctl.planning import JobPlan
-from neuronctl.records.job_record import JobRecord
+from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import BY_NAME, Body
 from neuronctl.request.job_file import parse_steps
@@ -38,27 +38,69 @@ from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
-from neuronctl.submission.prepare import (
-    PlannedJob,
-    PreparedJob,
-    judge_anew,
-    judge_plan,
-    judge_refused,
-    plan_job,
-)
-from neuronctl.submission.prepare import judge as judge_job
-from neuronctl.submission.transaction import Submission, record_draft, submit_draft
+from neuronctl.submission.pipeline import submit_job
+from neuronctl.submission.prepare import PlannedJob, PreparedJob, judge_plan, plan_job
+from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import parse_since
 
-__all__ = ["CatalogError", "Diagnosis", "Finding", "JobFileError", "JobPlan", "JobRecord",
+__all__ = ["CatalogError", "Diagnosis", "Finding", "Job", "JobFileError", "JobPlan", "JobRecord",
            "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PolicyError",
            "RecordError", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
-           "TemplateError", "UsageError", "history", "judge", "plan", "render", "status", "submit",
-           "wait", "why"]  # fmt: skip
+           "TemplateError", "UsageError", "history", "judge", "plan", "render", "status",
+           "submit"]  # fmt: skip
 
-Job = Union[int, str]
-"""A job id: ``4711``, or ``"4711_3"`` for an array task."""
+
+class Job:
+    """A job in Slurm: ``Job(4711)``, ``Job("4711_3")`` for an array task, or what submit() returns.
+
+    submission: what is known of it since it was submitted; None where this program did not do that.
+    Its methods raise NoSuchJobError where nobody knows the job, and SlurmUnavailableError.
+    """
+
+    def __init__(self, id: Union[int, str], submission: Optional[Submission] = None) -> None:
+        self._id = JobId.parse(str(id))
+        self.submission = submission
+
+    def __str__(self) -> str:
+        return str(self._id)
+
+    def __repr__(self) -> str:
+        return f"Job({str(self)!r})"
+
+    @property
+    def state(self) -> str:
+        """Its state as Slurm names it; of an array, that of the first task in the worst state."""
+        return self._worst().state
+
+    def wait(self) -> int:
+        """Wait until it ends; its exit code, the worst of an array's tasks.
+
+        The code is the batch script's own, 124 for a time limit, 137 for memory, 143 for a
+        cancelled job and 128 + N for signal N.
+        """
+        from neuronctl.tracking import follow
+
+        return follow.wait(self._id)
+
+    def log(self, *, err: bool = False) -> str:
+        """What it has written so far; "" where there is no log yet.
+
+        err: to standard error, where that has a file of its own. Raises UsageError for an array,
+        each of whose tasks has a log of its own.
+        """
+        from neuronctl.tracking.log_files import read_log
+
+        return read_log(self._id, err=err)
+
+    def why(self) -> Diagnosis:
+        """Why it is waiting, or how it ended; of an array, as ``state``."""
+        from neuronctl.diagnosis.gather import examine
+
+        return examine(self._worst())[1]
+
+    def _worst(self) -> JobStatus:
+        return min(status(self), key=lambda one: (not one.ended, one.state == "COMPLETED"))
 
 
 def plan(
@@ -120,34 +162,38 @@ def submit(
     force: bool = False,
     template: Optional[str] = None,
     catalog: Optional[str] = None,
-) -> Submission:
+) -> Job:
     """Judge a plan, submit its script with sbatch from this directory, and record it.
 
     force: override errors of the rules, which otherwise raise PolicyError. Also raises
     CatalogError, TemplateError, SlurmRefusedError, and SlurmUnavailableError, after which the job
     may be in the queue nevertheless.
     """
-    planned = PlannedJob(plan, load(catalog))
-    job = judge_job(planned)
-    if job.errors and not force:
-        raise _refusal(job)
-    command_line = ["python", *sys.argv]
-    drafted = record_draft(job, render(plan, template=template), command_line=command_line)
-    try:
-        return submit_draft(drafted, plan.secrets)
-    except SlurmRefusedError as error:
-        now = judge_refused(job, lambda: judge_anew(planned))
-        if now is None:
-            raise
-        raise _refusal(now) from error
+    done = submit_job(PlannedJob(plan, load(catalog), template=template), _Silent(), force=force)
+    assert done is not None  # which only a dry run gives
+    return Job(done.job_id, done)
 
 
-def _refusal(job: PreparedJob) -> PolicyError:
-    errors = "; ".join(f"{finding.code}: {finding.message}" for finding in job.errors)
-    return PolicyError(f"refused: {errors}", job.errors[0].hint)
+class _Silent:
+    """Keeps still: what a person should hear of is in the submission's warnings."""
+
+    @property
+    def command_line(self) -> Sequence[str]:
+        return ["python", *sys.argv]
+
+    def _ignore(self, *told: object) -> None:
+        pass
+
+    tell = judged = ready = refused = submitted = _ignore
+
+    def refusal(
+        self, draft: RecordDraft, judged: PreparedJob, by: Optional[SlurmRefusedError] = None
+    ) -> PolicyError:
+        errors = "; ".join(f"{finding.code}: {finding.message}" for finding in judged.errors)
+        return PolicyError(f"refused: {errors}", judged.errors[0].hint)
 
 
-def status(*jobs: Job, since: Optional[str] = None) -> Tuple[JobStatus, ...]:
+def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[JobStatus, ...]:
     """The states of jobs; without any, those of the user's own jobs.
 
     An array is one status per task, as far as Slurm tells them apart. since: ``"7d"``, ``"12h"`` or
@@ -165,28 +211,6 @@ def status(*jobs: Job, since: Optional[str] = None) -> Tuple[JobStatus, ...]:
     if found.missing:
         raise no_such_job(found.missing, RecordStore.default())
     return found.jobs
-
-
-def wait(job: Job) -> int:
-    """Wait until a job ends; its exit code, the worst of an array's tasks.
-
-    The code is the batch script's own, 124 for a time limit, 137 for memory, 143 for a cancelled
-    job and 128 + N for signal N. Raises NoSuchJobError, SlurmUnavailableError.
-    """
-    from neuronctl.tracking import follow
-
-    return follow.wait(JobId.parse(str(job)))
-
-
-def why(job: Job) -> Diagnosis:
-    """Why a job is waiting, or how it ended; of an array, the first task in the worst state.
-
-    Raises NoSuchJobError, SlurmUnavailableError.
-    """
-    from neuronctl.diagnosis.gather import examine
-
-    statuses = sorted(status(job), key=lambda one: (not one.ended, one.state == "COMPLETED"))
-    return examine(statuses[0])[1]
 
 
 def history(*, since: Optional[str] = None, limit: Optional[int] = None) -> List[JobRecord]:

@@ -14,12 +14,11 @@ import time
 from unittest import mock
 
 from neuronctl.catalog.loader import load
+from neuronctl.frozen import replace
 from neuronctl.planning import plan
 from neuronctl.records.store import RecordDraft, RecordStore
-from neuronctl.rendering.render import render_job
 from neuronctl.request.job import JobRequest
-from neuronctl.submission.prepare import PreparedJob
-from neuronctl.submission.transaction import record_draft
+from neuronctl.submission.prepare import PlannedJob, PreparedJob
 
 OLD_FIRST = 1_000_000
 """The first id of a job that is over: an earlier numbering, so that no two jobs have the same."""
@@ -38,11 +37,13 @@ def main() -> None:
         appl="pytorch",
         launcher="torchrun",
     )
-    made = plan(request, load().cluster(asked["cluster"]))
-    draft = record_draft(
-        PreparedJob(made, findings=()),
-        render_job(made),
-        command_line=["neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"],
+    catalog = load()
+    made = plan(request, catalog.cluster(asked["cluster"]))
+    job = PlannedJob(made, catalog)
+    draft = replace(
+        job.draft(PreparedJob(made, findings=())),
+        script=job.script(),
+        command_line=("neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"),
     )
     now = time.time()
     for directory, count in asked["stores"].items():

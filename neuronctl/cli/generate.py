@@ -7,8 +7,9 @@ from typing import Any, Optional, Tuple
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import body_option, file_option, job_command, program_arguments
 from neuronctl.cli.say import print_script, say
-from neuronctl.cli.submission import judge_and_report
+from neuronctl.cli.submission import TerminalReporter
 from neuronctl.request.job import Body
+from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.prepare import plan_job
 
 
@@ -31,15 +32,19 @@ def command(
 
     The script runs with plain sbatch, also where neuronctl is not installed.
     """
-    from neuronctl.rendering.render import render_job
-
     planned = plan_job(
-        options, words=words, catalog_file=catalog, job_file=job_file, body=body, ask_slurm=False
+        options,
+        words=words,
+        catalog_file=catalog,
+        job_file=job_file,
+        body=body,
+        ask_slurm=False,
+        template=template,
     )
-    job = judge_and_report(planned, force=force, explain=explain, reviewed=True)
-    script = render_job(job.plan, template=template)
+    judge_job(planned, TerminalReporter(explain=explain), force=force)
+    script = planned.script()
     if write is None:
-        decisions = job.plan.decisions if explain else ()
+        decisions = planned.plan.decisions if explain else ()
         reasons = {one.name: ", ".join(filter(None, one.row[2:])) for one in decisions}
         print_script(script, "bash", reasons)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import notify, say
 from neuronctl.console import Column, print_line, print_table
@@ -12,14 +12,14 @@ from neuronctl.files import write_private
 from neuronctl.words import moment
 
 if TYPE_CHECKING:
-    from neuronctl.gate.partition_choice import Candidate
-    from neuronctl.submission.prepare import PlannedJob, PreparedJob
+    from neuronctl.gate.partition_choice import Candidate, Choice
+    from neuronctl.submission.prepare import PreparedJob
     from neuronctl.submission.transaction import Submission
 
 
-def show_choice(job: PlannedJob) -> None:
+def show_choice(choice: Optional[Choice]) -> None:
     """Say which partition ``-p auto`` takes and why, and why not the others."""
-    for number, candidate in enumerate(job.choice.candidates if job.choice is not None else ()):
+    for number, candidate in enumerate(() if choice is None else choice.candidates):
         if not candidate.fits:
             say(f"  excluded: {candidate.name}: {candidate.exclusion}")
         elif number:
@@ -60,9 +60,9 @@ def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:
     print_table(columns, rows, file=file)
 
 
-def show_verdict(job: PreparedJob) -> None:
+def show_verdict(job: Optional[PreparedJob]) -> None:
     """Say what would happen to the job if it were submitted now."""
-    if job.verdict is None:
+    if job is None or job.verdict is None:
         return
     if job.errors:  # told already, and forced
         notify("forced: Slurm may refuse the job, or accept it and never start it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
@@ -19,7 +19,7 @@ from neuronctl.paths import working_directory
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import OPTIONS
-from neuronctl.submission.prepare import judge_anew
+from neuronctl.submission.pipeline import submit_job
 
 if TYPE_CHECKING:
     from neuronctl.submission.resubmission import Changes
@@ -54,7 +54,6 @@ def command(
 
     With --follow or --wait, neuronctl exits with the job's own exit code.
     """
-    from neuronctl.records.recorded import changed_decisions
     from neuronctl.submission import resubmission
 
     if script_as_recorded and script_as_is:
@@ -72,62 +71,41 @@ def command(
     from_record = resubmission.runs_recorded(
         record, changes, as_recorded=script_as_recorded, as_is=script_as_is
     )
+    changed = any(value not in (None, ()) for value in options.values())
+    reporter = submission.TerminalReporter(mode, before=record.draft.decisions)
+    submit = functools.partial(submit_job, reporter=reporter, force=force, dry_run=mode.dry_run)
     if record.draft.sbatch:
-        return _own_again(record, from_record, options, mode, force, catalog)
+        from neuronctl.submission.existing_job import existing_job
+
+        words, text = resubmission.existing_again(record, from_record=from_record)
+        again = existing_job(
+            words, options, stdin=text, catalog_file=catalog, as_recorded=not changed
+        )
+        if not changed:
+            _say_unchanged(record, working_directory())
+        return submission.watch(mode, submit(again))
     program = resubmission.program_copy(record) if from_record else None
     variables = resubmission.masked_variables(record, options)
-    if program is None and all(value in (None, ()) for value in options.values()):
-        drafted = resubmission.same_again(record, changes, ["neuronctl", *sys.argv[1:]])
-        notify(f"the script of job {record.job_id}, byte for byte, from {drafted.cwd}")
-        secrets = {name: os.environ[name] for name in variables}
-        again = functools.partial(resubmission.plan_again, record, {"env": variables})
-        done = submission.submit(mode, drafted, secrets, lambda: judge_anew(again()))
-        return submission.watch(mode, done)
+    if program is None and not changed:
+        recorded = resubmission.RecordedJob(record, variables)
+        _say_unchanged(record, record.cwd)
+        return submission.watch(mode, submit(recorded))
     resubmission.check_unmasked(record)
     with resubmission.program_as_recorded(record, program, notify, keep=not mode.dry_run):
         planned = resubmission.plan_again(
-            record, options, variables=variables, program=program, catalog_file=catalog
+            record,
+            options,
+            variables=variables,
+            program=program,
+            catalog_file=catalog,
+            submit_dir=record.draft.submit_dir or record.cwd,
         )
-        prepared = submission.judge_and_report(planned, force=force, mode=mode)
-        from neuronctl.rendering.render import render_job
-
-        script = render_job(prepared.plan)
-        drafted = submission.record_draft(prepared, script, record.draft.submit_dir or record.cwd)
-        for name, before, after in changed_decisions(record.draft.decisions, drafted.decisions):
-            notify(f"{name}: {before or 'none'} -> {after or 'none'}")
-        secrets = prepared.plan.secrets
-        done = submission.submit(mode, drafted, secrets, lambda: judge_anew(planned), prepared)
+        done = submit(planned)
     return submission.watch(mode, done)
 
 
-def _own_again(
-    record: JobRecord,
-    from_record: bool,
-    options: Mapping[str, Any],
-    mode: submission.SubmitMode,
-    force: bool,
-    catalog: Optional[str],
-) -> int:
-    """Submit somebody's own script again, with the options over those that it had."""
-    from neuronctl.cli import existing_script
-    from neuronctl.records.recorded import changed_decisions
-    from neuronctl.submission.existing_script import read_existing, record_draft
-    from neuronctl.submission.resubmission import own_again
-
-    over = existing_script.options_over(options)
-    own = read_existing(*own_again(record, over, from_record=from_record))
-    job = None
-    if any(value not in (None, ()) for value in options.values()):
-        own, job = existing_script.judge_and_report(
-            own, options, catalog_file=catalog, force=force, explain=False, mode=mode
-        )
-        decisions = record_draft(own, (), job).decisions
-        for name, before, after in changed_decisions(record.draft.decisions, decisions):
-            notify(f"{name}: {before or 'none'} -> {after or 'none'}")
-    else:
-        notify(f"the script of job {record.job_id}, byte for byte, from {working_directory()}")
-    done = existing_script.submit(own, job, mode, catalog, options["cluster"])
-    return submission.watch(mode, done)
+def _say_unchanged(record: JobRecord, place: str) -> None:
+    notify(f"the script of job {record.job_id}, byte for byte, from {place}")
 
 
 def _show_change(record: JobRecord, changes: Changes) -> None:

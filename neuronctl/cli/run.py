@@ -34,7 +34,8 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **option
 
     job = prepare_launch(options, words, catalog_file=catalog, reviewed=show)
     job_output.show_findings(job)
-    job.refuse_errors()
+    if job.errors:
+        raise job.refusal()
     text = render_run(job.plan)
     if "SLURM_GPUS" in os.environ:
         # What salloc was asked for in all, each srun would ask for again on its own nodes.

@@ -9,10 +9,11 @@ import click
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command
 from neuronctl.cli.say import notify, print_script
-from neuronctl.cli.submission import judge_and_report
+from neuronctl.cli.submission import SubmitMode, TerminalReporter
 from neuronctl.errors import UsageError
 from neuronctl.request.job import JobRequest
 from neuronctl.shell import expanded, join, positional
+from neuronctl.submission.pipeline import judge_job
 from neuronctl.submission.prepare import plan_job, refuse_other_dash
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
@@ -63,21 +64,23 @@ def command(
     if words and no_shell:
         raise UsageError("--no-shell starts nothing, and CMD is given", "keep one of them")
     planned = plan_job(options, catalog_file=catalog, job_file=job_file, interactive=True)
-    job = judge_and_report(planned, force=force, explain=explain, dry_run=dry_run)
+    reporter = TerminalReporter(SubmitMode(dry_run=dry_run), explain=explain)
+    judged = judge_job(planned, reporter, force=force, fresh=dry_run)
+    plan = planned.plan
     # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.launch_command import contained_launch
     from neuronctl.rendering.render import render_shell
     from neuronctl.slurm.process import run_interactive
 
-    job_output.show_verdict(job)
-    salloc = ["salloc", *(f"--{option}" for option in job.plan.salloc_options)]
+    job_output.show_verdict(judged)
+    salloc = ["salloc", *(f"--{option}" for option in plan.salloc_options)]
     if no_shell:
         argv = [*salloc, "--no-shell"]
         if dry_run:
             print_script(f"{join(argv)}\n")
             return 0
         return run_interactive(argv)
-    request, launch = job.plan.request, None
+    request, launch = plan.request, None
     command = '"$@"' if words else None
     contained = request.container is not None
     given = words
@@ -85,9 +88,9 @@ def command(
         # These words are evaluated on the first node: they stand in the wiring.
         spelled = [expanded(word) if request.expand else word for word in words]
         command = join(spelled)
-        launch = contained_launch(job.plan, spelled) if contained else None
+        launch = contained_launch(plan, spelled) if contained else None
         given = ()
-    wiring = render_shell(job.plan, command=command, launch=launch, template=template)
+    wiring = render_shell(plan, command=command, launch=launch, template=template)
     if command is None:
         program = ["--pty", "bash", "-c", _SHELL]
     else:
@@ -103,7 +106,7 @@ def command(
             f"{join(argv)}\n\n# ${_WIRING} holds these lines, which run {where}:\n{wiring}"
         )
         return 0
-    return run_interactive(argv, environment={_WIRING: wiring, **job.plan.secrets})
+    return run_interactive(argv, environment={_WIRING: wiring, **plan.secrets})
 
 
 def _run_line(request: JobRequest) -> str:

@@ -1,10 +1,10 @@
-"""What submit and resubmit, and partly generate and salloc, do alike: judge, submit, report."""
+"""What submit, resubmit, generate, and salloc say of a job; how far submit and resubmit go."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple
 
 import click
 
@@ -16,18 +16,12 @@ from neuronctl.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import Source
 from neuronctl.shell import join
-from neuronctl.submission.prepare import (
-    PlannedJob,
-    PreparedJob,
-    judge,
-    judge_refused,
-    judge_without_slurm,
-)
 from neuronctl.words import counted
 
 if TYPE_CHECKING:
     from neuronctl.gate.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
+    from neuronctl.submission.prepare import PreparedJob
     from neuronctl.submission.transaction import Submission
 
 
@@ -35,10 +29,10 @@ if TYPE_CHECKING:
 class SubmitMode:
     """How far to go with a job, and what to print of it."""
 
-    dry_run: bool
-    as_json: bool
-    follow: bool
-    wait: bool
+    dry_run: bool = False
+    as_json: bool = False
+    follow: bool = False
+    wait: bool = False
 
 
 def submission_options(function: Callable[..., int]) -> Callable[..., int]:
@@ -63,83 +57,101 @@ def submission_options(function: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
-def judge_and_report(
-    planned: PlannedJob,
-    *,
-    force: bool,
-    explain: bool = False,
-    reviewed: bool = False,
-    dry_run: bool = False,
-    mode: Optional[SubmitMode] = None,
-) -> PreparedJob:
-    """Judge a plan and say what was found; raises PolicyError for errors without ``force``.
+class TerminalReporter:
+    """Says on the terminal what becomes of a job.
 
-    reviewed: without Slurm. dry_run: with Slurm's limits as they are now, since no answer of
-    sbatch follows; ``mode`` says it too.
+    before: the decisions of the job that is submitted again, where they may differ.
     """
-    job_output.show_choice(planned)
-    fresh = dry_run or (mode is not None and mode.dry_run)
-    job = judge_without_slurm(planned) if reviewed else judge(planned, fresh=fresh)
-    if explain:
-        # On standard error: the script may go into a file.
-        job_output.print_decisions(record_draft(job, "").decisions, sys.stderr)
-    conda = job.plan.decision("conda")
-    if conda is not None and fresh:
-        notify(f"--conda {conda.value}: {conda.reason}")
-    job_output.show_findings(job)
-    if not force:
-        refuse_errors(job, mode, lambda: record_draft(job, ""))
-    return job
 
+    def __init__(
+        self,
+        mode: Optional[SubmitMode] = None,
+        *,
+        explain: bool = False,
+        before: Optional[Sequence[Tuple[str, ...]]] = None,
+    ) -> None:
+        self.command_line = ("neuronctl", *sys.argv[1:])
+        self._mode = mode or SubmitMode()
+        self._explain = explain
+        self._before = before
 
-def record_draft(job: PreparedJob, script: str, submit_dir: str = "") -> RecordDraft:
-    """The record of this command line's job, as it is before sbatch."""
-    from neuronctl.submission.transaction import record_draft
+    def tell(self, message: str) -> None:
+        """Say it on standard error."""
+        notify(message)
 
-    argv = ["neuronctl", *sys.argv[1:]]
-    return record_draft(job, script, command_line=argv, submit_dir=submit_dir)
+    def judged(self, judged: PreparedJob) -> None:
+        """Say what was found, and with ``--explain`` what was decided."""
+        job_output.show_choice(judged.choice)
+        if self._explain:
+            # On standard error: the script may go into a file.
+            job_output.print_decisions(judged.decisions, sys.stderr)
+        conda = judged.plan.decision("conda")
+        if conda is not None and self._mode.dry_run:
+            notify(f"--conda {conda.value}: {conda.reason}")
+        job_output.show_findings(judged)
 
+    def refusal(
+        self, draft: RecordDraft, judged: PreparedJob, by: Optional[SlurmRefusedError] = None
+    ) -> PolicyError:
+        """The error with the number of findings; with ``--json`` the data is printed."""
+        if by is not None:
+            notify(by.message)
+            job_output.show_findings(judged)
+        self._print_data(draft, judged)
+        return judged.refusal("use --force to override")
 
-def submit(
-    mode: SubmitMode,
-    drafted: RecordDraft,
-    secrets: Mapping[str, str],
-    again: Callable[[], PreparedJob],
-    job: Optional[PreparedJob] = None,
-    cluster: Optional[str] = None,
-) -> Optional[Submission]:
-    """Submit a draft and report it, or with --dry-run show it: None.
+    def refused(
+        self, draft: RecordDraft, judged: Optional[PreparedJob], by: SlurmRefusedError
+    ) -> None:
+        """With ``--json``, print the data; sbatch's message is printed as the error."""
+        from neuronctl.gate.verdict import REFUSED, Verdict
 
-    again: judges the job anew, for a second look where sbatch refuses it. job: the judged job, None
-    where a recorded script is submitted byte for byte. cluster: Slurm's, where it is not this one.
-    """
-    if job is not None:
-        would = "would submit" if mode.dry_run else "submitting"
-        summary = _summary(job.plan, of_script=bool(drafted.sbatch))
-        where = f" to {job.plan.partition_list}" if job.plan.partition_list else ""
-        notify(f"{would}{where}: {summary}")
-        job_output.show_verdict(job)
-    if mode.dry_run:
-        if mode.as_json:
-            _print_data(drafted, job)
-        else:
-            print_script(drafted.script)
-            if drafted.sbatch:
-                notify(f"the command is: {join(drafted.sbatch)}")
-        return None
-    from neuronctl.submission.transaction import submit_draft
+        self._print_data(draft, judged, verdict=Verdict(REFUSED, by.message))
 
-    try:
-        done = submit_draft(drafted, secrets, notify, cluster=cluster)
-    except SlurmRefusedError as error:
-        _explain_refusal(error, mode, drafted, again, job)
-        raise
-    with said_if_possible(f"job {done.job_id} is submitted"):
-        if mode.as_json:
-            _print_data(drafted, job, done)
-        else:
-            job_output.show_submission(done)
-    return done
+    def ready(self, draft: RecordDraft, judged: Optional[PreparedJob]) -> None:
+        """Say what is submitted and what would happen to it; with ``--dry-run`` print it."""
+        if judged is not None and self._before is not None:
+            from neuronctl.records.recorded import changed_decisions
+
+            for name, before, after in changed_decisions(self._before, draft.decisions):
+                notify(f"{name}: {before or 'none'} -> {after or 'none'}")
+        if judged is not None:
+            would = "would submit" if self._mode.dry_run else "submitting"
+            where = f" to {draft.partition}" if draft.partition else ""
+            notify(f"{would}{where}: {_summary(judged)}")
+            job_output.show_verdict(judged)
+        if not self._mode.dry_run:
+            return
+        if self._mode.as_json:
+            self._print_data(draft, judged)
+            return
+        print_script(draft.script)
+        if draft.sbatch:
+            notify(f"the command is: {join(draft.sbatch)}")
+
+    def submitted(
+        self, draft: RecordDraft, judged: Optional[PreparedJob], done: Submission
+    ) -> None:
+        """Print the job's id and its logs."""
+        with said_if_possible(f"job {done.job_id} is submitted"):
+            if self._mode.as_json:
+                self._print_data(draft, judged, done)
+            else:
+                job_output.show_submission(done)
+
+    def _print_data(
+        self,
+        draft: RecordDraft,
+        judged: Optional[PreparedJob],
+        done: Optional[Submission] = None,
+        verdict: Optional[Verdict] = None,
+    ) -> None:
+        if self._mode.as_json:
+            from neuronctl.cli.json_data import submission_data
+
+            if verdict is None and judged is not None:
+                verdict = judged.verdict
+            print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict))
 
 
 def watch(mode: SubmitMode, done: Optional[Submission]) -> int:
@@ -158,56 +170,10 @@ def watch(mode: SubmitMode, done: Optional[Submission]) -> int:
     return wait(job, done.record, notify)
 
 
-def _explain_refusal(
-    error: SlurmRefusedError,
-    mode: SubmitMode,
-    drafted: RecordDraft,
-    again: Callable[[], PreparedJob],
-    job: Optional[PreparedJob],
-) -> None:
-    """Tell why sbatch refused, where a second look finds it; raises PolicyError then."""
-    from neuronctl.gate.verdict import REFUSED, Verdict
-
-    now = judge_refused(job, again)
-    if now is not None:
-        notify(error.message)
-        job_output.show_findings(now)
-        refuse_errors(now, mode, lambda: drafted)
-    if mode.as_json:
-        _print_data(drafted, job, verdict=Verdict(REFUSED, error.message))
-
-
-def refuse_errors(
-    job: PreparedJob, mode: Optional[SubmitMode], drafted: Callable[[], RecordDraft]
-) -> None:
-    """Raise PolicyError where there are errors, with ``--json`` behind the data of the draft."""
-    try:
-        job.refuse_errors("use --force to override")
-    except PolicyError:
-        if mode is not None and mode.as_json:
-            _print_data(drafted(), job)
-        raise
-
-
-def _print_data(
-    drafted: RecordDraft,
-    job: Optional[PreparedJob],
-    done: Optional[Submission] = None,
-    verdict: Optional[Verdict] = None,
-) -> None:
-    from neuronctl.cli.json_data import submission_data
-
-    if verdict is None and job is not None:
-        verdict = job.verdict
-    print_json("neuronctl.submit/1", submission_data(drafted, job, done, verdict))
-
-
-def _summary(plan: JobPlan, *, of_script: bool = False) -> str:
-    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts.
-
-    of_script: of somebody's own script, which starts what it starts.
-    """
-    launches = () if of_script else plan.launches
+def _summary(judged: PreparedJob) -> str:
+    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts."""
+    plan = judged.plan
+    launches = () if judged.existing_script else plan.launches
     gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
     ranged = f"{plan.nodes} to {plan.most_nodes} nodes"
     parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]

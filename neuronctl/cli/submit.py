@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 from neuronctl.cli import submission
 from neuronctl.cli.job_options import body_option, job_command, program_arguments
 from neuronctl.request.job import Body
-from neuronctl.submission.prepare import judge_anew, plan_job
+from neuronctl.submission.pipeline import submit_job
+from neuronctl.submission.prepare import plan_job
+
+if TYPE_CHECKING:
+    from neuronctl.submission.pipeline import Submittable
 
 
 @job_command("submit")
@@ -34,27 +38,24 @@ def command(
     With --follow or --wait, neuronctl exits with the job's own exit code. Only a job that was
     submitted has its id printed on standard output: a refusal prints nothing there.
     """
+    job: Submittable
     if words and _is_batch_script(words[0]):
-        from neuronctl.cli import existing_script
-        from neuronctl.submission.existing_script import read_existing
+        from neuronctl.submission.existing_job import existing_job
 
         given = (("--file", job_file), ("--body", body), ("--template", template))
-        over = existing_script.options_over(options, [name for name, value in given if value])
-        own = read_existing([*over, *words])
-        own, judged = existing_script.judge_and_report(
-            own, options, catalog_file=catalog, force=force, explain=explain, mode=mode
+        others = [name for name, value in given if value]
+        job = existing_job(words, options, others=others, catalog_file=catalog)
+    else:
+        job = plan_job(
+            options,
+            words=words,
+            catalog_file=catalog,
+            job_file=job_file,
+            body=body,
+            template=template,
         )
-        done = existing_script.submit(own, judged, mode, catalog, options["cluster"])
-        return submission.watch(mode, done)
-    planned = plan_job(options, words=words, catalog_file=catalog, job_file=job_file, body=body)
-    job = submission.judge_and_report(planned, force=force, explain=explain, mode=mode)
-    # Not before: it is imported while Slurm answers.
-    from neuronctl.rendering.render import render_job
-
-    drafted = submission.record_draft(job, render_job(job.plan, template=template))
-    secrets = job.plan.secrets
-    done = submission.submit(mode, drafted, secrets, lambda: judge_anew(planned), job)
-    return submission.watch(mode, done)
+    reporter = submission.TerminalReporter(mode, explain=explain)
+    return submission.watch(mode, submit_job(job, reporter, force=force, dry_run=mode.dry_run))
 
 
 def _is_batch_script(file: str) -> bool:

@@ -40,12 +40,12 @@ class RecordDraft:
     """
 
     cwd: str
-    command_line: Tuple[str, ...]
-    script: str
     request: Mapping[str, Any]
     job_name: str
     partition: str
     output: str
+    command_line: Tuple[str, ...] = ()
+    script: str = ""
     error: Optional[str] = None
     array: Optional[str] = None
     nodes: Optional[int] = None

@@ -9,8 +9,8 @@ Usage::
     store.get(4711) / store.find(ids) / store.recent(100, since=…) / store.iter()
     store.saw(record, "RUNNING")           # a state seen later; saw_tasks: ended array tasks
 
-``submission.transaction.draft`` makes a draft of a plan. Every method raises RecordError (exit 9)
-if the directory cannot be read or written; the caller decides whether that is more than a warning.
+A job that is submitted makes its draft (submission/). Every method raises RecordError (exit 9) if
+the directory cannot be read or written; the caller decides whether that is more than a warning.
 Files that are incomplete, foreign, or newer than this program are left alone, skipped, and named
 in ``store.warnings``.
 

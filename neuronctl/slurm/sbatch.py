@@ -70,7 +70,7 @@ def sbatch(
     return _submit(argv, input=script, cwd=cwd, for_job=True, environment=environment)
 
 
-def sbatch_own(words: Sequence[str], script: Optional[str] = None, *, cwd: str) -> Submitted:
+def sbatch_existing(words: Sequence[str], script: Optional[str] = None, *, cwd: str) -> Submitted:
     """Submit somebody's own script by its own command line, in the environment as it is.
 
     words: the command, ``sbatch`` first. script: for sbatch's standard input. Raises as ``sbatch``.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import recognise
 from neuronctl.catalog.model import Catalog, Cluster
-from neuronctl.errors import NeuronctlError, PolicyError, UsageError
-from neuronctl.frozen import dataclass, replace
+from neuronctl.errors import PolicyError, UsageError
+from neuronctl.frozen import asdict, dataclass, replace
 from neuronctl.gate.local_facts import gather_local_facts
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
@@ -33,43 +33,150 @@ if TYPE_CHECKING:
     from neuronctl.gate.judgement import Judgement
     from neuronctl.gate.partition_choice import Choice
     from neuronctl.gate.verdict import Verdict
-
-
-@dataclass(frozen=True)
-class PlannedJob:
-    """A plan, and the catalog it was made from."""
-
-    plan: JobPlan
-    catalog: Catalog
-    choice: Optional[Choice] = None
-    """With ``-p auto``, how its partition was chosen."""
+    from neuronctl.records.job_record import RecordDraft
+    from neuronctl.slurm.sbatch import Submitted
 
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A planned and judged job. Nothing has been done with it yet."""
+    """A planned and judged job. Nothing has been done with it yet.
+
+    verdict: what would happen to the job now; None where Slurm is not asked (``generate``). choice:
+    with ``-p auto``, how its partition was chosen. existing_script: whether the script is not one
+    of neuronctl's; it then starts what it starts.
+    """
 
     plan: JobPlan
     findings: Tuple[Finding, ...]
     verdict: Optional[Verdict] = None
-    """What would happen to the job now; None where Slurm is not asked (``generate``)."""
     choice: Optional[Choice] = None
-    """As in PlannedJob."""
     warnings: Tuple[str, ...] = ()
+    existing_script: bool = False
 
     @property
     def errors(self) -> Tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.refuses)
 
-    def refuse_errors(self, hint: str = "") -> None:
-        """Raise PolicyError where there are errors.
+    @property
+    def decisions(self) -> Tuple[Tuple[str, ...], ...]:
+        """The plan's values as rows; of an existing script, those that Slurm is told."""
+        decisions = self.plan.decisions
+        return tuple(
+            decision.row
+            for decision in decisions
+            if not self.existing_script or decision.name in _SLURM_OPTIONS
+        )
+
+    def refusal(self, hint: str = "") -> PolicyError:
+        """What to raise where there are errors.
 
         hint: how to override them, left out where Slurm itself refuses the job.
         """
-        if self.errors:
-            count = counted(len(self.errors), "error")
-            final = any(finding.by_slurm for finding in self.errors)
-            raise PolicyError(f"refused: {count}; nothing was done", "" if final else hint)
+        count = counted(len(self.errors), "error")
+        final = any(finding.by_slurm for finding in self.errors)
+        return PolicyError(f"refused: {count}; nothing was done", "" if final else hint)
+
+    def recorded(self) -> Dict[str, Any]:
+        """The fields of a RecordDraft that are settled by now."""
+        plan = self.plan
+        request = asdict(replace(plan.request, origins={}))
+        left_out = {"origins"} | ({"launcher", "script"} if self.existing_script else set())
+        return {
+            "request": {
+                name: value
+                for name, value in request.items()
+                if value not in (None, ()) and name not in left_out
+            },
+            "partition": plan.partition_list,
+            "nodes": plan.nodes,
+            "gpus_per_node": plan.gpus_per_node,
+            "time_limit": plan.time_limit,
+            "catalog_cluster": plan.cluster.name,
+            "catalog_date": plan.cluster.date,
+            "decisions": self.decisions,
+            "findings": tuple(finding.row for finding in self.findings),
+            "forced": bool(self.errors),
+            "verdict": "" if self.verdict is None else str(self.verdict),
+        }
+
+
+_SLURM_OPTIONS = frozenset(option.long for option in OPTIONS if option.group == "Slurm")
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """A job whose script neuronctl writes: its plan, and the catalog it was made from.
+
+    choice: as in PreparedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
+    script that is only shown. template: the user's own. submit_dir: where to submit from, "" for
+    this directory.
+    """
+
+    plan: JobPlan
+    catalog: Catalog
+    choice: Optional[Choice] = None
+    ask_slurm: bool = True
+    template: Optional[str] = None
+    submit_dir: str = ""
+
+    slurm_cluster = None
+
+    def judge(self, *, fresh: bool = False) -> PreparedJob:
+        """Judge it by what Slurm says now; by the catalog alone where Slurm does not answer.
+
+        fresh: read Slurm's limits anew, whatever is kept of them. What Slurm said for the choice of
+        the partition holds for the verdict too.
+        """
+        if not self.ask_slurm:
+            context = RuleContext(
+                self.plan, self.catalog, gather_local_facts(self.plan), reviewed=True
+            )
+            if not self.plan.alternatives:
+                return PreparedJob(self.plan, apply_rules(context), choice=self.choice)
+            from neuronctl.gate.judgement import judge
+
+            return PreparedJob(self.plan, judge(context, None).findings)
+        said = None if self.choice is None else self.choice.said
+        return self._judged(judge_plan(self.plan, self.catalog, fresh=fresh, said=said))
+
+    def judge_anew(self) -> PreparedJob:
+        """As judge(), by what Slurm says at this moment."""
+        return self._judged(judge_plan(self.plan, self.catalog, fresh=True))
+
+    def _judged(self, judgement: Judgement) -> PreparedJob:
+        return PreparedJob(self.plan, judgement.findings, judgement.verdict, self.choice)
+
+    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
+        """The record as far as it is known before there is a script."""
+        from neuronctl.records.job_record import RecordDraft
+
+        assert judged is not None
+        plan = self.plan
+        submit_dir = self.submit_dir or working_directory()
+        cwd = plan.request.chdir or submit_dir
+        return RecordDraft(
+            cwd=cwd,
+            job_name=plan.job_name,
+            output=os.path.join(cwd, plan.output or "slurm-%j.out"),
+            error=None if plan.error is None else os.path.join(cwd, plan.error),
+            array=plan.request.array,
+            submit_dir="" if submit_dir == cwd else submit_dir,
+            **judged.recorded(),
+        )
+
+    def script(self) -> str:
+        """The script that sbatch gets; raises TemplateError."""
+        # Not before: it is imported while Slurm answers.
+        from neuronctl.rendering.render import render_job
+
+        return render_job(self.plan, template=self.template)
+
+    def send(self, draft: RecordDraft, key: str, warn: Callable[[str], None]) -> Submitted:
+        """Give it to sbatch, with the key of its record; raises SlurmError."""
+        from neuronctl.slurm.sbatch import sbatch
+
+        place = draft.submit_dir or draft.cwd
+        return sbatch(draft.script, mark=key, cwd=place, environment=self.plan.secrets)
 
 
 def plan_job(
@@ -83,12 +190,14 @@ def plan_job(
     interactive: bool = False,
     recorded: Optional[Layer] = None,
     ask_slurm: bool = True,
+    template: Optional[str] = None,
+    submit_dir: str = "",
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
 
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
-    the user's configuration, which it includes. ask_slurm: whether ``-p auto`` chooses by what
-    Slurm says now, and not by the catalog alone.
+    the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
+    by what Slurm says now, and not by the catalog alone. template, submit_dir: as in PlannedJob.
     """
     layers = [recorded or _defaults()]
     if job_file is not None:
@@ -111,7 +220,7 @@ def plan_job(
     conda = None if request.conda is None else find_conda(request.conda, request.from_here(""))
     made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
     if request.partition != "auto":
-        return PlannedJob(made, catalog)
+        return PlannedJob(made, catalog, None, ask_slurm, template, submit_dir)
     from neuronctl.gate.partition_choice import choose
 
     choice = choose(
@@ -120,7 +229,7 @@ def plan_job(
     origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
     request = replace(request, partition=choice.plan.partition.name, origins=origins)
     made = plan(request, cluster, interactive=interactive, recognised=how, conda=conda)
-    return PlannedJob(made, catalog, choice)
+    return PlannedJob(made, catalog, choice, ask_slurm, template, submit_dir)
 
 
 def _defaults() -> Layer:
@@ -256,60 +365,14 @@ def _checked(script: str) -> str:
     return script
 
 
-def judge_without_slurm(job: PlannedJob) -> PreparedJob:
-    """Judge a plan whose script is only shown: Slurm is not asked (see rules.RuleContext)."""
-    context = RuleContext(job.plan, job.catalog, gather_local_facts(job.plan), reviewed=True)
-    if not job.plan.alternatives:
-        return PreparedJob(job.plan, apply_rules(context), choice=job.choice)
-    from neuronctl.gate.judgement import judge
-
-    return PreparedJob(job.plan, judge(context, None).findings)
-
-
-def judge(job: PlannedJob, *, fresh: bool = False) -> PreparedJob:
-    """Judge a plan by what Slurm says now; by the catalog alone where Slurm does not answer.
-
-    fresh: read Slurm's limits anew, whatever is kept of them. What Slurm said for the choice of the
-    partition holds for the verdict too.
-    """
-    said = None if job.choice is None else job.choice.said
-    judgement = judge_plan(job.plan, job.catalog, fresh=fresh, said=said)
-    return PreparedJob(job.plan, judgement.findings, judgement.verdict, job.choice)
-
-
-def judge_anew(job: PlannedJob) -> PreparedJob:
-    """As judge(), by what Slurm says at this moment."""
-    judgement = judge_plan(job.plan, job.catalog, fresh=True)
-    return PreparedJob(job.plan, judgement.findings, judgement.verdict, job.choice)
-
-
 def judge_plan(
     plan: JobPlan, catalog: Catalog, *, fresh: bool = False, said: Optional[Snapshot] = None
 ) -> Judgement:
-    """As ``judge``, of a plan alone. said: what Slurm has said a moment ago."""
+    """Judge a plan as PlannedJob.judge() does. said: what Slurm has said a moment ago."""
     from neuronctl.gate.judgement import judge_now
 
     context = RuleContext(plan, catalog, gather_local_facts(plan))
     return judge_now(context, _load_the_rest, fresh=fresh, said=said)
-
-
-def judge_refused(
-    job: Optional[PreparedJob], again: Callable[[], PreparedJob]
-) -> Optional[PreparedJob]:
-    """Judge anew, by ``again``, a job that sbatch refused although nothing stood against it.
-
-    job: as it was judged before, None where it was not. None where this does not tell why: another
-    job may have taken the last place under a limit, or the limit may be new, but a site's own
-    plugin may refuse for reasons of its own, and of a job that was forced, all was said before.
-    """
-    if job is not None and job.errors:
-        return None
-    try:
-        job = again()
-    except NeuronctlError:
-        return None
-    # What the catalog alone has against it was known before, or was not asked.
-    return job if any(finding.by_slurm for finding in job.errors) else None
 
 
 def _load_the_rest() -> None:

@@ -19,7 +19,8 @@ from neuronctl.records import provenance, recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import Layer
-from neuronctl.submission.prepare import PlannedJob, plan_job
+from neuronctl.slurm.sbatch import Submitted, sbatch
+from neuronctl.submission.prepare import PlannedJob, PreparedJob, plan_job
 from neuronctl.submission.transaction import Notify
 
 
@@ -108,13 +109,13 @@ def program_copy(record: JobRecord) -> str:
     return script if script.endswith(".py") else f"./{script}"
 
 
-def own_again(
-    record: JobRecord, over: Sequence[str], *, from_record: bool
+def existing_again(
+    record: JobRecord, *, from_record: bool
 ) -> Tuple[Tuple[str, ...], Optional[str]]:
     """sbatch's words for a recorded script, and its text where sbatch gets it by standard input.
 
-    over: options over the recorded ones. from_record: the recorded text, in place of the file.
-    Raises UsageError where a secret was masked.
+    from_record: the recorded text, in place of the file. Raises UsageError where a secret was
+    masked.
     """
     words = record.draft.sbatch[1:]
     if any(MASK in word for word in words):
@@ -127,10 +128,10 @@ def own_again(
     # Whether to wait is said anew each time.
     options = tuple(word for word in line.options if word not in ("-W", "--wait"))
     if not from_record and not line.reads_stdin:
-        return (*options, *over, *line.script), None
+        return (*options, *line.script), None
     if not line.reads_stdin:
-        over = (f"--job-name={record.job_name}", *over)  # and not that of standard input
-    return (*options, *over, STDIN, *line.args), _whole_script(record)
+        options = (*options, f"--job-name={record.job_name}")  # and not that of standard input
+    return (*options, STDIN, *line.args), _whole_script(record)
 
 
 def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
@@ -150,17 +151,38 @@ def masked_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]
     return variables
 
 
-def same_again(record: JobRecord, changes: Changes, command_line: Sequence[str]) -> RecordDraft:
-    """The recorded script, byte for byte, as a new draft; UsageError where a secret was masked."""
-    _whole_script(record)
-    return replace(
-        record.draft,
-        command_line=tuple(command_line),
-        findings=(),
-        forced=False,
-        verdict="",
-        surroundings=changes.now,
-    )
+@dataclass(frozen=True)
+class RecordedJob:
+    """A script of neuronctl's own that is submitted again, byte for byte.
+
+    variables: as from masked_variables().
+    """
+
+    record: JobRecord
+    variables: Sequence[str] = ()
+
+    slurm_cluster = None
+
+    def judge(self, *, fresh: bool = False) -> None:
+        """Nothing is judged before sbatch refuses it."""
+
+    def judge_anew(self) -> PreparedJob:
+        """Judge its request by what Slurm says at this moment."""
+        return plan_again(self.record, {"env": self.variables}).judge_anew()
+
+    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
+        """The recorded draft, without what was found then."""
+        return replace(self.record.draft, findings=(), forced=False, verdict="")
+
+    def script(self) -> str:
+        """The recorded script; raises UsageError where a secret in it was masked."""
+        return _whole_script(self.record)
+
+    def send(self, draft: RecordDraft, key: str, warn: Notify) -> Submitted:
+        """Give it to sbatch, with the key of its record; raises SlurmError."""
+        secrets = {name: os.environ[name] for name in self.variables}
+        place = draft.submit_dir or draft.cwd
+        return sbatch(draft.script, mark=key, cwd=place, environment=secrets)
 
 
 def _whole_script(record: JobRecord) -> str:
@@ -186,10 +208,11 @@ def plan_again(
     variables: Sequence[str] = (),
     program: Optional[str] = None,
     catalog_file: Optional[str] = None,
+    submit_dir: str = "",
 ) -> PlannedJob:
     """Plan the recorded request anew, with ``options`` laid over it.
 
-    variables: from masked_variables(). program: from program_copy().
+    variables: from masked_variables(). program: from program_copy(). submit_dir: as in PlannedJob.
     """
     layer = recorded.request_layer(record)
     if program is not None:
@@ -197,7 +220,7 @@ def plan_again(
         values = {"job_name": record.job_name, **layer.values, "script": program}
         layer = Layer(values, {name: layer.origins["script"] for name in values})
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
-    return plan_job(options, catalog_file=catalog_file, recorded=layer)
+    return plan_job(options, catalog_file=catalog_file, recorded=layer, submit_dir=submit_dir)
 
 
 def as_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
@@ -211,16 +234,15 @@ def as_today(record: JobRecord) -> Tuple[Sequence[Tuple[str, ...]], str]:
     if draft.sbatch:
         from neuronctl.catalog.loader import load
         from neuronctl.request.job_file import configured_cluster
-        from neuronctl.submission.existing_script import judge_script, read_existing, record_draft
+        from neuronctl.submission.existing_job import job_of
+        from neuronctl.submission.existing_script import read_existing
 
-        own = read_existing(draft.sbatch[1:], draft.script)
-        job = judge_script(own, load(), configured_cluster(), ask_slurm=False)
-        return record_draft(own, (), job).decisions, Masker().text(own.text)
-    from neuronctl.rendering.render import render_job
-
-    made = plan_job({}, recorded=recorded.request_layer(record), ask_slurm=False).plan
-    decisions = [(decision.name, decision.value) for decision in made.decisions]
-    return decisions, Masker().text(render_job(made))
+        script = read_existing(draft.sbatch[1:], draft.script)
+        judged = job_of(script, load(), configured_cluster()).judge_by_catalog()
+        return judged.decisions, Masker().text(script.text)
+    planned = plan_job({}, recorded=recorded.request_layer(record), ask_slurm=False)
+    decisions = [(decision.name, decision.value) for decision in planned.plan.decisions]
+    return decisions, Masker().text(planned.script())
 
 
 def check_unmasked(record: JobRecord) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional, Sequence
 
+from neuronctl.frozen import replace
+
 if TYPE_CHECKING:
-    from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.transaction import Notify, Recording
 
@@ -18,15 +19,14 @@ class Attempt:
         self.stdin: Optional[bytes] = None
         self._command_line = command_line
         self._tell = tell
-        self._own: Optional[ExistingScript] = None
+        self._script: Optional[ExistingScript] = None
         self._recording: Optional[Recording] = None
-        self._draft: Optional[RecordDraft] = None
         self._line = b""
 
     def begin(self, words: Sequence[str]) -> None:
         """Read the script, and write the intent to submit it."""
         from neuronctl.batchscript.sbatch_line import read_line
-        from neuronctl.submission.existing_script import read_existing, record_draft
+        from neuronctl.submission.existing_script import read_existing
 
         line = read_line(words)  # an error of sbatch's, which says so itself
         if not line.submits:
@@ -36,28 +36,30 @@ class Attempt:
             with open(0, "rb", closefd=False) as stream:
                 self.stdin = stream.read()
             text = self.stdin.decode("utf-8", "surrogateescape")
-        own = read_existing(words, text)
-        if "test-only" in own.header.options:
+        script = read_existing(words, text)
+        if "test-only" in script.header.options:
             return
-        self._own = own
+        self._script = script
         from neuronctl.submission.transaction import Recording
 
-        self._draft = record_draft(own, self._command_line)
-        self._recording = Recording(self._draft, self._tell, cluster=own.cluster, ask_slurm=False)
+        draft = replace(script.draft(), command_line=tuple(self._command_line))
+        cluster = script.slurm_cluster
+        self._recording = Recording(draft, self._tell, cluster=cluster, ask_slurm=False)
 
     def judge(self) -> None:
         """Judge the script, and tell what was found."""
-        own, draft = self._own, self._draft
-        if own is None or draft is None:
+        script, recording = self._script, self._recording
+        if script is None or recording is None:
             return
         from neuronctl.catalog.loader import load
         from neuronctl.request.job_file import configured_cluster
-        from neuronctl.submission.existing_script import judge_script, with_judgement
+        from neuronctl.submission.existing_job import job_of
+        from neuronctl.submission.existing_script import with_judgement
 
-        job = judge_script(own, load(), configured_cluster(), ask_slurm=False)
-        self._draft = with_judgement(draft, own, job)
-        for one in job.findings:
-            self._tell(f"{one.severity} {one.code}: {one.message}")
+        judged = job_of(script, load(), configured_cluster()).judge_by_catalog()
+        recording.draft = with_judgement(recording.draft, judged)
+        for finding in judged.findings:
+            self._tell(f"{finding.severity} {finding.code}: {finding.message}")
 
     def heard(self, part: bytes) -> None:
         """Take a part of sbatch's output; its line with the job's id completes the record."""
@@ -69,7 +71,7 @@ class Attempt:
         submitted = parse_submitted(b"\n".join(lines).decode("utf-8", "replace"))
         if submitted is not None:
             recording, self._recording = self._recording, None  # what follows is not about it
-            recording.taken(submitted, self._draft)
+            recording.taken(submitted)
 
     def ended(self, code: int) -> None:
         """Note that sbatch has ended without a job; its own words are on the terminal only."""

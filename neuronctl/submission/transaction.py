@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Iterator, Optional, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import RecordError, SlurmError, SlurmRefusedError
-from neuronctl.frozen import asdict, dataclass, replace
-from neuronctl.paths import working_directory
+from neuronctl.frozen import dataclass, replace
 from neuronctl.records.provenance import read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.process import installed
-from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_own
-from neuronctl.submission.prepare import PreparedJob
+from neuronctl.slurm.sbatch import Submitted
 from neuronctl.units import expand_log_pattern
 from neuronctl.users import login_name
 
@@ -40,54 +37,10 @@ class Submission:
     warnings: Tuple[str, ...] = ()
 
 
-def record_draft(
-    job: PreparedJob, script: str, *, command_line: Sequence[str], submit_dir: str = ""
-) -> RecordDraft:
-    """The record of a prepared job as it is before sbatch.
-
-    command_line: what the user called. submit_dir: where to submit from, by default this directory.
-    """
-    plan = job.plan
-    submit_dir = submit_dir or working_directory()
-    cwd = plan.request.chdir or submit_dir
-    return RecordDraft(
-        cwd=cwd,
-        command_line=tuple(command_line),
-        script=script,
-        job_name=plan.job_name,
-        output=os.path.join(cwd, plan.output or "slurm-%j.out"),
-        error=None if plan.error is None else os.path.join(cwd, plan.error),
-        array=plan.request.array,
-        surroundings=read_provenance(plan.request.script, cwd),
-        submit_dir="" if submit_dir == cwd else submit_dir,
-        **of_judged(job),
-    )
-
-
-def of_judged(job: PreparedJob) -> Dict[str, Any]:
-    """The fields of a draft that a judged plan settles, whoever wrote the script."""
-    plan = job.plan
-    request = asdict(replace(plan.request, origins={}))
-    del request["origins"]
-    return {
-        "request": {name: value for name, value in request.items() if value not in (None, ())},
-        "partition": plan.partition_list,
-        "nodes": plan.nodes,
-        "gpus_per_node": plan.gpus_per_node,
-        "time_limit": plan.time_limit,
-        "catalog_cluster": plan.cluster.name,
-        "catalog_date": plan.cluster.date,
-        "decisions": tuple(one.row for one in plan.decisions),
-        "findings": tuple(one.row for one in job.findings),
-        "forced": bool(job.errors),
-        "verdict": "" if job.verdict is None else str(job.verdict),
-    }
-
-
 class Recording:
     """A job's record before and after sbatch; one that cannot be kept is only a warning.
 
-    key: "" where there is no record.
+    key: "" where there is no record. draft: may be known better by the time sbatch answers.
     """
 
     def __init__(
@@ -98,14 +51,17 @@ class Recording:
         cluster: Optional[str] = None,
         ask_slurm: bool = True,
     ) -> None:
-        """Write the intent. cluster: Slurm's, where it is not this machine's.
+        """Write the intent, with what the job's directory is like now.
 
-        ask_slurm: whether to look first for the jobs of submissions that were cut off.
+        cluster: Slurm's, where it is not this machine's. ask_slurm: whether to look first for the
+        jobs of submissions that were cut off.
         """
         self.key = ""
         self.store: Optional[RecordStore] = None
         self.cluster = cluster or local_cluster()
         self._warn = warn
+        surroundings = read_provenance(draft.request.get("script"), draft.cwd)
+        self.draft = self._begun = replace(draft, surroundings=surroundings)
         with self._tolerant():
             self.store = RecordStore.default()
             if ask_slurm and self._has_open_intents(self.store):
@@ -113,7 +69,7 @@ class Recording:
 
                 for note in recover(self.store):
                     warn(note)
-            self.key = self.store.begin(draft, self.cluster)
+            self.key = self.store.begin(self._begun, self.cluster)
 
     def _has_open_intents(self, store: RecordStore) -> bool:
         try:
@@ -122,13 +78,12 @@ class Recording:
             self._warn(error.message)
             return False
 
-    def taken(
-        self, submitted: Submitted, draft: Optional[RecordDraft] = None
-    ) -> Optional[JobRecord]:
-        """Write the job's record; None where that cannot be. draft: as for RecordStore.complete."""
+    def taken(self, submitted: Submitted) -> Optional[JobRecord]:
+        """Write the job's record; None where that cannot be."""
         if self.store is not None and self.key:
             with self._tolerant():
                 cluster = submitted.cluster or self.cluster
+                draft = None if self.draft is self._begun else self.draft
                 return self.store.complete(self.key, submitted.job_id, cluster, draft=draft)
         return None
 
@@ -149,14 +104,14 @@ class Recording:
 
 def submit_draft(
     draft: RecordDraft,
-    secrets: Mapping[str, str],
-    notify: Optional[Notify] = None,
+    send: Callable[[RecordDraft, str, Notify], Submitted],
+    notify: Notify,
     *,
     cluster: Optional[str] = None,
 ) -> Submission:
     """Submit a draft's script. A record that cannot be kept is only a warning.
 
-    secrets: variables that the job gets and no record holds. cluster: as for Recording. Raises
+    send: gives it to sbatch, with the key of its record. cluster: as for Recording. Raises
     SlurmRefusedError, and SlurmUnavailableError, after which it may not be known whether Slurm has
     the job.
     """
@@ -164,19 +119,11 @@ def submit_draft(
 
     def warn(text: str) -> None:
         warnings.append(text)
-        if notify is not None:
-            notify(text)
+        notify(text)
 
     recording = Recording(draft, warn, cluster=cluster)
     try:
-        place = draft.submit_dir or draft.cwd
-        if draft.sbatch:
-            from neuronctl.batchscript.sbatch_line import read_line
-
-            by_stdin = draft.script if read_line(draft.sbatch[1:]).reads_stdin else None
-            submitted = sbatch_own(draft.sbatch, by_stdin, cwd=place)
-        else:
-            submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=secrets)
+        submitted = send(draft, recording.key, warn)
     except KeyboardInterrupt:
         warn(
             "interrupted while sbatch was running: the job may be in the queue "

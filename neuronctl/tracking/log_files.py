@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Optional, Sequence, Tuple, Union
 
-from neuronctl.errors import UsageError
+from neuronctl.errors import NoSuchJobError, UsageError
+from neuronctl.files import open_regular
 from neuronctl.frozen import dataclass, replace
 from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.slurm.cluster import local_cluster
 from neuronctl.slurm.job_control import ControlJob, scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import sacct
@@ -53,6 +56,24 @@ def find_logs(asked: JobId, record: Optional[JobRecord]) -> LogPlace:
         raise _which_task(asked, [status.id for status in past])
     out, error, guessed = log_paths(status)
     return LogPlace(status, (out, error), guessed)
+
+
+def read_log(asked: JobId, *, err: bool = False) -> str:
+    """The text of a job's log, or of standard error's own; "" where there is none yet.
+
+    Raises as find_logs(), and NoSuchJobError where it cannot be read.
+    """
+    record = RecordStore.default().get(asked.job, local_cluster())
+    path = record.log_path(err=err) if record is not None and record.array is None else ""
+    if not os.path.exists(path):
+        path = find_logs(asked, record).paths[err]
+    try:
+        with open_regular(path) as file:
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise NoSuchJobError(f"the log {path} cannot be read: {error.strerror}") from None
 
 
 def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:

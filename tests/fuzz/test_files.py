@@ -25,12 +25,11 @@ from neuronctl.gate import limits_cache
 from neuronctl.paths import config_dir, data_path
 from neuronctl.records import recorded
 from neuronctl.records.job_record import JobRecord, RecordDraft, SeenState, decode, encode
-from neuronctl.records.provenance import Provenance
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job_file import read_config
 from neuronctl.submission import prepare
-from neuronctl.submission.resubmission import Changes, masked_variables, same_again
+from neuronctl.submission.resubmission import RecordedJob, masked_variables
 
 JOBS = (
     "partition: amd_a100nv_8\nnodes: 2\ngpus-per-node: 4\ntime: 1-00:00:00\ncomment: pytorch\n"
@@ -296,7 +295,7 @@ def _use_record(file: bytes) -> None:
     with bounded():
         record.draft, recorded.request_layer(record), masked_variables(record, {})
     with bounded():
-        same_again(record, Changes(Provenance(), (), False, False), ())
+        RecordedJob(record).draft(None), RecordedJob(record).script()
     if record.job_id is not None:
         with bounded():
             record.log_path(), record.log_path(3, err=True)

@@ -16,20 +16,21 @@ plan = neuronctl.plan(
 )
 judged = neuronctl.judge(plan)
 job = neuronctl.submit(plan)
-(before,) = neuronctl.status(job.job_id)
-code = neuronctl.wait(job.job_id)
-(after,) = neuronctl.status(str(job.job_id))
-diagnosis = neuronctl.why(job.job_id)
+before = job.state
+code = job.wait()
+(after,) = neuronctl.status(job)
+diagnosis = neuronctl.Job(str(job)).why()
 try:
     neuronctl.status(999999)
 except neuronctl.NoSuchJobError as error:
     unknown = error.message
 print(json.dumps({
     "verdict": judged.verdict.kind, "judged_by": judged.verdict.judged_by,
-    "warnings": job.warnings, "log": open(job.output).read(), "before": before.state,
+    "warnings": job.submission.warnings, "log": job.log(), "before": before,
     "code": code, "after": after.state, "exit": after.exit.code, "kind": diagnosis.kind,
     "unknown": unknown, "mine": [str(one.id) for one in neuronctl.status()],
-    "recorded": [record.job_id for record in neuronctl.history(since="1h")], "id": job.job_id,
+    "recorded": [record.job_id for record in neuronctl.history(since="1h")],
+    "id": job.submission.job_id, "again": neuronctl.Job(str(job)).state,
 }))
 """
 
@@ -49,6 +50,7 @@ def test_a_program_follows_its_job(sandbox: Sandbox, no_jobs: None) -> None:
         "log": "trained\n",
         "code": 3,
         "after": "FAILED",
+        "again": "FAILED",
         "exit": 3,
         "kind": "exit-code",
         "unknown": "no matching jobs: 999999",

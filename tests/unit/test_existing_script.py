@@ -6,7 +6,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import List
+from typing import List, Optional
 
 import pytest
 
@@ -15,7 +15,9 @@ from neuronctl.catalog.loader import load
 from neuronctl.errors import UsageError
 from neuronctl.sbatch_options import GetoptError
 from neuronctl.slurm import sbatch_passthrough
-from neuronctl.submission.existing_script import judge_script, read_existing, record_draft
+from neuronctl.submission.existing_job import ExistingJob, job_of
+from neuronctl.submission.existing_script import read_existing
+from neuronctl.submission.prepare import PreparedJob
 
 SCRIPT = """\
 #!/bin/bash
@@ -31,6 +33,16 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "job.sh"
     path.write_text(SCRIPT)
     return path
+
+
+def of_words(*words: str, asked: Optional[str] = "neuron-2022") -> ExistingJob:
+    return job_of(read_existing(words), load(), asked)
+
+
+def judged(*words: str) -> PreparedJob:
+    found = of_words(*words).judge()
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(
@@ -64,8 +76,7 @@ def test_words_without_a_job(words: List[str]) -> None:
 def test_the_components_of_a_command_line() -> None:
     line = read_line(["-N1", "-p", "a", ":", "-N2", "-p", "b", ":", "-n4", "job.sh"])
     assert (line.components, line.known) == (3, ("-N1", "-p", "a"))
-    own = read_existing(["-N1", ":", "-N2", "job.sh"])
-    job = judge_script(own, load(), "neuron-2022", ask_slurm=True)
+    job = judged("-N1", ":", "-N2", "job.sh")
     assert [one.code for one in job.findings] == ["NC609"]
     assert job.verdict is not None and "not judged" in job.verdict.words
 
@@ -98,9 +109,9 @@ def test_the_script_is_found_as_sbatch_finds_it(
 def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBATCH_TIMELIMIT", "7")
     monkeypatch.setenv("SBATCH_ACCOUNT", "lab")
-    own = read_existing(["-t", "5", "-D", "sub", "-e", "err", "job.sh"])
+    job = of_words("-t", "5", "-D", "sub", "-e", "err", "job.sh")
     here = os.getcwd()
-    drafted = record_draft(own, (), judge_script(own, load(), "neuron-2022", ask_slurm=False))
+    drafted = job.draft(job.judge_by_catalog())
     assert (drafted.time_limit, drafted.request["account"]) == (300, "lab")
     assert (drafted.cwd, drafted.submit_dir) == (f"{here}/sub", here)
     assert (drafted.output, drafted.error) == (f"{here}/sub/slurm-%j.out", f"{here}/sub/err")
@@ -108,9 +119,10 @@ def test_what_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cluster_that_the_catalog_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = read_existing(["-M", "far", "-t", "99-0", "job.sh"])
-    job = judge_script(own, load(), None, ask_slurm=True)
-    assert own.cluster == "far" and not job.errors
+    far = of_words("-M", "far", "-t", "99-0", "job.sh", asked=None)
+    job = far.judge()
+    assert job is not None
+    assert far.slurm_cluster == "far" and not job.errors
     assert job.verdict is not None
     assert job.verdict.words == "the cluster far is not in the catalog"
 
@@ -118,12 +130,12 @@ def test_a_cluster_that_the_catalog_does_not_know(monkeypatch: pytest.MonkeyPatc
 def test_a_draft_needs_no_judgement(script: Path) -> None:
     """It is what the record begins with, before anything can go wrong."""
     script.write_text(SCRIPT.replace("-n 2", "-n two -t never -a 1-x"))
-    drafted = record_draft(read_existing(["job.sh"]), ["neuronctl", "sbatch", "job.sh"])
+    drafted = read_existing(["job.sh"]).draft()
     assert drafted.sbatch == ("sbatch", "job.sh")
     assert (drafted.job_name, drafted.array, drafted.time_limit) == ("job.sh", None, None)
-    judged = judge_script(read_existing(["job.sh"]), load(), "neuron-2022", ask_slurm=True)
-    assert [one.code for one in judged.errors] == ["NC601"]
-    assert judged.errors[0].message.startswith("job.sh:2: ")
+    errors = judged("job.sh").errors
+    assert [one.code for one in errors] == ["NC601"]
+    assert errors[0].message.startswith("job.sh:2: ")
 
 
 def test_more_words_go_before_the_script() -> None:

@@ -16,7 +16,7 @@ from neuronctl.gate.partition_choice import Candidate, Choice, candidates, choos
 from neuronctl.planning import JobPlan
 from neuronctl.rules import LocalFacts
 from neuronctl.slurm.sbatch import parse_predicted
-from neuronctl.submission.prepare import PlannedJob, judge
+from neuronctl.submission.prepare import PlannedJob
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim")
 OLD = dataclasses.replace(PARTITION, name="old", qos="", node_list="o[1-2]", nodes=2)
@@ -131,6 +131,6 @@ def test_the_verdict_reads_what_slurm_said_for_the_choice(monkeypatch: pytest.Mo
     where, said = cluster(), live(limits=THREE)
     made = judged(said, gpus_per_node=4)["gpu"].plan
     catalog = Catalog({"toy": where}, "toy", ())
-    job = judge(PlannedJob(made, catalog, Choice(made, (), said)))
+    job = PlannedJob(made, catalog, Choice(made, (), said)).judge()
     assert job.verdict is not None
     assert job.verdict.judged_by == "Slurm"

@@ -1,0 +1,240 @@
+"""The job of somebody's own batch script: planned and judged as it is submitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.batchscript.as_request import as_request
+from neuronctl.catalog.loader import load
+from neuronctl.catalog.local_cluster import is_cluster, local_cluster, recognise
+from neuronctl.errors import NeuronctlError, UsageError
+from neuronctl.frozen import dataclass, replace
+from neuronctl.gate.local_facts import gather_local_facts
+from neuronctl.gate.verdict import NOT_KNOWN, REFUSED, Verdict
+from neuronctl.planning import plan
+from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
+from neuronctl.request.job_file import configured_cluster
+from neuronctl.submission.existing_script import ExistingScript, read_existing
+from neuronctl.submission.prepare import PreparedJob, options_layer
+from neuronctl.submission.script_check import check_submission
+
+if TYPE_CHECKING:
+    from neuronctl.catalog.model import Catalog, Cluster
+    from neuronctl.gate.partition_choice import Choice
+    from neuronctl.records.job_record import RecordDraft
+    from neuronctl.slurm.sbatch import Submitted
+
+_HERE, _ELSEWHERE, _UNKNOWN = "here", "elsewhere", "unknown"
+
+
+@dataclass(frozen=True)
+class ExistingJob:
+    """The job of an existing script: what it asks for, of which cluster.
+
+    request: with sbatch's defaults, each value with its line or option. where: whether the cluster
+    is this machine's, another, or unknown to the catalog. choice: of its partition. as_recorded: it
+    is submitted as it was, and not judged before.
+    """
+
+    existing: ExistingScript
+    catalog: Catalog
+    cluster: Cluster
+    where: str
+    request: JobRequest
+    choice: Optional[Choice] = None
+    as_recorded: bool = False
+
+    @property
+    def slurm_cluster(self) -> Optional[str]:
+        return self.existing.slurm_cluster
+
+    def judge(self, *, fresh: bool = False) -> Optional[PreparedJob]:
+        """Judge it as it is submitted here and now, unless it is submitted as it was."""
+        return None if self.as_recorded else self._judged(ask_slurm=True, fresh=fresh)
+
+    def judge_anew(self) -> PreparedJob:
+        """Judge it by what Slurm says at this moment."""
+        return replace(self, choice=None)._judged(ask_slurm=True, fresh=True)
+
+    def judge_by_catalog(self) -> PreparedJob:
+        """Judge it without Slurm."""
+        return self._judged(ask_slurm=False, fresh=False)
+
+    def _judged(self, *, ask_slurm: bool, fresh: bool) -> PreparedJob:
+        """Judge it by a script's own rules and by those of a job; findings name their lines."""
+        script = self.existing
+        checked = check_submission(
+            script.name,
+            script.text,
+            script.header,
+            None if self.where == _UNKNOWN else self.request,
+            self.catalog,
+            self.cluster,
+            now=ask_slurm and self.where == _HERE,
+            fresh=fresh,
+            said=None if self.choice is None else self.choice.said,
+        )
+        findings = []
+        for found in checked.findings:
+            line = f"{script.name}:{found.place.line}: " if found.place.line else ""
+            findings.append(replace(found.finding, message=line + found.finding.message))
+        verdict, made = checked.verdict, checked.plan
+        if verdict is None and ask_slurm:
+            refused = next((finding for finding in findings if finding.refuses), None)
+            verdict = Verdict(NOT_KNOWN, self._not_judged())
+            if refused is not None:
+                verdict = Verdict(REFUSED, refused.message, refused.code)
+        if made is None:
+            try:
+                made = plan(self.request, self.cluster)
+            except NeuronctlError:
+                made = plan(JobRequest(script=script.name, launcher="srun"), self.cluster)
+        return PreparedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
+
+    def _not_judged(self) -> str:
+        named = self.slurm_cluster
+        if self.existing.header.components > 1:
+            return "the components of a heterogeneous job are not judged together"
+        if self.existing.header.foreign:
+            return "the directives of another scheduler are not judged"
+        if self.where == _UNKNOWN:
+            return f"the cluster {named} is not in the catalog"
+        return f"the Slurm of {named} was not asked" if named else "it cannot be planned"
+
+    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
+        """The record as it is before sbatch."""
+        return self.existing.draft(judged)
+
+    def script(self) -> str:
+        """The script as it is."""
+        return self.existing.text
+
+    def send(self, draft: RecordDraft, key: str, warn: Callable[[str], None]) -> Submitted:
+        """Give it to sbatch by its own command line; the key stays out of it. Raises SlurmError."""
+        from neuronctl.slurm.sbatch import sbatch_existing
+
+        script = self.existing
+        stdin = script.text if script.line.reads_stdin else None
+        submitted = sbatch_existing(draft.sbatch, stdin, cwd=draft.submit_dir or draft.cwd)
+        if script.has_changed():
+            warn(
+                f"warning: {script.name} was changed while it was submitted: the record may have "
+                "another text than the job"
+            )
+        return submitted
+
+
+def job_of(
+    script: ExistingScript, catalog: Catalog, asked: Optional[str] = None, **given: Any
+) -> ExistingJob:
+    """The job of a script. asked: the catalog's cluster, if requested; given: other fields.
+
+    Raises CatalogError.
+    """
+    named = script.slurm_cluster
+    here = named in (None, local_cluster())
+    known = () if asked is not None or here else catalog.clusters.values()
+    cluster = next((one for one in known if is_cluster(one, named or "")), None)
+    where = _HERE if here else _ELSEWHERE if asked or cluster else _UNKNOWN
+    cluster = cluster or recognise(catalog, asked)[0]
+    return ExistingJob(script, catalog, cluster, where, _request(script, cluster), **given)
+
+
+def _request(script: ExistingScript, cluster: Cluster) -> JobRequest:
+    """What the script asks for, sbatch's defaults included, each with its line or option."""
+    request = as_request(script.header, script.name, cluster)
+    asked = {name: Origin(Source.ASKED, one.where) for name, one in request.origins.items()}
+    default = Origin(Source.DERIVED, "Slurm's default")
+    return replace(
+        request,
+        job_name=script.job_name,
+        output=script.output,
+        chdir=script.chdir if script.header.value("chdir") else None,
+        cluster=None,
+        origins={name: asked.get(name, default) for name in JobRequest.__annotations__},
+    )
+
+
+def existing_job(
+    words: Sequence[str],
+    options: Mapping[str, Any],
+    *,
+    stdin: Optional[str] = None,
+    others: Sequence[str] = (),
+    catalog_file: Optional[str] = None,
+    as_recorded: bool = False,
+) -> ExistingJob:
+    """The job of the script that ``sbatch WORDS`` would submit from here, with options over it.
+
+    options: long names to values, as in options_layer(). others: further options that were given.
+    stdin: as for read_existing(). Raises UsageError for what cannot be applied to a script, and
+    where sbatch would not return with a job.
+    """
+    script = read_existing(words, stdin, _as_words(options, others))
+    endless = {"wait", "test-only"} & set(script.header.options)
+    if endless:
+        name = "--" + endless.pop()
+        raise UsageError(
+            f"{script.name} is to be submitted with {name}, which belongs on a command line",
+            "use 'neuronctl submit --dry-run'"
+            if name == "--test-only"
+            else "leave it out, and use 'neuronctl submit --wait'",
+        )
+    catalog, asked = load(catalog_file), options["cluster"] or configured_cluster()
+    job = job_of(script, catalog, asked, as_recorded=as_recorded)
+    if options["field"] is not None or options["appl"] is not None:
+        # The comment that the site wants made of them.
+        parts = replace(job.request, comment=None, field=options["field"], appl=options["appl"])
+        comment = plan(parts, job.cluster).comment
+        if comment is not None:
+            job = job_of(script.with_words(f"--comment={comment}"), catalog, asked)
+    if options["partition"] == "auto":
+        choice = _chosen_partition(job)
+        script = job.existing.with_words(f"--partition={choice.plan.partition.name}")
+        job = job_of(script, catalog, asked, choice=choice)
+    return job
+
+
+_BY_POLICY = ("cluster", "field", "appl")
+"""Options that are not sbatch's and mean something for a script all the same."""
+
+
+def _as_words(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, ...]:
+    """The options as words of sbatch's; ``-p auto`` is not among them.
+
+    Raises UsageError for those that shape a script of neuronctl's own.
+    """
+    words: List[str] = []
+    shaping = list(others)
+    options_layer(options)  # raises UsageError for a value that is none
+    for option in OPTIONS:
+        value = options.get(option.long.replace("-", "_"))
+        if value is None or value == () or option.long in _BY_POLICY:
+            continue
+        if option.group != "Slurm":
+            shaping.append(f"--{option.long}")
+        elif option.kind == "list":
+            words += [f"--{text.lstrip('-')}" for text in value]
+        elif option.kind in ("flag", "switch"):
+            words.append(f"--{'' if value else 'no-'}{option.long}")
+        elif (option.long, value) != ("partition", "auto"):
+            words.append(f"--{option.long}={value}")
+    if shaping:
+        raise UsageError(
+            f"{' and '.join(shaping)} cannot be applied to a batch script, which is submitted as "
+            "it is",
+            "write it into the script; or name the program that the script starts as SCRIPT, and "
+            "neuronctl writes the script",
+        )
+    return tuple(words)
+
+
+def _chosen_partition(job: ExistingJob) -> Choice:
+    """The partition where a script goes best. Raises PolicyError."""
+    from neuronctl.gate.partition_choice import choose
+
+    request = replace(job.request, partition="auto")
+    local = gather_local_facts(plan(request, job.cluster))
+    return choose(
+        request, job.catalog, job.cluster, local, interactive=False, ask=True, of_script=True
+    )

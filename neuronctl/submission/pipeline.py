@@ -1,0 +1,128 @@
+"""The one way to submit: judge, write the script, give it to sbatch, record; somebody hears of it.
+
+A generated job, an existing script, and a recorded one are each a Submittable; the command line and
+the library are each a Reporter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable, Optional, Protocol, Sequence
+
+from neuronctl.errors import NeuronctlError, PolicyError, SlurmRefusedError
+from neuronctl.frozen import replace
+
+if TYPE_CHECKING:
+    from neuronctl.records.job_record import RecordDraft
+    from neuronctl.slurm.sbatch import Submitted
+    from neuronctl.submission.prepare import PreparedJob
+    from neuronctl.submission.transaction import Submission
+
+
+class Submittable(Protocol):
+    """A job that can be submitted, whoever wrote its script. slurm_cluster: None: this one."""
+
+    @property
+    def slurm_cluster(self) -> Optional[str]: ...
+
+    def judge(self, *, fresh: bool = False) -> Optional[PreparedJob]:
+        """Judge it; None where it is submitted as it was. fresh: read Slurm's limits anew."""
+
+    def judge_anew(self) -> PreparedJob:
+        """Judge it by what Slurm says at this moment."""
+
+    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
+        """The record as far as it is known before there is a script."""
+
+    def script(self) -> str:
+        """The script that sbatch gets."""
+
+    def send(self, draft: RecordDraft, key: str, warn: Callable[[str], None]) -> Submitted:
+        """Give it to sbatch. key: of its record. warn: is told what a person should hear of."""
+
+
+class Reporter(Protocol):
+    """Who hears of a submission while it is made. command_line: what the user called."""
+
+    @property
+    def command_line(self) -> Sequence[str]: ...
+
+    def tell(self, message: str) -> None:
+        """Say what a person should hear of."""
+
+    def judged(self, judged: PreparedJob) -> None:
+        """Say which partition was chosen, and what was found."""
+
+    def refusal(
+        self, draft: RecordDraft, judged: PreparedJob, by: Optional[SlurmRefusedError] = None
+    ) -> PolicyError:
+        """What to raise where errors refuse the job. by: sbatch, which refused it first."""
+
+    def refused(
+        self, draft: RecordDraft, judged: Optional[PreparedJob], by: SlurmRefusedError
+    ) -> None:
+        """Say that sbatch refuses the job, for a reason that is not known here."""
+
+    def ready(self, draft: RecordDraft, judged: Optional[PreparedJob]) -> None:
+        """Say what is submitted, or would be."""
+
+    def submitted(
+        self, draft: RecordDraft, judged: Optional[PreparedJob], done: Submission
+    ) -> None:
+        """Say which job it is."""
+
+
+def judge_job(
+    job: Submittable, reporter: Reporter, *, force: bool = False, fresh: bool = False
+) -> Optional[PreparedJob]:
+    """Judge a job; raises PolicyError for errors without ``force``. fresh: as for Submittable."""
+    judged = job.judge(fresh=fresh)
+    if judged is not None:
+        reporter.judged(judged)
+        if judged.errors and not force:
+            raise reporter.refusal(job.draft(judged), judged)
+    return judged
+
+
+def submit_job(
+    job: Submittable, reporter: Reporter, *, force: bool = False, dry_run: bool = False
+) -> Optional[Submission]:
+    """Judge a job, submit it, and record it; with ``dry_run`` stop before sbatch: None.
+
+    Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
+    SlurmUnavailableError, after which the job may be in the queue nevertheless.
+    """
+    judged = judge_job(job, reporter, force=force, fresh=dry_run)
+    command_line = tuple(reporter.command_line)
+    draft = replace(job.draft(judged), script=job.script(), command_line=command_line)
+    reporter.ready(draft, judged)
+    if dry_run:
+        return None
+    from neuronctl.submission.transaction import submit_draft
+
+    try:
+        done = submit_draft(draft, job.send, reporter.tell, cluster=job.slurm_cluster)
+    except SlurmRefusedError as error:
+        now = _judge_refused(job, judged)
+        if now is not None:
+            raise reporter.refusal(draft, now, error) from error
+        reporter.refused(draft, judged, error)
+        raise
+    reporter.submitted(draft, judged, done)
+    return done
+
+
+def _judge_refused(job: Submittable, judged: Optional[PreparedJob]) -> Optional[PreparedJob]:
+    """Judge anew a job that sbatch refused although nothing stood against it.
+
+    None where this does not tell why: another job may have taken the last place under a limit, or
+    the limit may be new, but a site's own plugin may refuse for reasons of its own, and of a job
+    that was forced, all was said before.
+    """
+    if judged is not None and judged.errors:
+        return None
+    try:
+        now = job.judge_anew()
+    except NeuronctlError:
+        return None
+    # What the catalog alone has against it was known before, or was not asked.
+    return now if any(finding.by_slurm for finding in now.errors) else None

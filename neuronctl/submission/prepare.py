@@ -16,6 +16,7 @@ from neuronctl.launch.environments import find_conda
 from neuronctl.paths import defaults_file, present, working_directory
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import (
+    OF_SLURM,
     OPTIONS,
     Body,
     JobRequest,
@@ -64,7 +65,7 @@ class PreparedJob:
         return tuple(
             decision.row
             for decision in decisions
-            if not self.existing_script or decision.name in _SLURM_OPTIONS
+            if not self.existing_script or decision.name in OF_SLURM
         )
 
     def refusal(self, hint: str = "") -> PolicyError:
@@ -98,9 +99,6 @@ class PreparedJob:
             "forced": bool(self.errors),
             "verdict": "" if self.verdict is None else str(self.verdict),
         }
-
-
-_SLURM_OPTIONS = frozenset(option.long for option in OPTIONS if option.group == "Slurm")
 
 
 @dataclass(frozen=True)

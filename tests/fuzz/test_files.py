@@ -142,7 +142,7 @@ def use(job_file: Any = None, catalog_file: Any = None, words: Any = (), **optio
     job = prepare.plan_job(
         options, words=words, job_file=job_file, catalog_file=catalog_file, ask_slurm=False
     )
-    prepare.judge_without_slurm(job)
+    job.judge()
     render_job(job.plan)
 
 

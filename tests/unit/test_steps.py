@@ -16,6 +16,7 @@ from neuronctl.cli.submission import _summary as summary
 from neuronctl.errors import JobFileError, NeuronctlError, UsageError
 from neuronctl.request.job import StepRequest
 from neuronctl.request.job_file import parse_steps, read_job_file
+from neuronctl.submission.prepare import PreparedJob
 
 
 def launches(*steps: StepRequest, **more: Any) -> List[str]:
@@ -173,7 +174,9 @@ def test_the_job_has_the_cores_that_a_step_requests() -> None:
 
 def test_the_summary_names_all_that_starts_several_times() -> None:
     once, several = StepRequest(body="x"), StepRequest(script="a.out", launcher="srun")
-    said = summary(plan_of(steps=(once, once, several, once, several), nodes=2)).split("; ")[1:]
+    said = summary(
+        PreparedJob(plan_of(steps=(once, once, several, once, several), nodes=2), ())
+    ).split("; ")[1:]
     assert said == [
         "srun starts 1 task of a.out on each of 2 nodes",
         "the shell text starts once, on the first node",

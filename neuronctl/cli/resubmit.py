@@ -75,15 +75,16 @@ def command(
     reporter = submission.TerminalReporter(mode, before=record.draft.decisions)
     submit = functools.partial(submit_job, reporter=reporter, force=force, dry_run=mode.dry_run)
     if record.draft.sbatch:
-        from neuronctl.submission.existing_job import existing_job
+        from neuronctl.submission.existing_job import UnchangedJob, existing_job
+        from neuronctl.submission.existing_script import read_existing
 
         words, text = resubmission.existing_again(record, from_record=from_record)
-        again = existing_job(
-            words, options, stdin=text, catalog_file=catalog, as_recorded=not changed
-        )
-        if not changed:
-            _say_unchanged(record, working_directory())
-        return submission.watch(mode, submit(again))
+        if changed:
+            again = existing_job(words, options, stdin=text, catalog_file=catalog)
+            return submission.watch(mode, submit(again))
+        script = read_existing(words, text)
+        _say_unchanged(record, working_directory())
+        return submission.watch(mode, submit(UnchangedJob(script, catalog)))
     program = resubmission.program_copy(record) if from_record else None
     variables = resubmission.masked_variables(record, options)
     if program is None and not changed:

@@ -48,22 +48,28 @@ def any_text(text: str, strict: bool) -> Any:
 # ------------------------------------------------------------------------- numbers
 
 
-def whole_number(text: str, least: int = 1) -> int:
+_MOST = 999_999_999
+"""More than any cluster has of anything."""
+
+
+def whole_number(text: str, least: int = 1, *, strict: bool = False) -> int:
     """A number as C's strtol reads it, with nothing behind it; raises ValueError."""
     match = re.fullmatch(r"[ \t\n\v\f\r]*\+?([0-9]{1,18})", text)
     if match is None or int(match[1]) < least:
         raise ValueError(f"'{text}' is not a whole number of at least {least}")
+    if strict and int(match[1]) > _MOST:
+        raise ValueError(f"'{text}' is more than {_MOST}")
     return int(match[1])
 
 
 def count(text: str, strict: bool) -> int:
     """A number of at least one."""
-    return whole_number(text)
+    return whole_number(text, strict=strict)
 
 
 def cores(text: str, strict: bool) -> int:
     """A number of cores; neuronctl leaves them to Slurm with 0, which sbatch refuses."""
-    return whole_number(text, 0 if strict else 1)
+    return whole_number(text, 0 if strict else 1, strict=strict)
 
 
 def node_count(text: str) -> Tuple[int, int]:
@@ -104,6 +110,8 @@ def nodes(text: str, strict: bool) -> Fields:
         )
     if strict and (least < 1 or text.lstrip().startswith("-")):
         raise ValueError(f"'{text}' is not a whole number of nodes of at least 1")
+    if strict and most > _MOST:
+        raise ValueError(f"'{text}' is more than {_MOST} nodes")
     least = max(1, least)
     return {"nodes": least, **({"max_nodes": most} if most > least else {})}
 

@@ -27,13 +27,60 @@ if TYPE_CHECKING:
 _HERE, _ELSEWHERE, _UNKNOWN = "here", "elsewhere", "unknown"
 
 
+class _GivenToSbatch:
+    """What sbatch gets of an existing script."""
+
+    existing: ExistingScript
+
+    @property
+    def slurm_cluster(self) -> Optional[str]:
+        return self.existing.slurm_cluster
+
+    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
+        """The record as it is before sbatch."""
+        return self.existing.draft(judged)
+
+    def script(self) -> str:
+        """The script as it is."""
+        return self.existing.text
+
+    def send(self, draft: RecordDraft, key: str, warn: Callable[[str], None]) -> Submitted:
+        """Give it to sbatch by its own command line; the key stays out of it. Raises SlurmError."""
+        from neuronctl.slurm.sbatch import sbatch_existing
+
+        script = self.existing
+        stdin = script.text if script.line.reads_stdin else None
+        submitted = sbatch_existing(draft.sbatch, stdin, cwd=draft.submit_dir or draft.cwd)
+        if script.has_changed():
+            warn(
+                f"warning: {script.name} was changed while it was submitted: the record may have "
+                "another text than the job"
+            )
+        return submitted
+
+
 @dataclass(frozen=True)
-class ExistingJob:
+class UnchangedJob(_GivenToSbatch):
+    """The job of an existing script that is submitted as it was: Slurm alone judges it."""
+
+    existing: ExistingScript
+    catalog_file: Optional[str] = None
+
+    def judge(self, *, fresh: bool = False) -> None:
+        """Say nothing of it: neither a catalog nor Slurm is asked."""
+
+    def judge_anew(self) -> PreparedJob:
+        """Judge it by what Slurm says at this moment. Raises CatalogError."""
+        catalog = load(self.catalog_file)
+        return job_of(self.existing, catalog, configured_cluster()).judge_anew()
+
+
+@dataclass(frozen=True)
+class ExistingJob(_GivenToSbatch):
     """The job of an existing script: what it asks for, of which cluster.
 
     request: with sbatch's defaults, each value with its line or option. where: whether the cluster
-    is this machine's, another, or unknown to the catalog. choice: of its partition. as_recorded: it
-    is submitted as it was, and not judged before.
+    is this machine's, another, or unknown to the catalog. choice: of its partition.
     """
 
     existing: ExistingScript
@@ -42,15 +89,10 @@ class ExistingJob:
     where: str
     request: JobRequest
     choice: Optional[Choice] = None
-    as_recorded: bool = False
 
-    @property
-    def slurm_cluster(self) -> Optional[str]:
-        return self.existing.slurm_cluster
-
-    def judge(self, *, fresh: bool = False) -> Optional[PreparedJob]:
-        """Judge it as it is submitted here and now, unless it is submitted as it was."""
-        return None if self.as_recorded else self._judged(ask_slurm=True, fresh=fresh)
+    def judge(self, *, fresh: bool = False) -> PreparedJob:
+        """Judge it as it is submitted here and now."""
+        return self._judged(ask_slurm=True, fresh=fresh)
 
     def judge_anew(self) -> PreparedJob:
         """Judge it by what Slurm says at this moment."""
@@ -101,28 +143,6 @@ class ExistingJob:
             return f"the cluster {named} is not in the catalog"
         return f"the Slurm of {named} was not asked" if named else "it cannot be planned"
 
-    def draft(self, judged: Optional[PreparedJob]) -> RecordDraft:
-        """The record as it is before sbatch."""
-        return self.existing.draft(judged)
-
-    def script(self) -> str:
-        """The script as it is."""
-        return self.existing.text
-
-    def send(self, draft: RecordDraft, key: str, warn: Callable[[str], None]) -> Submitted:
-        """Give it to sbatch by its own command line; the key stays out of it. Raises SlurmError."""
-        from neuronctl.slurm.sbatch import sbatch_existing
-
-        script = self.existing
-        stdin = script.text if script.line.reads_stdin else None
-        submitted = sbatch_existing(draft.sbatch, stdin, cwd=draft.submit_dir or draft.cwd)
-        if script.has_changed():
-            warn(
-                f"warning: {script.name} was changed while it was submitted: the record may have "
-                "another text than the job"
-            )
-        return submitted
-
 
 def job_of(
     script: ExistingScript, catalog: Catalog, asked: Optional[str] = None, **given: Any
@@ -162,7 +182,6 @@ def existing_job(
     stdin: Optional[str] = None,
     others: Sequence[str] = (),
     catalog_file: Optional[str] = None,
-    as_recorded: bool = False,
 ) -> ExistingJob:
     """The job of the script that ``sbatch WORDS`` would submit from here, with options over it.
 
@@ -181,7 +200,7 @@ def existing_job(
             else "leave it out, and use 'neuronctl submit --wait'",
         )
     catalog, asked = load(catalog_file), options["cluster"] or configured_cluster()
-    job = job_of(script, catalog, asked, as_recorded=as_recorded)
+    job = job_of(script, catalog, asked)
     if options["field"] is not None or options["appl"] is not None:
         # The comment that the site wants made of them.
         parts = replace(job.request, comment=None, field=options["field"], appl=options["appl"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.errors import RecordError, SlurmError, SlurmRefusedError
@@ -122,8 +122,9 @@ def submit_draft(
         notify(text)
 
     recording = Recording(draft, warn, cluster=cluster)
+    remarks: List[str] = []
     try:
-        submitted = send(draft, recording.key, warn)
+        submitted = send(draft, recording.key, remarks.append)
     except KeyboardInterrupt:
         warn(
             "interrupted while sbatch was running: the job may be in the queue "
@@ -135,15 +136,19 @@ def submit_draft(
         if isinstance(error, SlurmRefusedError) or not installed():
             recording.failed(error.message, certain=True)
         raise
+    # First of all: a terminal that is gone must not keep the job out of its record.
+    record = recording.taken(submitted)
     if submitted.warnings:
-        warn(f"sbatch: {submitted.warnings}")
+        remarks.append(f"sbatch: {submitted.warnings}")
+    for remark in remarks:
+        warn(remark)
     return Submission(
         job_id=submitted.job_id,
         partition=draft.partition,
         output=_log_path(draft, draft.output, submitted.job_id),
         error=_log_path(draft, draft.error or draft.output, submitted.job_id),
         is_array=draft.array is not None,
-        record=recording.taken(submitted),
+        record=record,
         warnings=tuple(warnings),
     )
 

@@ -563,3 +563,14 @@ def test_of_more_jobs_than_submissions_none_is_taken(
     fake_slurm.queue(*both)
     run("status", env=env)
     assert sorted(one["job_id"] for one in records()) == [6, 7]
+
+
+def test_a_script_goes_again_as_it_was_whatever_the_catalog(
+    run: Run, fake_slurm: FakeSlurm
+) -> None:
+    """Nothing judges it, so that nothing but sbatch can refuse it."""
+    fake_slurm.answer("sbatch", "Submitted batch job 7\n")
+    run("submit", "job.sh")
+    (Path(os.environ["XDG_CONFIG_HOME"]) / "neuronctl" / "config.yaml").write_text("cluster: no\n")
+    run("resubmit", "7")
+    assert len(fake_slurm.calls("sbatch")) == 2

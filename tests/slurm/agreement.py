@@ -28,6 +28,7 @@ from neuronctl.request.job import JobRequest
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.sbatch import sbatch
+from neuronctl.slurm.scontrol import names_of
 from neuronctl.users import login_name
 
 GOOD = "field=misc;appl=pytorch-ddp"
@@ -224,7 +225,7 @@ def wave(
     taken = []
     for name in names:
         state, held = states[name]
-        hosts = [one.name for one in live.nodes if name in one.partitions]
+        hosts = sorted(names_of(group for group in live.nodes if name in group.partitions))
         for _ in range(TRIES):
             asked = request(rng, CLUSTER.partitions[name], hosts, held)
             made, place, said = judged(asked, live, rng)

@@ -79,5 +79,5 @@ def test_pyxis_is_text_only(bench: Sandbox) -> None:
     bench.write("tell.py", TELL)
     words = [*JOB, *size("srun"), "--container=image.sqsh", "--launcher=srun", "--force"]
     text = bench.exec(["neuronctl", "submit", "--dry-run", *words, "tell.py"]).stdout
-    launch = text[text.rindex("\nsrun ") :].replace("\\\n", "")
-    assert f" --container-image={IMAGES}/image.sqsh " in launch
+    _, _, launch = text.partition("    srun ")
+    assert f" --container-image={IMAGES}/image.sqsh " in launch.partition("\n}")[0]

@@ -104,6 +104,8 @@ BAD = [
     ("time", "24h", "is not a Slurm time"),
     ("time", "", "is not a valid time"),
     ("time", "99999999999", "is not a valid time"),
+    ("ntasks", "1000000000", "is more than 999999999"),
+    ("nodes", "999999999m", "is more than 999999999 nodes"),
     ("mem", "80 GB", "is not a valid memory size"),
     ("mem", "-1", "is not a valid memory size"),
     ("signal", "BB:USR1", "'B:USR1' is not a signal"),

@@ -17,16 +17,16 @@ each_task() {  # exec: signals reach the program itself
 
 # Run a function in the background, hand signals on to it, and end with its exit code.
 supervise() {
-    local stopped='' program code
-    send() { kill -s "$1" "$program" 2>/dev/null; }
+    local slurm_stops='' supervised supervised_code
+    send() { kill -s "$1" "$supervised" 2>/dev/null; }
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    trap 'stopped=1; send TERM' TERM  # by Slurm: not to hide the exit code of another that failed
+    trap 'slurm_stops=1; send TERM' TERM  # by Slurm: not to hide the exit code of another that failed
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
-    program=$!
-    while kill -0 "$program"; do sleep 0.5; done 2>/dev/null  # a signal to 'wait' as it ends would lose its exit code
-    wait "$program"; code=$?
-    ((code <= 128 || stopped)) || sleep 1  # Slurm signals one process after the other, this shell perhaps last
-    exit "$((stopped && code > 128 ? 1 : code))"
+    supervised=$!
+    while kill -0 "$supervised"; do sleep 0.5; done 2>/dev/null  # a signal to 'wait' as it ends would lose its exit code
+    wait "$supervised"; supervised_code=$?
+    ((supervised_code <= 128 || slurm_stops)) || sleep 1  # Slurm signals one process after the other, this shell perhaps last
+    exit "$((slurm_stops && supervised_code > 128 ? 1 : supervised_code))"
 }
 
 job

@@ -114,36 +114,36 @@ except OSError as error:
 # the job ends as the first that failed.
 run_step() {
     start_and_wait "$@"
-    [ "$code" -eq 0 ] || { echo "step $1 ended with exit code $code, and so the job" >&2; exit "$code"; }
+    [ "$step_code" -eq 0 ] || { echo "step $1 ended with exit code $step_code, and so the job" >&2; exit "$step_code"; }
 }
 try_step() {
     start_and_wait "$@"
-    [ "$code" -eq 0 ] || echo "step $1 ended with exit code $code; the job goes on" >&2
+    [ "$step_code" -eq 0 ] || echo "step $1 ended with exit code $step_code; the job goes on" >&2
 }
 start_and_wait() {
-    local run process failed
-    code=0 running=''
-    for run in "${@:2}"; do
-        (trap - INT QUIT; "$run") &  # bash ignores both in the background
-        running+=" $!"
+    local step_function step_process step_failed
+    step_code=0 step_processes=()
+    for step_function in "${@:2}"; do
+        (trap - INT QUIT; "$step_function") &  # bash ignores both in the background
+        step_processes+=("$!")
     done
-    for process in $running; do
-        while kill -0 "$process" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose its exit code
-        wait "$process" || { failed=$?; [ "$code" -ne 0 ] || code=$failed; }
+    for step_process in "${step_processes[@]}"; do
+        while kill -0 "$step_process" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose its exit code
+        wait "$step_process" || { step_failed=$?; [ "$step_code" -ne 0 ] || step_code=$step_failed; }
     done
 }
 # Run a function in the background, hand signals on to it, and end with its exit code.
 supervise() {
-    local stopped='' program code
-    send() { kill -s "$1" "$program" 2>/dev/null; }
+    local slurm_stops='' supervised supervised_code
+    send() { kill -s "$1" "$supervised" 2>/dev/null; }
     trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
-    trap 'stopped=1; send TERM' TERM  # by Slurm: not to hide the exit code of another that failed
+    trap 'slurm_stops=1; send TERM' TERM  # by Slurm: not to hide the exit code of another that failed
     (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
-    program=$!
-    while kill -0 "$program"; do sleep 0.5; done 2>/dev/null  # a signal to 'wait' as it ends would lose its exit code
-    wait "$program"; code=$?
-    ((code <= 128 || stopped)) || sleep 1  # Slurm signals one process after the other, this shell perhaps last
-    exit "$((stopped && code > 128 ? 1 : code))"
+    supervised=$!
+    while kill -0 "$supervised"; do sleep 0.5; done 2>/dev/null  # a signal to 'wait' as it ends would lose its exit code
+    wait "$supervised"; supervised_code=$?
+    ((supervised_code <= 128 || slurm_stops)) || sleep 1  # Slurm signals one process after the other, this shell perhaps last
+    exit "$((slurm_stops && supervised_code > 128 ? 1 : supervised_code))"
 }
 
 job

@@ -51,18 +51,18 @@ check_node() {
 # the job ends as the first that failed.
 run_step() {
     start_and_wait "$@"
-    [ "$code" -eq 0 ] || { echo "step $1 ended with exit code $code, and so the job" >&2; exit "$code"; }
+    [ "$step_code" -eq 0 ] || { echo "step $1 ended with exit code $step_code, and so the job" >&2; exit "$step_code"; }
 }
 start_and_wait() {
-    local run process failed
-    code=0 running=''
-    for run in "${@:2}"; do
-        (trap - INT QUIT; "$run") &  # bash ignores both in the background
-        running+=" $!"
+    local step_function step_process step_failed
+    step_code=0 step_processes=()
+    for step_function in "${@:2}"; do
+        (trap - INT QUIT; "$step_function") &  # bash ignores both in the background
+        step_processes+=("$!")
     done
-    for process in $running; do
-        while kill -0 "$process" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose its exit code
-        wait "$process" || { failed=$?; [ "$code" -ne 0 ] || code=$failed; }
+    for step_process in "${step_processes[@]}"; do
+        while kill -0 "$step_process" 2>/dev/null; do sleep 0.5 || true; done  # a signal to 'wait' as it ends would lose its exit code
+        wait "$step_process" || { step_failed=$?; [ "$step_code" -ne 0 ] || step_code=$step_failed; }
     done
 }
 

@@ -49,6 +49,25 @@ def names_python(word: str) -> bool:
     return word.rpartition("/")[2].rstrip("0123456789.") == "python"
 
 
+def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
+    """What a command line of Python runs: its kind, its name, and where its arguments begin.
+
+    The kind is ``script``, ``m`` (a module), or ``c``; the name is "" if there is none.
+    """
+    at = 1
+    while at < len(words) and len(words[at]) > 1 and words[at].startswith("-"):
+        option, at = words[at], at + 1
+        if option == "--":
+            break
+        letter = "" if option.startswith("--") else next((c for c in option if c in "cmWX"), "")
+        attached = option.partition(letter)[2] if letter else ""
+        if letter in ("c", "m"):
+            name = attached or "".join(words[at : at + 1])
+            return letter, name, at + (not attached)
+        at += bool(letter and not attached) or option == "--check-hash-based-pycs"
+    return "script", "".join(words[at : at + 1]), at + 1
+
+
 def program_at(words: Sequence[str]) -> int:
     """The index of the program that a command line ends by running; len(words) if it names none."""
     at = 0

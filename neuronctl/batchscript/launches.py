@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.command_wrappers import names_python, program_at
+from neuronctl.batchscript.command_wrappers import names_python, program_at, python_runs
 from neuronctl.batchscript.model import SourceSpan
 from neuronctl.batchscript.shell_text import Command, ShellWord, read_shell
 from neuronctl.frozen import dataclass, field, replace
@@ -216,18 +216,15 @@ class _Starts:
     def python(self, words: Sequence[ShellWord]) -> Launch:
         """A launcher, or another program in Python."""
         texts = _texts(words)
-        at = 1
-        while at < len(texts) and texts[at].startswith("-"):
-            if texts[at] == "-m" and at + 1 < len(texts):
-                module = self.launcher(texts[at + 1 :], words)
-                return module or self.found(PYTHON, words, {"m": texts[at + 1]})
-            if texts[at] == "-c":
-                return self.found(PYTHON, words, {"c": ""})
-            at += 2 if texts[at] in ("-W", "-X") else 1
-        on_path = _FOUND_ON_PATH.fullmatch(words[at].raw) if at < len(words) else None
-        started = self.launcher([on_path[1], *texts[at + 1 :]], words) if on_path else None
-        script = texts[at] if at < len(texts) else ""
-        return started or self.found(PYTHON, words, {"script": script})
+        kind, name, at = python_runs(texts)
+        if kind == "m" and name:
+            module = self.launcher([name, *texts[at:]], words)
+            return module or self.found(PYTHON, words, {"m": name})
+        if kind != "script":
+            return self.found(PYTHON, words, {"c": ""})
+        on_path = _FOUND_ON_PATH.fullmatch(words[at - 1].raw) if at <= len(words) else None
+        started = self.launcher([on_path[1], *texts[at:]], words) if on_path else None
+        return started or self.found(PYTHON, words, {"script": name})
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
         """``bash -c TEXT``: what the text starts."""

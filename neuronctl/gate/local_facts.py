@@ -15,7 +15,7 @@ from neuronctl.launch.containers import elf_arch, sif_arch
 from neuronctl.launch.environments import find_conda
 from neuronctl.paths import defaults_file, working_directory
 from neuronctl.planning import JobPlan
-from neuronctl.planning.software import is_python, python_file
+from neuronctl.planning.software import is_python, python_file, python_module
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rules.base import Fault, Kind, LocalFacts
@@ -44,6 +44,7 @@ def gather_local_facts(plan: JobPlan) -> LocalFacts:
         log=None if chdir else _log_fault(plan),
         needs_ranks=_needs_ranks(text),
         uses_several_gpus=bool(text) and re.search(_SEVERAL_GPUS, text) is not None,
+        copies=_copies(plan),
         has_directives=_has_directives(plan.request),
         imports=_imports(text) if text and is_python(plan.request) else (),
         variables=frozenset(os.environ),
@@ -172,6 +173,25 @@ def _python_text(plan: JobPlan) -> str:
         return ""
     text = _head(path, 500_000).decode("utf-8", "replace")
     return re.sub(r"(?m)^\s*#.*", "", text)
+
+
+def _copies(plan: JobPlan) -> str:
+    """What is known of a program that a launcher starts several times unless told otherwise."""
+    request = plan.request
+    name, module = python_file(request), python_module(request)
+    if request.launcher is not None or not plan.starts_several or not (name or module):
+        return ""
+    if request.container is not None and (name is None or name.startswith("/")):
+        return ""  # it is the image's
+    from neuronctl.gate.python_program import python_program  # here: few jobs start several
+
+    here = request.from_here("") or "."
+    first = here if name is None else os.path.dirname(os.path.realpath(request.from_here(name)))
+    more = dict(request.env).get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    search = [first, *(request.from_here(one) for one in more.split(os.pathsep) if one)]
+    return python_program(
+        module or request.from_here(name or ""), search, module=module is not None
+    )
 
 
 def _needs_ranks(text: str) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import List, Optional, Tuple
 
-from neuronctl.batchscript.command_wrappers import interpreter, names_python, program_at
+from neuronctl.batchscript.command_wrappers import (
+    interpreter,
+    names_python,
+    program_at,
+    python_runs,
+)
 from neuronctl.catalog.model import Cluster
 from neuronctl.launch.calls import called
 from neuronctl.launch.environments import (
@@ -36,11 +40,23 @@ def _command(request: JobRequest) -> List[str]:
 
 def python_file(request: JobRequest) -> Optional[str]:
     """The Python file that the job runs, alone or behind ``python``; None where it runs none."""
+    kind, name, _ = _run_by_python(request)
+    return name if kind == "script" and name.endswith(".py") else None
+
+
+def python_module(request: JobRequest) -> Optional[str]:
+    """The module that the job runs, behind ``python -m``; None where it runs none."""
+    kind, name, _ = _run_by_python(request)
+    return name if kind == "m" and name else None
+
+
+def _run_by_python(request: JobRequest) -> Tuple[str, str, List[str]]:
+    """As of python_runs, with the arguments; a file alone is a script."""
     words = _command(request)
-    if names_python(words[0]):
-        options = re.compile(r"-[bBdEiIOqsSuvx]+")
-        words = [word for word in words[1:] if not options.fullmatch(word)] or [""]
-    return words[0] if words[0].endswith(".py") else None
+    if not names_python(words[0]):
+        return "script", words[0], words[1:]
+    kind, name, rest = python_runs(words)
+    return kind, name, words[rest:]
 
 
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish")
@@ -53,20 +69,16 @@ _STARTS_OTHERS = (
 
 def runs_python(request: JobRequest) -> bool:
     """Whether the program is a Python file or module, also behind ``python``."""
-    first, *args = _command(request)
-    module = names_python(first) and "-m" in args[:-1]
-    return module or python_file(request) is not None
+    return python_module(request) is not None or python_file(request) is not None
 
 
 def _called(request: JobRequest) -> Tuple[str, List[str]]:
     """The name of the program, or of the module behind ``python -m``, and its arguments."""
+    if python_module(request) is not None:
+        _, name, args = _run_by_python(request)
+        return name, args
     program, *args = _command(request)
-    name = program.rpartition("/")[2]
-    if names_python(program) and "-m" in args[:-1]:
-        module = args.index("-m") + 1
-        if all(word.startswith("-") for word in args[:module]):  # no Python file comes first
-            return args[module], args[module + 1 :]
-    return name, args
+    return program.rpartition("/")[2], args
 
 
 def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[str]]]:

@@ -78,6 +78,18 @@ class Kind:
     NAMED_BY_ID = "named after the job id"
 
 
+class Copies:
+    """What is known of a program that starts several times."""
+
+    SHARED = "shared"
+    """They share the work, or start others that do."""
+    NO_SIGN = "no sign"
+    """Nothing shows that they do."""
+    ALONE = "alone"
+    """Each trains everything."""
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class Fault:
     """Why a file or a directory cannot be used. kind: of Kind.
@@ -114,6 +126,8 @@ class LocalFacts:
     needs_ranks: str = ""
     """The variable or function in the program's text that needs a launcher, if nothing there does
     without."""
+    copies: str = ""
+    """Of a Python program that starts several times by default; of Copies, or ""."""
     uses_several_gpus: bool = False
     """Whether the program's text shows that one process uses several GPUs."""
     imports: Tuple[str, ...] = ()

@@ -8,10 +8,10 @@ from typing import Iterator, List
 from neuronctl import units
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import option_name
-from neuronctl.planning.software import called_launcher, python_file
+from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.request.options import unknown_to_sbatch
 from neuronctl.rule_codes import ERROR, WARNING
-from neuronctl.rules.base import EVERY_SLURM, RuleContext, Violation, rule
+from neuronctl.rules.base import EVERY_SLURM, Copies, RuleContext, Violation, rule
 from neuronctl.shell import join, quote
 from neuronctl.words import counted, verb
 
@@ -141,6 +141,32 @@ def processes_meant(context: RuleContext) -> Iterator[Violation]:
                 f"{name} starts once, on the first node of {plan.nodes}, and reaches no other",
                 f"to start it on every node: --launcher {launcher.name} {quote(program)}",
             )
+
+
+@rule(
+    ERROR,
+    "NC310",
+    "training for one GPU started on every GPU",
+    "of_launch of_machine of_step first",
+)
+def copies(context: RuleContext) -> Iterator[Violation]:
+    plan, here, request = context.plan, context.local, context.plan.request
+    if here.copies not in (Copies.NO_SIGN, Copies.ALONE) or here.uses_several_gpus:
+        return
+    name, alone = python_file(request) or python_module(request), here.copies == Copies.ALONE
+    tasks = request.ntasks is not None or request.ntasks_per_node is not None
+    sizes = ["-N 1"] if plan.most_nodes > 1 else []
+    sizes += ["--gpus-per-node 1"] if plan.gpus_per_node > 1 else []
+    once = "one task" if tasks else " ".join(sizes)
+    words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
+    yield Violation(
+        f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
+        "other's files",
+        "make it distributed: ten lines, see 'From one GPU to several' in docs/tutorial/first-multi"
+        f"-node-training.md; or request {once}; if this is meant: --launcher {plan.launcher.name}",
+        # Somebody who counts tasks, or runs other lines before, may know better.
+        severity=None if alone and not (tasks or request.setup or request.setup_first) else WARNING,
+    )
 
 
 @rule(ERROR, "NC307", "launcher's option that neuronctl sets itself", "of_launch of_step")

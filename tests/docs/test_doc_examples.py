@@ -72,7 +72,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the files that the examples name."""
     (tmp_path / "examples" / "old-scripts").mkdir(parents=True)
     for name in ("train.py", "train_hvd.py", "examples/train_ddp.py"):
-        (tmp_path / name).write_text("print('training')\n")
+        (tmp_path / name).write_text("import torch.distributed\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

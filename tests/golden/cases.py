@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Dict, List
 
 FILES = {
-    "train.py": "print('training')\n",
+    "train.py": "import torch.distributed\n",
     "train_ddp.py": "print('training')\n",
     "train_hvd.py": "print('training')\n",
     "examples/train_ddp.py": "print('training')\n",
@@ -34,7 +34,7 @@ steps:
       - {script: eval.py, launcher: torchrun, gpus-per-node: 2}
   - {script: bash, args: [report.sh], allow-failure: true}
 """,
-    "eval.py": "",
+    "eval.py": "import torch.distributed\n",
     "solver": "\x7fELF",
     "test_horovod.py": "print('testing')\n",
     "pytorch_imagenet_resnet50.py": "print('training')\n",

@@ -11,6 +11,7 @@ import pytest
 from harness import Sandbox
 
 EXAMPLES = str(Path(__file__).resolve().parents[2] / "examples")
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "first-multi-node-training.md"
 JOB = ("-p", "amd_a100nv_8", "-t", "10", "--field", "misc", "--appl", "pytorch-ddp")
 
 PROBE = """\
@@ -83,6 +84,25 @@ def test_a_distributed_program_on_one_gpu(bench: Sandbox, horovod_venv: Path) ->
     told = bench.exec([*submit, "--launcher", "torchrun", "ddp.py"])
     assert "NC306" not in told.stderr
     assert bench.exec(["neuronctl", "logs", "ddp"]).stdout == "rank 0 of 1\n"
+
+
+def test_ten_lines_make_one_training_of_four(bench: Sandbox, horovod_venv: Path) -> None:
+    (diff,) = re.findall(r"```diff\n(.*?)```", TUTORIAL.read_text("utf-8"), re.DOTALL)
+    lines = diff.splitlines()
+    assert sum(line.startswith("+") for line in lines) in range(10, 14)
+    bench.write("one.py", "".join(f"{line[1:]}\n" for line in lines if line[:1] != "+"))
+    bench.write("four.py", "".join(f"{line[1:]}\n" for line in lines if line[:1] != "-"))
+    submit = ["neuronctl", "submit", *JOB, f"--venv={horovod_venv}", "--wait"]
+    size = ["-N", "2", "--gpus-per-node", "2"]
+    alone = bench.exec([*submit, *size, "one.py"], check=False)
+    assert alone.returncode == 4
+    assert "error NC310: torchrun starts 2 processes of one.py on each of 2 nodes" in alone.stderr
+    assert "-N 1 --gpus-per-node 1" in alone.stderr and "--launcher torchrun" in alone.stderr
+    for words in (["--gpus-per-node", "1", "one.py"], [*size, "four.py"]):
+        bench.exec(["rm", "-f", "model.pt"])
+        made = bench.exec([*submit, *words])
+        assert "NC310" not in made.stderr
+        bench.exec(["test", "-s", "model.pt"])
 
 
 @pytest.mark.parametrize("options", [(), ("-c", "2")], ids=["derived", "asked"])

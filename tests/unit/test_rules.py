@@ -23,7 +23,7 @@ from neuronctl.catalog.model import (
 )
 from neuronctl.rule_codes import CODES
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules, every_rule
-from neuronctl.rules.base import Fault, Kind
+from neuronctl.rules.base import Copies, Fault, Kind
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
 BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False, False)
@@ -623,6 +623,19 @@ CASES: List[Case] = [
             "modules": ("gcc/11.5.0", "gcc/12.1", "mine/1.0", "gcc", "mpi/open-4.1.10"),
             "where": MODULES,
         },
+    ),
+    (
+        "NC310",
+        {"nodes": 2, "gpus_per_node": 2, **here(copies=Copies.ALONE)},
+        ["2 processes of train.py on each of 2 nodes, and train.py trains alone: 4 copies"]
+        + ["From one GPU to several", "-N 1 --gpus-per-node 1", "--launcher torchrun"],
+        {"nodes": 2, "gpus_per_node": 2, **here(copies=Copies.UNKNOWN)},
+    ),
+    (
+        "NC310",
+        {"gpus_per_node": 2, **here(copies=Copies.NO_SIGN)},
+        ["nothing in train.py shares the work: 2 copies", "or request --gpus-per-node 1;"],
+        {"gpus_per_node": 2, **here(copies=Copies.SHARED)},
     ),
     ("NC401", here(program=Fault(Kind.NO_FILE)), ["'train.py' is not a file"], here()),
     (

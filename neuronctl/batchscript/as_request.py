@@ -9,10 +9,12 @@ of it must be.
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.batchscript.model import SCRIPT, Header
 from neuronctl.batchscript.shell_text import ShellText
+from neuronctl.batchscript.values import digits
 from neuronctl.catalog.model import Cluster
 from neuronctl.request.job import OF_SLURM, JobRequest, Origin, Source
 from neuronctl.sbatch_options import EARLY
@@ -56,6 +58,29 @@ def as_request(
         fields["modules"] = tuple(_modules(shell))
     _size(header, fields, cluster)
     return JobRequest(script=file, launcher="srun", cluster=cluster.name, origins=origins, **fields)
+
+
+def job_variables(header: Header) -> Dict[str, str]:
+    """The variables that Slurm sets in the job, as far as the directives say them."""
+    nodes, tasks = digits(header.value("nodes")), digits(header.value("ntasks"))
+    each, cores = digits(header.value("ntasks-per-node")), digits(header.value("cpus-per-task"))
+    if nodes is not None and tasks is not None and tasks < nodes:
+        nodes = None  # sbatch reduces them
+    if tasks is None and nodes is not None and each is not None:
+        tasks = nodes * each
+    per_node = header.value("gpus-per-node")
+    gres = header.value("gres") or ""
+    gpus = re.fullmatch(r"(?:gres[:/])?gpu:(?:[^:,=]+:)?([0-9]{1,4})", gres)
+    on_node = digits(gpus[1]) if gpus else header.count("gpus-per-node")
+    known: Dict[str, object] = {
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes),
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), tasks),
+        "SLURM_NTASKS_PER_NODE": each,
+        "SLURM_CPUS_PER_TASK": cores,
+        "SLURM_GPUS_ON_NODE": on_node,
+        "SLURM_GPUS_PER_NODE": None if "$" in (per_node or "") else per_node,
+    }
+    return {name: str(value) for name, value in known.items() if value is not None}
 
 
 def _modules(shell: ShellText) -> Iterator[str]:

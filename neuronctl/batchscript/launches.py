@@ -18,9 +18,6 @@ CONTAINERS = ("singularity", "apptainer")
 
 _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
 
-UNKNOWN = "\0"
-"""Stands for a value that cannot be known."""
-
 
 @dataclass(frozen=True)
 class Launch:
@@ -70,7 +67,7 @@ class Launch:
         """Where one of its options is given; that of the program where it is not seen."""
         words = self.command.words
         for word, following in zip(words, (*words[1:], None)):
-            option, equals, _ = word.raw.partition("=")
+            option, equals, _ = word.outline.partition("=")
             if option.startswith("-") and _key(option) == _key(name):
                 if not equals and following is not None and following.place.line == word.place.line:
                     return SourceSpan(word.place.line, word.place.column, following.place.end)
@@ -104,14 +101,7 @@ def _key(name: str) -> str:
 
 def _texts(words: Sequence[ShellWord]) -> List[str]:
     """The values, UNKNOWN within those that are not known: ``--np=$N`` as ``--np=`` UNKNOWN."""
-    found = []
-    for word in words:
-        if word.value is not None:
-            found.append(word.value)
-            continue
-        head = re.match(r"--?[A-Za-z][\w-]*=|-[A-Za-z](?=[$\"])", word.raw)
-        found.append((head[0] if head else "") + UNKNOWN)
-    return found
+    return [word.outline for word in words]
 
 
 def container_options(words: Sequence[str]) -> Tuple[List[Tuple[str, str]], Sequence[str]]:
@@ -154,6 +144,9 @@ class _Starts:
             return (self.srun(words),)
         if names_python(name):
             return (self.python(words),)
+        if name == "eval":
+            text = replace(words[0], pieces=((" ".join(word.text for word in words[1:]), True),))
+            return tuple(one for one in self.of_text(text) if not one.command.captured)
         if name in ("bash", "sh", "zsh", "dash"):
             return (self.shell(words),)
         found = self.launcher([name, *_texts(words[1:])], words)
@@ -236,11 +229,17 @@ class _Starts:
             made = Launch(SHELL, words[0], self.command, options={"c": ""}, certain=False)
             if len(text.text) > _LONGEST_TEXT:
                 return made
-            started: List[Launch] = []
-            for inner in read_shell(text.text).commands:
-                # Positions within the text mean nothing to a reader of the script.
-                placed = tuple(replace(word, place=text.place) for word in inner.words)
-                command = replace(inner, words=placed, place=text.place)
-                started += _Starts(command, self.launchers, self.depth + 1).of(placed)
-            return replace(made, certain=True, inside=tuple(started))
+            return replace(made, certain=True, inside=self.of_text(text))
         return self.found(SHELL, words)
+
+    def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:
+        """What shell text starts."""
+        if len(text.text) > _LONGEST_TEXT:
+            return ()
+        started: List[Launch] = []
+        for inner in read_shell(text.text).commands:
+            # Positions within the text mean nothing to a reader of the script.
+            placed = tuple(replace(word, place=text.place) for word in inner.words)
+            command = replace(inner, words=placed, place=text.place)
+            started += _Starts(command, self.launchers, self.depth + 1).of(placed)
+        return tuple(started)

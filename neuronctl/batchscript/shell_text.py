@@ -1,16 +1,18 @@
 """The shell part of a script: its commands with their words and where they stand.
 
-Read with tree-sitter's grammar of bash. A variable is followed where it is set once, by a line that
-surely runs, to a value that the text shows. What cannot be known is None, and never guessed.
+Read with tree-sitter's grammar of bash. A variable is followed where lines that surely run set it,
+as far as the text shows its value. What cannot be known is None, and never guessed.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Dict,
     FrozenSet,
+    Iterable,
     Iterator,
     List,
     Mapping,
@@ -27,20 +29,40 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
+UNKNOWN = "\0"
+"""Stands for a value that cannot be known."""
+
+Piece = Tuple[str, bool]
+"""A part of a word, and whether it is the value; else it is as the script has it."""
+
+
 @dataclass(frozen=True)
 class ShellWord:
     """One word of a command.
 
-    raw: as it is written. value: what the command gets, None where that cannot be known. names: the
-    variables that this shell expands in it. text: what a shell that gets it as ``bash -c TEXT``
-    reads, with the variables that this shell does not know left as they are.
+    raw: as it is written. pieces: of what the command gets. names: the variables that this shell
+    expands in it, and in their values.
     """
 
     raw: str
-    value: Optional[str]
+    pieces: Tuple[Piece, ...]
     names: Tuple[str, ...]
-    text: str
     place: SourceSpan
+
+    @cached_property
+    def text(self) -> str:
+        """What a shell reads that gets it as ``bash -c TEXT``; what is not known is as written."""
+        return "".join(text for text, _ in self.pieces)
+
+    @cached_property
+    def value(self) -> Optional[str]:
+        """What the command gets, None where that cannot be known."""
+        return self.text if all(known for _, known in self.pieces) else None
+
+    @cached_property
+    def outline(self) -> str:
+        """The value with UNKNOWN for each part that cannot be known: ``--np=`` UNKNOWN."""
+        return "".join(text if known else UNKNOWN for text, known in self.pieces)
 
     @property
     def may_be_several(self) -> bool:
@@ -65,7 +87,7 @@ class Command:
 
     assigned: the variables before it. background: it ends with ``&``. sure: it runs once, whatever
     happens. looped: it is in a loop or in a function, which may run any number of times. captured:
-    its output is the value of something.
+    its output is the value of something. piped: it reads what the command before it writes.
     """
 
     words: Tuple[ShellWord, ...]
@@ -75,6 +97,7 @@ class Command:
     sure: bool
     looped: bool
     captured: bool
+    piped: bool = False
 
     @property
     def name(self) -> str:
@@ -90,17 +113,34 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Loop:
+    """A ``while`` or ``until``. asks, does: the commands of its condition and of its body.
+
+    until: whether it goes on while the condition fails. counts: whether something in it counts.
+    """
+
+    place: SourceSpan
+    until: bool
+    asks: Tuple[str, ...]
+    does: Tuple[str, ...]
+    counts: bool
+
+
+@dataclass(frozen=True)
 class ShellText:
     """What a shell runs.
 
     broken: the first place that is not bash, None where all of it is. comments: the lines that
-    begin with a comment of the shell's, and not of a here-document's.
+    begin with a comment of the shell's, and not of a here-document's. placeholders: each
+    ``<NAME>``, which bash takes for redirections.
     """
 
     commands: Tuple[Command, ...]
     assignments: Tuple[Assignment, ...]
     broken: Optional[SourceSpan]
     comments: FrozenSet[int]
+    placeholders: Tuple[SourceSpan, ...] = ()
+    loops: Tuple[Loop, ...] = ()
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Every place that sets a variable."""
@@ -120,15 +160,21 @@ class _Where:
     captured: bool = False
     background: bool = False
     depth: int = 0
+    piped: bool = False
 
 
 _DECLARED = re.compile(r"\$\(declare -f ((?:\w+ ?)+)\)")
+_COUNTING = ("variable_assignment", "test_command", "binary_expression", "postfix_expression")
 _LOOPS = ("while_statement", "for_statement", "c_style_for_statement", "function_definition")
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
 """Levels of nesting to look into; nobody's script has as many."""
-_LONGEST_VALUE = 300
+_LONGEST_VALUE = 1000
 """Characters of a variable's value that is followed."""
+_INITIALIZES = re.compile(r"activate|(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
+"""Files that change no variable of the script's: their names, without a leading dot."""
+
+_PLACEHOLDER = re.compile(rb"<[A-Za-z][A-Za-z0-9_ -]{0,60}>(?![A-Za-z0-9(>&])")
 
 _parser: Optional[Parser] = None
 
@@ -251,13 +297,21 @@ class _Reader:
         self.data = data
         self.lines = text.split(b"\n")
         self.parsed_lines = self.lines if data == text else data.split(b"\n")
-        self.known: Dict[str, str] = dict(known)
+        self.values: Dict[str, Tuple[Piece, ...]] = {
+            name: ((value, True),) for name, value in known.items()
+        }
+        """Of the variables that are known so far, at least in part."""
+        self.arrays: Dict[str, Tuple[ShellWord, ...]] = {}
+        self.origins: Dict[str, Tuple[str, ...]] = {}
+        """Name -> the variables that its value was made of."""
         self.split = split
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
+        self.loops: List[Loop] = []
         self.unexported: Dict[str, List[int]] = {}
         """Name -> which of the assignments an ``export`` of that name would export."""
         self.often: Set[str] = set()
+        self.changing: Set[str] = set()
         self.comments: Set[int] = set()
         self.functions: Dict[str, Node] = {}
         self.called_once: Set[str] = set()
@@ -267,14 +321,26 @@ class _Reader:
 
     def read(self, root: Node) -> ShellText:
         """What the tree holds."""
-        self.often = _set_often(root)
+        self.often, self.changing = _set_often(root)
         self.note_functions(root)
         self.visit_all(root.children, root.type, _Where())
         astray = (one.place for one in self.commands if one.words and one.words[0].raw in _CLOSING)
         found = [self.place(mistake) for mistake in _mistakes(root)]
         broken = min((*found, *astray), key=lambda one: (one.line, one.column), default=None)
         comments = frozenset(self.comments)
-        return ShellText(tuple(self.commands), tuple(self.assignments), broken, comments)
+        unfilled = tuple(self.placeholders(root))
+        shown = tuple(self.commands), tuple(self.assignments), broken, comments, unfilled
+        return ShellText(*shown, tuple(self.loops))
+
+    def placeholders(self, root: Node) -> Iterator[SourceSpan]:
+        """Where ``<NAME>`` is two redirections."""
+        for match in _PLACEHOLDER.finditer(self.data):
+            node = root.descendant_for_byte_range(match.start(), match.start() + 1)
+            while node is not None and node.type != "file_redirect":
+                node = node.parent
+            if node is not None and node.start_byte == match.start():
+                place = self.place(node)
+                yield replace(place, end=place.column + len(match[0]))
 
     def note_functions(self, root: Node) -> None:
         """Find the functions, and who calls them."""
@@ -304,6 +370,8 @@ class _Reader:
         if where.depth > _DEEPEST:
             return
         kind = node.type
+        if kind == "while_statement":
+            self.loops.append(self.loop(node))
         if kind == "comment":
             self.comments.add(node.start_point[0] + 1)
         elif kind == "command":
@@ -312,8 +380,30 @@ class _Reader:
             self.declaration(node, where)
         elif kind == "variable_assignment":
             self.assignment(node, where, exported=False)
-        elif kind != "function_definition" or not self.is_read_elsewhere(node):
+        elif kind != "function_definition":
             self.visit_all(node.children, kind, where)
+        elif not self.is_read_elsewhere(node):
+            before = self.values, self.arrays
+            # When it is called, these may have another value.
+            self.values = {k: v for k, v in self.values.items() if k not in self.changing}
+            self.arrays = {k: v for k, v in self.arrays.items() if k not in self.changing}
+            self.visit_all(node.children, kind, where)
+            self.values, self.arrays = before
+
+    def loop(self, node: Node) -> Loop:
+        """A loop with a condition."""
+        body = node.child_by_field_name("body")
+        parts = [one for one in node.children if one.is_named]
+        within = [one for part in parts if part != body for one in below(part)]
+        inner = [] if body is None else [*below(body)]
+        negated = any(one.type == "negated_command" for one in within)
+        return Loop(
+            self.place(node),
+            (node.children[0].type == "until") != negated,
+            tuple(text_of(one) for one in within if one.type == "command_name"),
+            tuple(text_of(one) for one in inner if one.type == "command_name"),
+            any(one.type in _COUNTING for one in (*within, *inner)),
+        )
 
     def is_read_elsewhere(self, function: Node) -> bool:
         name = function.child_by_field_name("name")
@@ -336,6 +426,7 @@ class _Reader:
                 captured=captured,
                 background=after == "&" or (where.background and kind != "program"),
                 depth=where.depth + 1,
+                piped=where.piped if kind != "pipeline" else number > 0,
             )
             if child.is_named:
                 self.visit(child, below)
@@ -363,16 +454,23 @@ class _Reader:
                 where.sure,
                 where.looped,
                 where.captured,
+                where.piped,
             )
         )
         self.substitutions(node, where)
-        # What a sourced file sets cannot be known.
-        if words and words[0].value in ("source", ".", "eval"):
-            self.known.clear()
+        self.forget(words)
         if words and words[0].value in self.called_once - self.handed_on:
             body = self.functions[words[0].value or ""].child_by_field_name("body")
             if body is not None and where.depth <= _DEEPEST:
                 self.visit_all(body.children, body.type, replace(where, depth=where.depth + 1))
+
+    def forget(self, words: Sequence[ShellWord]) -> None:
+        """What a sourced file sets cannot be known; Slurm's variables are no such file's."""
+        name = words[0].value if words else None
+        file = words[1].text.rpartition("/")[2].lstrip(".") if len(words) > 1 else ""
+        if name == "eval" or (name in ("source", ".") and not _INITIALIZES.fullmatch(file)):
+            self.values = {k: v for k, v in self.values.items() if k.startswith("SLURM_")}
+            self.arrays, self.origins = {}, {}
 
     def substitutions(self, node: Node, where: _Where) -> None:
         """The commands within ``$(…)`` of a command's words."""
@@ -386,7 +484,9 @@ class _Reader:
 
     def declaration(self, node: Node, where: _Where) -> None:
         """``export A=x B``, ``declare``, ``local``, ``readonly``, ``unset``."""
-        exported = bool(node.children) and node.children[0].type == "export"
+        first = node.children[0].type if node.children else ""
+        flags = [text_of(child) for child in node.children if child.type == "word"]
+        exported = first == "export" or any(re.match("-[a-zA-Z]*x", one) for one in flags)
         for child in node.children:
             if child.type == "variable_assignment":
                 self.assignment(child, where, exported)
@@ -401,90 +501,132 @@ class _Reader:
         if name_node is None:
             return
         name, word = text_of(name_node), self.word(node.child_by_field_name("value"), node)
-        plain = name_node.type == "variable_name" and "+=" not in text_of(node)[: len(name) + 2]
         if not exported:
             self.unexported.setdefault(name, []).append(len(self.assignments))
         self.assignments.append(Assignment(name, word, exported, where.sure, self.place(node)))
-        value = word.value
-        short = value is not None and len(value) <= _LONGEST_VALUE
-        if plain and where.sure and short and name not in self.often:
-            self.known[name] = value or ""
-        else:
-            self.known.pop(name, None)
+        self.origins[name] = word.names
+        follows = where.sure and name_node.type == "variable_name" and name not in self.often
+        self.follow(name, node, word, follows)
         if node.type == "variable_assignment":
             self.substitutions(node, where)
+
+    def follow(self, name: str, node: Node, word: ShellWord, follows: bool) -> None:
+        """Note what a variable is from here on."""
+        value = node.child_by_field_name("value")
+        adds = any(child.type == "+=" for child in node.children)
+        pieces = ((self.values.get(name) or ((f"${name}", False),)) if adds else ()) + word.pieces
+        items = self.arrays.get(name, ()) if adds else ()
+        known_array = not adds or name in self.arrays
+        self.values.pop(name, None)
+        self.arrays.pop(name, None)
+        if not follows or sum(len(text) for text, _ in pieces) > _LONGEST_VALUE:
+            return
+        if value is not None and value.type == "array":
+            for child in value.children:
+                if child.is_named and child.type != "comment":
+                    items += tuple(self.words(child, child))
+            if known_array:
+                self.arrays[name] = items
+        elif any(known for _, known in pieces) or not pieces:
+            self.values[name] = pieces
 
     def words(self, node: Node, around: Node) -> List[ShellWord]:
         """A word of a command, or those of the variable that it is."""
         one = self.word(node, around)
-        value = self.known.get(one.names[0]) if len(one.names) == 1 else None
-        alone = re.fullmatch(r"\$(\w+|\{\w+\})", one.raw) is not None
-        if value is None or one.value is not None or not alone or not self.split:
+        array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}|\"\$\{(\w+)\[@\]\}\"", one.raw)
+        items = self.arrays.get(array[1] or array[2]) if array is not None else None
+        if items is not None and self.split:
+            return [replace(item, raw=one.raw, place=one.place) for item in items]
+        alone = re.fullmatch(r"\$(\w+)|\$\{(\w+)\}", one.raw)
+        pieces = self.values.get(alone[1] or alone[2]) if alone is not None else None
+        if pieces is None or not self.split:
             return [one]
-        if re.search(r"[*?\[\\]", value):
-            return [one]  # the names of files
-        return [ShellWord(one.raw, part, one.names, part, one.place) for part in value.split()]
+        if one.value is not None and not re.search(r"\s", one.value) and one.value:
+            return [one]
+        return [replace(one, pieces=tuple(word)) for word in _split(pieces)]
 
     def word(self, node: Optional[Node], around: Node) -> ShellWord:
         """A word, or the empty value of ``A=``."""
         if node is None:
-            return ShellWord("", "", (), "", self.place(around))
+            return ShellWord("", (), (), self.place(around))
         names: List[str] = []
-        text: List[str] = []
-        value = self.value(node, names, text, quoted=False)
-        return ShellWord(text_of(node), value, tuple(names), "".join(text), self.place(node))
+        pieces: List[Piece] = []
+        self.take(node, names, pieces, quoted=False)
+        origins = [origin for name in names for origin in self.origins.get(name, ())]
+        every = tuple(dict.fromkeys((*names, *origins)))
+        return ShellWord(text_of(node), tuple(pieces), every, self.place(node))
 
-    def value(
-        self, node: Node, names: List[str], text: List[str], *, quoted: bool
-    ) -> Optional[str]:
-        """What a part of a word stands for; its variables and its text are added to the lists."""
+    def take(self, node: Node, names: List[str], pieces: List[Piece], *, quoted: bool) -> None:
+        """Add the variables and the pieces of a part of a word to the lists."""
         kind, raw = node.type, text_of(node)
         if kind == "raw_string":
-            text.append(raw[1:-1])
-            return raw[1:-1]
-        if kind in ("word", "string_content", "extglob_pattern", "number", "test_operator"):
+            pieces.append((raw[1:-1], True))
+        elif kind in ("word", "string_content", "extglob_pattern", "number", "test_operator"):
             pattern = r'\\([$`"\\])' if quoted else r"\\(.)"
             plain = re.sub(r"\\\n", "", raw)
             plain = re.sub(pattern, r"\1", plain, flags=re.DOTALL)
-            text.append(plain)
-            if not quoted and re.search(r"(?<!\\)[*?\[{]", raw):
-                return None  # the names of files, or several words
-            return plain
-        if kind in ("string", "concatenation", "translated_string"):
-            parts: List[Optional[str]] = []
+            # The names of files, or several words.
+            pieces.append((plain, quoted or not re.search(r"(?<!\\)[*?\[{]", raw)))
+        elif kind in ("string", "concatenation", "translated_string"):
             inside = kind == "string" or quoted
             at = node.start_byte + (1 if kind == "string" else 0)
             for child in node.children:
                 if child.type == '"':
                     continue
-                gap = self.between(at, child.start_byte)
-                if gap:  # blanks at the edge of a string belong to no child
-                    parts.append(gap)
-                    text.append(gap)
-                parts.append(self.value(child, names, text, quoted=inside))
+                # Blanks at the edge of a string belong to no child.
+                pieces.append((self.between(at, child.start_byte), True))
+                self.take(child, names, pieces, quoted=inside)
                 at = child.end_byte
-            gap = self.between(at, node.end_byte - 1) if kind == "string" else ""
-            if gap:
-                parts.append(gap)
-                text.append(gap)
-            if any(part is None for part in parts):
-                return None
-            return "".join(part for part in parts if part is not None)
-        braced = re.fullmatch(r"\$\{(\w+)\}", raw) if kind == "expansion" else None
+            if kind == "string":
+                pieces.append((self.between(at, node.end_byte - 1), True))
+        elif kind == "arithmetic_expansion":
+            names += _names(node)
+            result = self.arithmetic(node)
+            pieces.append((raw, False) if result is None else (str(result), True))
+        else:
+            self.expand(node, names, pieces, quoted=quoted)
+
+    def expand(self, node: Node, names: List[str], pieces: List[Piece], *, quoted: bool) -> None:
+        """A variable, or what only the job knows."""
+        kind, raw = node.type, text_of(node)
+        braced = re.fullmatch(r"\$\{(\w+)(:?-[^{}]*)?\}", raw) if kind == "expansion" else None
         name = raw[1:] if kind == "simple_expansion" else braced[1] if braced else ""
         names += [name] if kind == "simple_expansion" else _names(node)
         declared = _DECLARED.fullmatch(raw)
         if declared is not None:
             bodies = (self.functions.get(each) for each in declared[1].split())
-            text.append("\n".join(text_of(body) for body in bodies if body is not None))
+            text = "\n".join(text_of(body) for body in bodies if body is not None)
+            pieces.append((text, False))
+            return
+        found = self.values.get(name) if name else None
+        default = braced[2] if braced else None
+        if found is None or (default and not any(text for text, _ in found)):
+            pieces.append((raw, kind == "$" or (not name and not node.is_named)))
+            return
+        several = not quoted and any(re.search(r"[\s*?\[]", text) for text, _ in found)
+        pieces += [(text, known and not several) for text, known in found]
+
+    def arithmetic(self, node: Node) -> Optional[int]:
+        """The result of ``$((A * 2))``, None where it cannot be known."""
+        kind, text = node.type, text_of(node)
+        parts = [child for child in node.children if child.is_named]
+        if kind in ("arithmetic_expansion", "parenthesized_expression") and len(parts) == 1:
+            return self.arithmetic(parts[0])
+        if kind in ("variable_name", "simple_expansion", "expansion"):
+            found = self.values.get(text.strip("${}"), ())
+            kind, text = "number", "".join(each if known else "?" for each, known in found)
+        if kind == "number":
+            return int(text) if re.fullmatch("0|[1-9][0-9]{0,8}", text) else None
+        if kind != "binary_expression" or len(parts) != 2:
             return None
-        if not name:
-            text.append(raw)
-            return raw if kind == "$" or not node.is_named else None
-        known = self.known.get(name)
-        text.append(raw if known is None else known)
-        several = known is not None and not quoted and re.search(r"[\s*?\[]", known)
-        return None if several else known
+        left, right = self.arithmetic(parts[0]), self.arithmetic(parts[1])
+        operator = next((text_of(one) for one in node.children if not one.is_named), "")
+        if left is None or right is None or (operator in "/%" and not right):
+            return None
+        results = {"+": left + right, "-": left - right, "*": left * right}
+        if operator in ("/", "%"):
+            return left // right if operator == "/" else left % right
+        return results.get(operator)
 
     def between(self, start: int, end: int) -> str:
         """The text between two bytes."""
@@ -509,10 +651,37 @@ def _names(node: Node) -> List[str]:
     return [text_of(one) for one in below(node) if one.type == "variable_name"]
 
 
-def _set_often(root: Node) -> Set[str]:
-    """The variables that are set in several places, or by a loop or a command."""
+def _split(pieces: Iterable[Piece]) -> List[List[Piece]]:
+    """The words that an unquoted variable of this value is."""
+    words: List[List[Piece]] = []
+    joined = False
+    for text, known in pieces:
+        if not known:
+            words[-1:] = [[*words[-1], (text, False)]] if joined else [*words[-1:], [(text, False)]]
+            joined = True
+            continue
+        for part in re.findall(r"\s+|\S+", text):
+            if part.isspace():
+                joined = False
+                continue
+            piece = (part, not re.search(r"[*?\[\\]", part))  # else the names of files
+            if joined:
+                words[-1].append(piece)
+            else:
+                words.append([piece])
+            joined = True
+    return words
+
+
+def _set_often(root: Node) -> Tuple[Set[str], Set[str]]:
+    """Variables whose value at another line cannot be told, and those that are set several times.
+
+    The former are set by a loop or a command, or in places that need not run one after the other.
+    """
     once: Set[str] = set()
+    several: Set[str] = set()
     often: Set[str] = set()
+    within: Set[str] = set()
     for node in below(root):
         names: List[str] = []
         if node.type == "variable_assignment":
@@ -520,14 +689,23 @@ def _set_often(root: Node) -> Set[str]:
             in_front = node.parent is not None and node.parent.type == "command"
             if name is not None and not in_front:  # `A=x command` leaves A as it is
                 names = [text_of(name)]
+                within.update(() if _at_top(node) else names)
         elif node.type in ("for_statement", "c_style_for_statement"):
-            names = [text_of(one) for one in node.children if one.type == "variable_name"] * 2
+            often.update(text_of(one) for one in node.children if one.type == "variable_name")
         elif node.type == "command":
             words = [text_of(one) for one in node.children if one.is_named]
             if words and words[0] in ("read", "mapfile", "readarray", "getopts", "printf"):
-                names = [word for word in words[1:] if word.isidentifier()] * 2
+                often.update(word for word in words[1:] if word.isidentifier())
         elif node.type == "unset_command":
-            names = [text_of(one) for one in node.children if one.type == "variable_name"] * 2
+            often.update(text_of(one) for one in node.children if one.type == "variable_name")
         for name_text in names:
-            (often if name_text in once else once).add(name_text)
-    return often
+            (several if name_text in once else once).add(name_text)
+    return often | (several & within), several
+
+
+def _at_top(node: Node) -> bool:
+    """Whether it is a line of its own, and not within a command of several lines."""
+    parent = node.parent
+    while parent is not None and parent.type in ("declaration_command", "variable_assignments"):
+        parent = parent.parent
+    return parent is not None and parent.type == "program"

@@ -293,9 +293,9 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule(ERROR, "NC133", "more GPUs than cores", "resizable")
+@rule(ERROR, "NC133", "more GPUs than cores", "resizable", about="cpus-per-task")
 def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
-    plan, partition = context.plan, _known(context)
+    plan, partition, policy = context.plan, _known(context), context.plan.cluster.policy
     if partition is not None and plan.gpus_per_node > partition.gpus_per_node:
         return  # NC121 has said it
     # A whole node comes with all its cores, whatever is asked for; 0 leaves them to Slurm.
@@ -305,6 +305,8 @@ def cores_for_gpus(context: RuleContext) -> Iterator[Violation]:
             f"requested {plan.gpus_per_node} GPUs per node but "
             f"{counted(plan.cores_per_node, 'core')}; each GPU needs at least one core",
             f"request at least -c {-(-plan.gpus_per_node // plan.ntasks_per_node)}",
+            # Slurm itself takes it: it is a rule of sites that count cores by GPUs.
+            severity=None if not context.of_script or policy.cores.rule == "cap" else WARNING,
         )
 
 

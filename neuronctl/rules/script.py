@@ -9,8 +9,13 @@ from neuronctl.batchscript.model import NOWHERE, Edit, SourceSpan
 from neuronctl.frozen import dataclass, replace
 from neuronctl.rule_codes import WARNING
 
-# The last three register their rules.
-from neuronctl.rules import script_directives, script_launches, script_shell  # noqa: F401
+# The first four register their rules.
+from neuronctl.rules import (  # noqa: F401
+    script_directives,
+    script_launches,
+    script_lines,
+    script_shell,
+)
 from neuronctl.rules.base import Finding, findings
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.words import clipped
@@ -116,7 +121,7 @@ def _that_hold(facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool) -> 
         if finding.code == "NC122" and any(re.search("(^|:)0$", one) for one in gpus):
             continue
         # The plan names cores and tasks, whether the script does or not.
-        if finding.code == "NC211" and not facts.has(*finding.about):
+        if finding.code in ("NC133", "NC211") and not facts.has(*finding.about):
             continue
         # Slurm chooses the nodes of so many tasks.
         if finding.code in ("NC131", "NC132") and facts.tasks > 1 and not facts.has("nodes"):

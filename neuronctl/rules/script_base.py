@@ -18,6 +18,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Start:
+    """A program that the script starts, where, and how often.
+
+    nodes: how many it starts on. each: how often on each of them. None where that is not known.
+    outer: what starts it, from the outside; empty for what the batch shell starts.
+    """
+
+    launch: Launch
+    nodes: Optional[int] = 1
+    each: Optional[int] = 1
+    outer: Tuple[Launch, ...] = ()
+
+    @property
+    def by_batch_shell(self) -> bool:
+        """Whether the batch shell starts it, as such or by another shell: once, on one node."""
+        return not any(one.is_launcher for one in self.outer)
+
+
+@dataclass(frozen=True)
 class ScriptFacts:
     """A script as it was read.
 
@@ -59,7 +78,22 @@ class ScriptFacts:
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:
         """What they start, and what that starts in turn."""
-        return tuple(inner for one in self.launches for inner in (one, *one.below()))
+        return tuple(start.launch for start in self.starts)
+
+    @cached_property
+    def starts(self) -> Tuple[Start, ...]:
+        """Each of these, with where and how often it starts, in the same order."""
+        return tuple(start for one in self.launches for start in self._starts(Start(one)))
+
+    def _starts(self, start: Start) -> Iterator[Start]:
+        yield start
+        one, times = start.launch, (start.nodes, start.each)
+        if one.is_launcher:
+            times = self.times(one) or (None, None)
+            if one.launcher.starts_processes() and start.nodes is not None:
+                times = start.nodes, one.count(*one.launcher.processes_per_node)
+        for inner in one.inside:
+            yield from self._starts(Start(inner, *times, (*start.outer, one)))
 
     @cached_property
     def uses_launcher(self) -> bool:
@@ -99,12 +133,25 @@ class ScriptFacts:
         """Tasks of the job; 1 where the directives cannot be read."""
         return 1 if self.plan is None else self.plan.nodes * self.plan.ntasks_per_node
 
-    def times(self, one: Launch) -> Optional[Tuple[int, int]]:
-        """(nodes, tasks per node) of an srun in the job; None where they are not known.
+    @property
+    def fixed_nodes(self) -> bool:
+        """Whether the number of nodes is known: of tasks or GPUs alone, Slurm chooses it."""
+        return self.has("nodes") or not self.has("ntasks", "gpus", "nodelist", "gpus-per-task")
 
-        Where the job has a number of tasks, each srun has the same (SLURM_NTASKS), and then takes
-        no notice of ``--ntasks-per-node`` (tried with Slurm 22.05 and 24.11).
+    def times(self, one: Launch) -> Optional[Tuple[int, int]]:
+        """(nodes, tasks per node) that a launcher starts in the job; None where they are not known.
+
+        Those of mpirun and the like by its number of processes. Where the job has a number of
+        tasks, each srun has the same (SLURM_NTASKS), and then takes no notice of
+        ``--ntasks-per-node`` (tried with Slurm 22.05 and 24.11).
         """
+        if not one.is_srun:
+            total = one.count(*one.launcher.processes)
+            if total is None or one.has(*one.launcher.places):
+                return None
+            # Over ssh, it starts processes on the nodes that its options name, or on this one.
+            width = 1 if self.plan is None or one.launcher.ssh else self.plan.nodes
+            return (width, total // width) if total > width else (total, 1)
         counts = {name: one.count(name) for name in ("nodes", "ntasks", "ntasks_per_node")}
         unknown = any(one.has(name) and count is None for name, count in counts.items())
         if self.plan is None or not one.certain or unknown or one.has("ntasks_per_gpu"):

@@ -1,4 +1,4 @@
-"""NC601 to NC616: the directives of a script, and what only looks like one."""
+"""NC601 to NC617: the directives of a script, and what only looks like one."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from neuronctl.frozen import dataclass
 from neuronctl.request.job import OF_SLURM
 from neuronctl.request.values import node_count
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Violation, nearest
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.sbatch_options import is_of_a_plugin
-from neuronctl.words import counted, duration
+from neuronctl.words import counted, duration, other_dash
 
 
 @script_rule(ERROR, "NC601", "directive that sbatch refuses")
@@ -44,6 +44,7 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
             place = one.place if one.place.line else facts.top
             message = f"sbatch refuses the script: {one.message}"
             yield Violation(message, one.hint, place=place, edits=one.edits)
+    yield from _odd_gpus(facts)
     told = {one.place.line for one in facts.header.refusals}
     array = facts.given("array")
     if array is not None and array.place.line not in told:
@@ -67,6 +68,25 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
             "'sbatch --help' lists the options of plugins, too",
             place=given.place,
             severity=None if here else WARNING,
+        )
+
+
+def _odd_gpus(facts: ScriptFacts) -> Iterator[Violation]:
+    """``--gres=gpu=2``, and what no release of Slurm reads (tried with 22.05, 24.11, and 26.05)."""
+    given = facts.given("gres")
+    for item in () if given is None else (given.value or "").split(","):
+        count = re.fullmatch(r"gpu=([0-9]+)", item)
+        if given is None or not (count or re.fullmatch(r"gpu(=[^0-9].*|:|:[^:]+:)", item)):
+            continue
+        place = given.value_place
+        edits: Tuple[Edit, ...] = ()
+        message, hint = f"sbatch refuses '{item}'", "write gpu:N, or gpu:TYPE:N"
+        if count:
+            message, hint = f"{message} before Slurm 24.11", f"write gpu:{count[1]}"
+            at = facts.lines[place.line - 1].find("gpu=", place.column - 1, place.end)
+            edits = (Edit(SourceSpan(place.line, at + 4, at + 5), ":"),) if at >= 0 else ()
+        yield Violation(
+            message, hint, place=place, severity=WARNING if count else None, edits=edits
         )
 
 
@@ -160,6 +180,9 @@ def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
     return tuple(found)
 
 
+_REFUSED_WITH_A_VARIABLE = ("partition", "qos", "gres", *GPU_OPTIONS, "gpus-per-task")
+
+
 @script_rule(WARNING, "NC606", "variable in a directive")
 def variable(facts: ScriptFacts) -> Iterator[Violation]:
     for one in facts.header.options.values():
@@ -171,6 +194,8 @@ def variable(facts: ScriptFacts) -> Iterator[Violation]:
         shown = found[0] + "}" * found[0].startswith("${")
         message = f"sbatch does not expand variables: {shown} stays as it is in --{one.name}"
         severity, hint = WARNING, "write the value itself"
+        if one.name in _REFUSED_WITH_A_VARIABLE:
+            severity, message = ERROR, f"{message}, and Slurm refuses the job"
         edits: Tuple[Edit, ...] = ()
         if one.name in ("output", "error"):
             pattern = _PATTERNS.get(name)
@@ -263,7 +288,16 @@ def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Violation]:
 @script_rule(WARNING, "NC612", "time limit in minutes and seconds")
 def minutes(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("time")
-    if given is None or not re.fullmatch(r"[0-9]+:[0-9]+", given.value or ""):
+    if given is None:
+        return
+    if re.fullmatch(r"0*:0*:0*[1-9][0-9]?", given.value or ""):
+        yield Violation(
+            f"--time={given.value} is {duration(units.parse_duration(given.value or ''))}, which "
+            "Slurm takes for 1 minute",
+            "write 5 for minutes, or 5:00:00 for hours",
+            place=given.place,
+        )
+    if not re.fullmatch(r"[0-9]+:[0-9]+", given.value or ""):
         return
     seconds = units.parse_duration(given.value or "")
     # Half a day, a day, or as a clock shows it: few people mean minutes.
@@ -423,3 +457,68 @@ def _against_total(header: Header, said: Mapping[str, _Gpus]) -> str:
     if per_task is not None and ntasks and total.count != per_task.count * ntasks:
         return f"{per_task.text} for {counted(ntasks, 'task')}"
     return ""
+
+
+_INTERPRETERS = ("bash", "sh", "zsh", "dash", "ksh", "tcsh", "csh", "fish", "env")
+
+
+@script_rule(ERROR, "NC617", "first line that starts no shell")
+def first_line(facts: ScriptFacts) -> Iterator[Violation]:
+    """What Linux makes of ``#!``: a path, and all the rest as one word."""
+    line = facts.lines[0].rstrip("\r")
+    match = re.match(r"#!\s*(\S+)[ \t]*(.*?)\s*$", line)
+    if match is None:
+        return
+    path, rest = match.groups()
+    name = path.rpartition("/")[2]
+    told = partial(Violation, place=SourceSpan(1, 1, len(line) + 1))
+    odd = next((one for one in line if not one.isascii()), "")
+    if odd:
+        plain = "".join("-" if other_dash(one) else one for one in line)
+        yield told(
+            f"the first line has {other_dash(odd) or f'U+{ord(odd):04X}'}, and {name} takes it for "
+            "the name of a file: the job fails at once",
+            "retype the line: #!/bin/bash -l",
+            edits=(Edit(SourceSpan(1, 1, len(line) + 1), plain),) if plain.isascii() else (),
+        )
+    elif not path.startswith("/"):
+        yield told(
+            f"'{path}' is no absolute path: Slurm looks for it in the job's directory, and the job "
+            "fails at once",
+            f"write #!/{path.lstrip('./')}",
+        )
+    elif name not in _INTERPRETERS and nearest(name, ("bash", "sh")) and "/bin/" in path:
+        yield told(f"there is no {path}: the job fails at once", "write #!/bin/bash")
+    elif name == "env" and " " in rest and not rest.startswith("-S"):
+        yield told(
+            f"env looks for a program with the name '{rest}': the job fails at once",
+            f"write #!/usr/bin/env -S {rest}, or #!/bin/{rest}",
+        )
+    elif name in ("bash", "sh") and re.search(r"\s", rest):
+        yield told(
+            f"Linux passes '{rest}' to {name} as one word, which is no option: the job fails at "
+            "once",
+            "write one word of options, such as -le, and no remark",
+        )
+    elif name == "sh":
+        yield from _beyond_sh(facts)
+
+
+def _beyond_sh(facts: ScriptFacts) -> Iterator[Violation]:
+    """What bash has, and dash, the sh of Debian and Ubuntu, has not."""
+    found = [(one.place, "source") for one in facts.shell.calls("source")]
+    found += [
+        (one.place, "an array") for one in facts.shell.assignments if one.word.raw.startswith("(")
+    ]
+    found += [
+        (SourceSpan(number, line.index("[[") + 1, len(line) + 1), "[[")
+        for number, line in enumerate(facts.lines, 1)
+        if re.match(r"\s*(if|while|elif)?\s*\[\[ ", line)
+    ]
+    for place, what in sorted(found, key=lambda one: one[0].line)[:1]:
+        yield Violation(
+            f"sh need not be bash, as on Debian and Ubuntu, and then has no such thing as {what}",
+            "let the first line be #!/bin/bash",
+            place=place,
+            severity=NOTE,
+        )

@@ -1,15 +1,24 @@
-"""NC621 to NC626: what a script starts, how often, and with which share of the job."""
+"""NC621 to NC628: what a script starts, how often, and with which share of the job."""
 
 from __future__ import annotations
 
 import re
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, List, Optional, Pattern, Tuple
 
-from neuronctl.batchscript.launches import PYTHON, SHELL, UNKNOWN, Launch
+from neuronctl.batchscript.launches import (
+    CONTAINERS,
+    PROGRAM,
+    PYTHON,
+    SHELL,
+    Launch,
+)
 from neuronctl.batchscript.model import Edit, SourceSpan
+from neuronctl.batchscript.shell_text import UNKNOWN, ShellWord
+from neuronctl.launch.launchers import ALL, every
+from neuronctl.planning import JobPlan
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
-from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.words import counted
 
 
@@ -32,16 +41,7 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
             "trainings",
             "let one of the two start the program",
         )
-    times: Optional[Tuple[int, int]]
-    if outer.is_srun:
-        times = facts.times(outer)
-    else:
-        total = outer.count(*outer.launcher.processes)
-        if total is None or outer.has(*outer.launcher.places):
-            return None
-        # Over ssh, it starts processes on the nodes that its options name, or on this one.
-        nodes = 1 if facts.plan is None or outer.launcher.ssh else facts.plan.nodes
-        times = (nodes, total // nodes) if total > nodes else (total, 1)
+    times = facts.times(outer)
     if times is None or times[0] * times[1] < 2:
         return None
     nodes, each = times
@@ -61,7 +61,9 @@ def _nested(facts: ScriptFacts, outer: Launch, inner: Launch) -> Optional[Tuple[
             f"{inner.kind} starts the processes of its node itself: that many separate trainings",
             (f"start one per node: {once}, or " if once else "") + f"leave {inner.kind} out",
         )
-    if nodes > 1 and each == 1 and not inner.has(*inner.launcher.joins):
+    if nodes < 2 or each != 1:
+        return None
+    if not inner.has(*inner.launcher.joins):
         options = [f"--{name}".replace("_", "-") for name in inner.launcher.joins[:2]]
         return (
             f"{inner.kind} is started on {nodes} nodes, and nothing tells it of the others: "
@@ -88,33 +90,100 @@ def _too_many_tasks(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
         )
 
 
-@script_rule(ERROR, "NC622", "step larger than the job")
+@script_rule(ERROR, "NC622", "step that does not fit the job")
 def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or facts.header.components > 1:
         return
-    # Where tasks alone are requested, Slurm chooses the number of nodes.
-    fixed = facts.has("nodes") or not facts.has("ntasks", "gpus", "nodelist", "gpus-per-task")
     for top in facts.launches:
         yield from _too_many_tasks(facts, top)
-        for one in (top, *top.below()):
-            # By any other option, it takes the nodes that there are.
-            waits = {*one.launcher.nodes} & {*one.launcher.joins}
-            count = one.count(*one.launcher.nodes) if one.is_srun or waits else None
-            if count is None:
+        yield from _too_few_slots(facts, top)
+    for start in facts.starts:
+        one = start.launch
+        # By any other option, it takes the nodes that there are.
+        waits = {*one.launcher.nodes} & {*one.launcher.joins}
+        count = one.count(*one.launcher.nodes) if one.is_srun or waits else None
+        if count is None or one.has("jobid"):
+            continue
+        # With a rank and an address of its own, it may be one of several jobs.
+        rank = one.count(*one.launcher.node_rank)
+        of_several = rank is not None and one.has(*one.launcher.address)
+        if facts.fixed_nodes and count > plan.nodes:
+            ends = "srun refuses it" if one.is_srun else "it waits for the others"
+            yield Violation(
+                f"{one.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: {ends}",
+                f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
+                place=one.place,
+                severity=WARNING if of_several else None,
+            )
+        elif waits and start.nodes is not None and start.each == 1 and count < start.nodes:
+            option = f"--{one.launcher.nodes[0]}".replace("_", "-")
+            alone = count == 1
+            meet = "each trains alone" if alone else "the others wait in vain, or fail"
+            yield Violation(
+                f"{start.outer[-1].kind} starts {one.kind} on {start.nodes} nodes, and each is for "
+                f"{counted(count, 'node')}: {meet}",
+                f'write {option}="$SLURM_NNODES"',
+                place=one.place,
+                severity=WARNING if alone or one.command.looped else None,
+            )
+    yield from _told_of_nodes(facts)
+
+
+def _too_few_slots(facts: ScriptFacts, one: Launch) -> Iterator[Violation]:
+    """An mpirun of more processes than the job has tasks."""
+    count, plan = one.count(*one.launcher.processes), facts.plan
+    mpi = one.launcher.uncounted == ALL and not one.is_srun
+    if not mpi or count is None or plan is None or one.command.looped or not one.certain:
+        return
+    if one.has("oversubscribe", "map_by", "use_hwthread_cpus", *one.launcher.places):
+        return
+    told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
+    if told and count > facts.tasks and not facts.has("exclusive", "overcommit"):
+        yield Violation(
+            f"{one.kind} starts {counted(count, 'process')}, and the job has "
+            f"{counted(facts.tasks, 'task')}: Open MPI has a slot for each task, and refuses more",
+            f"request #SBATCH --ntasks={count}, or start {facts.tasks} here",
+            place=one.place,
+            severity=WARNING,
+        )
+
+
+_NODES_OF_A_PROGRAM = re.compile(
+    r"(?:--|(?:[\w.]+\.)?)(?:num|n)?[_-]?nodes(?:=(\d{1,2}))?", re.IGNORECASE
+)
+
+
+def _told_of_nodes(facts: ScriptFacts) -> Iterator[Violation]:
+    """A program whose own words name another number of nodes than it starts on."""
+    plan = facts.plan
+    if plan is None or not (facts.fixed_nodes and plan.gpus_per_node):
+        return
+    for start in facts.starts:
+        if start.launch.kind != PYTHON or start.nodes != plan.nodes or start.launch.has("c"):
+            continue
+        for word, count in _counts_of_program(start.launch, _NODES_OF_A_PROGRAM):
+            if count == plan.nodes or not 1 <= count <= 64:
                 continue
-            if fixed and count > plan.nodes and not one.has("jobid"):
-                ends = "srun refuses it" if one.is_srun else "it waits for the others"
-                # With a rank and an address of its own, it may be one of several jobs.
-                rank = one.count(*one.launcher.node_rank)
-                of_several = rank is not None and one.has(*one.launcher.address)
-                yield Violation(
-                    f"{one.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
-                    f"{ends}",
-                    f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
-                    place=one.place,
-                    severity=WARNING if of_several else None,
-                )
+            yield Violation(
+                f"the program is told of {counted(count, 'node')}, and it starts on {plan.nodes}",
+                f"request #SBATCH --nodes={count}, or write {plan.nodes} here",
+                place=word.place,
+                severity=WARNING,
+            )
+
+
+def _counts_of_program(one: Launch, named: Pattern[str]) -> Iterator[Tuple[ShellWord, int]]:
+    """The numbers that the words of a program give to options of such a name."""
+    words = one.command.words
+    own = words[words.index(one.word) + 1 :]
+    for word, following in zip(own, (*own[1:], None)):
+        match = named.fullmatch(word.outline)
+        if match is None:
+            continue
+        text = match[1] or (following.value if following and word.raw.startswith("-") else "")
+        if text and re.fullmatch("[0-9]{1,3}", text):
+            yield word, int(text)
 
 
 @script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", "by_absence")
@@ -122,11 +191,13 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
-    starters = [one for one in facts.every_launch if one.launcher.starts_processes()]
-    alone = len(starters) == 1 and not starters[0].command.background
-    for one in starters:
+    starters = [one for one in facts.starts if one.launch.launcher.starts_processes()]
+    alone = len(starters) == 1 and not starters[0].launch.command.background
+    for start in starters:
+        one = start.launch
         has, where = plan.gpus_per_node, "per node"
-        if one.launcher.processes:
+        one_node = start.nodes == 1 and one.count(*one.launcher.nodes) in (None, 1)
+        if one.launcher.processes and not one_node:
             has, where = plan.nodes * plan.gpus_per_node, "in all"
         count = one.count(*one.launcher.counts)
         if count is None or count == has or (count < has and not alone):
@@ -138,6 +209,33 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             f"start {has} here, or request {counted(count, 'GPU')}",
             place=one.place,
         )
+    yield from _told_of_gpus(facts, plan)
+
+
+_GPUS_OF_A_PROGRAM = re.compile(
+    r"(?:--|(?:[\w.]+\.)?)(?:(?:num|n)?[_-]?(?:gpus|devices)|n_?gpu|tensor[_-]parallel[_-]size)"
+    r"(?:=(\d{1,2}))?",
+    re.IGNORECASE,
+)
+
+
+def _told_of_gpus(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """A program whose own words name another number of GPUs than its node has for the job."""
+    has, every_gpu = plan.gpus_per_node, plan.gpus_per_node * plan.nodes
+    for start in facts.starts:
+        if start.launch.kind not in (PYTHON, PROGRAM) or start.launch.command.looped:
+            continue
+        for word, count in _counts_of_program(start.launch, _GPUS_OF_A_PROGRAM):
+            one_too_few = count == has - 1 and has > 2 and start.each == 1
+            beside = start.launch.command.background
+            if (count > has and count != every_gpu) or (one_too_few and not beside):
+                short = "it fails, or waits for the others" if count > has else "1 GPU stays idle"
+                yield Violation(
+                    f"the program is told of {counted(count, 'GPU')}, and the job has {has} per "
+                    f"node: {short}",
+                    f"request {counted(count, 'GPU')}, or write {has} here",
+                    place=word.place,
+                )
 
 
 _TOOLS = """
@@ -156,7 +254,10 @@ def _plain(one: Launch) -> bool:
 @script_rule(WARNING, "NC624", "program that starts once", "by_absence")
 def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
-    if plan is None or facts.tasks < 2 or facts.uses_launcher:
+    if plan is None or facts.tasks < 2:
+        return
+    if facts.uses_launcher:
+        yield from _launcher_once(facts, plan)
         return
     programs = [one for one in facts.launches if _plain(one)]
     # Several side by side, or in a loop, may well be what the tasks are for.
@@ -173,6 +274,71 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
             place=programs[-1].place,
             severity=NOTE if cores else WARNING,
         )
+
+
+def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+    """A launcher that starts the processes of one node, in a job of several."""
+    if plan.nodes < 2 or not facts.fixed_nodes:
+        return
+    found = [start for start in facts.starts if _for_one_node(start)]
+    tops = [start.outer[0] if start.outer else start.launch for start in found]
+    if any(_reaches_others(one) for one in facts.launches if one not in tops):
+        return
+    if any(command.words and not command.name for command in facts.shell.commands):
+        return  # what is not known may start something
+    for start in found[-1:]:
+        one = start.launch
+        count = one.count(*one.launcher.nodes)
+        waits = count is not None and 1 < count <= plan.nodes
+        rank = one.count(*one.launcher.node_rank)
+        if rank and one.has(*one.launcher.address):
+            continue  # somebody else is the first
+        others = counted(plan.nodes - 1, "other node")
+        effect = f"the {others} of the job do nothing"
+        if count is not None and waits:
+            effect = f"it waits for {counted(count - 1, 'more node')}, on which nothing starts"
+        srun = next((other.once_per_node for other in every() if other.name == "srun"), "srun")
+        joins = [f"--{name}".replace("_", "-") for name in one.launcher.joins[:2]]
+        needs = "" if one.has(*one.launcher.joins) else f", with {' and '.join(joins)}"
+        each = f"start it on each: {srun} {one.kind} …{needs}"
+        if not {*one.launcher.nodes} & {*one.launcher.joins}:
+            each = f"name the nodes with {joins[0]}"
+        yield Violation(
+            f"{one.kind} starts once, on the first node of {plan.nodes}: {effect}",
+            f"{each}; or request --nodes=1",
+            place=one.place,
+            severity=ERROR if waits and rank is None and one.command.sure else None,
+        )
+
+
+def _for_one_node(start: Start) -> bool:
+    """Whether it is the only start of a launcher that starts the processes of its node."""
+    one, times = start.launch, (start.nodes, start.each)
+    if not one.launcher.starts_processes() or times != (1, 1):
+        return False
+    # torchrun goes to no other node by itself, whatever options a variable may hold.
+    if not one.certain and not one.launcher.endpoint:
+        return False
+    if one.command.captured or one.has("help", "h"):
+        return False
+    if any(outer.is_launcher and not outer.is_srun for outer in start.outer):
+        return False
+    # With a file of hosts, or of settings, it may go to the other nodes by itself.
+    return not any("host" in name or "config" in name for name in one.options)
+
+
+_GO_ELSEWHERE = ("ssh", "pdsh", "pssh", "clush", "parallel", "ray", "dask", "flux")
+
+
+def _reaches_others(one: Launch) -> bool:
+    """Whether it may start work of the job's on other nodes than the first."""
+    if (one.word.value or "").rpartition("/")[2] in _GO_ELSEWHERE:
+        return True
+    if not one.certain:
+        return True
+    if one.is_launcher and not one.launcher.starts_processes():
+        return not one.inside or not all(_is_trifle(inner) for inner in one.below())
+    return any(_reaches_others(inner) for inner in one.inside)
 
 
 @script_rule(WARNING, "NC625", "GPUs without a process", "by_absence")
@@ -257,3 +423,106 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
                 place=one.place,
                 edits=edits,
             )
+
+
+@script_rule(WARNING, "NC627", "step that waits for another")
+def steps_in_turn(facts: ScriptFacts) -> Iterator[Violation]:
+    """As Slurm 22.05, 24.11, and 26.05 do it (tried there)."""
+    if facts.plan is None or facts.header.components > 1:
+        return
+    waits = [one.place.line for one in facts.shell.calls("wait")]
+    sruns = [one for one in facts.launches if one.is_srun and not one.command.captured]
+    for at, first in enumerate(sruns):
+        what = _takes_all(facts, first)
+        if not what or not first.command.background or not first.command.sure:
+            continue
+        # A wait that is surely reached before the next step ends this one.
+        for second in sruns[at + 1 :]:
+            lines = range(first.place.line, second.place.line)
+            if any(line in lines for line in waits):
+                break
+            if _same_nodes(facts, first, second) and _takes_all(facts, second, what):
+                yield Violation(
+                    f"this step waits until the one of line {first.place.line} has ended, which "
+                    f"has all {what} of the job",
+                    "write srun --overlap in both if they share them; or give each its share: srun "
+                    "--exact --ntasks=… --cpus-per-task=… --gpus=…",
+                    place=second.place,
+                )
+                return
+
+
+_ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_per_gpu")
+_ITS_GPUS = ("gres", "gpus", "gpus_per_task", "gpus_per_node", "gpus_per_socket", "tres_per_task")
+
+
+def _takes_all(facts: ScriptFacts, one: Launch, like: str = "") -> str:
+    """What an srun takes all of that the job has on its nodes, or needs of it: "" for nothing.
+
+    like: what another one takes all of.
+    """
+    if one.has("overlap", "jobid", "het_group") or not one.certain:
+        return ""
+    short = [inner for inner in one.below() if _is_trifle(inner)]
+    if short and not like and not re.search(r" -l|loop| dmon", " ".join(_words(short[0]))):
+        return ""
+    if like == "cores":
+        return like
+    no_gpus = re.fullmatch(r"(none|.*\b0)", one.options.get("gres", ""))
+    if like:
+        return "" if no_gpus else like
+    if not one.has(*_ITS_CORES) and not facts.shell.assigned("SRUN_CPUS_PER_TASK"):
+        return "cores"
+    gpus = facts.plan is not None and facts.plan.gpus_per_node
+    return "GPUs" if gpus and not one.has(*_ITS_GPUS) else ""
+
+
+def _words(one: Launch) -> List[str]:
+    return [word.raw for word in one.command.words]
+
+
+def _same_nodes(facts: ScriptFacts, first: Launch, second: Launch) -> bool:
+    """Whether two sruns surely share a node."""
+    chosen = ("nodelist", "nodefile", "exclude", "relative", "distribution", "multi_prog")
+    if first.has(*chosen) or second.has(*chosen):
+        return False
+    widths = [facts.times(one) for one in (first, second)]
+    if facts.plan is None or not facts.fixed_nodes or None in widths:
+        return False
+    return sum(width[0] for width in widths if width is not None) > facts.plan.nodes
+
+
+_MODELS = re.compile(
+    r"(?i)(.*\b)?(gpu|[avhlt]\d{1,3}s?|gh200|b200|mi\d{3}x?|rtx\w*)(_?\d+g\w*)?(\b.*)?"
+)
+
+
+@script_rule(WARNING, "NC628", "GPU without a request for one", "by_absence")
+def no_gpu(facts: ScriptFacts) -> Iterator[Violation]:
+    plan, asked = facts.plan, ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
+    if plan is None or facts.has("exclusive", "tres-per-task", *asked) or plan.gpus_per_node:
+        return
+    if facts.header.unread.intersection(asked) or plan.partition.gpus_per_node:
+        return  # NC122 has its say
+    if any(one.is_srun and one.has(*_ITS_GPUS) for one in facts.every_launch):
+        return
+    feature = facts.given("constraint")
+    if feature is not None and _MODELS.fullmatch(feature.value or ""):
+        yield Violation(
+            f"--constraint={feature.value} chooses nodes with such GPUs, and the job requests "
+            "none: Slurm keeps them from it",
+            "request them: #SBATCH --gpus-per-node=1",
+            place=feature.place,
+        )
+        return
+    for command in facts.shell.commands:
+        name, words = command.name, [word.outline for word in command.words[1:]]
+        if name in CONTAINERS and {"--nv", "--rocm", "--nvccli"} & {*words}:
+            known = plan.partition.name in plan.cluster.partitions
+            yield Violation(
+                f"{name} is to use GPUs, and the job requests none",
+                "request them: #SBATCH --gpus-per-node=1",
+                place=command.place,
+                severity=None if known else NOTE,
+            )
+            return

@@ -18,6 +18,7 @@ from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.units import split_signal
+from neuronctl.users import login_name
 from neuronctl.words import counted
 
 _OF_A_TASK = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_TASK_PID")
@@ -46,9 +47,11 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
         for word in one.command.words:
             name = _expanded(word.names, times[0])
             if name is not None:
+                # It may come by another variable, which was set from it.
+                known = name in word.raw
+                where = f"expands ${name} here" if known else f"has set {word.raw} from ${name}"
                 yield Violation(
-                    f"the batch shell expands ${name} here, and it is 0: every process gets the "
-                    "same value",
+                    f"the batch shell {where}, and it is 0: every process gets the same value",
                     f"let each task expand it: srun bash -c '… ${name} …' in single quotes, or "
                     f"\\${name}",
                     place=word.place,
@@ -142,20 +145,38 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
+_SAME_PATH = (
+    (r"^(\$\{?(SLURM_SUBMIT_DIR|PWD)\}?|\$\(pwd\)|\.)/+", ""),
+    (r"\$\{?(USER|LOGNAME)\}?|\$\(whoami\)|%u", "<user>"),
+    (r"\$\{?SLURM_JOB_?ID\}?|%[jA]|\$\{?SLURM_ARRAY_JOB_ID\}?", "<job>"),
+    (r"\$\{?SLURM_ARRAY_TASK_ID\}?|%a", "<index>"),
+    (r"\$\{?SLURM_JOB_NAME\}?|%x", "<name>"),
+)
+
+
+def _path(text: str) -> str:
+    """A path in the shell or in a directive, with the same words for what is the same."""
+    for pattern, name in _SAME_PATH:
+        text = re.sub(pattern, name, text)
+    return os.path.normpath(text)
+
+
 @script_rule(WARNING, "NC634", "log directory made too late")
 def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
     for name in ("output", "error"):
         given = facts.given(name)
         directory = os.path.dirname(given.value or "") if given is not None else ""
-        if given is None or not directory or "%" in directory or os.path.isdir(directory):
+        here = directory.replace("%u", login_name())
+        if given is None or not directory or os.path.isdir(here):
             continue
         for command in facts.shell.calls("mkdir"):
-            made = [os.path.normpath(one) for one in command.arguments if one]
+            made = [_path(word.text) for word in command.words[1:]]
             # Outside of a job, such a script makes the directory and submits itself.
             submits = [one.place.line for one in facts.shell.calls("sbatch")]
             if not command.sure and any(line > command.place.line for line in submits):
                 continue
-            if os.path.normpath(directory) in made:
+            wanted = _path(directory)
+            if any(f"{path}/".startswith(f"{wanted}/") for path in made):
                 yield Violation(
                     f"this comes too late for --{name}={given.value}: Slurm opens the log before "
                     "the script starts, and without the directory the job fails without a log",
@@ -246,11 +267,14 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or facts.has("exclusive", "cpus-per-gpu", "mincpus"):
         return
-    for one in facts.shell.assigned("OMP_NUM_THREADS"):
+    for one in _assigned(facts):
+        if one.name != "OMP_NUM_THREADS":
+            continue
         value = one.word.value or ""
         # One task may use all cores of its node.
         most = plan.cpus_per_task if facts.tasks == 1 else plan.cores_per_node
-        if (digits(value) or 0) > most and one.sure:
+        in_front = one not in facts.shell.assignments
+        if (digits(value) or 0) > most and (one.sure or in_front):
             # Where nobody says how many cores, the site may give whole nodes.
             told = facts.has("cpus-per-task")
             alone = "" if told else ", unless the job has its nodes alone"
@@ -275,7 +299,7 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
     # Whatever is sourced, evaluated or loaded before it may define conda.
     if _reads_profile(facts) or facts.has("get-user-env"):
         return
-    for command in facts.shell.calls("conda", "mamba", "micromamba"):
+    for command in facts.shell.calls("conda", "mamba", "micromamba", "source"):
         if command.arguments[:1] != ("activate",):
             continue
         before = [
@@ -284,10 +308,11 @@ def conda_hook(facts: ScriptFacts) -> Iterator[Violation]:
             if one.place.line < command.place.line
             and one.name in ("source", ".", "eval", "module", "ml")
         ]
-        if not before:
+        if not before and not (command.name == "source" and facts.shell.assigned("PATH")):
+            conda = "conda" if command.name == "source" else command.name
             yield Violation(
                 f"'{command.name} activate' fails in a batch shell, which has not read "
-                f"{command.name}'s shell functions",
+                f"{conda}'s shell functions",
                 'put eval "$(conda shell.bash hook)" before it',
                 place=command.place,
             )
@@ -396,10 +421,13 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
         for one in facts.shell.assigned("MASTER_ADDR")
         if one.word.value in _LOOPBACK
     ]
-    for launch in facts.every_launch:
+    for start in facts.starts:
+        launch = start.launch
         for option in launch.launcher.address + launch.launcher.endpoint:
-            named = launch.options.get(option, "")
-            if named.partition(":")[0] in _LOOPBACK and launch.count(*launch.launcher.nodes) != 1:
+            named = launch.options.get(option, "").partition(":")[0]
+            # What the batch shell starts is on one node (NC624).
+            several = launch.count(*launch.launcher.nodes) != 1 and start.nodes != 1
+            if named in _LOOPBACK and several:
                 found.append((named, launch.place, f'write {hint}, and "$MASTER_ADDR" here'))
     for named, place, what in found:
         yield Violation(
@@ -412,7 +440,15 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
 def syntax(facts: ScriptFacts) -> Iterator[Violation]:
-    if facts.unreadable is not None and not facts.unmerged:
+    for place in facts.shell.placeholders[:1]:
+        named = facts.lines[place.line - 1][place.column - 1 : place.end - 1]
+        yield Violation(
+            f"nobody has filled in {named}: bash reads from a file '{named[1:-1]}' here, and this "
+            "command does not run",
+            f"write the value in the place of {named}",
+            place=place,
+        )
+    if facts.unreadable is not None and not (facts.unmerged or facts.shell.placeholders):
         problem = facts.unreadable
         says = "bash says" if problem.warning else "bash cannot read this and stops here"
         yield Violation(

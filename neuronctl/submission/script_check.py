@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Callable, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.batchscript.as_request import as_request
+from neuronctl.batchscript.as_request import as_request, job_variables
 from neuronctl.batchscript.edits import edited
 from neuronctl.batchscript.header import read_command, read_header
 from neuronctl.batchscript.model import Header
@@ -138,7 +138,7 @@ def _checked(
     text = "" if is_too_long(text) else text
     text_read = beginning(text.replace("\r\n", "\n"))
     for_grammar = _for_grammar(text_read, header)
-    shell = read_shell(for_grammar)
+    shell = read_shell(for_grammar, job_variables(header))
     ends = [header.left_out] if header.left_out else []
     if for_grammar != text_read and not header.for_bash:
         ends.append(for_grammar.count("\n") + 1)

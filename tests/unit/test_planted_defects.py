@@ -18,6 +18,7 @@ from neuronctl.submission.script_check import check_text
 GPU = "#SBATCH -p gpu --gpus-per-node=1 -N 1"
 GPUS = "#SBATCH -p gpu --gpus-per-node=4 -N 1 --ntasks-per-node=4"
 NODES = "#SBATCH -p gpu --gpus-per-node=4 -N 2 --ntasks-per-node=4"
+ONE_EACH = "#SBATCH -p gpu --gpus-per-node=4 -N 3 --ntasks-per-node=1"
 EACH = "#SBATCH -p gpu --gpus-per-node=4 -N 2 --ntasks-per-node=1"
 RUN = "srun python train.py"
 
@@ -111,6 +112,149 @@ DEFECTS: List[Tuple[str, str, str]] = [
     ("NC131", "#SBATCH -p gpu --gres=gpu:1 -N 1\n#SBATCH -c 64@@", "./x"),
     ("NC134", f"{GPU}\n#SBATCH --mem=900G@@", RUN),
     ("NC141", f"{GPU}\n#SBATCH --time=9-0@@", RUN),
+    # A launcher that starts once in a job of several nodes.
+    ("NC624", ONE_EACH, "torchrun --nproc_per_node 4 t.py@@"),
+    ("NC624", ONE_EACH, "torchrun --standalone --nproc_per_node 4 t.py@@"),
+    ("NC624", ONE_EACH, "torchrun --nnodes=3 --nproc_per_node 4 --rdzv_endpoint=$H:$P t.py@@"),
+    ("NC624", ONE_EACH, "N=$SLURM_NNODES\naccelerate launch --num_machines $N t.py@@"),
+    ("NC624", ONE_EACH, "python -m torch.distributed.launch --nproc_per_node 4 t.py@@"),
+    ("NC624", ONE_EACH, "deepspeed t.py@@"),
+    (
+        "NC624",
+        ONE_EACH,
+        "srun hostname\nfor s in 1 2; do\n  torchrun --nproc_per_node 4 t.py@@\ndone",
+    ),
+    ("NC624", ONE_EACH, 'C="torchrun --nproc_per_node 4 $A t.py"\neval "$C"@@'),
+    ("NC624", ONE_EACH, 'C=(torchrun --nproc_per_node 4)\nC+=(t.py)\n"${C[@]}"@@'),
+    # A rank that comes by another variable.
+    ("NC631", ONE_EACH, "R=$SLURM_NODEID\nsrun torchrun --nnodes 3 --node_rank $R t.py@@"),
+    ("NC631", ONE_EACH, 'R=$SLURM_NODEID\nC="python t.py $R"\nsrun bash -c "$C"@@'),
+    ("NC631", NODES, "R=$((SLURM_NODEID * 4))\nsrun python t.py --from=$R@@"),
+    ("NC644", ONE_EACH, "MASTER_ADDR=$(hostname)@@\necho $MASTER_ADDR\nsrun python t.py"),
+    ("NC644", ONE_EACH, "MASTER_ADDR=$(hostname)@@\nsrun bash -c 'python t.py $MASTER_ADDR'"),
+    ("NC644", GPU, "HF_HOME=/scratch/x@@\npython t.py"),
+    # Steps that wait for one another.
+    ("NC627", GPU, "srun python serve.py &\nsleep 9\nsrun python ask.py@@"),
+    ("NC627", GPUS, "srun -n1 --gres=gpu:1 ./a &\nsrun -n1 --gres=gpu:1 ./b &@@\nwait"),
+    ("NC627", ONE_EACH, "srun nvidia-smi -l 5 > log &\nsrun python t.py@@"),
+    ("NC627", GPUS, "srun --exact -n1 -c1 ./a &\nsrun --exact -n1 -c1 ./b@@\nwait"),
+    # Directives.
+    ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gpu=1@@", RUN),
+    ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gpu=a100:1@@", RUN),
+    ("NC606", "#SBATCH -p gpu -N 1\n#SBATCH --gpus-per-node=${X}@@", RUN),
+    ("NC606", "#SBATCH --gres=gpu:1\n#SBATCH --partition=$P@@", RUN),
+    ("NC612", f"{GPU}\n#SBATCH --time=00:00:05@@", RUN),
+    ("NC628", "#SBATCH -p cpu\n#SBATCH --constraint=a100@@", RUN),
+    ("NC628", "#SBATCH -p cpu", "singularity exec --nv x.sif python t.py@@"),
+    # Launchers in variables, and what they are told.
+    (
+        "NC621",
+        NODES,
+        'export L="accelerate launch --num_machines $SLURM_NNODES $X"\nsrun $L t.py@@',
+    ),
+    ("NC621", NODES, 'A=(torchrun --nproc_per_node 4)\nsrun "${A[@]}" t.py@@'),
+    ("NC622", ONE_EACH, "srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_endpoint=$H t.py@@"),
+    ("NC622", ONE_EACH, "srun torchrun --nnodes=1 --nproc_per_node=4 t.py@@"),
+    ("NC622", "#SBATCH -p cpu -N 1 -n 2", "mpirun -n 6 ./x@@"),
+    ("NC622", "#SBATCH -p gpu --gpus-per-node=1 -N 1", "python t.py --num_nodes 3@@"),
+    ("NC622", "#SBATCH -p gpu --gpus-per-node=1 -N 1", "python t.py trainer.num_nodes=3@@"),
+    ("NC623", GPUS, "srun -n1 torchrun --nproc_per_node 3 t.py@@"),
+    ("NC623", "#SBATCH -p gpu --gpus-per-node=4 -N 1", "python t.py trainer.devices=5@@"),
+    ("NC623", "#SBATCH -p gpu --gpus-per-node=4 -N 1", "python t.py --gpus 3@@"),
+    ("NC642", ONE_EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=localhost:$P t.py@@"),
+    ("NC642", ONE_EACH, 'H=localhost\nsrun torchrun --nnodes=3 --rdzv-endpoint "$H:$P" t.py@@'),
+    # Log directories.
+    ("NC634", f"{GPU}\n#SBATCH -o logs/%j.txt", f'mkdir -p "$SLURM_SUBMIT_DIR/logs"@@\n{RUN}'),
+    ("NC634", f"{GPU}\n#SBATCH -o logs/%j.txt", f"mkdir -p logs/a@@\n{RUN}"),
+    ("NC634", f"{GPU}\n#SBATCH -e /tmp/%u/x/%j.err", f"mkdir -p /tmp/${{USER}}/x@@\n{RUN}"),
+    # The shell.
+    ("NC637", f"{GPU} -c 8", "OMP_NUM_THREADS=80 torchrun --nproc_per_node 1 t.py@@"),
+    ("NC643", GPU, "python x.py --name <NAME>@@"),
+    ("NC643", GPU, "python x.py --name <your_name> --more 1@@"),
+    ("NC643", GPU, "cd /scratch/<user>/code@@"),
+    ("NC645", GPU, 'source "$(dirname "$0")/env.sh"@@\npython t.py'),
+    ("NC645", GPU, 'D="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"@@\npython $D/t.py'),
+    ("NC645", GPU, "cd ${0%/*}@@\npython t.py"),
+    ("NC646", GPU, "set -e\npython t.py | tee log@@"),
+    ("NC646", GPU, "set -eu\nsrun python t.py 2>&1 | tee -a log@@"),
+    ("NC647", GPU, "until curl -s localhost:8000; do@@\n  sleep 5\ndone"),
+    ("NC647", GPU, "while ! nc -z localhost 80; do sleep 1; done@@"),
+    ("NC647", GPU, "while true; do@@\n  curl -sf localhost && break\n  sleep 1\ndone"),
+    ("NC648", ONE_EACH, "export NCCL_IB_DISABLE=1@@\nsrun python t.py"),
+    ("NC648", ONE_EACH, "NCCL_IB_DISABLE=1 srun python t.py@@"),
+    ("NC649", GPU, "python t.py \\ \n  --lr 2@@"),
+    ("NC649", GPU, "python t.py \\\n  --a 1\n  --lr 2@@"),
+    ("NC649", GPU, "python t.py \\\n  --a 1 \\\n  # --b 2 \\\n  --lr 2@@"),
+    ("NC650", ONE_EACH, 'n=$(scontrol show hostnames $SLURM_JOB_NODELIST)\na=("$n")@@'),
+    ("NC650", ONE_EACH, 'a=( "$(scontrol show hostnames)" )@@'),
+]
+
+# (code that must not be found, directives, commands): right, and almost one of the above.
+RIGHT: List[Tuple[str, str, str]] = [
+    ("NC624", ONE_EACH, "srun torchrun --nnodes=3 --nproc_per_node 4 --rdzv_endpoint=$H:$P t.py"),
+    ("NC624", ONE_EACH, "torchrun --nproc_per_node 4 prepare.py\nsrun python t.py"),
+    (
+        "NC624",
+        ONE_EACH,
+        "for h in $HOSTS; do\n  ssh $h torchrun --nnodes=3 t.py &\ndone\ntorchrun t.py",
+    ),
+    ("NC624", ONE_EACH, "deepspeed --hostfile hosts t.py"),
+    ("NC624", ONE_EACH, "accelerate launch --config_file x.yaml t.py"),
+    ("NC624", ONE_EACH, "f() {\n  torchrun --nnodes=3 t.py\n}\nexport -f f\nsrun bash -c f"),
+    ("NC624", "#SBATCH -p gpu --gpus-per-node=4 -N 1", "torchrun --nproc_per_node 4 t.py"),
+    (
+        "NC624",
+        ONE_EACH,
+        "if [ $N -gt 1 ]; then\n  srun torchrun --nnodes=3 t.py\nelse\n  torchrun t.py\nfi",
+    ),
+    (
+        "NC631",
+        ONE_EACH,
+        "R='$SLURM_NODEID'\nsrun bash -c \"torchrun --nnodes 3 --node_rank $R t.py\"",
+    ),
+    ("NC631", ONE_EACH, "R=$SLURM_NODEID\nR=2\nsrun python t.py $R"),
+    ("NC644", ONE_EACH, "MASTER_ADDR=$(hostname)\nsrun torchrun --master_addr $MASTER_ADDR t.py"),
+    ("NC644", ONE_EACH, "MASTER_ADDR=$(hostname)\nexport MASTER_ADDR\nsrun python t.py"),
+    ("NC644", ONE_EACH, "set -a\nMASTER_ADDR=$(hostname)\nsrun python t.py"),
+    ("NC644", ONE_EACH, "declare -x MASTER_ADDR=$(hostname)\nsrun python t.py"),
+    ("NC627", GPU, "srun --overlap python serve.py &\nsrun --overlap python ask.py"),
+    ("NC627", GPU, "srun python a.py &\nwait\nsrun python b.py"),
+    (
+        "NC627",
+        GPUS,
+        "srun --exact -n1 -c1 --gpus=1 ./a &\nsrun --exact -n1 -c1 --gpus=1 ./b &\nwait",
+    ),
+    ("NC627", ONE_EACH, "srun -N1 -n1 ./a &\nsrun -N2 -n2 ./b"),
+    ("NC627", ONE_EACH, "srun -N1 -n1 -w $A ray start &\nsrun -N2 -n2 -x $A ray start &\nwait"),
+    ("NC606", "#SBATCH -p gpu --gres=gpu:a100:1", RUN),
+    ("NC612", f"{GPU} --time=00:05:00", RUN),
+    ("NC628", f"{GPU} --constraint=a100", RUN),
+    ("NC628", "#SBATCH -p cpu --constraint=avx512", "singularity exec x.sif python t.py"),
+    ("NC622", ONE_EACH, "srun torchrun --nnodes=1:3 --rdzv_endpoint=$H t.py"),
+    ("NC622", ONE_EACH, "srun -N1 -n1 torchrun --nnodes=1 t.py"),
+    ("NC622", "#SBATCH -p cpu -N 1 -n 2", "mpirun --oversubscribe -n 6 ./x"),
+    ("NC622", "#SBATCH -p cpu -N 1", "python t.py --num_nodes 27"),
+    ("NC623", "#SBATCH -p gpu --gpus-per-node=4 -N 1", "python t.py --devices 4 --gpu 3"),
+    ("NC642", ONE_EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=$H:$P t.py"),
+    ("NC634", f"{GPU}\n#SBATCH -o logs/%j.txt", f"mkdir -p $SLURM_SUBMIT_DIR/results\n{RUN}"),
+    ("NC634", f"{GPU}\n#SBATCH -o %j.txt", f"mkdir -p logs\n{RUN}"),
+    ("NC637", f"{GPU} -c 8", "OMP_NUM_THREADS=8 torchrun --nproc_per_node 1 t.py"),
+    ("NC638", GPU, "module load anaconda\nsource activate pt\npython t.py"),
+    ("NC643", GPU, "python t.py --stop \"<EOS>\" --form '<a> <b>'"),
+    ("NC643", GPU, "python t.py <in.txt >out.txt"),
+    ("NC643", GPU, "cat <<END\nuse it as x <NAME> y\nEND"),
+    ("NC645", GPU, 'echo "usage: $0 FILE"\npython t.py'),
+    ("NC645", GPU, 'if [ -z "$SLURM_JOB_ID" ]; then\n  cd "$(dirname "$0")"\nfi'),
+    ("NC646", GPU, "set -euo pipefail\npython t.py | tee log"),
+    ("NC646", GPU, "set -e\nls | tee log"),
+    ("NC647", GPU, "until curl -s localhost; do\n  kill -0 $! || exit 1\n  sleep 5\ndone"),
+    ("NC647", GPU, "n=0\nuntil curl -s localhost; do\n  n=$((n + 1))\n  sleep 5\ndone"),
+    ("NC647", GPU, "for i in 1 2 3; do\n  curl -s localhost && break\n  sleep 1\ndone"),
+    ("NC648", GPU, "export NCCL_IB_DISABLE=1\npython t.py"),
+    ("NC649", GPU, "python t.py \\\n  --a 1 \\\n  --lr 2"),
+    ("NC649", GPU, "python t.py --a 1\ncat <<END\n  --lr 2\nEND"),
+    ("NC650", ONE_EACH, "a=($(scontrol show hostnames $SLURM_JOB_NODELIST))"),
+    ("NC133", "#SBATCH -p gpu -N 1 --gpus-per-node=4", "torchrun --nproc_per_node 4 t.py"),
 ]
 
 CARRIERS = [
@@ -147,3 +291,46 @@ def test_defect(
     found = [(one.finding.code, one.place.line) for one in checked.findings]
     assert (code, line) in found
     assert {one.finding.code for one in checked.findings if one.finding.refuses} <= {code}
+
+
+@pytest.mark.parametrize("carrier", range(len(CARRIERS)))
+@pytest.mark.parametrize("number", range(len(RIGHT)))
+def test_right_neighbour(
+    number: int, carrier: int, small: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, directives, commands = RIGHT[number]
+    text = CARRIERS[carrier].format(directives=directives, commands=commands)
+    findings = check_text("job.sh", text, small, small.clusters["small"]).findings
+    assert code not in {one.finding.code for one in findings}
+
+
+@pytest.mark.parametrize(
+    ("line", "severity"),
+    [
+        ("#!/bin/sh –l", "error"),
+        ("#!/bin/bash —l", "error"),
+        ("#!/bin/bash -l -x", "error"),
+        ("#!/bin/bash # a training", "error"),
+        ("#!/usr/bin/env bash -l", "error"),
+        ("#!bin/bash", "error"),
+        ("#!/bin/bsh", "error"),
+        ("#!/bin/sh", "note"),
+        ("#!/bin/bash", ""),
+        ("#! /bin/bash -le ", ""),
+        ("#!/usr/bin/env bash", ""),
+        ("#!/usr/bin/env -S bash -l", ""),
+        ("#!/usr/bin/env python3", ""),
+    ],
+)
+def test_first_line(line: str, severity: str, small: Catalog) -> None:
+    text = f"{line}\n{GPU}\nsource env.sh\npython t.py\n"
+    found = check_text("job.sh", text, small, small.clusters["small"]).findings
+    assert "".join(one.finding.severity for one in found if one.finding.code == "NC617") == severity
+
+
+@pytest.mark.parametrize(("before", "found"), [("", True), ("PATH=$HOME/conda/bin:$PATH\n", False)])
+def test_source_activate(before: str, found: bool, small: Catalog) -> None:
+    text = f"#!/bin/bash\n{GPU}\n{before}source activate pt\npython t.py\n"
+    findings = check_text("job.sh", text, small, small.clusters["small"]).findings
+    assert ("NC638" in {one.finding.code for one in findings}) == found

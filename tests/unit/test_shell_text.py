@@ -31,7 +31,15 @@ def only(text: str) -> Command:
         ("A='1 2'; x $A", "2"),
         ("A='1 2'; x p$A", None),
         ("A='1 *'; x $A", None),
-        ("A=1; A=2; x $A", None),
+        ("A=1; A=2; x $A", "2"),
+        ("A=1; A=$A,2; A+=,3; x $A", "1,2,3"),
+        ("A=1; if y; then A=2; fi; x $A", None),
+        ("A=1; source v/bin/activate; x $A", "1"),
+        ("A=2; x $((A * 3 - 1))", "5"),
+        ("x $((7 / B))", None),
+        ("A=2; x ${A:-1}", "2"),
+        ("A=(a 'b c'); A+=(d); x \"${A[@]}\"", "d"),
+        ("A='a $B'; x $A", "$B"),
         ("if y; then A=1; fi; x $A", None),
         ("for A in 1; do x $A; done", None),
         ("A=1; source env.sh; x $A", None),
@@ -193,3 +201,26 @@ def test_a_character_behind_a_brace(begin: str, character: str) -> None:
     (command,) = read_shell(text).commands
     assert command.words[0].raw == "echo"
     assert text[:-1].endswith(command.words[-1].raw)
+
+
+@pytest.mark.parametrize(
+    ("text", "outlines"),
+    [
+        ('L="a --n $N b"; L="$L -c"; srun $L t.py', ["srun", "a", "--n", "\0", "b", "-c", "t.py"]),
+        ('x --e=localhost:$P "$A/b"', ["x", "--e=localhost:\0", "\0/b"]),
+        ('L=(a --n $N); srun "${L[@]}" t.py', ["srun", "a", "--n", "\0", "t.py"]),
+    ],
+)
+def test_what_is_known_of_a_word(text: str, outlines: List[str]) -> None:
+    assert [word.outline for word in only(text).words] == outlines
+
+
+def test_where_a_value_comes_from() -> None:
+    command = only('R=$SLURM_NODEID; C="a $R"; srun bash -c "$C; b"')
+    assert command.words[-1].names == ("C", "R", "SLURM_NODEID")
+    assert command.words[-1].text == "a $R; b"
+
+
+def test_a_function_is_called_with_later_values() -> None:
+    (first, *_) = read_shell("A=1\nf() { x $A; }\nA=2; f; f").commands
+    assert first.words[-1].value is None

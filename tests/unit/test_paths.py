@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
@@ -22,10 +23,9 @@ def test_xdg_directories(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     variable: str,
-    function: object,
+    function: Callable[[], str],
     below_home: str,
 ) -> None:
-    assert callable(function)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv(variable, "/elsewhere")
     assert function() == "/elsewhere/neuronctl"

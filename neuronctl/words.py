@@ -28,6 +28,20 @@ def verb(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
+def percent(share: float) -> str:
+    """Of a share of 1: ``40 %``."""
+    return f"{100 * share:.0f} %"
+
+
+def amount(size: float) -> str:
+    """Of bytes: ``512 KiB``, ``1.5 GiB``."""
+    units = iter(("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+    unit = next(units)
+    while size >= 1024 and unit != "PiB":
+        size, unit = size / 1024, next(units)
+    return f"{size:.0f} {unit}" if size >= 100 or unit == "B" else f"{size:.1f} {unit}"
+
+
 def utc(moment: Optional[int]) -> Optional[str]:
     """Format seconds since the epoch the way all JSON output does: ISO 8601, UTC."""
     return None if moment is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))

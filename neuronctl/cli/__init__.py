@@ -40,6 +40,7 @@ SECTIONS = {
     "Look back": {
         "history": "List recorded submissions.",
         "show": "Show everything known about one job.",
+        "report": "Show what a job did with its GPUs, cores and memory.",
         "diff": "Compare the plans and scripts of two jobs.",
         "resubmit": "Submit a recorded job again.",
     },

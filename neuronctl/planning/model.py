@@ -17,6 +17,9 @@ from neuronctl.shell import CommandWord, Shell, is_reference
 from neuronctl.units import split_signal
 from neuronctl.words import counted
 
+MONITOR_INTERVAL = 10
+"""Seconds: the sampler then takes about 0.2 % of a core (docs/how-to/gpu-use.md)."""
+
 
 @dataclass(frozen=True)
 class Directive:
@@ -230,6 +233,13 @@ class JobPlan:
         In a job with steps, every one: each step may have another launcher.
         """
         return "" if self.steps else self.launcher.marks
+
+    @property
+    def monitor_interval(self) -> Optional[int]:
+        """Seconds between two samples of what the job does with its nodes; None: no samples."""
+        if not self.request.monitor:
+            return None
+        return self.request.monitor_interval or MONITOR_INTERVAL
 
     @property
     def passes_signal(self) -> bool:

@@ -40,16 +40,8 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
     known: the launch of ``plan`` itself.
     """
     launches = plan.steps[0].launches if plan.steps else plan.launches
-    srun: List[CommandWord] = []
-    if plan.most_nodes > 1 and any(launch.launcher.distributed for launch in plan.launches):
-        nodes = plan.node_count
-        srun += ["srun", Shell(f"--nodes={nodes}"), Shell(f"--ntasks={nodes}")]
-        srun.append("--ntasks-per-node=1")
-        # --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
-        # ("Invalid generic resource") right after a step that had held the GPUs.
-        srun += ["--cpus-per-task=1", "--overlap"]
-        srun.append("--kill-on-bad-exit=0")  # every node is to report what it lacks
-        srun += plan.cluster.policy.srun_options
+    several = plan.most_nodes > 1 and any(one.launcher.distributed for one in plan.launches)
+    srun = once_per_node(plan) if several else ""
     image = plan.request.container
     files: List[str] = []
     outside: List[CommandWord] = [*plan.wrapping.prefix[:1]]
@@ -74,7 +66,7 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
         inside = [] if plan.request.container_run else inside
     programs = _programs(outside, files)
     return Checks(
-        srun=join(srun),
+        srun=srun,
         programs=programs,
         files=tuple(dict.fromkeys(files)),
         binds=_sources(plan),
@@ -83,6 +75,19 @@ def checks(plan: JobPlan, known: LaunchParts) -> Checks:
         inside=_programs(inside, files) if enter else (),
         ssh=bool(srun) and any(launch.launcher.ssh for launch in plan.launches),
     )
+
+
+def once_per_node(plan: JobPlan) -> str:
+    """The srun that starts something once on each node of the job, beside its other steps.
+
+    --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
+    ("Invalid generic resource") right after a step that had held the GPUs.
+    """
+    nodes = plan.node_count
+    srun: List[CommandWord] = ["srun", Shell(f"--nodes={nodes}"), Shell(f"--ntasks={nodes}")]
+    srun += ["--ntasks-per-node=1", "--cpus-per-task=1", "--overlap"]
+    srun.append("--kill-on-bad-exit=0")  # no node's failure is another's
+    return join([*srun, *plan.cluster.policy.srun_options])
 
 
 def _program(words: Sequence[str]) -> List[CommandWord]:

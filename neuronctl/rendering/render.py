@@ -13,7 +13,7 @@ from neuronctl.frozen import dataclass, replace
 from neuronctl.planning import Directive, JobPlan
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.launch_command import Launch, launch_of, launch_parts
-from neuronctl.rendering.preflight import checks
+from neuronctl.rendering.preflight import checks, once_per_node
 from neuronctl.rendering.template_errors import refuse_what_vanishes, reported
 from neuronctl.shell import quote
 
@@ -40,10 +40,15 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
     meets = plan.rendezvous and plan.most_nodes > 1
     calls = ["meet_on_first_node"] if meets else []
     calls += ["check_nodes || exit 1"] if looks else []
+    monitor = plan.monitor_interval
+    calls += ["monitor_nodes"] if monitor else []
     calls += [step.call for step in steps]
     calls_later = plan.in_background or bool(launch.helpers)
     inside = _inside(
-        rendezvous=meets, preflight=looks and (checked.srun or calls_later), launch=calls_later
+        rendezvous=meets,
+        preflight=looks and (checked.srun or calls_later or monitor),
+        monitor=monitor,
+        launch=calls_later,
     )
     functions = [text for step in steps for run in step.runs for text in run.functions]
     command = launch.command("    " if inside else "")
@@ -65,6 +70,8 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None) -> str:
         before=parts.before,
         checks=checked,
         looks=looks,
+        monitor=monitor,
+        monitor_srun=once_per_node(plan) if monitor and plan.most_nodes > 1 else "",
         inside=inside,
         calls=calls,
         setup=_users_lines(setup) if setup and "environment" in inside else setup,
@@ -155,7 +162,7 @@ def _render(
         return text
 
 
-_BLOCKS = ("rendezvous", "environment", "preflight", "launch")
+_BLOCKS = ("rendezvous", "environment", "preflight", "monitor", "launch")
 
 
 def _inside(**calls_helpers: object) -> Tuple[str, ...]:

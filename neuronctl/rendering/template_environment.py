@@ -47,6 +47,14 @@ def for_launchers() -> jinja2.Environment:
     return _environment("launchers", directories(), _cache())
 
 
+def for_pages() -> jinja2.Environment:
+    """The environment of the shipped pages, in which ``{{ value }}`` is escaped for HTML."""
+    loader = jinja2.FileSystemLoader(shipped_directory())
+    return jinja2.Environment(
+        loader=loader, undefined=jinja2.StrictUndefined, autoescape=True, **_SYNTAX
+    )
+
+
 @functools.lru_cache(maxsize=8)
 def _environment(
     kind: str, directories: Tuple[str, ...], cache: Optional[str]

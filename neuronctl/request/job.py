@@ -253,6 +253,17 @@ class JobRequest:
         "--[no-]preflight", "Check the nodes before the launch (the default).", batch_only=True
     )
     """None: only with several nodes."""
+    monitor: Optional[bool] = _job(
+        "--[no-]monitor",
+        "Sample the use of GPUs, cores, and memory for 'neuronctl report'.",
+        batch_only=True,
+    )
+    monitor_interval: Optional[int] = _job(
+        "--monitor-interval SECONDS",
+        "Seconds between two samples (default: 10).",
+        values.count,
+        batch_only=True,
+    )
     env: Tuple[Tuple[str, str], ...] = _environment(
         "--env NAME=VALUE...", "Export a variable; NAME alone uses its current value.", values.env
     )

@@ -1,0 +1,1 @@
+"""What a job did with its GPUs, cores, and memory: its samples, figures, and advice."""

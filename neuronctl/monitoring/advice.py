@@ -1,0 +1,247 @@
+"""What a job's figures say that its owner could do: one small function for each advice."""
+
+from __future__ import annotations
+
+from typing import Callable, List, Optional, Sequence, Tuple
+
+from neuronctl.frozen import dataclass
+from neuronctl.monitoring.samples import GpuUse, NodeUse
+from neuronctl.slurm.job_usage import AccountedUse
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.units import UNLIMITED, format_time, hosts
+from neuronctl.words import amount, counted, duration, percent
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """From when on something is worth a word. Shares are of 1, times are seconds.
+
+    The shares for GPUs and time are those of Princeton's jobstats (its config.py, 2026).
+    """
+
+    samples: int = 10
+    gpu_use: float = 0.15
+    gpu_idle: float = 0.3
+    idle_stretch: int = 600
+    apart: float = 0.3
+    clock: float = 0.8
+    slowed: float = 0.1
+    gpu_memory: float = 0.15
+    cores_busy: float = 0.25
+    time_used: float = 0.1
+    least_limit: int = 3600
+    full_in: int = 48 * 3600
+
+
+@dataclass(frozen=True)
+class JobUse:
+    """A job and what its nodes wrote of it. accounted: what Slurm has of one that wrote nothing."""
+
+    status: JobStatus
+    nodes: Tuple[NodeUse, ...] = ()
+    accounted: Optional[AccountedUse] = None
+
+    @property
+    def gpus(self) -> Tuple[GpuUse, ...]:
+        return tuple(gpu for node in self.nodes for gpu in node.gpus)
+
+    @property
+    def told(self) -> Tuple[GpuUse, ...]:
+        """The GPUs whose use is known."""
+        return tuple(gpu for gpu in self.gpus if gpu.use is not None)
+
+    @property
+    def use(self) -> Optional[float]:
+        """Percent of use, over all GPUs and the time that was sampled."""
+        return mean([gpu.use for gpu in self.told if gpu.use is not None])
+
+    @property
+    def idle(self) -> Optional[float]:
+        return mean([gpu.idle for gpu in self.told if gpu.idle is not None])
+
+    @property
+    def cores(self) -> int:
+        """Cores held; 0 where that is not known."""
+        if self.accounted is not None:
+            return self.accounted.cores or 0
+        return sum(node.cores or 0 for node in self.nodes)
+
+    @property
+    def cores_busy(self) -> Optional[float]:
+        """Cores in use, on average, on all nodes together."""
+        if self.accounted is not None:
+            return self.accounted.cores_busy
+        known = [node.cores_busy for node in self.nodes if node.cores_busy is not None]
+        return sum(known) if known else None
+
+    @property
+    def silent(self) -> int:
+        """How many of the job's nodes wrote no sample."""
+        held = len(hosts(self.status.node_list)) or self.status.nodes or 0
+        return max(0, held - len(self.nodes))
+
+    def place(self, gpu: GpuUse) -> str:
+        """``GPU 3``, ``GPU 3 of gpu30`` where there are several nodes."""
+        return f"GPU {gpu.index}" + (f" of {gpu.node}" if len(self.nodes) > 1 else "")
+
+
+def mean(values: Sequence[float]) -> Optional[float]:
+    """None of nothing."""
+    return sum(values) / len(values) if values else None
+
+
+Advice = Callable[[JobUse, Thresholds], Optional[str]]
+
+
+def _unused(job: JobUse, limits: Thresholds) -> Optional[str]:
+    unused, known = [gpu for gpu in job.told if gpu.never_used], len(job.told)
+    if not 0 < len(unused) < known:
+        return None
+    names = ", ".join(job.place(gpu) for gpu in unused[:4]) + (", …" if len(unused) > 4 else "")
+    return (
+        f"{len(unused)} of {known} GPUs were never used ({names}): let the program use them, or "
+        f"request {known - len(unused)}"
+    )
+
+
+def _no_gpu(job: JobUse, limits: Thresholds) -> Optional[str]:
+    if not job.told or not all(gpu.never_used for gpu in job.told):
+        return None
+    return (
+        "no GPU was ever used: the program runs on the CPU (for PyTorch, look at "
+        "torch.cuda.is_available() in the job), or needs no GPU"
+    )
+
+
+def _data_loading(job: JobUse, limits: Thresholds) -> Optional[str]:
+    used = [gpu for gpu in job.told if not gpu.never_used]
+    idle = mean([gpu.idle for gpu in used if gpu.idle is not None])
+    busy = job.cores_busy
+    if idle is None or idle < limits.gpu_idle or busy is None or not job.cores:
+        return None
+    if busy > limits.cores_busy * job.cores:
+        return (
+            f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of "
+            f"{job.cores} cores were busy: they wait for the CPU, so prepare the data beforehand"
+        )
+    return (
+        f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of {job.cores} "
+        "cores were busy: they wait for data; give the data loader more workers, or read from a "
+        "faster disk"
+    )
+
+
+def _idle_stretch(job: JobUse, limits: Thresholds) -> Optional[str]:
+    used = [gpu for gpu in job.told if not gpu.never_used]
+    longest = max(used, key=lambda gpu: gpu.longest_idle, default=None)
+    if longest is None or longest.longest_idle < limits.idle_stretch:
+        return None
+    if not job.nodes or longest.idle_since is None:
+        return None
+    begun = longest.idle_since - min(node.first for node in job.nodes)
+    when = "at the start" if begun < 60 else f"from {duration(begun)} after the start on"
+    return (
+        f"{job.place(longest)} was idle for {duration(longest.longest_idle)} at a stretch, {when}"
+    )
+
+
+def _apart(job: JobUse, limits: Thresholds) -> Optional[str]:
+    used = sorted((gpu for gpu in job.told if not gpu.never_used), key=lambda gpu: gpu.use or 0.0)
+    if len(used) < 2:
+        return None
+    worst, middle = used[0], used[len(used) // 2]
+    apart = ((middle.use or 0) - (worst.use or 0)) / 100
+    if apart < limits.apart:
+        return None
+    return (
+        f"{job.place(worst)} was used {worst.use:.0f} % of the time, the others about "
+        f"{middle.use:.0f} %: the work is not shared evenly"
+    )
+
+
+def _slow(job: JobUse, limits: Thresholds) -> Optional[str]:
+    bad = [
+        (gpu, {name: share for name, share in gpu.slowed.items() if name != "power limit"})
+        for gpu in job.gpus
+        if gpu.clock is not None and gpu.clock < limits.clock
+    ]
+    for gpu, reasons in bad:
+        if reasons and max(reasons.values()) > limits.slowed:
+            why = max(reasons, key=lambda name: reasons[name])
+            heat = "" if gpu.temperature is None else f", {gpu.temperature:.0f} C at most"
+            return (
+                f"{job.place(gpu)} ran at {percent(gpu.clock or 0)} of its clock while in use "
+                f"({why}{heat}): tell your site's support, and leave the node out with -x "
+                f"{gpu.node}"
+            )
+    return None
+
+
+def _errors(job: JobUse, limits: Thresholds) -> Optional[str]:
+    for gpu in job.gpus:
+        if gpu.errors:
+            return (
+                f"{job.place(gpu)} had {counted(gpu.errors, 'uncorrected memory error')}: do not "
+                f"trust what it computed; tell your site's support, and leave the node out with "
+                f"-x {gpu.node}"
+            )
+    return None
+
+
+def _small(job: JobUse, limits: Thresholds) -> Optional[str]:
+    used = [gpu for gpu in job.told if not gpu.never_used and gpu.memory and gpu.memory_peak]
+    shares = [(gpu.memory_peak or 0) / (gpu.memory or 1) for gpu in used]
+    use = mean([gpu.use or 0.0 for gpu in used])
+    if not shares or use is None or max(shares) > limits.gpu_memory:
+        return None
+    if use > 100 * (1 - limits.gpu_use):
+        return None
+    return (
+        f"at most {percent(max(shares))} of the GPUs' memory was used, and the GPUs "
+        f"{use:.0f} % of the time: a larger batch, or a smaller GPU"
+    )
+
+
+def _fills(job: JobUse, limits: Thresholds) -> Optional[str]:
+    for node in job.nodes:
+        if not node.grows or node.memory is None:
+            continue
+        left = node.memory - node.memory_peak
+        seconds = left / node.grows * 3600
+        if node.grows > 0 and seconds < limits.full_in:
+            on = f" on {node.node}" if len(job.nodes) > 1 else ""
+            return (
+                f"memory{on} grows by {amount(node.grows)} an hour, to {amount(node.memory_peak)} "
+                f"of {amount(node.memory)}: full in {duration(int(max(seconds, 0)))}"
+            )
+    return None
+
+
+def _early(job: JobUse, limits: Thresholds) -> Optional[str]:
+    status = job.status
+    used, limit = status.elapsed, status.time_limit
+    if status.state != "COMPLETED" or not used or not limit or limit == UNLIMITED:
+        return None
+    if limit < limits.least_limit or used > limits.time_used * limit:
+        return None
+    enough = max(600, -(-used * 2 // 600) * 600)
+    return (
+        f"it ended after {duration(used)} of {duration(limit)}: with --time {format_time(enough)} "
+        "such a job may start sooner"
+    )
+
+
+ADVICE: Tuple[Advice, ...] = (
+    *(_errors, _no_gpu, _unused, _slow, _data_loading, _idle_stretch, _apart, _small, _fills),
+    _early,
+)
+
+
+LIMITS = Thresholds()
+
+
+def advise(job: JobUse, limits: Thresholds = LIMITS) -> List[str]:
+    """All that there is to say of a job; of its samples only where there are enough."""
+    enough = max((node.samples for node in job.nodes), default=0) >= limits.samples
+    known = ADVICE if enough else (_early,)
+    return [text for one in known if (text := one(job, limits))]

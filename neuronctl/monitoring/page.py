@@ -1,0 +1,126 @@
+"""The page of a job's report: one file, which a browser opens without a network."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+from neuronctl.frozen import dataclass
+from neuronctl.monitoring.advice import JobUse, advise
+from neuronctl.monitoring.samples import PARTS, Curve
+from neuronctl.rendering.template_environment import for_pages
+from neuronctl.words import amount, duration, moment, percent
+
+_TALL = 40
+_MOST_CURVES = 32
+"""Above so many GPUs, each is a row of a heat map."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of the page: of what, in words for those who do not see it, and as SVG has it.
+
+    points: polylines, one for each stretch without a gap. cells: (from, parts, share of the
+    highest), for a heat map.
+    """
+
+    title: str
+    words: str
+    points: Tuple[str, ...]
+    cells: Tuple[Tuple[int, int, float], ...]
+
+
+def report_page(job: JobUse, figures: List[Tuple[str, str]]) -> str:
+    """The page as HTML. figures: what is known of the whole job, in words."""
+    gpus = [
+        _line(
+            job.place(gpu),
+            f"in use {percent((gpu.use or 0) / 100)}, idle {percent(gpu.idle or 0)} of the time"
+            if gpu.use is not None
+            else "use not known",
+            gpu.curve,
+            100,
+        )
+        for gpu in job.gpus
+    ]
+    gpu_memory = [
+        _line(
+            job.place(gpu),
+            f"at most {(gpu.memory_peak or 0) / 1024:.1f} GiB",
+            gpu.memory_curve,
+            gpu.memory or 1,
+        )
+        for gpu in job.gpus
+        if gpu.memory_peak is not None
+    ]
+    cores = [
+        _line(
+            node.node,
+            f"{node.cores_busy or 0:.1f} of {node.cores or '?'} cores busy",
+            node.curve,
+            node.cores or _most(node.curve),
+        )
+        for node in job.nodes
+    ]
+    memory = [
+        _line(
+            node.node,
+            f"at most {amount(node.memory_peak)}",
+            node.memory_curve,
+            node.memory or node.memory_peak or 1,
+        )
+        for node in job.nodes
+    ]
+    first = min((node.first for node in job.nodes), default=0)
+    last = max((node.last for node in job.nodes), default=0)
+    sections = [
+        ("GPU use", "100 % is the top: a kernel ran all the time", gpus),
+        ("GPU memory", "the top is all of the GPU's memory", gpu_memory),
+        ("Cores in use", "the top is all cores that the job held", cores),
+        ("Memory", "the top is what the job may use, or its own peak", memory),
+    ]
+    return (
+        for_pages()
+        .get_template("report.html.j2")
+        .render(
+            job=job.status,
+            figures=figures,
+            advice=[f"{text[0].upper()}{text[1:]}." for text in advise(job)],
+            sections=[section for section in sections if section[2]],
+            heat=len(job.gpus) > _MOST_CURVES or len(job.nodes) > _MOST_CURVES,
+            parts=PARTS,
+            tall=_TALL,
+            begin=moment(first),
+            end=moment(last),
+            took=duration(last - first),
+        )
+    )
+
+
+def _most(curve: Curve) -> float:
+    return max((value for value in curve if value is not None), default=1) or 1
+
+
+def _line(title: str, words: str, curve: Curve, most: float) -> Line:
+    stretches: List[List[str]] = [[]]
+    cells: List[Tuple[int, int, float]] = []
+    wide = max(1, PARTS // 60)
+    for part, value in enumerate(curve):
+        if value is None:
+            stretches.append([])
+            continue
+        share = min(1.0, max(0.0, value / most))
+        stretches[-1].append(f"{part},{_TALL - share * _TALL:.1f}")
+    for start in range(0, len(curve), wide):
+        known = [value for value in curve[start : start + wide] if value is not None]
+        if known:
+            cells.append((start, wide, round(min(1.0, sum(known) / len(known) / most), 2)))
+    points = tuple(
+        " ".join(stretch if len(stretch) > 1 else stretch * 2) for stretch in stretches if stretch
+    )
+    return Line(title, words, _joined(points, curve), tuple(cells))
+
+
+def _joined(points: Tuple[str, ...], curve: Curve) -> Tuple[str, ...]:
+    """One line where samples are rarer than the parts of the curve: what is between is no gap."""
+    known = sum(value is not None for value in curve)
+    return (" ".join(points),) if points and known < PARTS // 2 else points

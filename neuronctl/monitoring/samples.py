@@ -1,0 +1,528 @@
+"""The samples that a job's nodes wrote beside its log, read in one pass and in little memory.
+
+templates/monitor.j2 writes them. ``NODE.csv`` has the node's figures, one line a sample, and
+``NODE.gpus.csv`` what nvidia-smi printed, one line a GPU and sample. Columns are found by the names
+in each file's header, with their units.
+"""
+
+from __future__ import annotations
+
+import calendar
+import itertools
+import math
+import os
+import re
+import time
+from array import array
+from collections import Counter
+from typing import BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.files import open_regular
+from neuronctl.frozen import dataclass, field
+
+PARTS = 240
+"""Into how many equal parts of time a curve is divided."""
+
+IDLE = 1.0
+"""Percent of use up to which a GPU counts as idle in a sample."""
+
+Curve = Tuple[Optional[float], ...]
+"""The mean in each of PARTS parts of the time that was sampled; None: no sample fell into it."""
+
+SLOWED = {
+    0x4: "power limit",
+    0x8: "hardware slowdown",
+    0x20: "heat (software)",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+}
+"""Why a GPU runs below its clock, by NVML's bits (nvmlClocksEventReasons)."""
+
+_MOST_NODES = 4096
+_LONGEST_LINE = 4096
+_NO_LIMIT = 1 << 50  # what version 1 of control groups says where there is no limit is more
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """One GPU of a job. None: nvidia-smi did not say.
+
+    use: mean percent of time in which a kernel ran; idle: share of the samples without one;
+    longest_idle: seconds, from idle_since (epoch). memory_peak, memory: MiB. power: mean in W.
+    temperature: the highest in C. clock: mean share of its highest clock while it was in use.
+    slowed: share of the samples by reason. errors: uncorrected ECC errors since the first sample.
+    """
+
+    node: str
+    index: str
+    samples: int
+    use: Optional[float] = None
+    idle: Optional[float] = None
+    longest_idle: int = 0
+    idle_since: Optional[int] = None
+    memory_peak: Optional[float] = None
+    memory: Optional[float] = None
+    power: Optional[float] = None
+    temperature: Optional[float] = None
+    clock: Optional[float] = None
+    slowed: Mapping[str, float] = field(default_factory=dict)
+    errors: int = 0
+    curve: Curve = ()
+    memory_curve: Curve = ()
+
+    @property
+    def never_used(self) -> bool:
+        return self.idle is not None and self.idle >= 1
+
+
+@dataclass(frozen=True)
+class NodeUse:
+    """One node of a job. Times are epoch seconds, amounts are bytes; None: not known.
+
+    cores, memory: what the job holds there. cpu: CPU time in seconds. memory_peak: without page
+    cache. grows: bytes an hour by which memory grew in the second half. read, written: by system
+    calls of the job's processes. received, sent: by the whole node. silent: seconds without the
+    samples that were due. curve: cores in use.
+    """
+
+    node: str
+    samples: int
+    first: int
+    last: int
+    every: float
+    cores: Optional[int] = None
+    memory: Optional[int] = None
+    cpu: float = 0.0
+    memory_peak: float = 0.0
+    grows: Optional[float] = None
+    read: float = 0.0
+    written: float = 0.0
+    received: float = 0.0
+    sent: float = 0.0
+    silent: float = 0.0
+    curve: Curve = ()
+    memory_curve: Curve = ()
+    gpus: Tuple[GpuUse, ...] = ()
+
+    @property
+    def cores_busy(self) -> Optional[float]:
+        """How many cores were in use, on average; None below two samples."""
+        return self.cpu / (self.last - self.first) if self.last > self.first else None
+
+
+def folder_of(log: str) -> str:
+    """Where the samples of the job with this log lie."""
+    return f"{log}.samples"
+
+
+def read_samples(folder: str) -> Tuple[NodeUse, ...]:
+    """All nodes that wrote samples, by name; empty where there are none. Raises OSError."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".csv"))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    names = [name for name in names if not name.endswith(".gpus.csv")][:_MOST_NODES]
+    paths = [os.path.join(folder, name) for name in names]
+    spans = [span for span in map(_span, paths) if span is not None]
+    if not spans:
+        return ()
+    axis = _Axis(min(first for first, _ in spans), max(last for _, last in spans))
+    found = (_read_node(path, axis) for path in paths)
+    return tuple(sorted((node for node in found if node is not None), key=lambda one: one.node))
+
+
+# ------------------------------------------------------------------------- reading
+
+
+class _Axis:
+    """Time, divided into PARTS."""
+
+    def __init__(self, first: float, last: float) -> None:
+        self.first = first
+        self.scale = PARTS / (max(last - first, 1) + 1)
+
+    def curve_of(self, times: Sequence[float], values: Sequence[float]) -> Curve:
+        """The means of values by their times, which are seconds since the first sample."""
+        sums, counts = [0.0] * PARTS, [0] * PARTS
+        for now, value in zip(times, values):
+            if value == value and now == now:
+                part = int(now * self.scale)
+                if 0 <= part < PARTS:
+                    sums[part] += value
+                    counts[part] += 1
+        return tuple(round(one / count, 4) if count else None for one, count in zip(sums, counts))
+
+
+class _Numbers(Dict[str, float]):
+    """The numbers of texts, each read once; NaN for a text that is none, such as ``[N/A]``."""
+
+    def __missing__(self, text: str) -> float:
+        try:
+            number = float(int(text, 16)) if text[:2] == "0x" else float(text)
+        except (OverflowError, ValueError):
+            number = math.nan
+        if math.isinf(number):
+            number = math.nan
+        if len(self) > _MOST_TEXTS:
+            self.clear()
+        self[text] = number
+        return number
+
+
+_MOST_TEXTS = 100_000
+"""More than a file of samples has; there may be anything in it."""
+
+
+def _blocks(file: BinaryIO) -> Iterator[List[str]]:
+    """The lines of a file, some thousand at a time, without what is still being written.
+
+    What is too long for a line is skipped: it may be anybody's file.
+    """
+    rest = b""
+    while True:
+        read = file.read(1 << 20)
+        if not read:
+            return
+        *lines, rest = (rest + read).split(b"\n")
+        if len(rest) > _LONGEST_LINE:
+            rest = b"\xff"
+        if lines:
+            yield b"\n".join(lines).decode("ascii", "replace").split("\n")
+
+
+def _lines(file: BinaryIO) -> Iterator[str]:
+    return itertools.chain.from_iterable(_blocks(file))
+
+
+def _columns(line: str) -> Dict[str, int]:
+    """``{"power.draw": 3}``: where a header has which figure, without units that are as expected.
+
+    A column in another unit counts as absent.
+    """
+    found = {}
+    for place, title in enumerate(line.split(",")):
+        match = re.fullmatch(r" *([\w.]+)(?: \[(.*)\])? *", title)
+        if match is not None and match[2] in (None, _UNITS.get(match[1])):
+            found[match[1]] = place
+    return found
+
+
+_UNITS = {
+    **{name: "s" for name in ("time", "cpu")},
+    **{name: "B" for name in ("memory", "read", "written", "received", "sent")},
+    **{"utilization.gpu": "%", "memory.used": "MiB", "memory.total": "MiB", "power.draw": "W"},
+    **{name: "MHz" for name in ("clocks.sm", "clocks.current.sm", "clocks.max.sm")},
+}
+
+
+def _span(path: str) -> Optional[Tuple[float, float]]:
+    """When a node's first and last samples were taken."""
+    try:
+        with open_regular(path) as file:
+            head = file.read(_LONGEST_LINE).decode("ascii", "replace").split("\n")
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _LONGEST_LINE))
+            tail = file.read(_LONGEST_LINE).decode("ascii", "replace").split("\n")
+    except OSError:
+        return None
+    times = [float(match[0]) for line in (*head[:-1], *tail[:-1]) if (match := _TIME.match(line))]
+    return (min(times), max(times)) if times else None
+
+
+_TIME = re.compile(r"[0-9]{9,11}(?=,)")
+
+
+def _facts(line: str) -> Dict[str, str]:
+    """``# node=gpu30 cores=16``: what a node said of itself."""
+    return dict(re.findall(r"(\w+)=(\S+)", line)) if line.startswith("#") else {}
+
+
+def _read_node(path: str, axis: _Axis) -> Optional[NodeUse]:
+    try:
+        with open_regular(path) as file:
+            lines = _lines(file)
+            facts = _facts(next(lines, ""))
+            columns = _columns(next(lines, ""))
+            if not {"time", "cpu", "memory"} <= set(columns):
+                return None
+            node = _Node(facts, columns, axis)
+            for line in lines:
+                node.add(line)
+    except OSError:
+        return None
+    if not node.samples:
+        return None
+    gpus = _read_gpus(path[: -len(".csv")] + ".gpus.csv", node, axis)
+    return node.result(os.path.basename(path)[: -len(".csv")], gpus)
+
+
+class _Node:
+    """A node's figures while its samples are added."""
+
+    def __init__(self, facts: Mapping[str, str], columns: Mapping[str, int], axis: _Axis) -> None:
+        self.facts, self.columns, self.axis = facts, columns, axis
+        self.every = _positive(facts.get("every")) or 10.0
+        self.samples, self.first, self.last = 0, 0.0, 0.0
+        self.before: Dict[str, float] = {}
+        self.totals = dict.fromkeys(_COUNTERS, 0.0)
+        self.peak, self.silent = 0.0, 0.0
+        self.times, self.memory, self.busy = array("d"), array("d"), array("d")
+        self.numbers = _Numbers()
+
+    def add(self, line: str) -> None:
+        row = line.split(",")
+        if len(row) < len(self.columns):
+            return
+        values = {name: self.numbers[row[place]] for name, place in self.columns.items()}
+        now, memory = values["time"], values["memory"]
+        if not (memory == memory and now >= self.last):
+            return
+        passed = now - self.last if self.samples else 0.0
+        grown = {name: self._grown(name, values.get(name, math.nan)) for name in _COUNTERS}
+        for name, amount in grown.items():
+            self.totals[name] += amount
+        self.silent += passed if passed > 2.5 * self.every else 0.0
+        self.peak = max(self.peak, memory)
+        self.times.append(now - self.axis.first)
+        self.memory.append(memory)
+        self.busy.append(grown["cpu"] / passed if passed > 0 else math.nan)
+        self.first = self.first if self.samples else now
+        self.samples, self.last = self.samples + 1, now
+
+    def _grown(self, name: str, value: float) -> float:
+        """By how much a counter grew. It falls where processes have ended that were part of it."""
+        if value != value:
+            return 0.0
+        before = self.before.get(name, value)
+        self.before[name] = value
+        return max(0.0, value - before)
+
+    def result(self, name: str, gpus: Sequence[GpuUse]) -> NodeUse:
+        cores = _positive(self.facts.get("cores"))
+        memory = _bytes(self.facts.get("memory", ""))
+        curve = self.axis.curve_of(self.times, self.memory)
+        return NodeUse(
+            node=name,
+            samples=self.samples,
+            first=int(self.first),
+            last=int(self.last),
+            every=self.every,
+            cores=None if cores is None else int(cores),
+            memory=memory,
+            memory_peak=self.peak,
+            grows=_growth(curve, 3600 * self.axis.scale),
+            silent=self.silent,
+            curve=self.axis.curve_of(self.times, self.busy),
+            memory_curve=curve,
+            gpus=tuple(gpus),
+            **self.totals,
+        )
+
+
+_COUNTERS = ("cpu", "read", "written", "received", "sent")
+
+
+def _growth(curve: Curve, an_hour: float) -> Optional[float]:
+    """The slope of the second half of a curve, in its unit an hour, where it is a steady one."""
+    points = [(place, value) for place, value in enumerate(curve) if value is not None]
+    points = points[len(points) // 2 :]
+    if len(points) < 5:
+        return None
+    middle = sum(x for x, _ in points) / len(points)
+    mean = sum(y for _, y in points) / len(points)
+    spread = sum((x - middle) ** 2 for x, _ in points)
+    slope = sum((x - middle) * (y - mean) for x, y in points) / spread
+    total = sum((y - mean) ** 2 for _, y in points)
+    explained = slope * slope * spread / total if total else 0.0
+    return slope * an_hour if explained > 0.8 else None
+
+
+def _positive(text: Optional[str]) -> Optional[float]:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number > 0 else None
+
+
+def _bytes(text: str) -> Optional[int]:
+    """Bytes, or MB with an M behind them; None where there is no limit."""
+    match = re.fullmatch(r"([0-9]{1,20})(M?)", text)
+    amount = int(match[1]) << (20 if match[2] else 0) if match else 0
+    return amount if 0 < amount < _NO_LIMIT else None
+
+
+# ------------------------------------------------------------------------- GPUs
+
+
+def _read_gpus(path: str, node: _Node, axis: _Axis) -> List[GpuUse]:
+    """A million lines take seconds here: they are taken apart a block at a time."""
+    gpus: Dict[str, _Gpu] = {}
+    name = os.path.basename(path)[: -len(".gpus.csv")]
+    minutes = _Minutes(_positive(node.facts.get("start")) or node.first, axis.first)
+    numbers = _Numbers()
+    columns: Dict[str, int] = {}
+    try:
+        with open_regular(path) as file:
+            for block in _blocks(file):
+                if not columns:
+                    columns = _columns(block.pop(0))
+                    if not {"timestamp", "index", "utilization.gpu"} <= set(columns):
+                        return []
+                rows = [
+                    row for row in (line.split(", ") for line in block) if len(row) >= len(columns)
+                ]
+                by_gpu: Dict[str, List[List[str]]] = {}
+                for row in rows:
+                    by_gpu.setdefault(row[columns["index"]], []).append(row)
+                for index, own in by_gpu.items():
+                    if index in gpus or len(gpus) < _MOST_GPUS:
+                        gpus.setdefault(index, _Gpu(index)).add(own, columns, numbers, minutes)
+    except OSError:
+        return []
+    return [
+        gpu.result(name, axis) for _, gpu in sorted(gpus.items(), key=lambda item: _order(item[0]))
+    ]
+
+
+def _order(index: str) -> Tuple[int, str]:
+    return (int(index) if index.isdigit() else 1 << 30, index)
+
+
+_MOST_GPUS = 256
+
+_FIGURES = {
+    "use": ("utilization.gpu",),
+    "memory": ("memory.used",),
+    "whole": ("memory.total",),
+    "power": ("power.draw",),
+    "heat": ("temperature.gpu",),
+    "clock": ("clocks.sm", "clocks.current.sm"),
+    "most": ("clocks.max.sm",),
+    "reasons": ("clocks_event_reasons.active", "clocks_throttle_reasons.active"),
+    "errors": ("ecc.errors.uncorrected.volatile.total",),
+}
+"""What is read of a GPU, and the names in a header that drivers have for it."""
+
+
+class _Minutes(Dict[str, float]):
+    """The time of ``2026/11/24 18:40`` as seconds since the first sample of the job.
+
+    It is the node's local time, whose zone only that node knows. start: when the node's first
+    sample was taken, to within a few minutes. Zones differ by quarters of an hour.
+    """
+
+    def __init__(self, start: float, first: float) -> None:
+        super().__init__()
+        self._start = start
+        self._first = first
+        self._zone: Optional[float] = None
+
+    def __missing__(self, text: str) -> float:
+        try:
+            as_utc: float = calendar.timegm(time.strptime(text, "%Y/%m/%d %H:%M"))
+        except ValueError:
+            as_utc = math.nan
+        else:
+            if self._zone is None:
+                self._zone = round((as_utc - self._start) / 900) * 900.0
+            as_utc -= self._zone + self._first
+        if len(self) > _MOST_TEXTS:
+            self.clear()
+        self[text] = as_utc
+        return as_utc
+
+
+class _Gpu:
+    """The samples of one GPU, by column. times: seconds since the first of the job."""
+
+    def __init__(self, index: str) -> None:
+        self.index = index
+        self.times = array("f")
+        self.figures = {name: array("f") for name in _FIGURES}
+        self.reasons: Dict[int, int] = {}
+
+    def add(
+        self,
+        rows: Sequence[Sequence[str]],
+        columns: Mapping[str, int],
+        numbers: _Numbers,
+        minutes: _Minutes,
+    ) -> None:
+        texts = list(zip(*rows))
+        stamps = texts[columns["timestamp"]]
+        try:
+            self.times.extend([minutes[stamp[:16]] + float(stamp[17:]) for stamp in stamps])
+        except ValueError:
+            self.times.extend([minutes[stamp[:16]] + numbers[stamp[17:]] for stamp in stamps])
+        for name, titles in _FIGURES.items():
+            place = next((columns[title] for title in titles if title in columns), None)
+            if place is None:
+                continue
+            if name == "reasons":
+                for text, times in Counter(texts[place]).items():
+                    bits = numbers[text]
+                    if bits == bits:
+                        self.reasons[int(bits)] = self.reasons.get(int(bits), 0) + times
+            else:
+                try:
+                    self.figures[name].extend(array("f", map(float, texts[place])))
+                except (OverflowError, ValueError):  # [N/A], [Not Supported]
+                    self.figures[name].extend(map(numbers.__getitem__, texts[place]))
+
+    def result(self, node: str, axis: _Axis) -> GpuUse:
+        figures = {name: _told(values) for name, values in self.figures.items()}
+        use, memory, errors = figures["use"], figures["memory"], figures["errors"]
+        stretch, since = self._longest_idle()
+        samples = len(self.times)
+        slowed = {}
+        for bit, name in SLOWED.items():
+            count = sum(times for bits, times in self.reasons.items() if bits & bit)
+            if count:
+                slowed[name] = count / samples
+        return GpuUse(
+            node=node,
+            index=self.index,
+            samples=samples,
+            use=_mean(use),
+            idle=sum(one <= IDLE for one in use) / len(use) if use else None,
+            longest_idle=int(stretch),
+            idle_since=int(axis.first + since) if stretch else None,
+            memory_peak=max(memory, default=None),
+            memory=max(figures["whole"], default=None),
+            power=_mean(figures["power"]),
+            temperature=max(figures["heat"], default=None),
+            clock=self._clock(),
+            slowed=slowed,
+            errors=int(max(errors) - errors[0]) if errors else 0,
+            curve=axis.curve_of(self.times, self.figures["use"]),
+            memory_curve=axis.curve_of(self.times, self.figures["memory"]),
+        )
+
+    def _longest_idle(self) -> Tuple[float, float]:
+        """How long it was not used at a stretch, and from when on."""
+        longest, since, begun = 0.0, 0.0, math.nan
+        for now, use in zip(self.times, self.figures["use"]):
+            if use <= IDLE:
+                if begun != begun:
+                    begun = now
+                elif now - begun > longest:
+                    longest, since = now - begun, begun
+            elif begun == begun:
+                if now - begun > longest:
+                    longest, since = now - begun, begun
+                begun = math.nan
+        return longest, since
+
+    def _clock(self) -> Optional[float]:
+        rows = zip(*(self.figures[name] for name in ("use", "clock", "most")))
+        return _mean([clock / most for use, clock, most in rows if use > IDLE and clock * most > 0])
+
+
+def _told(values: Sequence[float]) -> List[float]:
+    """Those that are numbers."""
+    return [value for value in values if value == value]
+
+
+def _mean(values: Sequence[float]) -> Optional[float]:
+    return sum(values) / len(values) if values else None

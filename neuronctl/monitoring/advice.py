@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from neuronctl.frozen import dataclass
-from neuronctl.monitoring.samples import GpuUse, NodeUse
+from neuronctl.monitoring.samples import POWER_LIMIT, GpuUse, NodeUse
 from neuronctl.slurm.job_usage import AccountedUse
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.units import UNLIMITED, format_time, hosts
@@ -99,8 +99,8 @@ def _unused(job: JobUse, limits: Thresholds) -> Optional[str]:
         return None
     names = ", ".join(job.place(gpu) for gpu in unused[:4]) + (", …" if len(unused) > 4 else "")
     return (
-        f"{len(unused)} of {known} GPUs were never used ({names}): let the program use them, or "
-        f"request {known - len(unused)}"
+        f"{len(unused)} of {known} GPUs {'was' if len(unused) == 1 else 'were'} never used "
+        f"({names}): let the program use all, or request {known - len(unused)}"
     )
 
 
@@ -161,14 +161,14 @@ def _apart(job: JobUse, limits: Thresholds) -> Optional[str]:
 
 def _slow(job: JobUse, limits: Thresholds) -> Optional[str]:
     bad = [
-        (gpu, {name: share for name, share in gpu.slowed.items() if name != "power limit"})
+        (gpu, {name: share for name, share in gpu.slowed.items() if name != POWER_LIMIT})
         for gpu in job.gpus
         if gpu.clock is not None and gpu.clock < limits.clock
     ]
     for gpu, reasons in bad:
         if reasons and max(reasons.values()) > limits.slowed:
             why = max(reasons, key=lambda name: reasons[name])
-            heat = "" if gpu.temperature is None else f", {gpu.temperature:.0f} C at most"
+            heat = "" if gpu.temperature is None else f"; {gpu.temperature:.0f} C at most"
             return (
                 f"{job.place(gpu)} ran at {percent(gpu.clock or 0)} of its clock while in use "
                 f"({why}{heat}): tell your site's support, and leave the node out with -x "

@@ -34,7 +34,7 @@ def report_page(job: JobUse, figures: List[Tuple[str, str]]) -> str:
     gpus = [
         _line(
             job.place(gpu),
-            f"in use {percent((gpu.use or 0) / 100)}, idle {percent(gpu.idle or 0)} of the time"
+            f"in use {percent((gpu.use or 0) / 100)}, idle {percent(gpu.idle or 0)}"
             if gpu.use is not None
             else "use not known",
             gpu.curve,

@@ -29,11 +29,14 @@ IDLE = 1.0
 Curve = Tuple[Optional[float], ...]
 """The mean in each of PARTS parts of the time that was sampled; None: no sample fell into it."""
 
+POWER_LIMIT = "power limit"
+"""An ordinary state of a GPU that is busy."""
+
 SLOWED = {
-    0x4: "power limit",
+    0x4: POWER_LIMIT,
     0x8: "hardware slowdown",
-    0x20: "heat (software)",
-    0x40: "heat (hardware)",
+    0x20: "the driver's thermal limit",
+    0x40: "the hardware's thermal limit",
     0x80: "power brake",
 }
 """Why a GPU runs below its clock, by NVML's bits (nvmlClocksEventReasons)."""
@@ -293,7 +296,8 @@ class _Node:
         """By how much a counter grew. It falls where processes have ended that were part of it."""
         if value != value:
             return 0.0
-        before = self.before.get(name, value)
+        # What the network had carried before belongs to others.
+        before = self.before.get(name, value if name in ("received", "sent") else 0.0)
         self.before[name] = value
         return max(0.0, value - before)
 

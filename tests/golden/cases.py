@@ -195,6 +195,11 @@ CASES: Dict[str, List[str]] = {
         *["--field", "phys", "--appl", "in_house", "--module", "gcc/15.2.0"],
         *["--module", "mpi/openmpi-4.1.8", "./solver", "input file.dat"],
     ],
+    "neuron-monitor.sh": [*ONE_GPU, "--monitor", "--monitor-interval", "30", "train.py"],
+    "neuron-monitor-two-nodes.sh": [
+        *["generate", "-p", "amd_a100nv_8", "-N", "2", "--gpus-per-node", "2", *PYTORCH],
+        *["--monitor", "train.py"],
+    ],
     "neuron-array.sh": [*ONE_GPU, "-a", "0-9%2", "train.py"],
     "neuron-steps.sh": ["generate", "-f", "steps.yaml"],
     "neuron-body-signal.sh": [*ONE_GPU, "--signal", "USR1@60", "--body", "body.sh"],

@@ -1,0 +1,167 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --partition=amd_a100nv_8
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1  # torchrun starts the processes
+#SBATCH --cpus-per-task=16   # 2 GPUs x 8 cores per GPU
+#SBATCH --gres=gpu:2
+#SBATCH --time=2-00:00:00    # the default of neuron
+#SBATCH --comment="field=misc;appl=pytorch"
+#SBATCH --output=%x_%j.out
+#SBATCH --error=%x_%j.err
+
+job() {
+    meet_on_first_node                            # sets MASTER_ADDR and MASTER_PORT
+    export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+    export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
+    check_nodes || exit 1                         # programs, files, GPUs, the way to the first node
+    monitor_nodes                                 # use of GPUs, cores, and memory, every 10 s
+    # torchrun starts 2 processes of train.py on each of 2 nodes.
+    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 \
+        bash -c "$(declare -f on_each_node supervise); supervise on_each_node"
+}
+
+on_each_node() {  # exec: signals reach the program itself
+    exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-conf=is_host=$((SLURM_NODEID == 0)) \
+        train.py
+}
+
+# ---- Helpers, the same in every script of this kind: nothing below is yours. The last line starts job. ----
+
+# The processes meet on the first node, on this job's own port.
+meet_on_first_node() {
+    local first_node route
+    first_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+    MASTER_ADDR=$(address_of "$first_node")
+    if [[ $MASTER_ADDR == 127.* ]]; then  # in the node's own /etc/hosts, as on Debian: take the route to the last
+        route=$(ip route get "$(address_of "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)")")
+        MASTER_ADDR=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+        export GLOO_SOCKET_IFNAME="${GLOO_SOCKET_IFNAME:-$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")}"
+    fi
+    [[ $MASTER_ADDR && $MASTER_ADDR != 127.* ]] ||
+        { echo "$first_node has no address that other nodes can reach: '$MASTER_ADDR'" >&2; exit 1; }
+    export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
+}
+address_of() { getent ahostsv4 "$1" | awk '{ print $1; exit }'; }
+# Check every node and report each defect, instead of letting the training hang.
+check_nodes() {
+    echo "preflight: $SLURM_JOB_NODELIST, 2 GPUs per node"
+    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
+        bash -c "$(declare -f check_node); check_node" </dev/null || return 1
+    echo "preflight: all is well"
+}
+check_node() {
+    failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
+    if [ "$SLURM_NODEID" -eq 0 ]; then
+        # A node that could not come (124: the time is over) says so itself.
+        timeout 12 python3 -c 'import os, socket, sys
+try:
+    with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+        for _ in range(int(sys.argv[3])):
+            server.accept()[0].recv(1)
+except OSError as error:
+    why = os.strerror(error.errno) if error.errno else error
+    sys.exit(f"preflight: {socket.gethostname()}: port {sys.argv[2]} cannot be used: {why}")' \
+            "$MASTER_ADDR" "$MASTER_PORT" "$((SLURM_JOB_NUM_NODES - 1))" || [ "$?" -eq 124 ] || failed=1
+    else
+        SECONDS=0
+        until timeout 2 bash -c 'exec 3<>"/dev/tcp/$MASTER_ADDR/$MASTER_PORT"' 2>/dev/null; do
+            [ "$SECONDS" -lt 8 ] || { defect "cannot reach $MASTER_ADDR port $MASTER_PORT, the first node"; break; }
+            sleep 0.2
+        done
+    fi
+    command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
+    [ -r train.py ] || defect 'cannot read train.py'
+    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
+    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
+    if command -v nvidia-smi; then timeout 30 nvidia-smi -L || defect 'nvidia-smi finds no GPU'
+    elif command -v rocm-smi; then timeout 30 rocm-smi --showid | grep 'GPU\[' || defect 'rocm-smi finds no GPU'
+    fi >/dev/null
+    return "$failed"
+}
+# Sample the use of GPUs, cores, and memory on each node into files beside the log, for neuronctl report.
+monitor_nodes() {
+    local log
+    log=$(readlink "/proc/$$/fd/1")
+    [ -f "$log" ] || return 0
+    (srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
+        bash -c "$(declare -f sample_node sample_gpus); sample_node \"\$1\" 10" bash "$log.samples" \
+        </dev/null &>/dev/null &)
+}
+sample_node() {
+    local folder=$1 every=$2 batch_shell=${3-} name=${SLURMD_NODENAME:-$(hostname -s)} own=$BASHPID
+    local controllers path group cpu_file=/dev/null memory_file=/dev/null limit_file=/dev/null limit='' processes gpus pause
+    trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
+    mkdir -p "$folder" && exec {pause}<> <(:) && exec >"$folder/$name.csv" || return 0
+    # The job's control group, of version 2 or 1, where Slurm uses them.
+    while IFS=: read -r _ controllers path; do
+        [[ $path =~ ^/.*/job_[0-9]+ ]] || continue
+        group=${BASH_REMATCH[0]}
+        case ,$controllers, in
+            ,,) cpu_file=/sys/fs/cgroup$group/cpu.stat memory_file=/sys/fs/cgroup$group/memory.stat
+                limit_file=/sys/fs/cgroup$group/memory.max ;;
+            *,cpuacct,*) cpu_file=/sys/fs/cgroup/cpuacct$group/cpuacct.usage ;;
+            *,memory,*) memory_file=/sys/fs/cgroup/memory$group/memory.stat
+                limit_file=/sys/fs/cgroup/memory$group/memory.limit_in_bytes ;;
+        esac
+    done </proc/self/cgroup
+    read -r limit <"$limit_file"
+    [[ $limit =~ ^[0-9]{1,15}$ ]] || limit=${SLURM_MEM_PER_NODE:+${SLURM_MEM_PER_NODE}M}
+    local cores=${SLURM_JOB_CPUS_PER_NODE-}
+    printf '# node=%s job=%s cores=%s memory=%s every=%s start=%(%s)T\n' \
+        "$name" "$SLURM_JOB_ID" "${cores%%[(,]*}" "$limit" "$every" -1
+    echo 'time [s],cpu [s],memory [B],read [B],written [B],received [B],sent [B]'
+    sample_gpus "$every" >"$folder/$name.gpus.csv" &
+    gpus=$!
+    while [ -z "$batch_shell" ] || kill -0 "$batch_shell"; do
+        processes=$(grep -lz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" /proc/[0-9]*/environ)
+        processes=${processes/\/proc\/$own\/environ/}
+        cat "$cpu_file" "$memory_file" ${processes//environ/stat} ${processes//environ/io} ${processes//environ/status} /proc/net/dev |
+            awk -v now="$(printf '%(%s)T' -1)" -v ticks="$(getconf CLK_TCK)" '
+                NF == 1 { grouped = $1 / 1e9 }  # cpuacct.usage; in version 2, cpu.stat
+                $1 == "usage_usec" { grouped = $2 / 1e6 }
+                $1 == "anon" || $1 == "shmem" || $1 == "total_rss" || $1 == "total_shmem" { parts[$1] = $2 }
+                $1 == "RssAnon:" { resident += $2 * 1024 }
+                $1 == "rchar:" { got += $2 }
+                $1 == "wchar:" { put += $2 }
+                / \(.*\) [A-Z] / { sub(/.*\) /, ""); spent += $12 + $13 + $14 + $15 }  # and what its ended children took
+                /^ *[^ ]+: *[0-9]/ && NF > 10 && !/^ *lo:/ { sub(/^.*:/, ""); came += $1; went += $9 }
+                END {
+                    held = "total_rss" in parts ? parts["total_rss"] + parts["total_shmem"] : parts["anon"] + parts["shmem"]
+                    printf "%s,%.2f,%.0f,%.0f,%.0f,%.0f,%.0f\n", now, grouped ? grouped : spent / ticks,
+                        held ? held : resident, got, put, came, went
+                }'
+        read -rt "$every" -u "$pause"
+    done
+    kill "$gpus"
+}
+sample_gpus() {
+    local fields=timestamp,index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,clocks.sm,clocks.max.sm
+    fields+=,clocks_event_reasons.active,ecc.errors.uncorrected.volatile.total
+    local query=(nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} "--format=csv,nounits") answer unknown
+    until answer=$(timeout 30 "${query[@]}" --query-gpu="$fields"); do  # not every driver knows each of them
+        [[ $answer =~ \"([a-z._]+)\"\ is\ not\ a\ valid\ field ]] || return 0
+        unknown=${BASH_REMATCH[1]}
+        case $unknown in
+            clocks_event_reasons.active) fields=${fields/$unknown/clocks_throttle_reasons.active} ;;
+            *) fields=${fields/,$unknown/} ;;
+        esac
+    done
+    exec "${query[@]}" --query-gpu="$fields" --loop="$1"
+}
+# Run a function in the background, hand signals on to it, and end with its exit code.
+supervise() {
+    local slurm_stops='' supervised supervised_code
+    send() { kill -s "$1" "$supervised" 2>/dev/null; }
+    trap 'send HUP' HUP; trap 'send INT' INT; trap 'send USR1' USR1; trap 'send USR2' USR2
+    trap 'slurm_stops=1; send TERM' TERM  # by Slurm: not to hide the exit code of another that failed
+    (trap - INT QUIT; "$@") <&0 &  # bash ignores INT and QUIT in the background
+    supervised=$!
+    while kill -0 "$supervised"; do sleep 0.5; done 2>/dev/null  # a signal to 'wait' as it ends would lose its exit code
+    wait "$supervised"; supervised_code=$?
+    ((supervised_code <= 128 || slurm_stops)) || sleep 1  # Slurm signals one process after the other, this shell perhaps last
+    exit "$((slurm_stops && supervised_code > 128 ? 1 : supervised_code))"
+}
+
+job

@@ -1,0 +1,122 @@
+"""What a job does with its nodes is sampled on them, and told by report. The GPUs stand in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+import pytest
+from harness import COMMENT, Sandbox
+
+pytestmark = pytest.mark.usefixtures("no_jobs")
+
+NVIDIA_SMI = """\
+#!/usr/bin/env python3
+# Four GPUs whose use is known. As drivers before 535, it knows no clocks_event_reasons.
+import sys, time
+words = dict(word[2:].partition("=")[::2] for word in sys.argv[1:] if word.startswith("--"))
+units = {"utilization.gpu": " [%]", "memory.used": " [MiB]", "memory.total": " [MiB]"}
+units.update({"power.draw": " [W]", "clocks.sm": " [MHz]", "clocks.max.sm": " [MHz]"})
+known = {"timestamp", "index", "temperature.gpu", "clocks_throttle_reasons.active", *units}
+if "-L" in sys.argv:
+    sys.exit(0)
+fields = words["query-gpu"].split(",")
+for field in fields:
+    if field not in known:
+        sys.exit(print(f'Field "{field}" is not a valid field to query.\\n') or 2)
+print(", ".join(field + units.get(field, "") for field in fields))
+start = time.time()
+while True:
+    now = time.time()
+    stamp = time.strftime("%Y/%m/%d %H:%M:%S.", time.localtime(now)) + f"{int(now % 1 * 1000):03d}"
+    for gpu, use in enumerate([0 if int(now - start) % 10 < 5 else 100, 0, 97, 98]):
+        values = {"timestamp": stamp, "index": gpu, "utilization.gpu": use, "memory.used": 40000}
+        values.update({"memory.total": 81559, "power.draw": "[N/A]", "temperature.gpu": 60})
+        values.update({"clocks.sm": 990 if gpu == 2 else 1980, "clocks.max.sm": 1980})
+        values["clocks_throttle_reasons.active"] = f"{0x40 if gpu == 2 else 0:#018x}"
+        print(", ".join(str(values[field]) for field in fields))
+    sys.stdout.flush()
+    if "loop" not in words:
+        break
+    time.sleep(float(words["loop"]))
+"""
+
+BUSY = """\
+import os, sys, time
+held = bytearray(100 << 20)
+for place in range(0, len(held), 4096):
+    held[place] = 1
+end = time.time() + float(sys.argv[1])
+while time.time() < end:
+    pass
+print("CPU", sum(os.times()[:2]))
+sys.exit(int(sys.argv[2]))
+"""
+
+
+def submitted(sandbox: Sandbox, *words: str, tool: str = NVIDIA_SMI, code: int = 0) -> str:
+    """The id of a job that ended with ``code``; ``tool`` is what its nodes have as nvidia-smi."""
+    sandbox.write("bin/nvidia-smi", tool)
+    sandbox.write("busy.py", BUSY)
+    sandbox.exec(["chmod", "755", "bin/nvidia-smi"])
+    options = ["-p", "amd_a100nv_8", "-t", "5", COMMENT, "--monitor", "--monitor-interval", "1"]
+    call = ["sh", "-c", 'PATH=$PWD/bin:$PATH exec neuronctl submit "$@"', "sh"]
+    done = sandbox.exec([*call, *options, "--wait", "--json", *words], check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return str(json.loads(done.stdout)["job_id"])
+
+
+def report(sandbox: Sandbox, job: str) -> Dict[str, Any]:
+    told = sandbox.exec(["neuronctl", "report", job, "--json"]).stdout
+    data: Dict[str, Any] = json.loads(told)["jobs"][0]
+    return data
+
+
+def test_known_use_is_told(sandbox: Sandbox) -> None:
+    alone = ["--gpus-per-node", "4", "--no-preflight", "--launcher", "python"]
+    job = submitted(sandbox, *alone, "-J", "one", "busy.py", "25", "7", code=7)
+    data = report(sandbox, job)
+    (node,) = data["nodes_sampled"]
+    uses = [gpu["use"] for gpu in node["gpus"]]
+    assert uses[1:] == [0, 97, 98] and 35 < uses[0] < 65
+    assert [gpu["clock"] for gpu in node["gpus"]][2:] == [0.5, 1]
+    assert 3 <= node["gpus"][0]["longest_idle"] <= 7
+    log = sandbox.exec(["cat", f"one_{job}.out"]).stdout
+    measured = float(log.split("CPU ")[1].split()[0])
+    assert node["cpu"] == pytest.approx(measured, rel=0.1, abs=1.0)  # the last second is not seen
+    assert 100 << 20 < node["memory_peak"] < 130 << 20
+    assert node["cores"] == 32
+    said = " ".join(data["advice"])
+    assert "1 of 4 GPUs was never used (GPU 1)" in said and "GPU 2 ran at 50 % of its clock" in said
+    text = sandbox.exec(["neuronctl", "report", job]).stdout
+    assert "exit code 7" in text and "1 of 4 GPUs was never used" in text
+
+
+def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> None:
+    sandbox.write(
+        "hears.py",
+        "import signal, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: (print('heard', flush=True), exit(9)))\n"
+        "time.sleep(120)\n",
+    )
+    words = ["-N", "2", "--gpus-per-node", "2", "--launcher", "srun", "-J", "two"]
+    job = submitted(sandbox, *words, "--signal", "USR1@285", "hears.py", code=9)
+    log = sandbox.exec(["cat", f"two_{job}.out"]).stdout
+    assert log.count("heard") == 4
+    assert [node["node"] for node in report(sandbox, job)["nodes_sampled"]] == ["gpu35", "gpu36"]
+
+
+HANGS = "#!/bin/sh\nexec sleep 600\n"
+
+
+def test_a_tool_that_hangs_a_body_that_waits_and_no_place_for_samples(sandbox: Sandbox) -> None:
+    sandbox.write("body.sh", "sleep 3 &\nwait\npkill -9 -f sample_node || true\nsleep 1\nexit 5\n")
+    words: List[str] = ["--gpus-per-node", "1", "--no-preflight", "--body", "body.sh"]
+    job = submitted(sandbox, *words, "-J", "body", tool=HANGS, code=5)
+    data = report(sandbox, job)
+    assert data["nodes_sampled"][0]["gpus"] == [] and data["gpu_use"] is None
+    job = submitted(sandbox, *words, "-o", "/dev/null", tool=HANGS, code=5)
+    data = report(sandbox, job)
+    assert data["nodes_sampled"] == [] and data["accounted"]["cores"] == 8
+    left = sandbox.root("pgrep", "-f", "sample_node", check=False)
+    assert left.stdout == ""

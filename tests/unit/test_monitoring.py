@@ -1,0 +1,198 @@
+"""The samples of a job: what is read of files that nodes wrote, and what is advised."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import List, Optional
+
+import pytest
+
+from neuronctl.cli.report import drawn
+from neuronctl.frozen import replace
+from neuronctl.monitoring.advice import JobUse, advise
+from neuronctl.monitoring.page import report_page
+from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_usage import parse_usage
+from neuronctl.tracking.job_status import JobStatus
+
+START = 1_795_000_000
+GIB = 1 << 30
+HEAD = "# node=gpu30 job=1 cores=16 memory=65536M every=10 start={start}\n"
+COLUMNS = "time [s],cpu [s],memory [B],read [B],written [B],received [B],sent [B]\n"
+OF_535 = (
+    "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], "
+    "temperature.gpu, clocks.current.sm [MHz], clocks.max.sm [MHz], clocks_event_reasons.active, "
+    "ecc.errors.uncorrected.volatile.total\n"
+)
+OF_470 = (
+    "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], "
+    "temperature.gpu, clocks.sm [MHz], clocks.max.sm [MHz], clocks_throttle_reasons.active\n"
+)
+
+
+def node(folder: Path, name: str = "gpu30", samples: int = 60, **more: str) -> None:
+    """A node's file: 4 of its 16 cores busy, 1 GiB of memory that grows by 1 MiB a sample."""
+    folder.mkdir(exist_ok=True)
+    lines = [
+        f"{START + 10 * n},{40.0 * n:.2f},{GIB + n * (1 << 20)},{n * 1000},{n * 10},{5000 + n},7\n"
+        for n in range(samples)
+    ]
+    (folder / f"{name}.csv").write_text(HEAD.format(start=START) + COLUMNS + "".join(lines))
+
+
+def stamp(seconds: float, zone: int = 9 * 3600) -> str:
+    at = time.gmtime(START + int(seconds) + zone)
+    return time.strftime("%Y/%m/%d %H:%M:%S", at) + f".{int(seconds * 1000) % 1000:03d}"
+
+
+def gpus(folder: Path, rows: List[str], header: str = OF_535, name: str = "gpu30") -> None:
+    (folder / f"{name}.gpus.csv").write_text(header + "".join(f"{row}\n" for row in rows))
+
+
+def test_a_node(tmp_path: Path) -> None:
+    node(tmp_path)
+    (one,) = read_samples(str(tmp_path))
+    assert (one.node, one.samples, one.cores, one.memory) == ("gpu30", 60, 16, 64 * GIB)
+    assert one.cores_busy == pytest.approx(4.0)
+    assert one.memory_peak == GIB + 59 * (1 << 20)
+    assert one.grows == pytest.approx(360 * (1 << 20), rel=0.02)
+    assert (one.read, one.received, one.silent) == (59_000, 59, 0)
+    assert len(one.curve) == 240 and {value for value in one.curve if value is not None} == {4.0}
+
+
+@pytest.mark.parametrize(("header", "errors"), [(OF_535, ", 0"), (OF_470, "")])
+def test_gpus_of_two_drivers(tmp_path: Path, header: str, errors: str) -> None:
+    node(tmp_path)
+    rows = []
+    for n in range(60):
+        use, reasons = (80, 0x4) if n % 20 < 10 else (0, 0x1)
+        facts = f"{use}, 40000, 81559, 300.00, 60, 1980, 1980, {reasons:#018x}{errors}"
+        rows.append(f"{stamp(10 * n + 0.4)}, 0, {facts}")
+        facts = f"95, 70000, 81559, [N/A], 88, 990, 1980, {0x40:#018x}{errors}"
+        rows.append(f"{stamp(10 * n + 0.4)}, 1, {facts}")
+    gpus(tmp_path, rows, header)
+    (one,) = read_samples(str(tmp_path))
+    first, second = one.gpus
+    assert (first.use, first.idle, first.longest_idle) == (40.0, 0.5, 100)
+    assert first.idle_since is not None and (first.idle_since - START) % 200 == 100
+    assert first.slowed == {"power limit": 0.5}
+    assert (second.clock, second.power, second.temperature) == (0.5, None, 88)
+    assert second.slowed == {"the hardware's thermal limit": 1.0}
+
+
+def test_what_is_not_told_is_not_known(tmp_path: Path) -> None:
+    """MIG has no use, another unit is no figure, and a tool that says nothing leaves no GPU."""
+    node(tmp_path)
+    header = "timestamp, index, utilization.gpu [%], memory.used [GB]\n"
+    gpus(tmp_path, [f"{stamp(10 * n)}, 0, [N/A], 40" for n in range(20)], header)
+    (gpu,) = read_samples(str(tmp_path))[0].gpus
+    assert (gpu.samples, gpu.use, gpu.idle, gpu.memory_peak) == (20, None, None, None)
+    gpus(tmp_path, [], "Unable to determine the device handle for GPU 0000:01:00.0\n")
+    assert read_samples(str(tmp_path))[0].gpus == ()
+
+
+def test_a_gap_is_told_and_a_node_in_another_time_zone_is_in_place(tmp_path: Path) -> None:
+    node(tmp_path, samples=10)
+    with (tmp_path / "gpu30.csv").open("a") as file:
+        file.write(f"{START + 1000},400,{GIB},0,0,0,0\n")
+    rows = [f"{stamp(10 * n, -5 * 3600)}, 0, {n}" for n in range(10)]
+    gpus(tmp_path, rows, "timestamp, index, utilization.gpu [%]\n")
+    (one,) = read_samples(str(tmp_path))
+    assert one.silent == 910
+    known = [place for place, value in enumerate(one.gpus[0].curve) if value is not None]
+    assert known[0] == 0 and known[-1] < 240 / 10
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 5000, b"x" * (3 << 20), b"# node=a\n", b"#\ntime [s],cpu [s],memory [B]\n1,2\n"],
+)
+def test_broken_files(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    assert read_samples(str(tmp_path)) == ()
+    node(tmp_path)
+    (tmp_path / "gpu30.gpus.csv").write_bytes(content)
+    assert [one.gpus for one in read_samples(str(tmp_path))] == [()]
+    (tmp_path / "gpu30.gpus.csv").write_bytes(OF_535.encode() + content + b"\n, , \n1, 2, nan\n")
+    assert len(read_samples(str(tmp_path))) == 1
+
+
+def test_pipes_and_no_folder(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    assert read_samples(str(tmp_path)) == ()
+    assert read_samples(str(tmp_path / "none")) == ()
+
+
+STATUS = JobStatus(
+    JobId(4711), 4711, "train", "kim", "gpu", "COMPLETED", "", "sacct", nodes=1, node_list="gpu30"
+)
+GPU = GpuUse("gpu30", "0", 60, use=90.0, idle=0.05, memory_peak=40_000, memory=81_559, clock=1.0)
+UNUSED = replace(GPU, index="1", use=0.0, idle=1.0, clock=None)
+NODE = NodeUse("gpu30", 60, START, START + 600, 10, cores=16, memory=64 * GIB, cpu=2400)
+
+
+def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) -> JobUse:
+    return JobUse(status, (replace(NODE, gpus=of, **of_node),))
+
+
+@pytest.mark.parametrize(
+    ("job", "advice"),
+    [
+        (used(GPU), []),
+        (used(GPU, UNUSED), ["1 of 2 GPUs was never used (GPU 1)"]),
+        (used(UNUSED), ["no GPU was ever used"]),
+        (
+            used(replace(GPU, use=50.0, idle=0.4), cpu=600),
+            ["idle 40 % of the time while 1.0 of 16"],
+        ),
+        (used(replace(GPU, use=50.0, idle=0.4), cpu=9000), ["they wait for the CPU"]),
+        (used(replace(GPU, longest_idle=1200, idle_since=START)), ["idle for 20 min at a stretch"]),
+        (used(GPU, GPU, replace(GPU, index="2", use=20.0)), ["GPU 2 was used 20 % of the time"]),
+        (
+            used(replace(GPU, clock=0.5, slowed={"the driver's thermal limit": 0.9})),
+            ["ran at 50 % of its clock"],
+        ),
+        (used(replace(GPU, clock=0.5, slowed={"power limit": 0.9})), []),
+        (used(replace(GPU, errors=2)), ["had 2 uncorrected memory errors"]),
+        (used(replace(GPU, use=30.0, memory_peak=8_000)), ["a larger batch"]),
+        (used(GPU, grows=4.0 * GIB, memory_peak=20.0 * GIB), ["full in 11 h"]),
+        (used(GPU, grows=0.1 * GIB, memory_peak=20.0 * GIB), []),
+        (
+            used(GPU, status=replace(STATUS, elapsed=7800, time_limit=172800)),
+            ["ended after 2 h 10 min of 2 d: with --time 04:20:00"],
+        ),
+        (used(replace(UNUSED, samples=5), samples=5), []),
+    ],
+)
+def test_advice(job: JobUse, advice: List[str]) -> None:
+    found = advise(job)
+    assert len(found) == len(advice), found
+    for text, part in zip(found, advice):
+        assert part in text
+
+
+def test_the_page_escapes_names(tmp_path: Path) -> None:
+    node(tmp_path)
+    gpus(tmp_path, [f"{stamp(10 * n)}, <b>, {n}" for n in range(60)], OF_535[:41] + "\n")
+    job = JobUse(replace(STATUS, name="<script>alert(1)</script>"), read_samples(str(tmp_path)))
+    page = report_page(job, [("<i>", "&")])
+    assert "<script" not in page and "<b>" not in page and "<i>" not in page
+    assert "http" not in page  # it needs no network
+
+
+def test_a_curve_in_characters() -> None:
+    curve = tuple([0.0] * 120 + [None] * 60 + [100.0] * 60)
+    assert drawn(curve, 100) == "▁" * 15 + " " * 7 + "█" * 8
+    assert drawn((), 100) == ""
+
+
+def test_what_accounting_has() -> None:
+    text = "1-00:00:10\x1f32\x1f100\x1f\n00:11.557\x1f32\x1f41\x1f114168K\n\x1f32\x1f41\x1f1.5G\n"
+    use = parse_usage(text)
+    assert use is not None
+    assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
+    assert use.largest_task == int(1.5 * GIB)
+    assert parse_usage("") is None

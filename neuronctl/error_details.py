@@ -23,7 +23,7 @@ def write_error_details(traceback: str) -> str:
     text = (
         f"neuronctl {__version__}, Python {python}\n"
         f"command: {' '.join(map(repr, masker.words(command)))}\n\n"
-        f"{masker.line(traceback)}"
+        f"{masker.text(traceback)}"
     )
     stamp = time.strftime("%Y%m%dT%H%M%S", time.localtime())
     path = os.path.join(state_dir(), "errors", f"{stamp}-{os.getpid()}.txt")

@@ -1,44 +1,194 @@
 """Masking secrets in what is stored or shown: tokens, keys and passwords become ``***``. Pure.
 
-A value is a secret if the name of its variable, option, or key says so, or if it has the form of a
-well-known token. Once known, it is masked wherever else it occurs. A secret without such a name
-or form cannot be recognized.
+One judge decides, by a name and a value. The words of a name say what its value may be: a password,
+which people choose and which may look like anything; a token, which a machine makes; or something
+for which "key" has other meanings too, where only a random value is a secret. References, flags,
+paths, and small numbers are never secrets. Without a name, only the form of a well-known token, a
+place in a URL or header, or an option of a well-known program gives a secret away.
 
-Every pattern takes time in proportion to the text, whatever is in it.
+Once known, a secret is masked wherever else it occurs. All takes time in proportion to the text.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, List, Mapping, Set, Tuple
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 MASK = "***"
 
-# TOKEN but not TOKENIZERS_PARALLELISM, MAX_TOKENS or a tokenizer's pad_token, KEY but not MONKEY.
-_SECRET_NAME = r"""(?xi)
-    (?: (?<!pad[_-]) (?<!eos[_-]) (?<!bos[_-]) (?<!unk[_-]) (?<!sep[_-]) (?<!cls[_-])
-        (?<!mask[_-]) (?<!stop[_-]) (?<!image[_-]) TOKEN
-      | PASSWORD | PASSWD | PASSPHRASE | SECRET | CREDENTIALS?
-      | (?: API | ACCESS | ACCOUNT ) [_-]? KEY
-      | (?<![A-Za-z0-9]) (?: PASS | PWD | AUTH | KEY ) ) (?= [_.-] | \Z )"""
-# In messages and code KEY, PASS and AUTH alone are too common.
-_SAID_NAME = r"(?i)(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|(?:API|ACCESS)[_-]?KEY)\Z"
+# ------------------------------------------------------------------------------- names
 
-# What these are called is a secret, however plain it is.
-_SURE_NAME = r"""(?i)(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIALS?|PASS|PWD
-    |(?:API|ACCESS|ACCOUNT|SECRET|PRIVATE)[_-]?KEY)\Z""".replace("\n    ", "")
-_PLAIN = r"""(?x) (?<![\w$.+-]) (?P<name> [\w.+-]{1,100} ) =
-    (?P<quote> ["']? ) (?P<value> [\w.:/+-]{0,200} ) (?P=quote) (?= [\s,;&|)'"\\] | \Z )"""
-_PLAIN_OPTION = r"""(?x) (?<!\S) (?P<name> --? [A-Za-z][\w.-]{0,100} ) [ \t]{1,9} (?P<quote>)
-    (?P<value> [\w.:/+] [\w.:/+-]{0,200} ) (?= [\s,;&|)'"\\] | \Z )"""
-_PLAIN_BEARER = r"(?i)\bBearer\s{1,9}[a-z]{1,20}(?![\w.~+/=-])"
+_NONE, _PERHAPS, _LOGIN, _TOKEN, _PASSWORD = range(5)
+"""What a name says of its value: nothing; a secret if it is random, or also if it is a user with a
+password or has letters and digits; a token; a password."""
 
-# Well-known tokens: how they begin, and what follows.
+# Each name of a secret contains one of these. They are quick to look for; compiling the patterns
+# takes longer than the rest of writing a record.
+_HINTS = ("token", "pass", "pw", "secret", "cred", "auth", "key", "bearer", "_pat")
+_HINT = rf"(?i){'|'.join(_HINTS)}"
+_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
+
+_PASSWORDS = r"\w*(?:password|passwd|passphrase|passcode)s?|pwd|\w*requirepass"
+_SHORT_PASSWORDS = (
+    r"pass|pw|(?:ssh|db|pg|my|key|store|user|root|admin|ldap|smtp|ftp|sudo)(?:pass|pw)"
+)
+_TOKENS = r"""\w*token|\w*secrets?|credentials?|creds?|jwt
+    |(?:api|access|secret|private|auth|account|master|signing|ssh)key""".replace("\n    ", "")
+_KINDS_OF_KEYS = frozenset(
+    """
+    api access secret private account auth encryption decryption signing signature master
+    shared subscription service deploy license client consumer app application admin function
+    hmac aes ssh storage rsa gpg pgp root user
+    """.split()  # noqa: SIM905
+)
+_OWNERS = frozenset(
+    """
+    db database user admin root login ssh proxy http smtp mail ldap ftp
+    """.split()  # noqa: SIM905
+)
+# What a name is about where these are its last words, or stand before "token", "key", "pass".
+_ABOUT = frozenset(
+    """
+    id ids name names file files filename path paths dir directory folder url uri host port
+    type kind format size sizes dim dims length len width depth count counts num number budget
+    limit limits rate ratio mask bias index idx error errors sock socket timeout ttl expiry
+    hash digest fingerprint env
+    """.split()  # noqa: SIM905
+)
+_COUNTED = frozenset(
+    """
+    max min num n per total avg first last k batch public pub
+    """.split()  # noqa: SIM905
+)
+_OF_TEXT = frozenset(
+    """
+    pad padding eos bos unk sep cls mask stop image img audio video vision special start end
+    begin next prev prompt register class patch query text user think sentinel extra
+    additional word drop
+    """.split()  # noqa: SIM905
+)
+_SUFFIXES = frozenset(
+    """
+    prod production dev test staging live read write ro rw new old
+    """.split()  # noqa: SIM905
+)
+
+
+def _kind(name: str) -> int:
+    """What the name of a variable, option, or key says of its value."""
+    if name in ("PWD", "OLDPWD") or not any(map(name.casefold().__contains__, _HINTS)):
+        return _NONE
+    words = [word.lower() for word in re.findall(_WORDS, name)]
+    while words and (words[-1].isdigit() or words[-1] in _SUFFIXES):
+        words.pop()
+    found = _NONE
+    for place, word in enumerate(words):
+        before = words[place - 1] if place else ""
+        kind = _kind_of_word(word, before, name)
+        if kind and kind != _PASSWORD and not _COUNTED.isdisjoint(words[:place]):
+            continue
+        found = min(kind, _PERHAPS) if kind and place < len(words) - 1 else kind or found
+    return _NONE if found == _PERHAPS and words[-1] in _ABOUT else found
+
+
+def _kind_of_word(word: str, before: str, name: str) -> int:
+    if re.fullmatch(_PASSWORDS, word):
+        return _PASSWORD
+    if re.fullmatch(_SHORT_PASSWORDS, word):
+        sure = name.isupper() or len(word) > 4 or before in _OWNERS
+        return _PASSWORD if sure else _LOGIN
+    if re.fullmatch(_TOKENS, word):
+        return _NONE if word == "token" and before in _OF_TEXT else _TOKEN
+    if word == "key" and before in _KINDS_OF_KEYS:
+        return _TOKEN
+    if word == "auth":
+        return _LOGIN
+    return _PERHAPS if word in ("key", "keys", "tokens", "pat", "bearer") else _NONE
+
+
+# ------------------------------------------------------------------------------- values
+
+_REFERENCE = r"\$(?:\w+|\{\w+(?::?[-?+]?|:?\?[^}]*)?\})"
+_COMMAND = ("$(", '"$(', "`", '"`')
+_FLAGS = frozenset(
+    """
+    true false yes no on off none null nil auto default required optional undefined n/a
+    """.split()  # noqa: SIM905
+)
+# A place: /data/x, ~/x, $HOME/x, ./x, x/y.txt, https://h.org/x. A template: <token>, {token}.
+_PLACE = r"(?:[~.@]|\$\w+|\$\{\w+\}|file:)?(?:[~.]{0,2}/).*|\w+://.*|[\w./-]+\.[a-z]{2,5}"
+_TEMPLATE = r"<[^>]*>|\{+[^}]*\}+|\$\{\{.*|%\(?\w+\)?s?%?|\[[A-Za-z_, ]*\]|[*.…]+"
+# os.environ["X"], getpass(), tokens[i]
+_CODE = r"[A-Za-z_][\w.]*\s?(?:\(|\[(?![^]]*$)).*|not\s.*|await\s.*|f['\"].*"
+_IDENTIFIER = r"[A-Za-z_][\w.]*"
+_PROSE = r"[a-z]+(?:[ _-][a-z]+)*"
+_TYPES = ("str", "bytes", "int", "float", "bool", "object", "Any", "Optional", "Final", "Tensor")
+_LOGINS = r"[\w.@-]+:[^\s:/]{4,}|(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9]{8,}"
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable, option, or key of this name has a secret for its value."""
+    return _is_told(name, value) or is_secret_value(value)
+
+
+def _judge(kind: int, value: str) -> bool:
+    """Whether a value is a secret, according to what its name says."""
+    plain = value[:500].strip(_AROUND)
+    if not kind or _says_nothing(plain):
+        return False
+    if kind == _LOGIN and re.fullmatch(_LOGINS, plain):
+        return True
+    if kind in (_PERHAPS, _LOGIN) or re.fullmatch(_PLACE, plain):
+        return _random(plain)
+    number = re.fullmatch(r"[\d.,eE+-]+", plain)
+    return number is None or len(plain) >= (4 if kind == _PASSWORD else 6)
+
+
+def _says_nothing(plain: str) -> bool:
+    return (
+        not plain
+        or plain.lower() in _FLAGS
+        or _refers(plain)
+        or re.fullmatch(_TEMPLATE, plain) is not None
+    )
+
+
+def _refers(value: str) -> bool:
+    # $HF_TOKEN, "${HF_TOKEN}" and $(cat FILE) name a secret but do not contain it.
+    return re.fullmatch(rf'"?{_REFERENCE}"?', value) is not None or value.startswith(_COMMAND)
+
+
+def _random(value: str, longest: int = 20) -> bool:
+    """Whether a machine made this: letters, cases, and digits take turns as in no word.
+
+    longest: of letters that may be a word.
+    """
+    if re.fullmatch(_UUID, value):
+        return False
+    return any(_odd(piece, longest) for piece in re.findall(r"[^\W_]{8,}", value))
+
+
+def _odd(piece: str, longest: int) -> bool:
+    parts = re.findall(_WORDS, piece)
+    if len(piece) < 16:
+        return len(re.findall(r"[0-9](?=[^0-9])|[^0-9](?=[0-9])", piece)) >= 4
+    if re.fullmatch(r"[0-9a-f]{32,}", piece):
+        return not piece.isdigit()
+    if len(parts) == 1:
+        return not piece.isdigit() and len(piece) > longest
+    return len(piece) < 3.5 * len(parts)
+
+
+# ------------------------------------------------------------------------------- forms
+
+# Well-known tokens: how they begin, and what follows. Where that may be words, it has to be random.
 _FORMS = (
-    (("hf_", "hf_oauth_", "api_org_"), r"\w{20,}"),  # Hugging Face
-    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"), r"\w{20,}"),
+    (("hf_", "hf_oauth_", "api_org_"), r"[A-Za-z0-9]{20,}"),  # Hugging Face
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"[A-Za-z0-9]{20,}"),
+    (("github_pat_",), r"\w{20,}"),
     (("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-"), r"[\w.-]{16,}"),  # GitLab
-    (("sk-", "pk-lf-"), r"[\w-]{16,}"),  # OpenAI, Anthropic, and others
+    (("sk-", "pk-lf-", "csk-"), r"[\w-]{16,}"),  # OpenAI, Anthropic, and others
     (("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"), r"\w{16,}"),  # Stripe
     (("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-"), r"[\w-]{10,}"),  # Slack
     (("hooks.slack.com/services/", "discord.com/api/webhooks/"), r"[\w/-]{16,}"),
@@ -46,59 +196,314 @@ _FORMS = (
     (("AIza",), r"[\w-]{30,}"),  # Google
     (("ya29.", "GOCSPX-"), r"[\w-]{16,}"),
     (("wandb_v",), r"\d_\w{20,}"),
-    (("nvapi-", "gsk_", "xai-", "r8_", "pplx-", "fw_", "tvly-"), r"[\w-]{20,}"),
-    (("npm_", "dckr_pat_", "dop_v1_", "shpat_", "ntn_", "lin_api_"), r"[\w-]{20,}"),
+    (("nvapi-", "gsk_", "xai-", "r8_", "pplx-", "fw_", "tvly-", "jina_"), r"[\w-]{20,}"),
+    (("npm_", "dckr_pat_", "dop_v1_", "shpat_", "ntn_", "lin_api_", "rpa_"), r"[\w-]{20,}"),
     (("pypi-", "AgEIcHlwaS5vcmc"), r"[\w-]{16,}"),
     (("hvs.", "hvb.", "hvr."), r"[\w-]{16,}"),  # HashiCorp Vault
     (("SG.",), r"[\w-]{16,}\.[\w-]{16,}"),  # SendGrid
-    (("glsa_", "dapi", "PMAK-", "sntrys_", "tskey-"), r"[\w-]{24,}"),
+    (("glsa_", "dapi", "PMAK-", "sntrys_", "tskey-", "lsv2_", "pcsk_", "tgp_v1_"), r"[\w-]{24,}"),
+    (("ATATT3", "ATCTT3", "figd_", "sbp_", "xkeysib-", "pul-"), r"[\w=-]{24,}"),
     (("AGE-SECRET-KEY-1",), r"\w{20,}"),
     (("eyJ",), r"[\w-]{17,}(?:\.[\w-]+){0,4}={0,2}"),  # JSON in base64: JWT, Neptune
 )
-_PEM = "-----BEGIN "
-
-# Every text that one of the patterns matches contains one of these. They are quick to look for;
-# compiling the patterns takes longer than the rest of writing a record.
-_IN_NAMES = ("token", "pass", "pwd", "secret", "credent", "auth", "key")
 _IN_FORMS = tuple(prefix for prefixes, _ in _FORMS for prefix in prefixes)
-
-_TOKEN = "(?<![A-Za-z0-9])(?:{})".format(
+_NEVER_WORDS = ("AKIA", "ASIA", "hooks.", "discord.", "AGE-")
+_WELL_KNOWN = "(?<![A-Za-z0-9])(?:{})".format(
     "|".join(
         "(?:{}){}".format("|".join(map(re.escape, prefixes)), rest) for prefixes, rest in _FORMS
     )
 )
+_TELEGRAM = r"(?<=bot)[0-9]{6,12}:[\w-]{30,}"
+_PEM = "-----BEGIN "
 _PRIVATE_KEY = (
     r"(?s)(?P<head>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)"
     r"(?:(?!-----BEGIN ).){0,20000}?(?P<tail>-----END |\Z)"
 )
+# To the last @: the password may contain one, and a slash.
+_URL = r"""(?x) (?<=://) (?P<user> [^\s/:@'"]{0,200} ) (?P<value> : [^\s'"]{0,1000} )? @"""
+_URL_SIGNATURE = (
+    r"(?i)(?P<head>[?&](?:sig|(?:x-(?:amz|goog)-)?signature)=)(?P<value>[\w%+/=-]{16,})"
+)
+_HEADER = r"""(?xi) (?P<head> \b (?:
+      Bearer \s{1,20}
+      | Authorization ['"]? : \s{0,20} ['"]? (?: [a-z]{1,20} \s{1,20} )?
+      | (?: Set- )? Cookie : \s{0,20} [\w.-]{1,100} = ) )
+    (?P<value> [\w.~+/=%-]{4,5000} )"""
+_IN_HEADERS = ("bearer", "authorization", "cookie:")
+
+# An option that is a password, of programs by their names.
+_ON = r"\b [^\n|;&]{0,300}? \s"
+_ANY = r"""['"]? (?P<value> [^\s'"]{1,500} )"""
+_PROGRAMS = {
+    "wandb": r"""wandb \s{1,20} login \s{1,20} (?: --? \S{1,200} \s{1,20} ){0,5}
+        ['"]? (?P<value> [A-Za-z0-9] [\w-]{19,200} )""",
+    "curl": rf"curl {_ON} (?: -u \s{{0,20}} | --user[ =\x1f] ) ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
+    "wget": rf"wget {_ON} --user[ =\x1f] ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
+    "http": rf"https? {_ON} -a \s{{0,20}} ['\"]? [^\s:'\"]{{1,200}} : {_ANY}",
+    "sshpass": rf"sshpass {_ON} -p \s{{0,9}} {_ANY}",
+    "login": rf"(?: docker | podman | helm | oras | az ) {_ON}? login {_ON} -p \s{{1,9}} {_ANY}",
+    "mongo": rf"mongo\w* {_ON} -p \s{{1,9}} {_ANY}",
+    "mysql": rf"mysql\w* {_ON} -p {_ANY}",
+    "7z": rf"7z\w? {_ON} -p {_ANY}",
+    "zip": rf"(?: un )? zip {_ON} -P \s{{0,9}} {_ANY}",
+    "redis-cli": rf"redis-cli {_ON} -a \s{{1,9}} {_ANY}",
+    "openssl": rf"openssl {_ON} -pass (?: in | out )? \s{{1,9}} ['\"]? pass: {_ANY}",
+}
+
+# ------------------------------------------------------------------------------- syntax
+
+_AROUND = " \t\n'\"\\"
 
 # A word as bash reads it: quoted parts may hold anything, newlines too.
-_WORD = r"""(?: \$\( (?: [^()] | \( [^()]{0,500} \) ){0,500} \) | \$'(?:\\.|[^'\\]){0,5000}'
-              | '[^']{0,5000}' | "(?:\\.|[^"\\]){0,5000}" | \\.
-              | [^\s;&|<>()'"\\] )"""
-# {1,100}: of a name. Each begins where no other name can be going on.
-_ASSIGNMENT = rf"""(?xs) (?<![\w$.-])
-    [\w.+-]{{1,100}} = {_WORD}{{1,5000}}"""
-_OPTION = rf"""(?xs) (?<!\S)
-    (?P<head> (?P<name> --? [A-Za-z][\w.-]{{0,100}} ) [ \t]{{1,100}} (?: \\\n [ \t]{{0,100}} )? )
-    (?P<value> (?! - | \\\n ) {_WORD}{{1,5000}} )"""
-# {"api_key": "x"}, openai.api_key = "x"
-_QUOTED = r"""(?x) (?<![\w.-]) (?P<head> (?P<name> [\w.-]{1,100} ) ['"]? \s{0,20} [:=] \s{0,20} )
-    (?P<value> '[^'\n<>]{6,5000}' | "[^"\n<>]{6,5000}" )"""
-_HEADER = r"""(?xi) (?P<head> \b (?:
-      (?: Bearer | Authorization: \s{1,20} (?!Bearer) [a-z]{1,20} ) \s{1,20}
-      | (?: Api-Key | (?: Private | Auth ) -Token ) : \s{0,20} ) )
-    (?P<value> [\w.~+/=-]{4,5000} )"""
-_IN_HEADERS = ("bearer", "authorization", "api-key:", "-token:")
-_LOGIN = r"""(?x) (?P<head> \b wandb \s{1,20} login \s{1,20} (?: --? \S{1,200} \s{1,20} ){0,5} )
-    (?P<value> ['"]? [A-Za-z0-9] [\w-]{19,200} )"""
-_USER = r"""(?x) (?P<head> \b (?: curl | wget ) \b [^\n|;&]{0,500}? \s
-    (?: -u \s{0,20} | --user[ =] ) ['"]? [^\s:'"]{1,200} : ) (?P<value> [^\s'"]{1,500} )"""
-_SAID = r"""(?x) (?<![\w.-]) (?P<head> (?P<name> [\w-]{1,100} ) ['"]? \s{0,20} : \s{0,20} )
-    (?P<value> '[^']{1,5000}' | "[^"]{1,5000}" | [^\s'",;)\]}]{4,5000} )"""
-# To the last @: the password may contain one, and a slash.
-_URL_PASSWORD = r"""(?<=://)(?P<head>[^\s/:@'"]{0,200}:)[^\s'"]{1,1000}(?=@)"""
-_URL_SIGNATURE = r"(?i)(?P<head>[?&](?:sig|(?:x-(?:amz|goog)-)?signature)=)[\w%+/=-]{16,}"
+_WORD = r"""(?xs) (?P<value> (?: \$\( (?: [^()] | \( [^()]{0,500} \) ){0,500} \)
+    | \$'(?:\\.|[^'\\]){0,5000}' | '[^']{0,5000}' | "(?:\\.|[^"\\]){0,5000}" | \\.
+    | [^\s;&|<>()'"\\] ){1,5000} )"""
+# What follows of a list of variables, --export=HF_TOKEN=x,A=1, is no longer the value.
+_ITEM = r"""(?xs) (?: '[^']*' | "[^"]*" | , (?! [A-Za-z_][\w.+-]{0,100} = ) | [^,] )+"""
+_LITERAL = r"""(?x) (?P<call> [A-Za-z_][\w.]{0,60} \( [ ]{0,9} (?: default [ ]? = [ ]? )? )?
+    [rbfuRBFU]{0,2} (?P<value> \\?' [^'\n]{0,5000} ' | \\?" [^"\n]{0,5000} " )"""
+_BARE = r"""(?P<value>[^\s'",;&)\]}<>]{1,5000})"""
+
+# What may be between a name and its value.
+_CLOSE = r"\\?['\"]?\)?\]?"
+_TIGHT = r"(?:\[[^\]\s]{0,40}\])?\+?=(?![=~>\s])"
+_LOOSE = r"""(?x) [ \t]{0,20} (?:
+    : [ \t]{0,20} [A-Za-z_][\w.]{0,60} (?: \[ [^=\n]{0,60} \] )? [ \t]{0,9} = (?!=)
+    | [:?]? = >? (?!=) | : (?![:=]) ) [ \t]{0,20}"""
+_BLANK = r"[ \t]{1,100}(?:\\\n[ \t]{0,100})?"
+_CONTENT = r"[^<>]{0,200}>(?P<value>[^<>\n]{1,500})</"
+# <name>K</name><value>V</value>, name="K" value="V", add_argument("--k", default="V")
+_NAMED = r"""(?xs) (?: </\w{1,20}> \s{0,20} < | ['"]? (?: [\s,}]{1,20}
+    | , (?:(?! \b(?: add_argument | option | name | key )\b ).){0,300}? \b ) )
+    ['"]? (?: value | default ) \b ['"]? \s{0,9} [=:>] \s{0,9}"""
+# Commands that take a name and then its value, with what is between them.
+_SETTERS = {
+    **dict.fromkeys(("setenv", "SetEnv", "ENV", "ARG", "set", "config"), r"[ \t]{1,100}"),
+    "printf": r"[ \t]{1,100}\S{1,50}[ \t]{1,100}",
+    "read": r"[ \t]{0,100}<<<[ \t]{0,100}",
+}
+_NETRC = ("machine", "login", "account", "default")
+
+
+def _at(pattern: str, text: str, place: int) -> Optional[re.Match[str]]:
+    return re.compile(pattern).match(text, place)
+
+
+_Spans = List[Tuple[int, int]]
+
+
+def _named_secrets(text: str) -> Iterator[Tuple[int, int]]:
+    """Where the secrets are that the name before them gives away."""
+    done = 0
+    for hint in re.finditer(_HINT, text):
+        start, end = hint.span()
+        if start < done:
+            continue
+        first = max(done, start - 100)
+        while start > first and (text[start - 1].isalnum() or text[start - 1] in "_.+-"):
+            start -= 1
+        rest = _at(r"[\w.+-]{0,100}(?<![.+-])", text, end)
+        done = end = end if rest is None else rest.end()
+        name = _Name(text, start, end)
+        for first, last in name.secrets() if name.kind else ():
+            yield first, last
+            done = max(done, last)
+
+
+class _Name:
+    """A name in a text, and what the text has for its value."""
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.text, self.start, self.end = text, start, end
+        self.name = text[start:end]
+        self.kind = _kind(self.name)
+
+    def secrets(self) -> _Spans:
+        text = self.text
+        if self.kind == _PERHAPS and not _random(text[self.end : self.end + 600]):
+            return []
+        line = max(text.rfind("\n", 0, self.start) + 1, self.start - 300)
+        self.before = text[line : self.start]
+        self.quote = ""  # that is open here
+        if "'" in self.before or '"' in self.before:
+            for char in self.before:
+                if char in "'\"" and self.quote in ("", char):
+                    self.quote = "" if self.quote else char
+        close = _at(_CLOSE, text, self.end)
+        self.behind = self.end if close is None else close.end()
+        self.is_closed = text[self.end : self.end + 1] in ("'", '"', "\\")
+        for form in (self._array, self._default, self._tight, self._loose, self._blank, self._xml):
+            found = form()
+            if found is not None:
+                return found
+        return self._listed() or self._described()
+
+    def _judged(self, first: int, last: int, *, sure: bool) -> _Spans:
+        """A value's span if it is a secret. sure: no syntax that often means something else."""
+        plain = self.text[first : min(last, first + 500)].strip(_AROUND)
+        if not _judge(self.kind, plain):
+            return []
+        if sure or self.name.isupper() or self.kind <= _LOGIN or _random(plain):
+            return [(first, last)]
+        if self.kind == _PASSWORD:
+            return [(first, last)] if len(plain) >= 4 else []
+        return [] if len(plain) < 6 or re.fullmatch(_PROSE, plain) else [(first, last)]
+
+    def _array(self) -> Optional[_Spans]:
+        """As in NAME=(a b)."""
+        begin = _at(r"\+?=\(", self.text, self.end)
+        if begin is None:
+            return None
+        found: _Spans = []
+        place = begin.end()
+        while True:
+            blank = _at(r"[\s,]{0,100}", self.text, place)
+            word = _at(_WORD, self.text, place if blank is None else blank.end())
+            if word is None:
+                return found
+            found += self._judged(*word.span(), sure=True)
+            place = word.end()
+
+    def _default(self) -> Optional[_Spans]:
+        """As in ${NAME:=V}."""
+        if not self.before.endswith("${"):
+            return None
+        value = _at(r":?[=-](?P<value>[^}\n]{1,5000})", self.text, self.end)
+        return [] if value is None else self._judged(*value.span("value"), sure=True)
+
+    def _tight(self) -> Optional[_Spans]:
+        """As in NAME=V in a shell, a URL, a list of variables, or a call."""
+        text, quote = self.text, self.quote
+        if self.is_closed:
+            return None
+        sign = _at(_TIGHT, text, self.end) or _at(_TIGHT, text, self.behind)
+        if sign is None:
+            return None
+        first = sign.end()
+        if quote and text[first : first + 1] == quote:
+            return []
+        if quote and text[first : first + 1] not in "'\"\\":
+            whole = self.before.endswith((quote, "," + quote))  # "NAME=a b"
+            ends = rf"[^{quote}]" if whole else rf"[^\s;&{quote}]"
+            if self.before.endswith(","):
+                ends = rf"[^,{quote}]"
+            word = _at(rf"(?s){ends}{{1,5000}}", text, first)
+        else:
+            word = _at(_WORD, text, first)
+        if word is None:
+            return []
+        value = word[0]
+        if re.match(rf"(?:{_REFERENCE}|''|\\\"\\\")(?:[\s,;:]|\Z)", value):
+            return []  # "--token=$HF_TOKEN --lr=1"
+        item = re.match(_ITEM, value)
+        last = first + len(value if item is None else item[0])
+        after = text[last - 1 : last + 2].lstrip(value[-1] if value[-1] != "," else "")
+        in_call = not quote and re.match(r",\s|,\Z|\)", after) is not None
+        last -= text[last - 1] == ","
+        if in_call and not self.name.isupper():
+            plain = text[first:last]
+            if re.fullmatch(_IDENTIFIER, plain) and not _random(plain):
+                return []
+        if re.match(_CODE, text[first : last + 1]) and not self.name.isupper():
+            return []
+        if self.before.endswith("/") and not _random(text[first:last]):
+            return []  # a directory: /data/token=x
+        return self._judged(first, last, sure=not in_call)
+
+    def _loose(self) -> Optional[_Spans]:
+        """As in NAME = V, NAME: V, "NAME": V, and NAME: str = V."""
+        text = self.text
+        sign = _at(_LOOSE, text, self.behind)
+        if sign is None or (sign[0].startswith("=") and not self.is_closed and self.quote):
+            return None
+        place = sign.end()
+        follows = text[place : place + 1]
+        if self.quote and not self.is_closed and follows == self.quote:
+            return []
+        if follows in "'\"" and not (self.is_closed or "=" in sign[0] or sign[0][-1:].isspace()):
+            return []
+        literal = _at(_LITERAL, text, place)
+        if literal is not None:
+            found = self._judged(*literal.span("value"), sure=False)
+            return found if not literal["call"] or _random(literal["value"]) else []
+        bare = _at(_BARE, text, place)
+        if bare is None:
+            return []
+        rest = text[place : text.find("\n", place) % (len(text) + 1)][:300]
+        word = bare["value"]
+        known = _kind(word) if re.fullmatch(_IDENTIFIER, word) else _NONE
+        if re.match(_CODE, rest) or known or word in _TYPES or ("." in word.strip(".") and known):
+            return []
+        ends = re.match(r"\s*(?:$|#|[,}\])'\"])", rest[len(word) :]) is not None
+        if self.kind == _PASSWORD:
+            whole = not self.quote and not self.before.strip(" \t-")
+            last = place + len(re.split(r"\s#|\s*$", rest)[0]) if whole else bare.end()
+            return self._judged(place, last, sure=False)
+        if (self.name.isupper() and ends) or (self.is_closed and word.isdigit()) or _random(word):
+            return self._judged(*bare.span(), sure=True)
+        return []
+
+    def _blank(self) -> Optional[_Spans]:
+        """As in --name V, setenv NAME V."""
+        text = self.text
+        blank = _at(_BLANK, text, self.end)
+        if blank is None and not text.startswith("<<<", self.end):
+            return None
+        sure = self.name.startswith("-")
+        if sure and self.before[-1:] in (" ", "\t", "", self.quote):
+            place = blank.end() if blank is not None else self.end
+        else:
+            words = self.before.split()
+            command = next((one for one in reversed(words) if not one.startswith("-")), "")
+            alone = not words and _at(r"(?m)[ \t]{1,100}\S+[ \t]*$", text, self.end) is not None
+            pattern = _SETTERS.get(command) if command != "printf" or "-v" in words else None
+            if self.name == "password" and (alone or (words[:1] and words[0] in _NETRC)):
+                pattern = _BLANK
+            between = None if pattern is None else _at(pattern, text, self.end)
+            if between is None:
+                return None
+            place = between.end()
+            sure = command not in ("set", "config") or "." in self.name or "_" in self.name
+        option = _at(r"--\w+[ =]", text, place)  # gh secret set NAME --body V
+        if option is not None and not self.name.startswith("-"):
+            place = option.end()
+        word = _at(_WORD, text, place)
+        if word is None or text[place] == "-":
+            return []
+        return self._judged(*word.span(), sure=sure)
+
+    def _xml(self) -> Optional[_Spans]:
+        """As in <name>V</name>."""
+        if not self.before.endswith("<"):
+            return None
+        value = _at(_CONTENT, self.text, self.end)
+        return None if value is None else self._judged(*value.span("value"), sure=False)
+
+    def _listed(self) -> _Spans:
+        """As in ("NAME", "V")."""
+        comma = _at(r"\s{0,20},\s{0,20}", self.text, self.behind)
+        literal = _at(_LITERAL, self.text, comma.end()) if self.is_closed and comma else None
+        if literal is None or literal["call"] or _at(r"\s{0,9}[:=]", self.text, literal.end()):
+            return []  # another name
+        value = literal["value"].strip(_AROUND)
+        sure = self.name.isupper() and not re.fullmatch(r"[A-Z_0-9]+|.*\s.*", value)
+        sure = sure or (self.name.startswith("-") and not value.startswith("-"))
+        return self._judged(*literal.span("value"), sure=False) if sure or _random(value) else []
+
+    def _described(self) -> _Spans:
+        """As in name: NAME, value: V."""
+        if not (self.is_closed or re.search(r"(?:\bname\s?[:=]|>)\s*\Z", self.before)):
+            return []
+        sign = _at(_NAMED, self.text, self.end)
+        if sign is None:
+            return []
+        value = _at(_LITERAL, self.text, sign.end()) or _at(_BARE, self.text, sign.end())
+        if value is None or value.groupdict().get("call"):
+            return []
+        return self._judged(*value.span("value"), sure=False)
+
+
+# ------------------------------------------------------------------------------- words
 
 # sbatch --export=ALL,DB_PASSWORD=x, also as neuronctl and the variables of Slurm have it.
 _EXPORT = r"""(?x) (?: --? [A-Za-z][\w-]{0,100} = (?P<quote> ['"]? ) )?
@@ -110,40 +515,12 @@ _LIST_ITEM = r"""(?xs) (?: (?<=,) | \A ) (?P<head> (?P<name> [\w.+-]{1,100} ) = 
 # Shorter values, such as "x" or "1", are masked only where they are known to be secrets.
 _SHORTEST = 6
 
-
-def is_secret_name(name: str) -> bool:
-    """Whether the value of a variable or option is secret: HF_TOKEN, --api-key, wandb.api_key."""
-    return (
-        _may_name(name)
-        and re.fullmatch(r"[\w.+-]+", name) is not None
-        and re.search(_SECRET_NAME, name) is not None
-    )
+_BETWEEN = "\x1f"  # a blank to patterns, and in no word
 
 
 def is_secret_value(value: str) -> bool:
-    """Whether a value contains what looks like a secret: a token, a URL with a password."""
+    """Whether a text contains what looks like a secret: a token, a URL with a password."""
     return Masker().text(value) != value
-
-
-def tells_secret(text: str) -> bool:
-    """Whether a reader of a text surely learns a secret.
-
-    What is stored is masked with less: ``--bucket-key=group`` is called a key, and tells nothing.
-    """
-    shown = text
-    for plain in (_PLAIN, _PLAIN_OPTION) if _may_name(text) else ():
-        shown = re.sub(plain, _without_plain, shown)
-    shown = re.sub(_PLAIN_BEARER, "", shown) if "earer" in shown else shown
-    return is_secret_value(shown)
-
-
-def _without_plain(match: re.Match[str]) -> str:
-    name, value = match["name"], match["value"]
-    telling = len(value) >= 8 and re.search("[0-9]", value) and re.search("[A-Za-z]", value)
-    sure = re.search(_SURE_NAME, name) and not re.match(r"(?i)-{0,2}(?:max|min|num)[_-]", name)
-    if telling or sure or not is_secret_name(name):
-        return match[0]
-    return f"plain={match['quote']}{value}{match['quote']}"
 
 
 def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[str]:
@@ -151,21 +528,21 @@ def secret_values(command_line: Iterable[str], env: Mapping[str, str]) -> Set[st
 
     Those in lists of variables for sbatch are found too: ``--export=ALL,HF_TOKEN=x``.
     """
-    found = {value for name, value in env.items() if is_secret_name(name)}
+    found = {value for name, value in env.items() if _is_told(name, value)}
     lists = [value for name, value in env.items() if _export_list(f"{name}=")[0]]
     before = ""
     for word in command_line:
         head, items, _ = _export_list(word, before)
-        secret, value, _ = _secret(word)
+        secret, value, _ = _assigned(word)
         if head or items:
             lists.append(items)
         elif secret:
             found.add(value)
-        elif before.startswith("-") and is_secret_name(before) and not word.startswith("-"):
+        elif _is_value(before, word):
             found.add(word)
         before = word
     for items in lists:
-        found.update(value for name, value in listed_variables(items) if is_secret_name(name))
+        found.update(value for name, value in listed_variables(items) if _is_told(name, value))
     return {value for value in found if value}
 
 
@@ -179,6 +556,20 @@ def listed_variables(items: str) -> List[Tuple[str, str]]:
         value = "" if _names_secret(one["value"]) else one["value"]
         found.append((one["name"], value[1:-1] if _is_quoted(value) else value))
     return found
+
+
+def _is_told(name: str, value: str) -> bool:
+    """Whether a word that no shell reads is a secret: it may begin with $."""
+    kind = _kind(name)
+    if value.startswith(("$", "`")):
+        return kind >= _TOKEN and not _names_secret(value) and not re.fullmatch(_PLACE, value)
+    return _judge(kind, value)
+
+
+def _is_value(option: str, word: str) -> bool:
+    if word.startswith("-") or not re.fullmatch(r"[\w.+-]+", option):
+        return False
+    return (option.startswith("-") or _random(word)) and _is_told(option, word)
 
 
 def _export_list(word: str, before: str = "") -> Tuple[str, str, str]:
@@ -198,7 +589,7 @@ def _export_list(word: str, before: str = "") -> Tuple[str, str, str]:
     return head, items[: len(items) - len(end)], end
 
 
-def _secret(word: str) -> Tuple[str, str, str]:
+def _assigned(word: str) -> Tuple[str, str, str]:
     """A word that assigns a secret: ``--env=HF_TOKEN=``, the value, and a closing quote.
 
     The quote may stand before any name but the first. Empty for any other word.
@@ -210,16 +601,25 @@ def _secret(word: str) -> Tuple[str, str, str]:
             quote, part = part[0], part[1:]
         if not re.fullmatch(r"[\w.+-]+", part):
             break
-        if is_secret_name(part):
-            head = "=".join(parts[:count]) + "="
-            value = word[len(head) :]
-            end = quote if quote and value.endswith(quote) else ""
-            return head, value[: len(value) - len(end)], end
+        head = "=".join(parts[:count]) + "="
+        value = word[len(head) :]
+        end = quote if quote and value.endswith(quote) else ""
+        value = value[: len(value) - len(end)]
+        if _is_told(part, value):
+            return head, value, end
     return "", "", ""
 
 
 def _is_quoted(text: str) -> bool:
     return len(text) > 1 and text[0] in "'\"" and text[0] == text[-1]
+
+
+def _names_secret(value: str) -> bool:
+    return re.fullmatch(_REFERENCE, value) is not None and bool(_kind(value.strip("${}")))
+
+
+def _item(match: re.Match[str]) -> str:
+    return match["head"] + MASK if _is_told(match["name"], match["value"]) else match[0]
 
 
 class Masker:
@@ -233,42 +633,29 @@ class Masker:
         self._known = long
 
     def text(self, text: str) -> str:
-        """Mask a script, or any text with assignments, command lines, and JSON in it."""
-        if _may_name(text):
-            text = re.sub(_ASSIGNMENT, _assignment, text)
-            text = re.sub(_OPTION, _option, text)
-            text = re.sub(_QUOTED, _said, text)
+        """Mask a script, a program, a configuration, or a line of a log."""
+        if any(map(text.casefold().__contains__, _HINTS)):
+            parts: List[str] = []
+            done = 0
+            for first, last in _named_secrets(text):
+                parts += [text[done:first], MASK]
+                done = last
+            text = "".join([*parts, text[done:]])
         for value in self._known:  # a pattern of them would take time in proportion to both
             text = text.replace(value, MASK)
-        if any(map(text.__contains__, _IN_FORMS)):
-            text = re.sub(_TOKEN, MASK, text)
-        if _PEM in text:
-            text = re.sub(_PRIVATE_KEY, rf"\g<head>{MASK}\g<tail>", text)
-        if "://" in text and "@" in text:
-            text = re.sub(_URL_PASSWORD, rf"\g<head>{MASK}", text)
-        folded = text.casefold()
-        if "://" in text and "sig" in folded:
-            text = re.sub(_URL_SIGNATURE, rf"\g<head>{MASK}", text)
-        if any(map(folded.__contains__, _IN_HEADERS)):
-            text = re.sub(_HEADER, rf"\g<head>{MASK}", text)
-        if "wandb" in text:
-            text = re.sub(_LOGIN, rf"\g<head>{MASK}", text)
-        if "curl" in text or "wget" in text:
-            text = re.sub(_USER, rf"\g<head>{MASK}", text)
-        return text
-
-    def line(self, text: str) -> str:
-        """Mask a line of a log, or a message that quotes one."""
-        return re.sub(_SAID, _said, self.text(text))
+        return _without_forms(text)
 
     def words(self, words: Iterable[str]) -> tuple[str, ...]:
         """Mask the words of an argv."""
         shown = []
         before = ""
         for word in words:
-            secret = before.startswith("-") and is_secret_name(before) and not word.startswith("-")
-            shown.append(MASK if secret else self._word(word, before))
+            shown.append(MASK if _is_value(before, word) else self._word(word, before))
             before = word
+        joined = _BETWEEN.join(shown)
+        if any(map(joined.__contains__, _PROGRAMS)):
+            parts = _by_programs(joined).split(_BETWEEN)
+            shown = parts if len(parts) == len(shown) else shown
         return tuple(shown)
 
     def _word(self, word: str, before: str = "") -> str:
@@ -276,91 +663,66 @@ class Masker:
             return MASK
         head, items, end = _export_list(word, before)
         if head or items:
-            return self.text(head + re.sub(_LIST_ITEM, _item_of_argv, items) + end)
-        head, _, end = _secret(word)
+            return self.text(head + re.sub(_LIST_ITEM, _item, items) + end)
+        head, _, end = _assigned(word)
         return head + MASK + end if head else self.text(word)
 
     def data(self, data: Any, name: str = "") -> Any:
         """Mask JSON data: strings, and pairs of a name and a value at any depth."""
         if isinstance(data, str):
-            if data and name and is_secret_name(name):
+            if name and _is_told(name, data):
                 return MASK
             return self.text(data) if "\n" in data else self._word(data)
         if isinstance(data, Mapping):
             return {key: self.data(value, str(key)) for key, value in data.items()}
         if isinstance(data, (list, tuple)):
-            if len(data) == 2 and all(isinstance(item, str) for item in data):
+            if not all(isinstance(item, str) for item in data):
+                return [self.data(item) for item in data]
+            if len(data) == 2:
                 return [self.data(data[0]), self.data(data[1], data[0])]
-            return [self.data(item) for item in data]
+            return list(self.words(data))
         return data
 
 
-def _may_name(text: str) -> bool:
-    # IGNORECASE takes a Kelvin sign for a k, and so does this; no word above has an i to confuse.
+def _without_forms(text: str) -> str:
+    """Mask what gives itself away by its form or its place."""
+    if any(map(text.__contains__, _IN_FORMS)):
+        text = re.sub(_WELL_KNOWN, _well_known, text)
+    if _PEM in text:
+        text = re.sub(_PRIVATE_KEY, rf"\g<head>{MASK}\g<tail>", text)
+    if "://" in text:
+        text = re.sub(_URL, _in_url, text) if "@" in text else text
+        text = re.sub(_URL_SIGNATURE, rf"\g<head>{MASK}", text)
+        text = re.sub(_TELEGRAM, MASK, text) if "/bot" in text else text
     folded = text.casefold()
-    return any(map(folded.__contains__, _IN_NAMES))
+    if any(map(folded.__contains__, _IN_HEADERS)):
+        text = re.sub(_HEADER, _in_header, text)
+    return _by_programs(text)
 
 
-def _assignment(match: re.Match[str]) -> str:
-    head, items, end = _export_list(match[0])
-    if head:
-        return head + _listed(items) + end
-    head, value, end = _secret(match[0])
-    behind_comma = match.string[match.start() - 1 : match.start()] == ","
-    if head and behind_comma and re.match(rf"(?:{_REFERENCE}|\*{{3}}),", value):
-        return _listed(match[0])
-    if end and (not value or re.match(_NOTHING_QUOTED, value)):
-        return match[0]
-    return _shown(head, value) + end if head else match[0]
+def _by_programs(text: str) -> str:
+    for program, pattern in _PROGRAMS.items():
+        if program in text:
+            text = re.sub(rf"(?x) (?<![\w.-]) {pattern}", _of_program, text)
+    return text
 
 
-def _listed(items: str) -> str:
-    """A list of variables for sbatch with its secrets masked."""
-    return re.sub(_LIST_ITEM, _item, items)
+def _of_program(match: re.Match[str]) -> str:
+    value = match["value"]
+    return match[0] if _says_nothing(value) else match[0][: -len(value)] + MASK
 
 
-def _item(match: re.Match[str]) -> str:
-    secret = is_secret_name(match["name"])
-    return _shown(match["head"], match["value"]) if secret else match[0]
+def _well_known(match: re.Match[str]) -> str:
+    return MASK if match[0].startswith(_NEVER_WORDS) or _random(match[0], 15) else match[0]
 
 
-def _item_of_argv(match: re.Match[str]) -> str:
-    secret = is_secret_name(match["name"]) and not _names_secret(match["value"])
-    return match["head"] + MASK if secret else match[0]
+def _in_url(match: re.Match[str]) -> str:
+    user, value = match["user"], match["value"] or ""
+    user = MASK if _random(user) else user
+    return f"{user}{value if _says_nothing(value[1:]) else ':' + MASK}@"
 
 
-def _names_secret(value: str) -> bool:
-    # Without a shell, a password may begin with $.
-    return re.fullmatch(_REFERENCE, value) is not None and is_secret_name(value.strip("${}"))
-
-
-def _option(match: re.Match[str]) -> str:
-    if match["name"] == "--export":
-        head, items, end = _export_list(match["value"], "--export")
-        return match["head"] + head + _listed(items) + end
-    directory = match["name"] == "--pwd" and match["value"].startswith(
-        ("/", "$", "~")
-    )  # of a container
-    secret = is_secret_name(match["name"]) and not directory
-    return _shown(match["head"], match["value"]) if secret else match[0]
-
-
-def _said(match: re.Match[str]) -> str:
-    # Neither a tokenizer's mask_token nor KEY, which says something in a shell only.
-    secret = is_secret_name(match["name"]) and re.search(_SAID_NAME, match["name"]) is not None
-    return _shown(match["head"], match["value"]) if secret else match[0]
-
-
-_COMMAND = ("$(", '"$(', "`", '"`')
-_REFERENCE = r"\$(?:\w+|\{\w+(?::?[-?+]?)?\})"
-# ARGS="--token=$HF_TOKEN --lr=1", ARGS="--token='' --lr=1"
-_NOTHING_QUOTED = rf"(?:{_REFERENCE}|''|\\\"\\\")(?:[\s,;:]|\Z)"
-
-
-def _refers(value: str) -> bool:
-    # $HF_TOKEN, "${HF_TOKEN}" and $(cat FILE) name a secret but do not contain it.
-    return re.fullmatch(rf'"?{_REFERENCE}"?', value) is not None or value.startswith(_COMMAND)
-
-
-def _shown(head: str, value: str) -> str:
-    return head + (value if _refers(value) else MASK)
+def _in_header(match: re.Match[str]) -> str:
+    value = match["value"]
+    mixed = len(value) >= 8 and re.search("[0-9]", value) and re.search("[A-Za-z]", value)
+    return match["head"] + MASK if mixed or _random(value, 15) else match[0]

@@ -159,7 +159,7 @@ def _unexpected(error: Exception) -> int:
     from neuronctl.error_details import write_error_details
     from neuronctl.masking import Masker, secret_values
 
-    mask = Masker(secret_values((), os.environ)).line
+    mask = Masker(secret_values((), os.environ)).text
     say(f"neuronctl: internal error: {mask(f'{type(error).__name__}: {error}')}")
     details = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:

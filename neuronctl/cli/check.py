@@ -11,6 +11,7 @@ from neuronctl.batchscript.script_file import read_file, shown_name
 from neuronctl.cli.job_options import catalog_option, complete_files, job_options
 from neuronctl.console import print_line, print_text, printable
 from neuronctl.errors import PolicyError, UsageError, did_you_mean
+from neuronctl.masking import MASK, Masker
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.script import ScriptFinding
@@ -138,7 +139,7 @@ def _fix(files: Sequence[str], check: Callable[[str, str], CheckedScript], write
                 notify(f"{before.name} is left as it is: {error.strerror}")
                 after, differs = before, False
         elif differs:
-            print_script(unified_diff(before.name, before.text, after.text))
+            print_script(Masker().text(unified_diff(before.name, before.text, after.text)))
         changed += differs
         if write:
             for finding in after.findings:
@@ -220,6 +221,10 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
     where = f"{script.name}:{place.line}:{place.column}"
     print_line(f"{where}: {finding.severity} {finding.code}: {finding.message}")
     line = script.line(place.line)
+    shown = Masker().text(line)
+    if finding.code == "NC640" and shown == line:  # its name is on the line before
+        shown = line[: place.column - 1] + MASK + line[place.end - 1 :]
+    masked, line = shown != line, shown
     start = max(0, place.column - 1 - _BEFORE)
     stop = start + _SHOWN
     if len(line) <= _SHOWN:
@@ -240,7 +245,8 @@ def _print_finding(script: CheckedScript, one: ScriptFinding) -> None:
         before = cell_width(left + head_text)
         marked = max(1, cell_width(marked_text))
         print_line(f"  {number} | {text}")
-        print_line(f"  {' ' * len(number)} | {' ' * before}{'^' * marked}")
+        if not masked:  # the columns would be others
+            print_line(f"  {' ' * len(number)} | {' ' * before}{'^' * marked}")
     if finding.hint:
         print_line(f"  hint: {finding.hint}")
     if finding.source:

@@ -37,7 +37,7 @@ def examine(status: JobStatus) -> Tuple[Evidence, Diagnosis]:
     diagnosis = diagnose(evidence)
     if diagnosis.line is None:
         return evidence, diagnosis
-    mask = Masker(secret_values((), os.environ)).line
+    mask = Masker(secret_values((), os.environ)).text
     line = replace(diagnosis.line, text=mask(diagnosis.line.text))
     cause, remedy = mask(diagnosis.cause), mask(diagnosis.remedy)
     return evidence, replace(diagnosis, cause=cause, remedy=remedy, line=line)

@@ -11,7 +11,7 @@ from neuronctl.batchscript.header import read_header
 from neuronctl.batchscript.model import AFTER_COMMAND, CUT, MISSPELLED, REMARK, Header
 from neuronctl.catalog.model import Cluster
 from neuronctl.frozen import dataclass, replace
-from neuronctl.masking import Masker, tells_secret
+from neuronctl.masking import Masker, is_secret_value
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import BY_NAME, OF_SLURM, OPTIONS, JobRequest
 from neuronctl.rules.consistency import OTHER_WORDS
@@ -202,7 +202,7 @@ class Directives:
         """Whether a job file can have this; otherwise, it is told."""
         shown = text.partition("=")[0] if key == "sbatch" else key
         line = self.line(shown)
-        if tells_secret(text):
+        if is_secret_value(text):
             self.remarks.append(Remark(line, f"--{shown} contains a secret: not carried over"))
             return False
         try:
@@ -261,7 +261,7 @@ def differences(directives: Directives, plan: JobPlan) -> List[Remark]:
             for one in sorted(made_of_it - wanted):
                 found.append(Remark(0, f"'neuronctl generate' adds --{one}"))
             for one in sorted(wanted - made_of_it):
-                if not tells_secret(one):  # else left out on purpose, and told
+                if not is_secret_value(one):  # else left out on purpose, and told
                     found.append(Remark(0, f"--{one} is not in what 'neuronctl generate' makes"))
         elif not before:
             found.append(Remark(0, f"no --{key} in the script; 'neuronctl generate' adds {after}"))

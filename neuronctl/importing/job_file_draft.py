@@ -28,7 +28,7 @@ from neuronctl.importing.software import software, variables
 from neuronctl.importing.starts import Size, Start, start
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import option_name
-from neuronctl.masking import Masker, tells_secret
+from neuronctl.masking import Masker, is_secret_value
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import build_request
 from neuronctl.request.job_file import parse_job_file
@@ -183,7 +183,7 @@ class _Importer:
         masker = Masker()
         comments = read_shell(text).comments
         for number, line in enumerate(lines, 1):
-            if not tells_secret(line):
+            if not is_secret_value(line):
                 continue
             if number in comments and line.lstrip().startswith("#"):
                 lines[number - 1] = masker.text(line)
@@ -201,7 +201,7 @@ class _Importer:
                 f"export {variable} before you submit, or submit with --env {variable}",
             )
         whole = "\n".join(lines)
-        if tells_secret(whole):
+        if is_secret_value(whole):
             pairs = enumerate(zip(masker.text(whole).split("\n"), lines), 1)
             first = next(number for number, (one, other) in pairs if one != other)
             raise self._secret(first)

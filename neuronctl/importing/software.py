@@ -7,7 +7,7 @@ from typing import Collection, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.statements import NAME_BEGINS, NAME_ENDS, Simple, Unit
 from neuronctl.frozen import dataclass
-from neuronctl.masking import is_secret_name, is_secret_value
+from neuronctl.masking import is_secret
 from neuronctl.shell import BASHS_OWN
 from neuronctl.yamlfile.writer import Entry
 
@@ -173,7 +173,7 @@ def variables(behind: Sequence[Unit]) -> Variables:
 
 
 def _may_be_set(name: str, value: Optional[str], *, only_text: bool) -> bool:
-    if value is None or name in BASHS_OWN or is_secret_name(name) or is_secret_value(value):
+    if value is None or name in BASHS_OWN or is_secret(name, value):
         return False
     plain = value.replace(NAME_BEGINS, "").replace(NAME_ENDS, "")
     return plain.isprintable() and not (only_text and NAME_BEGINS in value)

@@ -6,12 +6,12 @@ import contextlib
 import re
 from typing import Dict, Optional, Tuple
 
+from neuronctl import masking
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.frozen import dataclass
 from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import ShellLine
 from neuronctl.launch.launchers import Launcher, option_name
-from neuronctl.masking import is_secret_name, is_secret_value
 from neuronctl.request.job import JobRequest, Source
 from neuronctl.shell import CommandWord, Shell, is_reference
 from neuronctl.units import split_signal
@@ -341,7 +341,7 @@ def is_secret(name: str, value: str, expand: Optional[bool] = None) -> bool:
     """
     if not value or (expand and is_reference(value)):
         return False
-    return is_secret_name(name) or is_secret_value(value)
+    return masking.is_secret(name, value)
 
 
 def gpus_held(plan: JobPlan) -> int:

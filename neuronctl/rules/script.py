@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, Iterator, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Set, Tuple
 
 from neuronctl.batchscript.model import NOWHERE, Edit, SourceSpan
 from neuronctl.frozen import dataclass, replace
+from neuronctl.masking import Masker
 from neuronctl.rule_codes import WARNING
 
 # The first four register their rules.
@@ -73,12 +74,14 @@ def check_script(
         and not (facts.left_out and one.finding.rule.by_absence)
     ]
     kept.sort(key=lambda one: (one.place.line, one.place.column, one.finding.code))
-    return tuple(replace(one, finding=_clipped(one.finding)) for one in kept)
+    mask = Masker().text if "NC640" in told else str  # a message cites values
+    return tuple(replace(one, finding=_clipped(one.finding, mask)) for one in kept)
 
 
-def _clipped(one: Finding) -> Finding:
-    """A finding with as much of a value as anybody reads."""
-    return replace(one, message=clipped(one.message, _LONGEST), hint=clipped(one.hint, _LONGEST))
+def _clipped(one: Finding, mask: Callable[[str], str]) -> Finding:
+    """A finding with as much of a value as anybody reads, or may read."""
+    message, hint = (clipped(mask(text), _LONGEST) for text in (one.message, one.hint))
+    return replace(one, message=message, hint=hint)
 
 
 def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal as signals
-from shlex import quote
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.batchscript.launches import PYTHON, SHELL, Launch
@@ -13,7 +12,7 @@ from neuronctl.batchscript.model import SCRIPT, SourceSpan
 from neuronctl.batchscript.shell_text import Assignment, Command
 from neuronctl.batchscript.values import digits
 from neuronctl.launch.launchers import option_name
-from neuronctl.masking import is_secret_name, listed_variables, tells_secret
+from neuronctl.masking import MASK, Masker, is_secret, is_secret_value, listed_variables
 from neuronctl.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
@@ -352,7 +351,7 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
     )
     directives = [one for one in facts.header.given if one.source == SCRIPT]
     for given in directives:
-        if given.name != "export" and given.value and tells_secret(given.value):
+        if given.name != "export" and given.value and is_secret_value(given.value):
             said = f"--{given.name} contains what looks like a secret: {told}"
             yield Violation(said, hint, place=given.place)
     exported = [
@@ -366,20 +365,30 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
     for name, value, place in (*exported, *in_shell):
         if _PLACEHOLDER.fullmatch(value):
             continue
-        path = len(value) < 8 or value.startswith(("/", "~"))
-        named = is_secret_name(name) and not path and tells_secret(f"{name}={quote(value)}")
-        if value and (named or tells_secret(value)):
+        if is_secret(name, value):
             lines.add(place.line)
             yield Violation(f"{name} looks like a secret: {told}", hint, place=place)
+    masker = Masker()
+    places = []
     for command in facts.shell.commands:
-        whole = " ".join(word.value or "$x" for word in command.words)
-        if command.name == "wandb" and command.place.line not in lines and tells_secret(whole):
-            lines.add(command.place.line)
-            yield Violation(f"this looks like a secret: {told}", hint, place=command.place)
-        for word in command.words:
-            if word.value and tells_secret(word.value) and word.place.line not in lines:
-                lines.add(word.place.line)
-                yield Violation(f"this looks like a secret: {told}", hint, place=word.place)
+        words = [word.value or "$x" for word in command.words]
+        shown = zip(command.words, words, masker.words(words))
+        places += [
+            word.place
+            for word, value, masked in shown
+            if value != masked and not _PLACEHOLDER.fullmatch(value)
+        ]
+    for number, line in enumerate(facts.lines, 1):  # here-documents
+        masked = "" if line.lstrip().startswith("#") else masker.text(line)
+        if MASK in masked and MASK not in line:
+            head, _, tail = masked.partition(MASK)
+            value = line[len(head) : len(line) - len(tail)].strip("'\"")
+            if not _PLACEHOLDER.fullmatch(value):
+                places.append(SourceSpan(number, len(head) + 1, len(line) - len(tail) + 1))
+    for place in places:
+        if place.line not in lines:
+            lines.add(place.line)
+            yield Violation(f"this looks like a secret: {told}", hint, place=place)
 
 
 @script_rule(WARNING, "NC641", "set -e ends a trapped wait")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -227,3 +228,27 @@ def test_slurm_is_asked_once_for_many_scripts(
     names = scripts(tmp_path, **{f"job{number}": RIGHT for number in range(5)})
     run("check", *names, env={"SLURM_CONF": str(tmp_path / "slurm.conf")})
     assert len(fake_slurm.calls("squeue")) == 1
+
+
+SECRETS = (
+    RIGHT.replace("misc", "misc;password=swordfish99")
+    + """export HF_TOKEN=swordfish99
+python train.py --api-key \\
+    swordfish99
+cat > ~/.netrc <<E
+machine h.org login kim password swordfish99
+E
+export WANDB_API_KEY=your_key_here; sort --key 2 a.tsv; python t.py data.key=image
+"""
+)
+
+
+@pytest.mark.parametrize("option", ["--", "--json", "--sarif", "--fix"])
+def test_a_secret_is_found_and_not_printed(run: Run, tmp_path: Path, option: str) -> None:
+    text = SECRETS.replace("#SBATCH --comment", "#SBATCH −-qos=normal --comment")
+    result = run("check", option, *scripts(tmp_path, job=text), code=4)
+    assert "swordfish" not in result.stdout + result.stderr
+    if option == "--":
+        found = re.findall(r"job\.sh:(\d+):\d+: warning NC640", result.stdout)
+        assert found == ["3", "5", "7", "9"]
+        assert "  7 |     ***\n  hint: " in result.stdout

@@ -59,7 +59,7 @@ def test_logs(text: str, rank: int, size: int) -> None:
 def test_masking(text: str) -> None:
     with bounded():
         masker = masking.Masker(masking.secret_values(text.split(), {"A_TOKEN": text[:50]}))
-        masker.text(text), masker.line(text), masker.words(text.split()[:100])
+        masker.text(text), masker.words(text.split()[:100])
 
 
 @inputs(0.5)

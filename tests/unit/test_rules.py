@@ -386,7 +386,7 @@ CASES: List[Case] = [
         "NC341",
         {"env": (("HF_HOME", "/scratch/${USER}/hf:$X"),)},
         ["--env HF_HOME: $USER, $X are passed on as typed"],
-        {"env": (("LD_LIBRARY_PATH", "$ORIGIN/lib"), ("PRICE", "5$ or $5"), ("MY_KEY", "a$b"))},
+        {"env": (("LD_LIBRARY_PATH", "$ORIGIN/lib"), ("PRICE", "5$ or $5"), ("MY_TOKEN", "a$b"))},
     ),
     (
         "NC341",

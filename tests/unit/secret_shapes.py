@@ -1,0 +1,662 @@
+# ruff: noqa: E501
+"""Texts with a secret in them, and texts that look like it: the judge is measured by them.
+
+``§…§`` encloses each secret. A text of several lines is a file; most others are lines of a script.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import List, Tuple
+
+SECRETS = r"""
+export HF_TOKEN=§x8Kd02mQz7LpT4vN§
+HF_TOKEN=§hunter2§ python train.py
+export HF_TOKEN="§x8Kd02mQz7LpT4vN§"
+export HF_TOKEN='§it is one two§'
+export "WANDB_API_KEY=§0123456789abcdef0123456789abcdef01234567§"
+export WANDB_API_KEY=§0123456789abcdef0123456789abcdef01234567§
+WANDB_KEY=§0123456789abcdef0123456789abcdef01234567§
+export AWS_SECRET_ACCESS_KEY=§wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzKEYKEY99§
+export AWS_SESSION_TOKEN=§FwoGZXIvYXdzEBYaDJ82hs7QkLmN§
+AWS_ACCESS_KEY_ID=§AKIAIOSFODNN7EXAMPLE§
+export OPENAI_API_KEY=§x8Kd02mQz7LpT4vN§
+export ANTHROPIC_API_KEY=§x8Kd02mQz7LpT4vN§
+export AZURE_CLIENT_SECRET=§a9~Q2_kdP.4x8Kd02mQz7LpT4vN§
+export AZURE_STORAGE_KEY=§kP9xZ2vB7mQ4tR8wY1nC6sD3fG5hJ0lA==§
+export AZURE_OPENAI_KEY=§kP9xZ2vB7mQ4tR8wY1nC6sD3fG5hJ0lA§
+GOOGLE_API_KEY=§AIzaSyD4x8Kd02mQz7LpT4vNabcdefgh1234567§
+export GH_PAT=§x8Kd02mQz7LpT4vN§
+GITHUB_TOKEN=§x8Kd02mQz7LpT4vN§ gh pr list
+export GITLAB_PRIVATE_TOKEN=§x8Kd02mQz7LpT4vN§
+export CI_JOB_TOKEN=§x8Kd02mQz7LpT4vN§
+SSHPASS=§hunter2§ sshpass -e ssh host
+export DB_PW=§hunter2§
+export DB_PASS=§hunter2§
+export DB_PWD=§hunter2§
+MYSQL_PWD=§swordfish§ mysqldump x
+PGPASSWORD=§swordfish§ psql -c 'select 1'
+export REDIS_PASSWORD=§Tr0ub4dor&3§
+export ES_PASSWD='§Tr0ub4dor&3§'
+export SSH_PASSPHRASE="§correct horse battery staple§"
+export KRB5_PASSWORD=§correct-horse§
+export COMET_API_KEY=§x8Kd02mQz7LpT4vN§
+export NEPTUNE_API_TOKEN=§eyJhcGlfYWRkcmVzcyI6Imh0dHBzOi8v§
+export CLEARML_API_SECRET_KEY=§x8Kd02mQz7LpT4vN§
+export MLFLOW_TRACKING_PASSWORD=§swordfish§
+export MLFLOW_TRACKING_TOKEN=§swordfish§
+export KAGGLE_KEY=§0123456789abcdef0123456789abcdef§
+export NGC_API_KEY=§x8Kd02mQz7LpT4vN§
+export TOKEN_HF=§x8Kd02mQz7LpT4vN§
+export HF_TOKEN_READ=§x8Kd02mQz7LpT4vN§
+export API_KEY_OPENAI=§x8Kd02mQz7LpT4vN§
+export MY_TOKEN_2=§x8Kd02mQz7LpT4vN§
+export DB_PASSWORD_PROD=§hunter2§
+export HFTOKEN=§x8Kd02mQz7LpT4vN§
+export APIKEY=§x8Kd02mQz7LpT4vN§
+export SECRET=§swordfish§
+export PASSWORD=§swordfish§
+export JWT_SECRET=§swordfish§
+export ENCRYPTION_KEY=§x8Kd02mQz7LpT4vN§
+export SECRET_KEY_BASE=§x8Kd02mQz7LpT4vN§
+export SLACK_WEBHOOK_URL=https://hooks.slack.com/services/§T0AB12CD3/B0AB12CD3/x8Kd02mQz7LpT4vN§
+export DATABASE_URL=postgres://kim:§swordfish§@db.example.org/x
+export DOCKER_AUTH=§a2ltOnN3b3JkZmlzaDEyMzQ1Njc4§
+TOKEN+=§x8Kd02mQz7LpT4vN§
+TOKEN[0]=§x8Kd02mQz7LpT4vN§
+HF_TOKEN+="§x8Kd02mQz7LpT4vN§"
+PASSWORDS=(§x8Kd02mQz7LpT4vN§ §b7Kd02mQz7LpT4vQ§)
+TOKENS=(§x8Kd02mQz7LpT4vN§)
+API_KEY=("§x8Kd02mQz7LpT4vN§")
+declare -A conf=([token]=§x8Kd02mQz7LpT4vN§)
+declare -x HF_TOKEN=§x8Kd02mQz7LpT4vN§
+readonly DB_PASSWORD='§swordfish§'
+local password=§swordfish§
+: ${HF_TOKEN:=§x8Kd02mQz7LpT4vN§}
+: "${DB_PASSWORD:=§swordfish§}"
+: ${T_TOKEN=§x8Kd02mQz7LpT4vN§}
+export HF_TOKEN=${HF_TOKEN:-§x8Kd02mQz7LpT4vN§}
+export X=${HF_TOKEN:-§x8Kd02mQz7LpT4vN§}
+curl -H "Authorization: Bearer ${API_TOKEN:-§x8Kd02mQz7LpT4vN§}" x.org
+printf -v HF_TOKEN '%s' '§x8Kd02mQz7LpT4vN§'
+printf -v DB_PASSWORD %s §swordfish§
+read -r HF_TOKEN <<< §x8Kd02mQz7LpT4vN§
+read -rs DB_PASSWORD <<< "§swordfish§"
+setenv HF_TOKEN §x8Kd02mQz7LpT4vN§
+setenv DB_PASSWORD "§swordfish§"
+set -gx HF_TOKEN §x8Kd02mQz7LpT4vN§
+set -x WANDB_API_KEY §0123456789abcdef0123456789abcdef01234567§
+env HF_TOKEN=§x8Kd02mQz7LpT4vN§ A=1 python t.py
+conda env config vars set HF_TOKEN=§x8Kd02mQz7LpT4vN§
+aws configure set aws_secret_access_key §wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzKEYKEY99§
+aws configure set aws_session_token §x8Kd02mQz7LpT4vN§ --profile lab
+git config --global github.token §x8Kd02mQz7LpT4vN§
+pip config set global.password §swordfish§
+huggingface-cli login --token §x8Kd02mQz7LpT4vN§
+hf auth login --token=§x8Kd02mQz7LpT4vN§
+wandb login §0123456789abcdef0123456789abcdef01234567§
+wandb login --relogin §0123456789abcdef0123456789abcdef01234567§
+docker login -u kim -p §swordfish§ registry.example.org
+docker login --username kim --password §swordfish§
+podman login -p §swordfish§ r.example.org
+sshpass -p §hunter2§ scp a b:
+sshpass -p'§hunter2§' ssh host
+mysql -u kim -p§swordfish§ db
+mysql --password=§swordfish§ db
+redis-cli -a §swordfish§ ping
+curl -u kim:§swordfish§ https://h.org
+curl --user kim:§swordfish§ https://h.org
+wget --user=kim --password=§swordfish§ https://h.org/x
+wget --http-password §swordfish§ https://h.org/x
+http -a kim:§swordfish§ h.org
+openssl enc -d -pass pass:§swordfish§ -in x
+openssl rsa -passin pass:§swordfish§ -in k.pem
+gpg --batch --passphrase §swordfish§ -d x.gpg
+keytool -storepass §swordfish§ -list
+unzip -P §swordfish§ data.zip
+7z x -p§swordfish§ data.7z
+rclone config create x s3 secret_access_key=§x8Kd02mQz7LpT4vN§
+gh secret set HF_TOKEN --body §x8Kd02mQz7LpT4vN§
+kubectl create secret generic s --from-literal=password=§swordfish§
+singularity exec --env HF_TOKEN=§x8Kd02mQz7LpT4vN§ a.sif python t.py
+apptainer run --env A=1,HF_TOKEN=§x8Kd02mQz7LpT4vN§ a.sif
+docker run -e HF_TOKEN=§x8Kd02mQz7LpT4vN§ img
+#SBATCH --export=ALL,HF_TOKEN=§x8Kd02mQz7LpT4vN§,A=1
+sbatch --export=DB_PASSWORD=§swordfish§ job.sh
+#SBATCH --comment="password=§sword fish§"
+srun --export=ALL,WANDB_API_KEY=§x8Kd02mQz7LpT4vN§ ./a
+python t.py --token §x8Kd02mQz7LpT4vN§
+python t.py --token=§x8Kd02mQz7LpT4vN§
+python t.py --hf-token §x8Kd02mQz7LpT4vN§ --epochs 3
+python t.py --hf_token '§x8Kd02mQz7LpT4vN§'
+python t.py -token §x8Kd02mQz7LpT4vN§
+python t.py --secretKey §x8Kd02mQz7LpT4vN§
+python t.py --secretKey=§x8Kd02mQz7LpT4vN§
+python t.py --accessToken §x8Kd02mQz7LpT4vN§
+python t.py --apiKey §x8Kd02mQz7LpT4vN§
+python t.py --api-key §x8Kd02mQz7LpT4vN§
+python t.py --apikey=§x8Kd02mQz7LpT4vN§
+python t.py --password §swordfish§
+python t.py --password="§sword fish§"
+python t.py --db-pass §hunter2§
+python t.py --client-secret §x8Kd02mQz7LpT4vN§
+python t.py --auth kim:§swordfish§
+python t.py --auth-token \
+    §x8Kd02mQz7LpT4vN§
+python t.py --wandb-key §0123456789abcdef0123456789abcdef01234567§
+python t.py --wandb.key=§0123456789abcdef0123456789abcdef01234567§
+python t.py logger.api_key=§x8Kd02mQz7LpT4vN§
+python t.py +hub.token=§x8Kd02mQz7LpT4vN§ model=vit
+python t.py ++db.password=§swordfish§
+java -Dpassword=§swordfish§ -jar a.jar
+java -Dhttp.proxyPassword=§swordfish§ -jar a.jar
+spark-submit --conf spark.hadoop.fs.s3a.secret.key=§x8Kd02mQz7LpT4vN§ a.py
+python t.py --set a.token=§x8Kd02mQz7LpT4vN§
+python t.py --headers "X-Api-Key: §x8Kd02mQz7LpT4vN§"
+curl -H 'X-Vault-Token: §x8Kd02mQz7LpT4vN§' https://v.org
+curl -H "X-Auth-Token:§x8Kd02mQz7LpT4vN§" https://v.org
+curl -H 'PRIVATE-TOKEN: §x8Kd02mQz7LpT4vN§' https://gitlab.org
+curl -H "Authorization: token §x8Kd02mQz7LpT4vN§" https://api.github.com
+curl -H "Authorization: Basic §a2ltOnN3b3JkZmlzaA==§" h.org
+curl -H "Authorization: §x8Kd02mQz7LpT4vN§" h.org
+curl -H "Ocp-Apim-Subscription-Key: §0123456789abcdef0123456789abcdef§" h.org
+curl -H "x-goog-api-key: §x8Kd02mQz7LpT4vN§" h.org
+curl -H "Cookie: session=§x8Kd02mQz7LpT4vN§" h.org
+curl -d '{"password": "§swordfish§"}' h.org
+curl -d 'user=kim&password=§swordfish§' h.org
+curl "https://h.org/x?access_token=§x8Kd02mQz7LpT4vN§&y=1"
+curl "https://h.org/x?api_key=§x8Kd02mQz7LpT4vN§"
+curl "https://h.org/x?key=§AIzaSyD4x8Kd02mQz7LpT4vNabcdefgh1234567§"
+wget 'https://blob.org/x?se=2027&sig=§x8Kd02mQz7LpT4vN%2Fx8Kd02mQ%3D§'
+wget 'https://s3.org/x?X-Amz-Signature=§0123456789abcdef0123456789abcdef§'
+git clone https://§x8Kd02mQz7LpT4vN0a1b§@github.com/x/y.git
+git clone https://oauth2:§x8Kd02mQz7LpT4vN§@gitlab.org/x/y.git
+git clone https://§x8Kd02mQz7LpT4vN0a1b§:x-oauth-basic@github.com/x/y.git
+git clone https://kim:§swordfish§@example.org/x.git
+pip install --index-url https://kim:§swordfish§@p.example.org/x y
+pip install git+https://§ghp_x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN12§@github.com/x/y
+export SENTRY_DSN=https://§0123456789abcdef0123456789abcdef§@o1.ingest.sentry.io/1
+export MONGO=mongodb+srv://kim:§sword/fish§@c.mongodb.net/x
+export REDIS_URL=redis://:§swordfish§@h:6379/0
+export AMQP=amqp://kim:§swordfish§@h/v
+export HTTPS_PROXY=http://kim:§swordfish§@proxy:3128
+psql "host=h user=kim password=§swordfish§ dbname=x"
+export CONN="Server=h;User Id=kim;Password=§swordfish§;Database=x"
+export CONN="Server=h;Uid=kim;Pwd=§swordfish§;"
+export CONN="DefaultEndpointsProtocol=https;AccountName=x;AccountKey=§kP9xZ2vB7mQ4tR8wY1nC6sD3fG5hJ0lA==§;x=y"
+export CONN="Endpoint=sb://x/;SharedAccessKeyName=R;SharedAccessKey=§kP9xZ2vB7mQ4tR8wY1nC6sD3fG5hJ0lA=§"
+export JDBC="jdbc:postgresql://h/x?user=kim&password=§swordfish§"
+echo §hf_x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vNab§
+echo §ghp_x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN12§
+echo §github_pat_11ABCDEFG0x8Kd02mQz7LpT4vN_x8Kd02mQz7LpT4vN§
+echo §glpat-x8Kd02mQz7LpT4vNab12§
+echo §sk-x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN§
+echo §sk-proj-x8Kd02mQz7LpT4vN_x8Kd02mQz7LpT4vN§
+echo §sk-ant-api03-x8Kd02mQz7LpT4vN-x8Kd02mQz7LpT4vN§
+echo §sk-or-v1-0123456789abcdef0123456789abcdef§
+echo §xoxb-123456789012-x8Kd02mQz7LpT4vN§
+echo §AKIAIOSFODNN7EXAMPLE§
+echo §AIzaSyD4x8Kd02mQz7LpT4vNabcdefgh1234567§
+echo §nvapi-x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN§
+echo §gsk_x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN§
+echo §r8_x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN12345§
+echo §npm_x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN1234§
+echo §pypi-AgEIcHlwaS5vcmcCJGx8Kd02mQz7LpT4vN§
+echo §hvs.CAESIx8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN§
+echo §dckr_pat_x8Kd02mQz7LpT4vN-x8Kd02mQ§
+echo §lsv2_pt_0123456789abcdef0123456789abcdef_0123456789§
+echo §ATATT3xFfGF0x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN§
+echo §eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.x8Kd02mQz7LpT4vN_x8Kd02mQz§
+echo §SG.x8Kd02mQz7LpT4vNabcdef.x8Kd02mQz7LpT4vNx8Kd02mQz7LpT4vN12345678901§
+echo §sk_live_x8Kd02mQz7LpT4vN12345678§
+echo §pcsk_x8Kd02_mQz7LpT4vNx8Kd02mQz7LpT4vN§
+echo §dop_v1_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef§
+curl https://api.telegram.org/bot§123456789:AAx8Kd02mQz7LpT4vNx8Kd02mQz7LpT4v§/getMe
+os.environ['HF_TOKEN'] = '§x8Kd02mQz7LpT4vN§'
+os.environ["WANDB_API_KEY"]="§0123456789abcdef0123456789abcdef01234567§"
+os.environ["DB_PASSWORD"] = "§swordfish§"
+os.environ.setdefault("HF_TOKEN", "§x8Kd02mQz7LpT4vN§")
+os.environ.update({"HF_TOKEN": "§x8Kd02mQz7LpT4vN§"})
+os.environ.update(HF_TOKEN="§x8Kd02mQz7LpT4vN§")
+os.putenv("HF_TOKEN", "§x8Kd02mQz7LpT4vN§")
+token = os.getenv("HF_TOKEN", "§x8Kd02mQz7LpT4vN§")
+token = "§x8Kd02mQz7LpT4vN§"
+token: str = "§x8Kd02mQz7LpT4vN§"
+api_key: Optional[str] = '§x8Kd02mQz7LpT4vN§'
+password: Final = "§swordfish§"
+def login(user, password="§swordfish§"):
+def login(token: str = "§x8Kd02mQz7LpT4vN§", user=None):
+self.api_key = "§x8Kd02mQz7LpT4vN§"
+openai.api_key = '§x8Kd02mQz7LpT4vN§'
+client = OpenAI(api_key="§x8Kd02mQz7LpT4vN§", timeout=3)
+wandb.login(key="§0123456789abcdef0123456789abcdef01234567§")
+login(token="§x8Kd02mQz7LpT4vN§")
+HfApi(token='§x8Kd02mQz7LpT4vN§')
+parser.add_argument("--hf-token", default="§x8Kd02mQz7LpT4vN§")
+parser.add_argument('--token', type=str, default='§x8Kd02mQz7LpT4vN§', help='x')
+parser.add_argument("--password", help="the password", default="§swordfish§")
+@click.option("--api-key", default="§x8Kd02mQz7LpT4vN§")
+config = {"lr": 0.1, "token": "§x8Kd02mQz7LpT4vN§"}
+config = dict(password="§swordfish§", lr=0.1)
+cfg["api_key"] = "§x8Kd02mQz7LpT4vN§"
+cfg['db']['password'] = '§swordfish§'
+subprocess.run(["x"], env={"HF_TOKEN": "§x8Kd02mQz7LpT4vN§"})
+subprocess.run(cmd, env=dict(os.environ, HF_TOKEN="§x8Kd02mQz7LpT4vN§"))
+subprocess.run(["hf", "login", "--token", "§x8Kd02mQz7LpT4vN§"])
+env={HF_TOKEN: §x8Kd02mQz7LpT4vN§}
+headers = {"Authorization": "Bearer §x8Kd02mQz7LpT4vN§"}
+headers = {"X-Api-Key": "§x8Kd02mQz7LpT4vN§"}
+requests.get(u, auth=("kim", "§Tr0ub4dor3x§"))
+PASSWORD = "§swordfish§"
+SECRET_KEY = 'django-insecure-§x8Kd02mQz7LpT4vN§'
+{"token": "§x8Kd02mQz7LpT4vN§"}
+{"password": §82746193§}
+{"api_token":§827461935012§, "lr": 1}
+{"db": {"passwd": "§swordfish§"}}
+{"name": "HF_TOKEN", "value": "§x8Kd02mQz7LpT4vN§"}
+{"accessToken": "§x8Kd02mQz7LpT4vN§"}
+{"private_key": "-----BEGIN PRIVATE KEY-----\n§MIIEvQIBADANx8Kd02mQz7LpT4vN§\n-----END PRIVATE KEY-----\n"}
+{"auths": {"r.org": {"auth": "§a2ltOnN3b3JkZmlzaDEyMzQ1Njc4§"}}}
+token: §x8Kd02mQz7LpT4vN§
+  password: §swordfish§
+password: "§swordfish§"
+api_key: '§x8Kd02mQz7LpT4vN§'
+HF_TOKEN: §x8Kd02mQz7LpT4vN§
+- HF_TOKEN=§x8Kd02mQz7LpT4vN§
+password: §correct horse battery§
+{user: kim, password: §swordfish§}
+clientSecret: §x8Kd02mQz7LpT4vN§
+- name: HF_TOKEN¶  value: §x8Kd02mQz7LpT4vN§
+- name: DB_PASSWORD¶  value: "§swordfish§"
+[db]¶user = kim¶password = §swordfish§
+[default]¶aws_access_key_id = §AKIAIOSFODNN7EXAMPLE§¶aws_secret_access_key = §wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzKEYKEY99§
+[hub]¶token=§x8Kd02mQz7LpT4vN§
+[hub]¶token = §x8Kd02mQz7LpT4vN§
+[x]¶api-key = "§x8Kd02mQz7LpT4vN§"
+machine api.wandb.ai login user password §0123456789abcdef0123456789abcdef01234567§
+machine h.org¶  login kim¶  password §swordfish§
+default login anonymous password §swordfish§
+<password>§swordfish§</password>
+<token>§x8Kd02mQz7LpT4vN§</token>
+<property name="password" value="§swordfish§"/>
+<property><name>fs.s3a.secret.key</name><value>§x8Kd02mQz7LpT4vN§</value></property>
+<add key="ApiKey" value="§x8Kd02mQz7LpT4vN§" />
+<api-key type="x">§x8Kd02mQz7LpT4vN§</api-key>
+-----BEGIN OPENSSH PRIVATE KEY-----¶§b3BlbnNzaC1rZXktdjEAAAAABG5vbmUx8Kd02mQz§¶-----END OPENSSH PRIVATE KEY-----
+-----BEGIN RSA PRIVATE KEY-----¶§MIIEpAIBAAKCAQEAx8Kd02mQz7LpT4vN§
+ENV HF_TOKEN §x8Kd02mQz7LpT4vN§
+ENV HF_TOKEN=§x8Kd02mQz7LpT4vN§
+setenv("HF_TOKEN", "§x8Kd02mQz7LpT4vN§")
+cat > ~/.netrc <<E¶machine h.org login kim password §swordfish§¶E
+export REPLICATE_API_TOKEN="§r8_Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+export LANGCHAIN_API_KEY=§lsv2_pt_9f8e7d6c5b4a39281706f5e4d3c2b1a0_abcdef1234§
+export AZURE_AD_TOKEN=§9bQ~8sXk2LmN4pR6tV8yZ1§
+export TF_VAR_db_password=§letmein99§
+export ELASTIC_PASSWORD=§changeit§
+export MINIO_ROOT_PASSWORD=§minio123secret§
+export MINIO_SECRET_KEY=§Zm9vYmFyYmF6cXV4§
+export AWS_SECRET_KEY=§abcd1234EFGH5678ijkl9012MNOP3456qrst7890§
+export COHERE_KEY=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3Jf6Rg1Yp0§
+export SNOWFLAKE_PASSWORD=§Winter2026!§
+export TWINE_PASSWORD=§pypi-AgEIcHlwaS5vcmcCJDk4Nzg5§
+export NETRC_PASS=§opensesame§
+export SMTP_PASS="§open sesame§"
+export VAULT_TOKEN=§hvs.CAESIJ9fQm4Zx9Tb2Lw7§
+export ROOT_PW=§toor2026§
+export KEYCLOAK_CLIENT_SECRET=§8f14e45f-ceea-467f-9b2b-1b2c3d4e5f60§
+export AUTH_TOKEN=§8f14e45fceea467f§
+export LABEL_STUDIO_API_KEY=§8f14e45fceea467f9b2b1b2c3d4e5f6012345678§
+export ACCESS_TOKEN_SECRET='§Zm9vYmFyYmF6cXV4§'
+DB_PASSWORD=§letmein99§; export DB_PASSWORD
+if [ -z "$HF_TOKEN" ]; then HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§; fi
+export A=1 HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ B=2
+HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§&& python t.py
+eval "export HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+bash -c 'HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ python t.py'
+ssh host "DB_PASSWORD=§letmein99§ ./run.sh"
+echo "export HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" >> ~/.bashrc
+echo 'password = §letmein99§' > db.ini
+python t.py --hf-token="§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" --bs 4
+python t.py --openai_api_key=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§
+python t.py --wandb_token §8f14e45fceea467f9b2b1b2c3d4e5f6012345678§
+python t.py --s3-secret-key §Zm9vYmFyYmF6cXV4§
+python t.py --aws_secret_access_key=§Zm9vYmFyYmF6cXV4§
+python t.py --passwd §letmein99§
+python t.py --user kim --pass §letmein99§
+python t.py --private-token §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§
+python t.py --passphrase "§open sesame§"
+python t.py trainer.logger.wandb.api_key=§8f14e45fceea467f9b2b1b2c3d4e5f6012345678§
+python t.py 'hub={token: §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§}'
+python -c "from huggingface_hub import login; login('§hf_AbCdEfGhIjKlMnOpQrStUvWx§')"
+python -c "import wandb; wandb.login(key='§8f14e45fceea467f9b2b1b2c3d4e5f6012345678§')"
+az login --service-principal -u app -p §9bQ~8sXk2LmN4pR6tV8yZ1§ --tenant x
+gcloud auth activate-service-account --access-token §ya29.a0AfH6SMBx1y2z3w4v5u6§
+mongo -u kim -p §letmein99§ db
+curl -X POST -F token=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ https://h.org
+curl --header "X-API-KEY: §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" h.org
+curl --oauth2-bearer §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§ h.org
+curl -H "apikey: §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" h.org
+wget --header="Authorization: Bearer §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" h.org/x
+wget "https://h.org/m.pt?token=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+wget https://kim:§letmein99§@h.org/m.pt
+git remote set-url origin https://kim:§ghp_Qm4Zx9Tb2Lw7Kc5Vn8Hd3Jf6Rg1Yp0§@github.com/x/y
+hf download x --token §hf_AbCdEfGhIjKlMnOpQrStUvWx§
+docker run -e DB_PASSWORD='§letmein99§' img
+docker run --env-file x -e "HF_TOKEN=§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§" img
+os.environ["HUGGING_FACE_HUB_TOKEN"] = "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+os.environ['PGPASSWORD']='§letmein99§'
+HF_TOKEN = "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"  # mine
+hf_token = '§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§'
+API_KEY: str = "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+db_password: str = field(default="§letmein-99x-Qz81kf7b§")
+conn = psycopg2.connect(host="h", user="kim", password="§letmein99§")
+engine = create_engine("mysql+pymysql://kim:§letmein99§@h/db")
+boto3.client("s3", aws_secret_access_key="§Zm9vYmFyYmF6cXV4§")
+headers = {'Authorization': 'token §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§'}
+headers["Authorization"] = f"Bearer §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"
+s.headers.update({"X-Auth-Token": "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§"})
+ap.add_argument("--api_key", type=str, required=False, default='§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§')
+flags.DEFINE_string("hf_token", "§Qm4Zx9Tb2Lw7Kc5Vn8Hd3§", "token of the hub")
+creds = {"username": "kim", "password": "§letmein99§"}
+  "db_password" : "§letmein99§",
+{"env": {"WANDB_API_KEY": "§8f14e45fceea467f9b2b1b2c3d4e5f6012345678§"}}
+{"secret_access_key":"§Zm9vYmFyYmF6cXV4§"}
+env:¶  HF_TOKEN: §Qm4Zx9Tb2Lw7Kc5Vn8Hd3§
+wandb:¶  api_key: §8f14e45fceea467f9b2b1b2c3d4e5f6012345678§
+db:¶    password: §letmein99§   # old
+  passwd: '§open sesame§'
+  - DB_PASSWORD=§letmein99§
+[client]¶user=kim¶password=§letmein99§
+[s3]¶secret_key = §Zm9vYmFyYmF6cXV4§
+[hf]¶token: §hf_AbCdEfGhIjKlMnOpQrStUvWx§
+db.password=§letmein99§
+spring.datasource.password=§letmein99§
+<Password>§letmein99§</Password>
+<connection user="kim" password="§letmein99§"/>
+<clientSecret>§9bQ~8sXk2LmN4pR6tV8yZ1§</clientSecret>
+machine github.com login kim password §ghp_Qm4Zx9Tb2Lw7Kc5Vn8Hd3Jf6Rg1Yp0§
+//registry.npmjs.org/:_authToken=§npm_Qm4Zx9Tb2Lw7Kc5Vn8Hd3Jf6Rg1Yp0§
+"""
+
+HARMLESS = r"""
+python t.py model.key_dim=64
+python t.py model.num_key_value_heads=8
+python t.py --token-budget 4096
+python t.py --token-budget=4096
+python t.py data.key=image
+python t.py data.label_key=class_name
+python t.py --image-key jpg --label-key cls
+python t.py --key-padding-mask true
+python t.py --key-padding-mask causal
+python t.py --token-file ~/.cache/huggingface/token
+python t.py --token-file /home/kim/.hf_token
+python t.py --password-file secrets/db.txt
+python t.py --token-path $HOME/.token
+sort --key 2 a.tsv
+sort --key=2,3n a.tsv
+sort -k2 a.tsv
+python t.py --name sk-resnet50-imagenet-seed1
+#SBATCH --job-name=sk-resnet50-imagenet-90epochs-lr01
+python t.py --run sk-learn-baseline-experiment-7
+python t.py --tokenizer bert-base-uncased
+python t.py --tokenizer meta-llama/Llama-3.1-8B-Instruct
+python t.py tokenizer.path=/data/tok.model
+export TOKENIZERS_PARALLELISM=false
+export TOKENIZER_NAME=EleutherAI/gpt-neox-20b
+python t.py --max-tokens 4096
+python t.py --max_new_tokens=512
+python t.py --tokens-per-batch 65536
+python t.py --num-passes 3
+python t.py --passes 2
+python t.py --pass 2
+python t.py --pass=1 --stage train
+python t.py author=kim
+python t.py --author "Kim Lee"
+export AUTHOR=kim
+git commit --author="Kim <kim@example.org>" -m x
+python t.py --pad-token '<pad>' --eos-token '</s>'
+python t.py --mask_token=[MASK]
+python t.py --image-token '<image>'
+python t.py --special-tokens '<a>,<b>'
+python t.py --stop-token '###'
+python t.py --pad-token-id 0
+python t.py --eos_token_id=50256
+python t.py model.token_dim=768 model.token_mixer=attention
+python t.py model.pool=token
+python t.py model.use_cls_token=True
+python t.py --use_auth_token
+python t.py --use_auth_token True
+python t.py --use-auth-token=false
+python t.py --token none
+python t.py --token auto
+python t.py --drop-token-rate 0.1
+python t.py --token-dropout=0.15
+python t.py --keyframe-interval 12
+python t.py --keypoints 17
+python t.py --keyboard us
+python t.py --key-frames 1,2,3
+python t.py --sort-key length
+python t.py --sort_key=created_at
+python t.py --partition-key date
+python t.py --cache-key v2-resnet50
+python t.py --join-key sample_id
+python t.py dataset.keys=[image,label]
+python t.py --state-dict-key model.module.encoder
+python t.py --checkpoint-key state_dict_ema
+python t.py --monitor-key val/acc1
+python t.py --metric-key eval_loss
+python t.py --prng-key 42
+python t.py --key 0
+export KEY=image
+export DATA_KEY=layer4.conv2
+export SORT_KEY=2
+export KEY_FILE=/home/kim/.ssh/id_rsa
+ssh -i ~/.ssh/id_rsa host
+export SSH_AUTH_SOCK=/run/user/1000/keyring/ssh
+export XAUTHORITY=/home/kim/.Xauthority
+export GOOGLE_APPLICATION_CREDENTIALS=/home/kim/gcp.json
+export AWS_SHARED_CREDENTIALS_FILE=$HOME/.aws/credentials
+export HF_TOKEN_PATH=/data/kim/token
+export SECRETS_DIR=/run/secrets
+export PASSWORD_STORE_DIR=~/.password-store
+export HF_TOKEN=$HF_TOKEN
+export HF_TOKEN="${HF_TOKEN:?set it}"
+export HF_TOKEN=$(cat ~/.hf_token)
+export HF_TOKEN=`cat ~/.hf_token`
+export WANDB_API_KEY="$(awk '/wandb/{print $6}' ~/.netrc)"
+#SBATCH --export=ALL,HF_TOKEN,WANDB_API_KEY
+#SBATCH --export=HF_TOKEN=$HF_TOKEN
+cd $PWD && export OLDPWD=/data/kim/x1y2z3a4b5
+export PWD=/data/kim/run-8f3a2b1c9d
+singularity exec --pwd /workspace/x a.sif python t.py
+export GIT_COMMIT=3f786850e387550fdab836ed7e6dc881de23001b
+python t.py --revision 3f786850e387550fdab836ed7e6dc881de23001b
+python t.py --run-id 123e4567-e89b-12d3-a456-426614174000
+export WANDB_RUN_ID=x8kd02mq
+export WANDB_RESUME=must WANDB_RUN_GROUP=exp7b2k9a1
+python t.py --resume 8f3a2b1c
+python t.py --job-id 4711_12 --dependency afterok:4711
+python t.py --checkpoint runs/2024-11-05_12-33-10/epoch=12-step=40000.ckpt
+python t.py --config configs/key_point_rcnn_r50_fpn_1x_coco.py
+python t.py --secret-sauce true
+python t.py --password-length 12
+python t.py --credentials-timeout 30
+python t.py --auth none
+python t.py --auth-type kerberos
+python t.py auth.enabled=false
+python t.py --authors 3
+python t.py --compass north --bypass 1 --monkey x
+python t.py --passthrough a,b
+python t.py --pass-rate 0.95
+python t.py --k_pass 10 --pass-at-k 1,10,100
+python t.py --attn qk_norm --qkv-key-bias false
+python t.py --public-key ~/.ssh/id_ed25519.pub
+python t.py 'prompt=Write about tokens: key ideas'
+echo "token: $HF_TOKEN"
+echo "passing the key: step 3"
+echo "Passed: 12, failed: 0"
+mkdir -p /data/key=image/token=x
+tokenizer.pad_token = tokenizer.eos_token
+token = tokens[i]
+key = jax.random.PRNGKey(0)
+key, subkey = jax.random.split(key)
+for key, value in batch.items():
+token = os.environ["HF_TOKEN"]
+token = os.environ.get("HF_TOKEN")
+password = getpass.getpass("Password: ")
+login(token=token)
+login(token=os.environ["HF_TOKEN"])
+client = OpenAI(api_key=args.api_key)
+AutoModel.from_pretrained(name, use_auth_token=True)
+AutoModel.from_pretrained(name, token=None)
+def f(token: Optional[str] = None): ...
+def f(key: str, token: str, password: str) -> None:
+def attn(query: Tensor, key: Tensor, key_padding_mask=None):
+parser.add_argument("--token", type=str, default=None)
+parser.add_argument("--token", default=os.environ.get("HF_TOKEN"))
+parser.add_argument("--key", default="image", help="key of the sample")
+parser.add_argument("--max-tokens", type=int, default=2048)
+config = {"key_dim": 64, "token_budget": 4096, "pass": 1}
+config = {"key": "image", "label_key": "class_name"}
+sorted(x, key=lambda p: p.name)
+df.sort_values(key=str.lower)
+print("token:", token, "key:", key)
+x = batch["token"], batch["key"]
+names = ["HF_TOKEN", "WANDB_API_KEY", "PATH"]
+KeyError: 'state_dict'
+  key: image
+  keys: [image, label]
+  token_mixer: attention
+  auth: none
+  max_tokens: 2048
+  author: Kim Lee
+  pass: 1
+  token_file: /home/kim/.token
+  secret_name: regcred
+{"key": "value", "tokens": 12, "pass": true, "password": null}
+[sort]¶key = name¶passes = 2
+<key>image</key><token>12</token>
+curl https://h.org/x?tokens=5&page=2
+git clone git@github.com:x/y.git
+git clone https://kim@github.com/x/y.git
+rsync -a kim@login.example.org:/data/x .
+pip install git+https://github.com/x/y.git@v1.0
+export CUDA_VISIBLE_DEVICES=GPU-8f3a2b1c-9d4e-5f6a-7b8c-9d0e1f2a3b4c
+export UUID=123e4567-e89b-12d3-a456-426614174000
+sha256sum -c <<< "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  x"
+# pass the token on to the tasks: key idea
+# Signals: a task's shell passes them on; KEY=VALUE pairs
+python t.py --keys image label --tokens 1024
+python t.py --tokenizer_path /data/tok --tokens_per_step 1e6
+python t.py model.n_key_heads=4 model.key_size=128
+python t.py --kv-key-dtype fp8
+python t.py --primary-key id --foreign-key=image_id
+python t.py --group_key subject --y-key dice
+python t.py --encoder.key-bias true --keyword cat
+python t.py --token-type-ids 0
+python t.py --token_embed_dim 384 --token-merge 8
+python t.py --num-register-tokens 4 --num_tokens 256
+python t.py --n-tokens=100B --train-tokens 300e9
+python t.py --token-mask-prob 0.15 --token_labeling
+python t.py --cls-token --dist-token false
+python t.py data.caption_key=txt;json
+python t.py ++optimizer.key=adamw
+python t.py --passes=10 --warmup-passes 3 --pass-k 5
+python t.py --two-pass true --forward-pass only
+python t.py --auth-backend munge --author-id 17
+python t.py --secret-layers 3
+python t.py --keep-keys 'encoder.*'
+python t.py --ignore-keys decoder,head
+python t.py --key model_ema --key2 model
+python t.py --lookup-key token_ids
+python t.py --sort-by key --top-k 5
+python t.py --credential-file $HOME/.config/gcp.json
+python t.py --ssh-key ~/.ssh/id_rsa --pubkey-path x.pub
+python t.py --api-key-env OPENAI_API_KEY
+python t.py --wandb-key-file secrets.yaml
+python t.py --access public --secure false
+python t.py --name hf_finetune_llama3_lora_r16_run7
+python t.py --exp sk-bert-base-uncased-finetuned-sst2
+python t.py --exp npm_baseline_experiment_with_long_name
+python t.py --ckpt /scratch/kim/runs/8f14e45fceea467f9b2b1b2c3d4e5f60/last.ckpt
+python t.py --run_name 2026-11-24_pass2_key-ablation
+python t.py --model Qwen/Qwen2.5-7B-Instruct --adapter kim/lora-8f14e45
+srun --jobid 4711 --pwd /x python t.py
+export WANDB_RUN_ID=8f14e45f WANDB_NAME=vit-key-ablation
+export MASTER_PORT=29500 KEYS=image,label
+export NUM_PASSES=3 PASS=1
+export TOKENS=300000000000
+export SSH_KEY=$HOME/.ssh/id_ed25519
+export HF_TOKEN_FILE=$HOME/.hf
+export API_KEY=${API_KEY:-}
+export DB_PASSWORD="$(pass show db)"
+export WANDB_API_KEY=$(<~/.wandb)
+read -rs HF_TOKEN
+[ -n "$HF_TOKEN" ] || exit 1
+unset HF_TOKEN WANDB_API_KEY
+export -n HF_TOKEN
+test "${WANDB_API_KEY+x}" = x
+for key in a b c; do echo $key; done
+awk -F, '{ key=$1; count[key]++ } END { for (key in count) print key, count[key] }' x
+jq '.token_count, .key' x.json
+sort -t, -k1,1 --key=2 x | join -1 1 - y
+ssh-keygen -t ed25519 -f key
+module load openssl/1.1.1k token-tools/2.1
+cp key_a1b2.txt data/
+rsync -e 'ssh -i key.pem' a b
+token = self.tokenizer.encode(x)[0]
+tokens = tokenizer(text, return_tensors="pt")
+key = f"{name}_{i}"
+key = "model.layers.0.self_attn.k_proj.weight"
+state[key] = value
+if token == "<eos>": break
+next_token = torch.argmax(logits)
+password = os.environ["DB_PASSWORD"]
+password = config["db"]["password"]
+api_key = os.getenv("OPENAI_API_KEY")
+api_key=os.environ.get("OPENAI_API_KEY", "")
+def __init__(self, token_dim: int = 768, key_dim: int = 64):
+return {"token": token, "key": key}
+assert token is not None, "set HF_TOKEN"
+raise ValueError("no token: set HF_TOKEN")
+logger.info("key: %s, token: %d", key, token)
+  tokenizer: bert-base
+  key_dim: 64
+  sort_key: date
+  pass: first
+  keys:¶    - image¶    - label
+  secretKeyRef:¶    name: hub¶    key: token
+  authors: [kim, lee]
+{"author": "kim", "keywords": ["a"], "token_type": "bearer", "keyCount": 3}
+{"key": "image", "value": "jpg"}
+{"name": "key_dim", "value": 64}
+HfFolder token: not found
+Warning: the secret key is deprecated
+"""
+
+
+def secrets() -> List[Tuple[str, List[str]]]:
+    """Each text with a secret, and the secrets in it."""
+    return [
+        (_text(line).replace("§", ""), re.findall("§(.+?)§", _text(line)))
+        for line in _lines(SECRETS)
+    ]
+
+
+def harmless() -> List[str]:
+    """The texts without one."""
+    return [_text(line) for line in _lines(HARMLESS)]
+
+
+def _lines(table: str) -> List[str]:
+    found: List[str] = []
+    for line in table.strip("\n").split("\n"):
+        if found and found[-1].endswith("\\"):
+            found[-1] += "\n" + line
+        else:
+            found.append(line)
+    return found
+
+
+def _text(line: str) -> str:
+    return line.replace("¶", "\n")

@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 import threading
-from typing import Sequence
+from typing import List, Sequence
 
+from neuronctl.cli.say import notify
 from neuronctl.errors import SlurmUnavailableError
 from neuronctl.slurm.sbatch_passthrough import (
     PassedOn,
@@ -56,6 +57,10 @@ def call(words: Sequence[str]) -> int:
         if unheard:
             break  # as sbatch would die of writing to nobody
     code = running.wait()
+    if code > 0:  # what was found may say why
+        judging.join(_PATIENCE)
+        for text in _UNTOLD:
+            notify(text)
     with _IN_SPITE_OF_ERRORS:
         attempt.ended(code)
     if unheard:
@@ -70,11 +75,15 @@ def _judge(attempt: Attempt) -> None:
         attempt.judge()
 
 
-def _tell(text: str) -> None:
-    from neuronctl.cli.say import notify
+_UNTOLD: List[str] = []
+"""Findings, where no person reads standard error: printed only if sbatch refuses the job."""
 
+
+def _tell(text: str) -> None:
     if sys.stderr.isatty():
         notify(text)
+    else:
+        _UNTOLD.append(text)
 
 
 def _print(part: bytes) -> bool:

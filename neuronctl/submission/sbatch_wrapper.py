@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Optional, Sequence
 
 from neuronctl.frozen import replace
@@ -9,6 +10,12 @@ from neuronctl.frozen import replace
 if TYPE_CHECKING:
     from neuronctl.submission.existing_script import ExistingScript
     from neuronctl.submission.transaction import Notify, Recording
+
+_ANSWERED = 5.0
+"""Seconds within which an error is slurmctld's answer, or it was never reached.
+
+A request that it received and did not answer takes Slurm's MessageTimeout, 10 s by default.
+"""
 
 
 class Attempt:
@@ -22,6 +29,7 @@ class Attempt:
         self._script: Optional[ExistingScript] = None
         self._recording: Optional[Recording] = None
         self._line = b""
+        self._began = time.monotonic()
 
     def begin(self, words: Sequence[str]) -> None:
         """Read the script, and write the intent to submit it."""
@@ -40,6 +48,7 @@ class Attempt:
         if "test-only" in script.header.options:
             return
         self._script = script
+        self._began = time.monotonic()
         from neuronctl.submission.transaction import Recording
 
         draft = replace(script.draft(), command_line=tuple(self._command_line))
@@ -78,4 +87,5 @@ class Attempt:
         if self._recording is not None and code != 0:
             by_signal = f"sbatch was ended by signal {-code}"
             how = by_signal if code < 0 else f"sbatch ended with exit code {code}"
-            self._recording.failed(how, certain=False)
+            answered = code > 0 and time.monotonic() - self._began < _ANSWERED
+            self._recording.failed(how, certain=answered)

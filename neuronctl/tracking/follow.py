@@ -25,7 +25,7 @@ from neuronctl.slurm.squeue import squeue
 from neuronctl.tracking import endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.lookup import remember
+from neuronctl.tracking.lookup import matches, remember
 from neuronctl.tracking.rank_filter import Sink
 
 _FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
@@ -106,7 +106,7 @@ class JobWatch:
         rows = squeue([self.job])
         if rows:
             self._absent_since = None
-            self.statuses = self._with_earlier(jobstatus.merge(self.record, rows))
+            self.statuses = self._with_earlier(self._own(jobstatus.merge(self.record, rows)))
             self.ended = all(status.ended for status in self.statuses)
             return
         self._ask_accounting()
@@ -114,7 +114,7 @@ class JobWatch:
     def _ask_accounting(self) -> None:
         """Query sacct after slurmctld has forgotten the job (or never knew it)."""
         accounting = sacct([self.job])
-        past = jobstatus.merge(self.record, (), accounting.jobs)
+        past = self._own(jobstatus.merge(self.record, (), accounting.jobs))
         told = [status for status in past if status.source == "sacct"]
         if told and all(status.ended for status in told):
             self.statuses, self.ended = tuple(told), True
@@ -128,8 +128,13 @@ class JobWatch:
             # It has ended, and how is unknown, unless squeue showed its final state.
             if not (self.statuses and all(status.ended for status in self.statuses)):
                 absent = accounting.off or "no longer known to Slurm"
-                self.statuses = self._with_earlier(jobstatus.merge(self.record, absent=absent))
+                left = self._own(jobstatus.merge(self.record, absent=absent))
+                self.statuses = self._with_earlier(left)
             self.ended = True
+
+    def _own(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
+        """Those that are watched: of an array perhaps one task."""
+        return tuple(status for status in statuses if matches(self.job, status))
 
     def _with_earlier(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
         """Add the tasks that ended earlier, which slurmctld forgets one by one."""

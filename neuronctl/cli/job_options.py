@@ -63,7 +63,7 @@ class BatchCommand(JobCommand):
         if behind and not ctx.meta[BEHIND_DASHES]:
             harm = ": the job would be submitted" if behind[0] == "--dry-run" else ""
             raise UsageError(
-                f"{behind[0]} follows {words[0]} and would be passed to it{harm}",
+                f"{behind[0]} comes after {words[0]}, which would receive it{harm}",
                 f"put it before {words[0]}; to pass it to the program, put -- before {words[0]}",
             )
         return rest

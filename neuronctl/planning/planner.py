@@ -27,7 +27,14 @@ from neuronctl.planning.model import (
     passes,
     signal_of,
 )
-from neuronctl.planning.software import activation, exports, program, runs_python, starts_once
+from neuronctl.planning.software import (
+    activation,
+    exports,
+    named_after,
+    program,
+    runs_python,
+    starts_once,
+)
 from neuronctl.planning.steps import Share, step_place, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.values import one_line
@@ -455,7 +462,7 @@ class _PlanBuilder:
             if request.text_file is not None:
                 return self.derived("job-name", _name_of(request.text_file), "the file's name")
             return self.derived("job-name", "interactive" if self.interactive else "job")
-        return self.derived("job-name", _name_of(request.script), "the script's name")
+        return self.derived("job-name", _name_of(named_after(request)), "the program's name")
 
     def _log(self, name: str, asked: Optional[str], suffix: str) -> Optional[str]:
         request = self.request

@@ -90,6 +90,15 @@ def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[s
     return None if call is None else (call.launcher, name, args)
 
 
+def named_after(request: JobRequest) -> str:
+    """What a job is named after: a file behind Python, a shell or a launcher; ``train`` of a module."""
+    name, args = _called(request)
+    starts = names_python(name) or name in _SHELLS or called_launcher(request) is not None
+    file = next((word for word in args if starts and word.endswith((".py", ".sh"))), None)
+    is_module = name != _command(request)[0].rpartition("/")[2]
+    return file or (name.rpartition(".")[2] if is_module else name)
+
+
 def starts_once(request: JobRequest) -> str:
     """Why the program has to be started once, however large the allocation; "": it need not be.
 

@@ -181,7 +181,7 @@ def test_refused_by_the_catalog(
 )
 def test_own_option_behind_the_program(word: str, run: Run, fake_slurm: FakeSlurm) -> None:
     said = run("submit", *ONE, "train.py", "--lr", "1", word, code=2).stderr
-    assert f"{word} follows train.py and would be passed to it" in said
+    assert f"{word} comes after train.py, which would receive it" in said
     assert "put it before train.py" in said
     assert fake_slurm.calls("sbatch") == []
     run("submit", *ONE, "--dry-run", "--", "train.py", word)

@@ -170,7 +170,7 @@ def test_two_submissions_at_once(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
 
 def test_dry_run_behind_the_program(run: Run, fake_slurm: FakeSlurm) -> None:
     said = run("submit", *ONE, "train.py", "--dry-run", code=2).stderr
-    assert "--dry-run follows train.py and would be passed to it" in said
+    assert "--dry-run comes after train.py, which would receive it" in said
     assert fake_slurm.calls("sbatch") == []
     shown = run("submit", *ONE, "--dry-run", "--", "train.py", "--dry-run").stdout
     assert "train.py --dry-run" in shown

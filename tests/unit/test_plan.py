@@ -430,3 +430,21 @@ def test_cores_that_are_left_to_slurm() -> None:
 def test_a_launcher_of_slurms_has_to_know_the_cores(fields: Dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"^--cpus-per-task 0 leaves the cores to Slurm, and "):
         plan_of(cpus_per_task=0, **fields)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("src/train.py", "train"),
+        ("python train.py --lr 3", "train"),
+        ("env A=1 python3.11 -u -W ignore src/train.py", "train"),
+        ("python -m lab.train", "train"),
+        ("torchrun --nproc-per-node=2 train.py", "train"),
+        ("bash -e run.sh", "run"),
+        ("python -c pass", "python"),
+        ("./simulate data.py", "simulate"),
+    ],
+)
+def test_a_job_is_named_after_its_program(words: str, name: str) -> None:
+    script, *args = words.split()
+    assert plan_of(script=script, args=tuple(args), launcher="none").job_name == name

@@ -1,5 +1,5 @@
 #!/bin/bash -l
-#SBATCH --job-name=python3
+#SBATCH --job-name=train
 #SBATCH --partition=gpu
 #SBATCH --account=project_2001234
 #SBATCH --nodes=1

@@ -6,6 +6,7 @@ tells the two apart.
 
 from __future__ import annotations
 
+import signal
 from typing import Dict, Tuple
 
 from neuronctl.diagnosis.evidence import (
@@ -17,6 +18,7 @@ from neuronctl.diagnosis.evidence import (
     says_signal,
     search,
 )
+from neuronctl.diagnosis.log_patterns import CRASHES
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.frozen import replace
 from neuronctl.slurm.job_id import JobId
@@ -208,6 +210,7 @@ def _failed(evidence: Evidence) -> Diagnosis:
     """FAILED, and states that are not in the table above."""
     status = evidence.status
     exit = status.exit
+    found = search(evidence)
     number = 0
     if exit is None:
         what = "failed; its exit code is unknown"
@@ -215,34 +218,64 @@ def _failed(evidence: Evidence) -> Diagnosis:
         number = exit.signal
         what = f"killed by {endings.signal_name(number)}"
     else:
-        what = f"failed with exit code {exit.code}"
-        if 128 < exit.code <= 192:
-            number = exit.code - 128
+        number, form = _signal_of(evidence, exit.code, found[1].exit if found is not None else 0)
+        what = f"failed with exit code {exit.code}{form}"
+        if number:
             what += f": a program in it was killed by {endings.signal_name(number)}"
-        elif status.exit_low and says_signal(evidence, exit.code):
-            # sacct 22.05 prints 139 as 11; the shell's name for the signal decides.
-            number = exit.code
-            what += (
-                f" (accounting's form of {128 + number}): a program in it was killed by "
-                f"{endings.signal_name(number)}"
-            )
     if status.state != "FAILED":
         what = f"{status.state}: {what}"
-    found = search(evidence)
-    # An explicit log message outweighs the usual meaning of a signal, unless the log only says
-    # that another process died.
     line, sign = (last_line(evidence), None) if found is None else found
-    if sign is not None and not (number and sign.kind in ("child", "peer")):
+    code = 0 if exit is None else exit.code
+    if sign is not None and sign.exit:
+        # A launcher ends with a code of its own, and names the process that failed first.
+        if sign.exit < 0 and number != -sign.exit:
+            what += f": {sign.who} failed first, killed by {endings.signal_name(-sign.exit)}"
+        elif sign.exit == code:
+            line = last_line(evidence)
+        elif sign.exit > 0:
+            what += f": {sign.who} failed first, with exit code {sign.exit}"
+        number, code, sign = max(-sign.exit, 0), max(sign.exit, 0), None
+    # An explicit log message outweighs the usual meaning of a signal, unless a process dies of that
+    # signal without a word and the log only shows what came of it.
+    silent = number in CRASHES
+    if sign is not None and not (
+        number
+        and (
+            sign.kind in ("child", "peer")
+            or (silent and (sign.consequence or sign.kind == "exception"))
+        )
+    ):
         return Diagnosis(sign.kind, what, sign.cause, sign.remedy, certain=False, line=line)
     if number:
         cause, remedy = _SIGNALS.get(number, ("", ""))
         return Diagnosis("signal", what, cause, remedy, certain=not cause, line=line)
-    code = 0 if exit is None else exit.code
     kind, cause, remedy = _CODES.get(code, ("exit-code", "", ""))
     if not cause and line is not None:
         err = " --err" if line.path == status.stderr != status.stdout else ""
         remedy = (
-            "the end of its log matches no known error: read it with "
+            f"read what it wrote before it ended: 'neuronctl logs {status.id}{err}'"
+            if found is not None
+            else "the end of its log matches no known error: read it with "
             f"'neuronctl logs {status.id}{err}'"
         )
     return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
+
+
+def _signal_of(evidence: Evidence, code: int, told: int) -> Tuple[int, str]:
+    """The signal that an exit code stands for, or 0, and whose form of it that is.
+
+    told: what the log says of the process that failed first, negative for a signal.
+    """
+    low = evidence.status.exit_low
+    if 128 < code <= 192:
+        return code - 128, ""
+    if low and (says_signal(evidence, code) or told == -code):
+        # sacct 22.05 prints 139 as 11; the shell's name for the signal decides.
+        return code, f" (accounting's form of {128 + code})"
+    for whole in (code, code + 128) if low else (code,):
+        # What Python makes of -9, which is how DeepSpeed's launcher ends: 247.
+        number = 256 - whole
+        if number in CRASHES | {signal.SIGABRT} and (whole == code or told == -number):
+            form = f" (accounting's form of {whole})" if whole != code else ""
+            return number, f"{form}, which is -{number} as an exit code"
+    return 0, ""

@@ -69,8 +69,9 @@ class Diagnosis:
 def search(evidence: Evidence) -> Optional[Tuple[LogLine, log_patterns.LogMatch]]:
     """The best line of all logs: causes before consequences, standard error first."""
     best = None
+    alone = evidence.status.gpus == evidence.status.nodes == 1
     for log in reversed(evidence.logs):
-        found = log_patterns.search(log.lines)
+        found = log_patterns.search(log.lines, alone=alone)
         if found is not None and (best is None or (best[1].consequence and not found.consequence)):
             best = (LogLine(log.path, found.line, found.number), found)
     return best
@@ -114,9 +115,10 @@ def last_line(evidence: Evidence) -> Optional[LogLine]:
     afterwards = None
     for found in _backwards(evidence):
         line = replace(found, text=found.text.strip())
-        if line.text and not re.match(_SRUN_AFTERWARDS, line.text):
+        says = re.search(r"\w", line.text)
+        if says and not re.match(_SRUN_AFTERWARDS, line.text):
             return line
-        afterwards = afterwards or (line if line.text else None)
+        afterwards = afterwards or (line if says else None)
     return afterwards
 
 

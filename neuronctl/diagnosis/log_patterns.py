@@ -1,13 +1,15 @@
 """Well-known log lines: what each usually means and what to do about it.
 
-A log's last lines are searched for these signs. ``CAUSES`` take precedence over ``CONSEQUENCES``,
-which other processes print because the first one died. Pure.
+A log's last lines are searched for these signs, for the ends of Python tracebacks, and for what
+launchers report of a process that failed. ``CONSEQUENCES`` are what other processes print because
+one died. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Pattern, Sequence, Tuple
+import signal
+from typing import Dict, FrozenSet, List, Optional, Pattern, Sequence, Set, Tuple
 
 from neuronctl.frozen import dataclass, replace
 
@@ -30,7 +32,9 @@ class LogPattern:
 class LogMatch:
     """A sign found in a log: ``line`` is its text, ``number`` counts from the end (1: last line).
 
-    consequence: another process probably failed first.
+    consequence: another process probably failed first. exit: of a launcher's report, the exit code
+    of the process that failed first, or the negative number of the signal that it died of; who:
+    which process that was.
     """
 
     kind: str
@@ -39,6 +43,8 @@ class LogMatch:
     line: str
     number: int
     consequence: bool = False
+    exit: int = 0
+    who: str = ""
 
 
 def _log_pattern(kind: str, pattern: str, cause: str, remedy: str) -> LogPattern:
@@ -54,7 +60,7 @@ _NO_FILE = (
 CAUSES: Tuple[LogPattern, ...] = (
     _log_pattern(
         "preflight",
-        r"^preflight: (?!.* GPUs (?:a|per) node$)(?!all is well)(.+)",
+        r"^preflight: ([\w.-]+: .+)",
         "the preflight check failed: {0}",
         "fix what it names; if a node is at fault, skip it with '--exclude NODE' and report it to "
         "your site's support",
@@ -72,6 +78,13 @@ CAUSES: Tuple[LogPattern, ...] = (
         "a GPU ran out of memory",
         "use a smaller batch, gradient accumulation or checkpointing, or a GPU with more memory "
         "('neuronctl partitions' lists them)",
+    ),
+    _log_pattern(
+        "cuda-error",
+        r"CUDA error: (an illegal memory access was encountered|device-side assert triggered"
+        r"|unspecified launch failure|misaligned address)",
+        "a GPU kernel failed: {0}, often because an index or label is out of range",
+        "run it once with --env CUDA_LAUNCH_BLOCKING=1: the traceback then names the operation",
     ),
     _log_pattern(
         "no-kernel-image",
@@ -181,8 +194,9 @@ CAUSES: Tuple[LogPattern, ...] = (
     _log_pattern(
         "out-of-memory",
         r"oom[-_]kill|exceeded (?:job |step )?memory limit|out of memory: killed process"
-        r"|Some of (?:your processes|the step tasks) may "
-        r"have been (?:OOM )?killed|std::bad_alloc|^MemoryError\b|Cannot allocate memory",
+        r"|DataLoader worker .*killed by signal: Killed"
+        r"|Some of (?:your processes|the step tasks) may have been (?:OOM )?killed"
+        r"|std::bad_alloc|^MemoryError\b|Cannot allocate memory",
         "the job used up its memory on the node",
         "{memory}, or use fewer DataLoader workers",
     ),
@@ -219,58 +233,234 @@ CONSEQUENCES: Tuple[LogPattern, ...] = (
     ),
     _log_pattern(
         "peer",
-        r"Connection (?:closed|reset) by peer|Broken pipe",
+        r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|Gloo.*(?:closed|timed out)",
         "another process of the job died first",
         "look for the first process that failed",
     ),
     _log_pattern(
         "child",
-        r"ChildFailedError|SignalException|Sending process \d+ closing signal",
-        "one of torchrun's processes failed",
-        "see 'Root Cause' in torchrun's table in the log for the first one",
+        r"ChildFailedError|SignalException|Sending process \d+ closing signal"
+        r"|^subprocess\.CalledProcessError|Horovod detected that one or more processes exited"
+        r"|Horovod has been shut down|Primary job +terminated normally, but",
+        "a process that it started failed",
+        "look in the log for the first process that failed",
     ),
 )
 
-_PREFIX = re.compile(r"^(?:\[(?:default|rank)?\d+\]:? ?|\d+: )+")
+_PREFIX = re.compile(
+    # horovodrun and mpirun, perhaps with the time; torch, srun --label
+    r"^(?:(?:\w{3} \w{3} [\d :]+)?\[\d+(?:,\d+)?\]<std\w+>: ?|\[(?:default|rank)?\d+\]:? ?|\d+: )+"
+)
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?::\s.*|:|$)")
 _TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_RAISED = ("exception", "the program raised a Python exception", "")
+
+_CLOSE, _CLOSE_ALONE = 20, 2
+"""Other lines that may stand between failures that belong together; of a single process."""
+
+CRASHES = frozenset((4, 7, 8, 9, 11))
+"""Signals of which a process dies without a word of its own."""
+
+_OF_CRASHES = ("out-of-memory", "shared-memory")
+"""What kills processes that have no chance to say so."""
+
+_NAMES = {signal.strsignal(number): number for number in signal.valid_signals()}
+
+# What launchers, srun and bash report of a process: its rank or task, and the code or signal.
+_REPORTS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # torchrun and accelerate: of each node's first process; DeepSpeed
+        r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) ",
+        r"^\[.*exits with return code = (?P<code>-?\d+)$",
+        # horovodrun; Open MPI, whose rank stands two lines above; Intel MPI and MPICH
+        r"^Process (?P<rank>\d+) exit with status code (?P<shell>\d+)\.$",
+        r"^\s*Exit code: +(?P<shell>\d+)$",
+        r" noticed that process rank (?P<rank>\d+) .*exited on signal (?P<signal>\d+)",
+        r"^= +(?:KILLED BY SIGNAL: (?P<signal>\d+)|EXIT CODE: (?P<shell>\d+))",
+        r"^srun: error: \S+: tasks? (?P<task>\d+)[\d,-]*: "
+        r"(?:Exited with exit code (?P<shell>\d+)|(?P<name>[A-Z][a-z ]+?)(?: \(core dumped\))?)$",
+        r"^\S+: line \d+: +\d+ (?P<name>[A-Z][a-z ]+?)(?: +\(core dumped\))?  ",
+    )
+)
+_NO_NEWS = frozenset((0, 1, 255, -1, -2, -15))
+"""What says little: 1 is any Python exception, 255 ssh's own code, and SIGTERM ends the others."""
 
 
-def search(lines: Sequence[str]) -> Optional[LogMatch]:
+@dataclass(frozen=True)
+class _Mark:
+    """A sign, where it stands, and whether it ends a traceback."""
+
+    index: int
+    match: LogMatch
+    raised: bool = False
+
+    @property
+    def known(self) -> bool:
+        return not (self.match.consequence or self.match.exit or self.match.kind == "exception")
+
+
+def search(lines: Sequence[str], *, alone: bool = False) -> Optional[LogMatch]:
     """The line that most likely explains why the job ended; None if no line is known.
 
-    That is the last cause, or if there is none, the first consequence.
+    That is the first failure of the last ones that stand close together: a launcher that names a
+    process that crashed, or a known cause, or an exception; if there is none, the first
+    consequence. alone: whether the job is one process, which goes on after what it survives.
     """
-    exceptions = exception_lines(lines)
+    marks = _marks(lines)
+    groups: List[List[_Mark]] = []
+    most = _CLOSE_ALONE if alone else _CLOSE
+    for mark in marks:
+        if not groups or _ordinary(lines, groups[-1][-1].index, mark.index) > most:
+            groups.append([])
+        groups[-1].append(mark)
     consequence: Optional[LogMatch] = None
-    for number, raw in enumerate(reversed(lines), start=1):
-        line = _plain(raw)
-        found = _match(CAUSES, line, number)
-        if found is not None:
-            return found
-        later = _match(CONSEQUENCES, line, number)
-        if later is not None:
-            # The loop runs backward, so the first consequence remains.
-            consequence = replace(later, consequence=True)
-        elif len(lines) - number in exceptions:
-            return LogMatch("exception", "the program raised a Python exception", "", line, number)
+    for group in reversed(groups):
+        found = _first_failure(group)
+        # What was printed long before, and not as the end of a process, was survived.
+        if found is not None and (found.raised or consequence is None):
+            return found.match
+        later = [mark.match for mark in group if mark.match.consequence]
+        consequence = later[0] if later and consequence is None else consequence
     return consequence
 
 
-def exception_lines(lines: Sequence[str]) -> List[int]:
-    """The indices of the last lines of Python tracebacks, tracked separately for each rank."""
-    inside: Dict[str, bool] = {}
-    found = []
+def _first_failure(group: Sequence[_Mark]) -> Optional[_Mark]:
+    """Of failures that belong together, the one that the others follow; None: only consequences."""
+    known = [mark for mark in group if mark.known]
+    raised = [mark for mark in group if mark.raised and not mark.match.consequence]
+    reports = [mark for mark in group if mark.match.exit not in _NO_NEWS]
+    crashed = [mark for mark in reports if -mark.match.exit in CRASHES]
+    by_slurm = [mark for mark in known if mark.match.line.startswith(("slurmstepd", "srun"))]
+    by_preflight = [mark for mark in known if mark.match.kind == "preflight"]
+    if by_preflight or by_slurm:
+        return (by_preflight or by_slurm)[0]
+    if crashed and not any(mark.known for mark in raised):
+        return next((mark for mark in known if mark.match.kind in _OF_CRASHES), crashed[0])
+    if known and reports and not any(mark.known for mark in raised):
+        return known[0]
+    # A Python exception ends a process with 1: another code is of one that raised none, unless it
+    # is the only one that ended.
+    if reports and not any(mark.known for mark in raised):
+        others = any(mark.match.exit == 1 for mark in group)
+        told = [mark for mark in reports if mark.match.exit > 0]
+        if told and (others or not raised):
+            return told[0]
+        if not any(mark.match.consequence for mark in group):
+            return next(iter(raised or reports))
+    return next(iter(raised or known), None)
+
+
+def _marks(lines: Sequence[str]) -> List[_Mark]:
+    """Every sign in the order of the log."""
+    ends = exception_lines(lines)
+    marks = []
+    source = False  # whether the last line was a traceback's that names a line of source
+    stopped = False  # by srun: what is killed afterwards did not fail
+    for index, raw in enumerate(lines):
+        line, number = _plain(raw), len(lines) - index
+        if source and _plain_end(raw)[:1].isspace():
+            continue
+        source = re.match(r'File ".*", line \d+, in ', line) is not None
+        stopped = stopped or line.startswith(
+            ("srun: launch/slurm: _step_signal", "srun: Force Term")
+        )
+        report = _report(lines, index, line)
+        if report is not None:
+            if not (stopped and report.exit == -signal.SIGKILL and line.startswith("srun")):
+                marks.append(_Mark(index, replace(report, number=number)))
+            continue
+        found = _match(CONSEQUENCES, line, number)
+        known = _match(CAUSES, line, number)
+        if known is not None and known.kind == "preflight" and not _ends_with(lines[index:]):
+            known = None
+        if known is not None:
+            found = known
+        elif found is not None:
+            found = replace(found, consequence=True)
+        elif index in ends:
+            found = LogMatch(*_RAISED, line, number)
+        if found is not None:
+            marks.append(_Mark(index, found, raised=index in ends))
+    return marks
+
+
+def _ends_with(lines: Sequence[str]) -> bool:
+    """Whether a failed preflight is the end of a log: the job would have begun otherwise."""
+    others = [line for line in lines if not re.match(r"preflight: |srun: |slurmstepd|$", line)]
+    return len(others) <= 2 and "preflight: all is well" not in lines
+
+
+def _ordinary(lines: Sequence[str], after: int, before: int) -> int:
+    """How many of the lines between two are neither of a traceback nor of a launcher's table."""
+    between = (_plain_end(line) for line in lines[after + 1 : before])
+    return sum(
+        1 for line in between if line and line[0].isalnum() and not line.startswith(_TRACEBACK)
+    )
+
+
+def _report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:
+    """What a launcher says of a process that ended."""
+    for pattern in _REPORTS:
+        match = pattern.search(line)
+        if match is None:
+            continue
+        named: Dict[str, str] = {name: text for name, text in match.groupdict().items() if text}
+        code = int(named.get("code", named.get("shell", 0)))
+        if "shell" in named and 128 < code < 255:
+            code = 128 - code if code <= 192 else code - 256
+        if "signal" in named or "name" in named:
+            code = -int(named["signal"]) if "signal" in named else -_NAMES.get(named["name"], 0)
+        if not code:
+            return None
+        who = next((f"{name} {named[name]}" for name in ("rank", "task") if name in named), "")
+        above = re.search(r"(?:,|name: )(\d+)\]?$", _plain(lines[index - 1])) if index else None
+        if not who and line.startswith("Exit code") and above is not None:
+            who = f"rank {above[1]}"
+        if "local" in named:
+            who = _torch_rank(lines[index:]) or f"the process with local rank {named['local']}"
+        return LogMatch("exit", "", "", line, 0, exit=code, who=who or "a process")
+    return None
+
+
+def _torch_rank(lines: Sequence[str]) -> str:
+    """The rank and host in torchrun's table, which follows its line about the first failure."""
+    table = list(lines[:80])
+    for index, line in enumerate(table):
+        if line.startswith("Root Cause"):
+            said = dict(re.findall(r"^ +(host|rank) +: (\S+)", "\n".join(table[index:]), re.M)[:2])
+            return f"rank {said['rank']} on {said['host']}" if len(said) == 2 else ""
+    return ""
+
+
+def exception_lines(lines: Sequence[str]) -> FrozenSet[int]:
+    """The indices of the last lines of Python tracebacks, tracked separately for each rank.
+
+    Of a chain of exceptions it is the last one's, or that of a known cause before it.
+    """
+    open: Dict[str, int] = {}
+    last: Dict[str, int] = {}
+    chained: Set[str] = set()
+    found: Set[int] = set()
     for index, raw in enumerate(lines):
         prefix = _prefix(raw)
         line = raw[len(prefix) :]
         if line.startswith(_TRACEBACK):
-            inside[prefix] = True
-        elif inside.get(prefix) and line and not line[0].isspace():
-            inside[prefix] = False
+            open[prefix] = open.get(prefix, 0) + 1
+        elif line.startswith(_CHAINED):
+            chained.add(prefix)
+        elif open.get(prefix) and line and not line[0].isspace():
+            # Processes that write into one file may do so in turn.
+            open[prefix] -= 1
             if _EXCEPTION.match(line):
-                found.append(index)
-    return found
+                before = last.get(prefix) if prefix in chained else None
+                if before is not None and _match(CAUSES, lines[before], 0) is None:
+                    found.discard(before)
+                found.add(index)
+                last[prefix] = index
+            chained.discard(prefix)
+    return frozenset(found)
 
 
 def _prefix(line: str) -> str:
@@ -278,8 +468,12 @@ def _prefix(line: str) -> str:
     return match[0] if match else ""
 
 
+def _plain_end(line: str) -> str:
+    return line[len(_prefix(line)) :].rstrip()
+
+
 def _plain(line: str) -> str:
-    return line[len(_prefix(line)) :].strip()
+    return _plain_end(line).strip()
 
 
 def _match(signs: Sequence[LogPattern], line: str, number: int) -> Optional[LogMatch]:

@@ -91,7 +91,7 @@ def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[s
 
 
 def named_after(request: JobRequest) -> str:
-    """What a job is named after: a file behind Python, a shell or a launcher; ``train`` of a module."""
+    """What a job is named after: a file behind Python, a shell or a launcher, or a module."""
     name, args = _called(request)
     starts = names_python(name) or name in _SHELLS or called_launcher(request) is not None
     file = next((word for word in args if starts and word.endswith((".py", ".sh"))), None)

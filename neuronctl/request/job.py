@@ -139,9 +139,7 @@ class JobRequest:
     text_file: Optional[str] = None
     """The file that ``body`` or ``steps`` were read from, which names the job."""
 
-    job_name: Optional[str] = option(
-        "-J, --job-name NAME", "Job name (default: the program's)."
-    )
+    job_name: Optional[str] = option("-J, --job-name NAME", "Job name (default: the program's).")
     partition: Optional[str] = option(
         "-p, --partition NAME", "Partition, several (A,B), or auto to choose one."
     )

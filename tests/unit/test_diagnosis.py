@@ -113,7 +113,7 @@ def test_a_signal_that_accounting_hides() -> None:
     assert "signal 11, SIGSEGV" in made.what and "has a bug" in made.cause
     made = diagnose(evidence("FAILED", "step 5", exit=ExitCode(11, 0), exit_low=True))
     assert made.kind == "exit-code", "nothing in the log says so"
-    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(11, 0)))
+    made = diagnose(evidence("FAILED", "step 5", exit=ExitCode(11, 0)))
     assert made.kind == "exit-code", "the controller's own 11 is 11"
 
 
@@ -326,6 +326,7 @@ def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
     [
         "preflight: all is well",
         "preflight: gpu[35-36], 8 GPUs per node",
+        "preflight: gpu35, 1 GPU per node",
         "epoch 3 loss 0.25",
         "Error rate: 0.2",
         "0 errors, 98 steps",
@@ -367,6 +368,81 @@ def test_a_chain_of_exceptions_ends_with_its_last() -> None:
     between = ["", "During handling of the above exception, another exception occurred:", ""]
     found = log_patterns.search([*TRACE, "KeyError: 1", *between, *TRACE, "my.Error: 2"])
     assert found is not None and found.line == "my.Error: 2"
+
+
+NCCL = [
+    "Traceback (most recent call last):",
+    '  File "t.py", line 9, in step',
+    "    dist.all_reduce(x)  # NCCL error here is no sign: a line of source",
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970",
+]
+TORCHRUN = "E1124 19:13:32 592 torch/api.py:1002] failed (exitcode: {}) local_rank: 1 (pid: 9) of x"
+PROGRESS = [f"step {number} loss 0.5" for number in range(100)]
+
+# lines of a log of several processes, the job's exit code; kind, words of the answer
+FIRST = [
+    ([*TRACE, "ValueError: nan", *TRACE, "RuntimeError: rank 0 misses 3"], 1, "exception", "nan"),
+    ([*TRACE, *TRACE, "ValueError: nan", "KeyError: 3"], 1, "exception", "nan"),
+    ([*NCCL, TORCHRUN.format(-9), *NCCL], 1, "signal", "SIGKILL"),
+    ([*NCCL, TORCHRUN.format(-9), "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0."],
+     1, "out-of-memory", "memory"),
+    ([*TRACE, "torch.OutOfMemoryError: CUDA out of memory.", TORCHRUN.format(1), *NCCL],
+     1, "cuda-out-of-memory", "GPU"),
+    (["cat: conf: No such file or directory", "step 1", TORCHRUN.format(-11), *NCCL],
+     1, "signal", "SIGSEGV"),
+    (["CUDA out of memory: halving the batch", *PROGRESS, *NCCL], 1, "nccl", "NCCL"),
+    ([*TRACE, "ValueError: nan", *PROGRESS, *NCCL], 1, "exception", "nan"),
+    ([*TRACE, "ValueError: nan", *PROGRESS, *TRACE, "KeyError: 'x'"], 1, "exception", "'x'"),
+    ([*TRACE, "ValueError: nan", "srun: error: gpu36: task 3: Exited with exit code 3"],
+     3, "exception", "nan"),
+    (["srun: error: gpu36: task 3: Exited with exit code 17", *TRACE, "RuntimeError: no rank 3",
+      "srun: error: gpu35: tasks 0-1: Exited with exit code 1"], 17, "exit-code", "code 17"),
+    (["srun: error: gpu36: task 3: Exited with exit code 3", "srun: launch/slurm: _step_signal: x",
+      "srun: error: gpu35: tasks 0-2: Killed"], 3, "exit-code", "code 3"),
+    (["job.sh: line 30:  6383 Killed                  python a.py", "no checkpoint"], 1, "signal",
+     "SIGKILL"),
+    (["[1,3]<stderr>:" + line for line in [*TRACE, "ValueError: nan"]]
+     + ["[1,0]<stderr>:" + line for line in NCCL], 1, "exception", "nan"),
+    (["preflight: all is well", "preflight: the model: is read", *TRACE, "ValueError: nan"],
+     1, "exception", "nan"),
+    (["preflight: gpu36: cannot read t.py", "preflight: gpu[35-36], 1 GPU per node",
+      "preflight: all is well", "loss is not finite"], 5, "exit-code", "not finite"),
+    ([*TRACE, "torch.OutOfMemoryError: CUDA out of memory.", "",
+      "During handling of the above exception, another exception occurred:", "", *TRACE,
+      "RuntimeError: step failed"], 1, "cuda-out-of-memory", "GPU"),
+    (["=   RANK 3 PID 9 RUNNING AT gpu36", "=   KILLED BY SIGNAL: 9 (Killed)"], 9, "signal",
+     "SIGKILL"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "code", "kind", "words"), FIRST)
+def test_the_first_failure_is_the_cause(lines: Any, code: int, kind: str, words: str) -> None:
+    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(code, 0)))
+    line = "" if made.line is None else made.line.text
+    assert made.kind == kind and words in f"{made.what} {made.cause} {line}", made
+
+
+def test_one_process_goes_on_after_what_it_survives() -> None:
+    lines = [*TRACE, "ConnectionResetError: x", "retrying", "retrying", "again", *TRACE, "KeyError"]
+    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(1, 0), gpus=1, nodes=1))
+    assert made.line is not None and made.line.text == "KeyError"
+    made = diagnose(evidence("FAILED", *lines, exit=ExitCode(1, 0), gpus=4, nodes=1))
+    assert made.line is not None and made.line.text == "ConnectionResetError: x"
+
+
+@pytest.mark.parametrize(("code", "name"), [(247, "SIGKILL"), (245, "SIGSEGV"), (250, "SIGABRT")])
+def test_the_code_of_a_signal_as_python_has_it(code: int, name: str) -> None:
+    """As DeepSpeed's launcher ends; accounting takes 128 from it."""
+    line = f"[2026-11-24] [ERROR] [launch.py:1:x] ['t.py'] exits with return code = {code - 256}"
+    made = diagnose(evidence("FAILED", line, exit=ExitCode(code, 0)))
+    assert made.kind == "signal" and name in made.what
+    assert f"exit code {code}, which is {code - 256} as an exit code" in made.what
+    made = diagnose(evidence("FAILED", line, exit=ExitCode(code - 128, 0), exit_low=True))
+    assert made.kind == "signal" and name in made.what
+    assert diagnose(evidence("FAILED", "x", exit=ExitCode(247, 0))).kind == "signal"
+    assert (
+        diagnose(evidence("FAILED", "x", exit=ExitCode(119, 0), exit_low=True)).kind == "exit-code"
+    )
 
 
 # ------------------------------------------------------------------------------- logs

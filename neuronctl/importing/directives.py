@@ -122,6 +122,9 @@ class Directives:
                         one.place.line, f"'{what}' has no effect ({one.reason}): not carried over"
                     )
                 )
+        if (self.header.value("gres") or "").startswith("gres:"):
+            what = "Slurm 24.11 refuses 'gres:' before a resource: not carried over"
+            self.remarks.append(Remark(options["gres"].place.line, what))
         for place in self.header.foreign:
             what = "a line for another scheduler, which Slurm translates, is not carried over"
             self.remarks.append(Remark(place.line, what, "write it as #SBATCH"))

@@ -76,9 +76,16 @@ def _odd_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("gres")
     for item in () if given is None else (given.value or "").split(","):
         count = re.fullmatch(r"gpu=([0-9]+)", item)
-        if given is None or not (count or re.fullmatch(r"gpu(=[^0-9].*|:|:[^:]+:)", item)):
+        if given is None:
             continue
         place = given.value_place
+        if item.startswith("gres:"):
+            message = f"Slurm 24.11 refuses '{item}', which 22.05 takes"
+            hint = f"write {item[5:]}"
+            yield Violation(message, hint, place=place, severity=WARNING)
+            continue
+        if not (count or re.fullmatch(r"gpu(=[^0-9].*|:|:[^:]+:)", item)):
+            continue
         edits: Tuple[Edit, ...] = ()
         message, hint = f"sbatch refuses '{item}'", "write gpu:N, or gpu:TYPE:N"
         if count:

@@ -164,7 +164,7 @@ CASES = [
             ("GrpTRESRunMins=mem=5000", [], "refused NC508", "AssocGrpMemRunMinutes"),
             ("GrpTRESRunMins=cpu=100", [], "can start now", ""),
             ("GrpWall=0", [], "refused NC501", "AssocGrpWallLimit"),
-            ("GrpWall=5", [], "can start now", ""),
+            ("GrpWall=300", ["-t", "6:00:00"], "can start now", ""),
         ]
     ),
     *(

@@ -198,6 +198,7 @@ def test_a_range_of_nodes() -> None:
         ("--gpus=2 --ntasks-per-gpu=1", 5, "--ntasks-per-gpu=1: a job file cannot say this"),
         ("--test-only", 5, "--test-only: a job file cannot say this"),
         ("--gpus-per-task=1 -n 1", 5, "--gpus-per-task=1: a job file cannot say this"),
+        ("--gres=gres:gpu:1", 5, "Slurm 24.11 refuses 'gres:' before a resource"),
         (
             "--comment=hf_abcdefghijklmnopqrstuvwxyz",
             5,

@@ -141,6 +141,7 @@ DEFECTS: List[Tuple[str, str, str]] = [
     # Directives.
     ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gpu=1@@", RUN),
     ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gpu=a100:1@@", RUN),
+    ("NC601", "#SBATCH -p gpu -N 1\n#SBATCH --gres=gres:gpu:1@@", RUN),
     ("NC606", "#SBATCH -p gpu -N 1\n#SBATCH --gpus-per-node=${X}@@", RUN),
     ("NC606", "#SBATCH --gres=gpu:1\n#SBATCH --partition=$P@@", RUN),
     ("NC612", f"{GPU}\n#SBATCH --time=00:00:05@@", RUN),
